@@ -1,0 +1,45 @@
+"""The ground floor: the errors that a bad input can cause.
+
+Every package of the core raises a subclass of `ExplorerError` and nothing else for an input that
+cannot be used, so that a caller (the window, the command line, a script) needs one `except`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class ExplorerError(Exception):
+    """An input that cannot be used, told in one sentence.
+
+    Attributes:
+        what: What is wrong and what to do, without path and offset.
+        path: The file or folder at fault, where there is one.
+        offset: The byte offset in that file, where it applies.
+    """
+
+    def __init__(
+        self, what: str, path: Path | str | None = None, offset: int | None = None
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.path = None if path is None else Path(path)
+        self.offset = offset
+
+    @property
+    def where(self) -> str:
+        """The place without the path: ``"at byte 24"``, or nothing."""
+        return "" if self.offset is None else f"at byte {self.offset}"
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        prefix = f"{self.path}: " if self.path is not None else ""
+        return f"{prefix}{self.what}{place}"
+
+
+class SourceError(ExplorerError):
+    """Bytes that could not be read: missing, unreadable, not a regular file, cut short, gone."""
+
+
+class FormatError(ExplorerError, ValueError):
+    """A file that is not what it claims to be."""

@@ -1,0 +1,57 @@
+"""Limits that a header must keep, so that a hostile one is refused before it costs anything.
+
+Those of ggml are gguf.md section 2 (ggml/src/gguf.cpp). The others are ours, each far above what any
+real model has, and chosen so that opening stays within 100 MB and one second whatever a file claims.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GGUF_MAX_STRING_BYTES: Final = 1 << 30
+"""Longest string of a GGUF file, ggml's limit."""
+
+GGUF_MAX_ARRAY_ELEMENTS: Final = 1 << 30
+"""Most elements of an array, ggml's limit."""
+
+MAX_STRING_ELEMENTS: Final = 1 << 24
+"""Most strings of one array: each must be walked over. The largest real vocabularies have 2^19."""
+
+MAX_INNER_ARRAYS: Final = 100_000
+"""Most arrays inside one array of arrays."""
+
+MAX_ARRAY_DEPTH: Final = 16
+"""Deepest nesting of arrays. ggml refuses nesting at all; nothing real goes beyond 2."""
+
+MAX_KEY_BYTES: Final = 65_535
+"""Longest key (GGUF specification), and our limit for a tensor's name too; ggml's is 63."""
+
+MAX_KEYS: Final = 100_000
+"""Most metadata keys; real files have some dozens."""
+
+MAX_TENSORS: Final = 200_000
+"""Most tensors of one file; the largest real model has about 20,000 over all its shards."""
+
+MAX_DIMENSIONS: Final = 4
+"""Most dimensions of a tensor, ggml's GGML_MAX_DIMS."""
+
+MAX_NAMES_BYTES: Final = 32 << 20
+"""Most bytes of all keys, or of all tensor names, of one file together."""
+
+EAGER_STRING_BYTES: Final = 4096
+"""Longest string value that is decoded while opening; a longer one is read when looked at."""
+
+EAGER_TOTAL_BYTES: Final = 8 << 20
+"""String bytes that opening decodes at most; behind them every string is read when looked at."""
+
+MAX_TEXT_BYTES: Final = 64 << 20
+"""Longest single string that is decoded for looking at."""
+
+SAFETENSORS_MAX_HEADER_BYTES: Final = 100_000_000
+"""Longest header of a safetensors file (safetensors/src/tensor.rs, MAX_HEADER_SIZE); inclusive."""
+
+MAX_JSON_FILE_BYTES: Final = 100_000_000
+"""Longest side file in JSON (index, config) that is read."""
+
+MAX_JSON_DEPTH: Final = 127
+"""Deepest nesting of JSON, as serde_json's default recursion limit."""

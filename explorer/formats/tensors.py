@@ -1,0 +1,228 @@
+"""Tensors: where their bytes lie and what they are, listed without an object for each.
+
+A model may have 20,000 tensors. Its table keeps plain columns, which totals, sorting and filtering
+read, and makes a `Tensor` when somebody asks for one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias, overload
+
+from explorer.errors import FormatError
+from explorer.formats.naming import TensorName, parse_name
+from explorer.quantization import TensorType
+from explorer.sources import ByteSource
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A run of bytes in one file.
+
+    Attributes:
+        source: The open file.
+        offset: First byte, counted from the file's start.
+        nbytes: Number of bytes.
+    """
+
+    source: ByteSource
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of a model.
+
+    Attributes:
+        name: Its name, as decoded text.
+        shape: Row-major, outermost first (a GGUF file stores the reverse). () is one element.
+        type: How its weights are stored.
+        extents: Where its bytes lie: one for a plain tensor, several for a weight with its scales.
+        parameters: Number of weights, the product of `shape`.
+        group: Name of the `TensorGroup` it belongs to, or None.
+        damage: Why its bytes cannot all be read, or None.
+    """
+
+    name: str
+    shape: Shape
+    type: TensorType
+    extents: tuple[Extent, ...]
+    parameters: int
+    group: str | None = None
+    damage: str | None = field(default=None)
+
+    @property
+    def nbytes(self) -> int:
+        """Stored bytes, scales included; 0 where the type's size is unknown."""
+        return sum(extent.nbytes for extent in self.extents)
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Stored bits for each weight; 0.0 for an empty tensor."""
+        return 8 * self.nbytes / self.parameters if self.parameters else 0.0
+
+    @property
+    def offset(self) -> int:
+        """First byte of the tensor in its file."""
+        return self.extents[0].offset
+
+    @property
+    def file(self) -> Path:
+        """The file that holds the tensor."""
+        return self.extents[0].source.path
+
+    @property
+    def parsed_name(self) -> TensorName:
+        """Stack, layer and role, as the name tells them."""
+        return parse_name(self.name)
+
+    def read(self) -> bytes:
+        """Return the stored bytes, extent after extent.
+
+        Raises:
+            FormatError: The tensor's size is unknown, or the file is damaged there.
+            SourceError: The file changed since it was opened.
+        """
+        if self.damage is not None:
+            raise FormatError(f"tensor {self.name!r}: {self.damage}", self.file, self.offset)
+        return b"".join(extent.source.read(extent.offset, extent.nbytes) for extent in self.extents)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroup:
+    """Tensors that belong together.
+
+    Attributes:
+        name: The group's name.
+        kind: ``"quantized"``, ``"experts"`` or ``"shared_experts"``.
+        tensors: Names of its tensors.
+        nbytes: Their stored bytes.
+        quant_type: Name of the quantization, if it is one and known.
+        group_size: Weights that share a scale, if known.
+    """
+
+    name: str
+    kind: str
+    tensors: tuple[str, ...]
+    nbytes: int
+    quant_type: str | None = None
+    group_size: int | None = None
+
+
+@dataclass(frozen=True)
+class TensorColumns:
+    """The table of a model's tensors, a list for each column, in file order.
+
+    Attributes:
+        names: Names; a damaged file may repeat one.
+        types: Tensor types.
+        parameters: Weights of each tensor.
+        nbytes: Stored bytes of each tensor; 0 where the type's size is unknown.
+    """
+
+    names: list[str] = field(default_factory=list)
+    types: list[TensorType] = field(default_factory=list)
+    parameters: list[int] = field(default_factory=list)
+    nbytes: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeTotal:
+    """What a model holds of one tensor type."""
+
+    tensors: int
+    parameters: int
+    nbytes: int
+
+
+class TensorTable(Mapping[str, Tensor]):
+    """A model's tensors by name, in file order; two of one name are both in `rows`.
+
+    Attributes:
+        columns: The plain columns that the tensors are made from.
+        rows: Every tensor by its position.
+    """
+
+    def __init__(self, columns: TensorColumns, build: Callable[[int], Tensor]) -> None:
+        self.columns = columns
+        self.rows: Sequence[Tensor] = _Rows(len(columns.names), build)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        # Backwards, so that of two tensors with one name the first is found, as ggml would.
+        names = self.columns.names
+        return dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+
+    @cached_property
+    def parameters(self) -> int:
+        """Weights of all tensors together."""
+        return sum(self.columns.parameters)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Stored bytes of all tensors together."""
+        return sum(self.columns.nbytes)
+
+    @cached_property
+    def totals_by_type(self) -> dict[str, TypeTotal]:
+        """Totals for each tensor type, the one with most bytes first."""
+        tensors: Counter[str] = Counter()
+        parameters: Counter[str] = Counter()
+        nbytes: Counter[str] = Counter()
+        columns = self.columns
+        for kind, weights, size in zip(
+            columns.types, columns.parameters, columns.nbytes, strict=True
+        ):
+            tensors[kind.name] += 1
+            parameters[kind.name] += weights
+            nbytes[kind.name] += size
+        order = sorted(tensors, key=lambda name: (-nbytes[name], name))
+        return {name: TypeTotal(tensors[name], parameters[name], nbytes[name]) for name in order}
+
+    def row_of(self, name: str) -> int | None:
+        """Return the position of the first tensor of that name, or None."""
+        return self._index.get(name)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.rows[self._index[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(self.columns.names))
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index
+
+
+class _Rows(Sequence[Tensor]):
+    """Tensors by position, each made on first use and kept."""
+
+    def __init__(self, count: int, build: Callable[[int], Tensor]) -> None:
+        self._count = count
+        self._build = build
+        self._made: dict[int, Tensor] = {}
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Tensor]: ...
+    def __getitem__(self, index: int | slice) -> Tensor | list[Tensor]:
+        positions = range(self._count)[index]
+        if isinstance(positions, range):
+            return [self[i] for i in positions]
+        tensor = self._made.get(positions)
+        if tensor is None:
+            tensor = self._made[positions] = self._build(positions)
+        return tensor
+
+    def __len__(self) -> int:
+        return self._count
