@@ -1,5 +1,3 @@
 """GGUF Explorer: see what is inside downloaded language models."""
 
-from typing import Final
-
-__version__: Final = "0.1.0"
+__version__ = "0.1.0"

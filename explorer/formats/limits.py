@@ -50,8 +50,25 @@ MAX_TEXT_BYTES: Final = 64 << 20
 SAFETENSORS_MAX_HEADER_BYTES: Final = 100_000_000
 """Longest header of a safetensors file (safetensors/src/tensor.rs, MAX_HEADER_SIZE); inclusive."""
 
-MAX_JSON_FILE_BYTES: Final = 100_000_000
+SAFETENSORS_MAX_TENSORS: Final = 100_000
+"""Most tensors of one safetensors file. DeepSeek-V3 has 92,000, over 163 shards."""
+
+MAX_JSON_TEXT_BYTES: Final = 24 << 20
+"""Longest JSON text that is parsed, white space around it left out; a quarter if it is not ASCII.
+
+20,000 tensors take some 3 MB. A longer header is legal, but only white space makes one so long."""
+
+MAX_JSON_FILE_BYTES: Final = 24 << 20
 """Longest side file in JSON (index, config) that is read."""
 
 MAX_JSON_DEPTH: Final = 127
 """Deepest nesting of JSON, as serde_json's default recursion limit."""
+
+MAX_JSON_VALUES: Final = 400_000
+"""Most values of a side file in JSON; the index of 92,000 tensors has as many values."""
+
+MAX_SHARDS: Final = 1000
+"""Most shards of a model that are opened; the largest real ones have some 200."""
+
+MAX_CONFIG_ENTRIES: Final = 4096
+"""Most fields of a config.json that become metadata."""

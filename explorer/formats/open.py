@@ -6,9 +6,9 @@ from pathlib import Path
 
 from explorer.errors import FormatError
 from explorer.formats.gguf import open_gguf
-from explorer.formats.huggingface import INDEX_SUFFIX, open_folder
+from explorer.formats.huggingface import INDEX_SUFFIX, open_folder, open_index
 from explorer.formats.model import Model
-from explorer.formats.safetensors import open_index, open_safetensors
+from explorer.formats.safetensors import open_safetensors
 
 
 def open_model(path: Path | str) -> Model:

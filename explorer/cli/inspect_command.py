@@ -1,0 +1,176 @@
+"""`gguf-explorer inspect`: what a model is, its metadata, its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import click
+
+from explorer.cli.arguments import json_option, path_argument
+from explorer.cli.output import line_width, style, table, write, write_json
+from explorer.cli.problems import problem_lines
+from explorer.cli.records import model_record
+from explorer.display import (
+    bytes_text,
+    count_text,
+    float_text,
+    integer_text,
+    plain_text,
+    shape_text,
+    shorten,
+    type_text,
+    value_text,
+)
+from explorer.errors import ExplorerError
+from explorer.formats import MetadataEntry, Model, open_model
+from explorer.formats.facts import Facts, describe
+
+_LEAST_VALUE_WIDTH = 40
+_LONGEST_NAME = 200
+
+
+@click.command("inspect")
+@path_argument
+@json_option
+@click.option("--tensors", is_flag=True, help="List every tensor.")
+@click.option("--metadata", is_flag=True, help="List every key with its value.")
+def inspect_command(path: str, as_json: bool, tensors: bool, metadata: bool) -> int:
+    """Show what the model at PATH is. Reads headers only, never the weights.
+
+    PATH is a .gguf file (any shard opens the whole), a .safetensors file, its index, or a
+    folder of a Hugging Face model.
+
+    \b
+    Examples:
+      gguf-explorer inspect model.gguf
+      gguf-explorer inspect model.gguf --metadata --tensors
+      gguf-explorer inspect model.gguf --json --tensors | jq '.tensors[0]'
+    """
+    with open_model(path) as model:
+        if as_json:
+            write_json(model_record(model, metadata=metadata, tensors=tensors))
+            return 0
+        write(_summary(model))
+        if metadata:
+            write(_heading("Metadata", len(model.metadata.entries)) + _metadata(model))
+        if tensors:
+            write(_heading("Tensors", len(model.tensors.rows)) + _tensors(model))
+    return 0
+
+
+def _heading(text: str, count: int | None = None) -> str:
+    number = "" if count is None else f" ({integer_text(count)})"
+    return f"\n{style(text + number, bold=True)}\n"
+
+
+def _summary(model: Model) -> str:
+    facts = describe(model)
+    parts = [style(plain_text(str(model.path)), bold=True) + "\n"]
+    parts.append(
+        table((label, shorten(plain_text(text), 200)) for label, text in _lines(model, facts))
+    )
+    if facts.types:
+        parts += [_heading("Tensor types"), _types(facts)]
+    if len(model.files) > 1:
+        parts.append(_heading("Files", len(model.files)))
+        parts.append(
+            table([plain_text(str(f.path)), bytes_text(f.source.size)] for f in model.files)
+        )
+    if model.problems:
+        parts += [_heading("Problems", len(model.problems)), problem_lines(model.problems)]
+    return "".join(parts)
+
+
+def _lines(model: Model, facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield the facts that are known."""
+    version = f" version {model.version}" if model.version is not None else ""
+    order = ", big-endian" if model.byte_order == "big" else ""
+    name = "GGUF" if model.format == "gguf" else model.format
+    experts = None
+    if facts.experts:
+        used = f", {integer_text(facts.experts_used)} used" if facts.experts_used else ""
+        experts = f"{integer_text(facts.experts)}{used}"
+    bits = facts.bits_per_weight
+    lines = (
+        ("Name", facts.name),
+        ("Format", f"{name}{version}{order}"),
+        ("Architecture", facts.architecture),
+        ("File type", facts.file_type),
+        ("Parameters", _both(facts.parameters, count_text)),
+        ("Size of tensors", _both(facts.nbytes, bytes_text)),
+        ("Bits per weight", None if bits is None else float_text(bits, 4)),
+        ("Context length", _integer(facts.context_length)),
+        ("Layers", _integer(facts.layers)),
+        ("Embedding length", _integer(facts.embedding_length)),
+        ("Feed-forward length", facts.feed_forward_length),
+        ("Attention heads", facts.heads),
+        ("KV heads", facts.kv_heads),
+        ("Key length", _integer(facts.key_length)),
+        ("Value length", _integer(facts.value_length)),
+        ("Experts", experts),
+        ("Vocabulary", _integer(facts.vocabulary)),
+        ("Tokenizer", facts.tokenizer),
+        ("Licence", facts.license),
+        ("Alignment", _integer(model.alignment)),
+        ("Data offset", _integer(model.data_offset)),
+    )
+    return ((label, text) for label, text in lines if text)
+
+
+def _integer(number: int | None) -> str | None:
+    return None if number is None else integer_text(number)
+
+
+def _both(number: int | None, short: Callable[[int], str]) -> str | None:
+    """Return a number in short and in full: ``"268 M (268,098,176)"``."""
+    if number is None:
+        return None
+    return f"{short(number)} ({integer_text(number)})"
+
+
+def _types(facts: Facts) -> str:
+    rows = [
+        (
+            plain_text(share.name),
+            integer_text(share.tensors),
+            count_text(share.parameters),
+            bytes_text(share.nbytes),
+            f"{share.share:.1%}",
+        )
+        for share in facts.types
+    ]
+    head = ("type", "tensors", "parameters", "bytes", "share")
+    return table([head, *rows], right=(1, 2, 3, 4))
+
+
+def _metadata(model: Model) -> str:
+    entries = model.metadata.entries
+    names = [shorten(plain_text(entry.key), _LONGEST_NAME) for entry in entries]
+    types = [type_text(entry) for entry in entries]
+    used = min(64, max(map(len, names), default=0)) + min(64, max(map(len, types), default=0)) + 6
+    room = max(_LEAST_VALUE_WIDTH, line_width() - used)
+    values = [_value(model, entry, room) for entry in entries]
+    return table(zip(names, types, values, strict=True))
+
+
+def _value(model: Model, entry: MetadataEntry, room: int) -> str:
+    try:
+        return value_text(entry, room, model)
+    except ExplorerError as error:
+        return plain_text(f"(cannot be shown: {error.what})")
+
+
+def _tensors(model: Model) -> str:
+    head = ("name", "shape", "type", "parameters", "bytes", "offset")
+    rows = (
+        (
+            shorten(plain_text(tensor.name), _LONGEST_NAME),
+            shape_text(tensor.shape),
+            plain_text(tensor.type.name),
+            count_text(tensor.parameters),
+            bytes_text(tensor.nbytes),
+            integer_text(tensor.offset),
+        )
+        for tensor in model.tensors.rows
+    )
+    return table([head, *rows], right=(3, 4, 5))

@@ -1,0 +1,193 @@
+"""The entry: `gguf-explorer [PATH …]` opens the window, `gguf-explorer COMMAND …` runs a command.
+
+Exit codes: 0 done, 1 the input could not be used, 2 wrong usage, 130 interrupted. A command returns
+its own. Its module is imported when it runs: `--version` and shell completion need no NumPy.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from explorer import __version__
+from explorer.cli.output import write_error
+from explorer.errors import ExplorerError
+
+PROGRAM: Final = "gguf-explorer"
+EXIT_UNUSABLE: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+_ONLY_PATHS: Final = "explorer.only_paths"
+
+
+def _inspect() -> click.Command:
+    from explorer.cli.inspect_command import inspect_command  # noqa: PLC0415 - when it runs
+
+    return inspect_command
+
+
+def _check() -> click.Command:
+    from explorer.cli.check_command import check_command  # noqa: PLC0415 - when it runs
+
+    return check_command
+
+
+def _completion() -> click.Command:
+    from explorer.cli.completion_command import completion_command  # noqa: PLC0415 - when it runs
+
+    return completion_command
+
+
+_COMMANDS: Final[Mapping[str, Callable[[], click.Command]]] = MappingProxyType(
+    {"inspect": _inspect, "check": _check, "completion": _completion}
+)
+
+
+class _Program(click.Group):
+    """Commands by name; anything else is a list of paths for the window."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        load = _COMMANDS.get(cmd_name)
+        return None if load is None else load()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before = args[: args.index("--")] if "--" in args else [""]
+        ctx.meta[_ONLY_PATHS] = all(argument.startswith("-") for argument in before)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if ctx.meta.get(_ONLY_PATHS):
+            return _open.name, _open, ["--", *args]
+        command = self.get_command(ctx, args[0])
+        if command is None:
+            return _open.name, _open, args
+        return args[0], command, args[1:]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Files first: bash's script clears its list there, and lists them if nothing else matches.
+        items = [CompletionItem(incomplete, type="file")]
+        items += [CompletionItem(name) for name in _COMMANDS if name.startswith(incomplete)]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
+
+_fresh_option = click.option(
+    "--fresh", is_flag=True, help="Open the window without the saved settings."
+)
+
+
+@click.group(
+    cls=_Program,
+    invoke_without_command=True,
+    subcommand_metavar="[PATH]... | COMMAND [ARGUMENT]...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Examples:
+  gguf-explorer                              open the library
+  gguf-explorer model.gguf                   open the window on a model
+  gguf-explorer inspect model.gguf           print what the model is
+  gguf-explorer inspect model.gguf --json --metadata
+  gguf-explorer check model.gguf             exit code 0 if nothing is wrong
+  gguf-explorer completion bash > ~/.local/share/bash-completion/completions/gguf-explorer
+\b
+A file whose name is that of a command: gguf-explorer ./inspect
+Exit codes: 0 done, 1 the input could not be used, 2 wrong usage, 130 interrupted.
+""",
+)
+@_fresh_option
+@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@click.pass_context
+def program(context: click.Context, fresh: bool) -> int:
+    """See what is inside downloaded language models.
+
+    With paths, or without anything, it opens the window. With a command it prints.
+    """
+    context.obj = fresh
+    if context.invoked_subcommand is None:
+        return _show([], fresh)
+    if fresh and context.invoked_subcommand != _open.name:
+        raise click.UsageError("--fresh belongs to the window, not to a command")
+    return 0
+
+
+@click.command("[PATH]...", hidden=True)
+@click.argument("paths", nargs=-1, type=click.Path())
+@_fresh_option
+@click.pass_context
+def _open(context: click.Context, paths: tuple[str, ...], fresh: bool) -> int:
+    """Open the window on PATHS."""
+    if not context.meta.get(_ONLY_PATHS):
+        _refuse_mistyped(paths[0] if paths else "")
+    return _show(paths, fresh or bool(context.obj))
+
+
+def _refuse_mistyped(word: str) -> None:
+    """Refuse a bare word that is neither a command nor a file: the window would find nothing."""
+    if not word.replace("-", "").replace("_", "").isalnum() or Path(word).exists():
+        return
+    similar = get_close_matches(word, _COMMANDS, n=1)
+    hint = f"; did you mean {similar[0]!r}?" if similar else ""
+    raise click.UsageError(f"there is no command and no file named {word!r}{hint}")
+
+
+def _show(paths: Sequence[str], fresh: bool) -> int:
+    from explorer.cli.window import open_window  # noqa: PLC0415 - when it runs
+
+    return open_window(paths, fresh=fresh)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code; errors are one line on standard error.
+
+    Args:
+        arguments: The command line without the program's name; `sys.argv` if None.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    code: Any
+    try:
+        code = program.main(given, prog_name=PROGRAM, standalone_mode=False)
+    except click.UsageError as error:
+        code = _explain_usage(error)
+    except click.ClickException as error:
+        code = _fail(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        code = EXIT_INTERRUPTED
+    except ExplorerError as error:
+        code = _fail(str(error))
+    except OSError as error:  # standard output on a full disk
+        reason = (error.strerror or str(error)).lower()
+        code = _fail(f"standard output cannot be written: {reason}")
+    except MemoryError:
+        code = _fail("there is not enough memory for this; close other programs and try again")
+    except SystemExit as stop:  # click's completion, and its answer to a closed pipe
+        code = stop.code
+    except Exception as error:  # noqa: BLE001 - the promise is: never a traceback
+        kind = type(error).__name__
+        code = _fail(f"this is a mistake of the program, please report it: {kind}: {error}")
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str) -> int:
+    write_error(message)
+    return EXIT_UNUSABLE
+
+
+def _explain_usage(error: click.UsageError) -> int:
+    if error.ctx is not None and sys.stderr is not None:
+        context = error.ctx.parent if error.ctx.command is _open else error.ctx
+        if context is not None:
+            sys.stderr.write(f"{context.get_usage()}\nTry '{context.command_path} --help'.\n")
+    write_error(error.format_message())
+    return EXIT_USAGE

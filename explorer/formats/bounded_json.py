@@ -1,0 +1,301 @@
+"""JSON as strict as serde_json reads it, within bounds of memory, depth and time.
+
+`json.loads` alone is not enough for files of strangers: it accepts NaN, lone surrogates and
+repeated keys, takes `true` for an integer, allocates 20 times the text for `[],[],[]`, and recurses
+as deep as the text says (safetensors_and_blobs.md section 1, "Python json differs"). A parser of
+our own in Python was rejected: it takes 30 times as long as the one in C. So the text is measured
+first, with operations that run at memory speed, and what passes is given to the C parser.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, NoReturn
+
+import numpy as np
+
+from explorer.errors import FormatError
+from explorer.formats.limits import (
+    MAX_JSON_DEPTH,
+    MAX_JSON_FILE_BYTES,
+    MAX_JSON_TEXT_BYTES,
+    MAX_JSON_VALUES,
+)
+from explorer.sources import ByteSource, FileSource
+
+_WINDOW_BYTES: Final = 1 << 20
+_WHITE: Final = b" \t\r\n"
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}"'))
+_WHITE_RUN: Final = re.compile(r"[ \t\r\n]*")
+# An escaped pair of surrogates, one that is alone (group 1), or any other escape.
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F])|.)", re.DOTALL
+)
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLimits:
+    """How much a JSON text may hold.
+
+    Attributes:
+        containers: Most arrays and objects.
+        values: Most commas, which separate all values but the first of each container.
+        strings: Most strings, keys included.
+    """
+
+    containers: int
+    values: int
+    strings: int
+
+
+SIDE_FILE: Final = JsonLimits(MAX_JSON_VALUES // 4, MAX_JSON_VALUES, 2 * MAX_JSON_VALUES)
+"""Limits of index files and config.json."""
+
+
+class JsonText(NamedTuple):
+    """A JSON text.
+
+    Attributes:
+        text: The text, without the white space around it if it was long.
+        path: Its file, for messages.
+        offset: Offset in the file of the text's first byte.
+    """
+
+    text: str
+    path: Path
+    offset: int
+
+    def error(self, what: str, position: int) -> FormatError:
+        """Return the error for something at a position in the text."""
+        return FormatError(what, self.path, self.offset + len(self.text[:position].encode()))
+
+    def skip_white(self, position: int) -> int:
+        """Return the position of the next character that is no white space."""
+        match = _WHITE_RUN.match(self.text, position)
+        return match.end() if match else position
+
+
+class RepeatedKeys(dict[str, Any]):
+    """An object some of whose keys occur more than once; the last of each counts.
+
+    Attributes:
+        repeated: Those keys, in order.
+    """
+
+    repeated: tuple[str, ...] = ()
+
+
+def shorten(text: str) -> str:
+    """Quote a text of unknown length for a message."""
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+
+
+def read_text(source: ByteSource, offset: int, length: int) -> JsonText:
+    """Read a JSON text; `check_bounds` must follow before it is decoded.
+
+    Args:
+        source: The file.
+        offset: First byte of the text.
+        length: Bytes of the text; already known to lie within the file.
+
+    Raises:
+        FormatError: Too long, not UTF-8, or with half of a surrogate pair.
+        SourceError: The file cannot be read.
+    """
+    start, end = offset, offset + length
+    if length > _WINDOW_BYTES:
+        start, end = _trim(source, start, end)
+    path = source.path
+    raw = source.read(start, end - start)
+    if len(raw) > MAX_JSON_TEXT_BYTES // 4 and not raw.isascii():
+        what = f"has {len(raw)} bytes of JSON that is not ASCII, more than any model needs"
+        raise FormatError(what, path, start)
+    try:
+        text = JsonText(str(raw, "utf-8"), path, start)
+    except UnicodeDecodeError as error:
+        what = "has JSON that is not valid UTF-8; it is damaged"
+        raise FormatError(what, path, start + error.start) from error
+    _check_surrogates(text)
+    return text
+
+
+def _trim(source: ByteSource, start: int, end: int) -> tuple[int, int]:
+    """Move the ends of a range over the white space there, a window at a time.
+
+    A header of 100,000,000 bytes is legal, and is read if nearly all of it is padding.
+    """
+    first = last = end
+    for at in range(start, end, _WINDOW_BYTES):
+        window = source.read(at, min(_WINDOW_BYTES, end - at))
+        content = len(window.rstrip(_WHITE))
+        if content and first == end:
+            first = at + len(window) - len(window.lstrip(_WHITE))
+        if content:
+            last = at + content
+        if last - first > MAX_JSON_TEXT_BYTES:
+            what = f"has more JSON than any model needs ({MAX_JSON_TEXT_BYTES} bytes)"
+            raise FormatError(what, source.path, start)
+    return first, last
+
+
+def check_bounds(text: JsonText, limits: JsonLimits) -> None:
+    """Check what could make decoding a text expensive: how many values it has, and how deep.
+
+    Raises:
+        FormatError: Too many, or nested too deep.
+    """
+    raw = text.text.encode()
+    containers = values = quotes = 0
+    for at in range(0, len(raw), _WINDOW_BYTES):
+        end = at + _WINDOW_BYTES
+        containers += raw.count(b"{", at, end) + raw.count(b"[", at, end)
+        values += raw.count(b",", at, end)
+        quotes += raw.count(b'"', at, end)
+        if containers > limits.containers or values > limits.values or quotes > 2 * limits.strings:
+            what = "has more JSON values than any model needs; it is damaged"
+            raise FormatError(what, text.path, text.offset + at)
+    if json_depth(raw) > MAX_JSON_DEPTH:
+        what = f"has JSON nested more than {MAX_JSON_DEPTH} deep; it is damaged"
+        raise FormatError(what, text.path, text.offset)
+
+
+def json_depth(raw: bytes) -> int:
+    """Return how deep arrays and objects are nested, or were until the text stops being JSON."""
+    if b"\\" in raw:
+        raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    kept = raw.translate(None, _NOT_STRUCTURE)
+    if 2 * kept.count(b'""') != kept.count(b'"'):  # some string holds a bracket
+        kept = b"".join(kept.split(b'"')[::2])
+    marks = np.frombuffer(kept, np.uint8) | 0x20  # "[" becomes "{", "]" becomes "}"
+    steps = (marks == ord("{")).astype(np.int8) - (marks == ord("}")).astype(np.int8)
+    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
+
+
+def _check_surrogates(text: JsonText) -> None:
+    if _SURROGATE.search(text.text) is None:
+        return
+    for match in _ESCAPE.finditer(text.text):
+        if match[1]:
+            raise text.error("has half a surrogate pair in its JSON; it is damaged", match.start())
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _refuse_float(token: str) -> NoReturn:
+    raise ValueError(f"{token} is not an integer")
+
+
+def _read_float(token: str) -> float:
+    number = float(token)
+    if math.isinf(number):
+        raise ValueError(f"number {token[:20]} is out of range")
+    return number
+
+
+def _read_int(token: str) -> int | float:
+    if token == "-0":
+        return -0.0  # as serde_json: a float, which no field of integers takes
+    if len(token) > 300:
+        _read_float(token)
+    return int(token)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) == len(pairs):
+        return result
+    counts = Counter(key for key, _ in pairs)
+    marked = RepeatedKeys(result)
+    marked.repeated = tuple(key for key, count in counts.items() if count > 1)
+    return marked
+
+
+INTEGERS_ONLY: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_refuse_float)
+"""The fastest decoder; a number with a fraction or exponent is a ValueError."""
+
+CAREFUL: Final = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_constant=_refuse_constant,
+    parse_float=_read_float,
+    parse_int=_read_int,
+)
+"""Decodes as serde_json does; objects with repeated keys are `RepeatedKeys`."""
+
+
+def decode_value(text: JsonText, position: int) -> tuple[Any, int]:
+    """Decode the value at a position, strictly.
+
+    Returns:
+        The value and the position behind it.
+
+    Raises:
+        FormatError: It is no JSON.
+    """
+    try:
+        return CAREFUL.raw_decode(text.text, position)
+    except json.JSONDecodeError as error:
+        what = f"has broken JSON: {_lower_first(error.msg)}"
+        raise text.error(what, error.pos) from error
+    except ValueError as error:  # a hook's, or int's for too many digits
+        what = f"has broken JSON: {error}"
+        raise text.error(what, position) from error
+
+
+def read_strings(
+    text: JsonText, position: int, colon: str, comma: str
+) -> tuple[dict[str, str], int] | None:
+    """Read an object of strings, written with these separators; needs no bounds and no recursion.
+
+    Returns:
+        The object and the position behind it; None if it is anything else, or repeats a key.
+    """
+    content, decode = text.text, INTEGERS_ONLY.raw_decode
+    result: dict[str, str] = {}
+    if content.startswith("{}", position):
+        return result, position + 2
+    separator = "{"
+    while content.startswith(separator + '"', position):
+        try:
+            key, position = decode(content, position + len(separator))
+            if key in result or not content.startswith(colon + '"', position):
+                return None
+            result[key], position = decode(content, position + len(colon))
+        except ValueError:
+            return None
+        if content.startswith("}", position):
+            return result, position + 1
+        separator = comma
+    return None
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def read_json_file(path: Path) -> Any:
+    """Read a side file of a model, such as config.json.
+
+    Raises:
+        FormatError: It is too large or not one JSON value.
+        SourceError: It cannot be read.
+    """
+    with FileSource(path) as source:
+        if source.size > MAX_JSON_FILE_BYTES:
+            what = f"has {source.size} bytes; at most {MAX_JSON_FILE_BYTES} of JSON are read"
+            raise FormatError(what, path)
+        text = read_text(source, 0, source.size)
+    check_bounds(text, SIDE_FILE)
+    value, position = decode_value(text, text.skip_white(0))
+    position = text.skip_white(position)
+    if position != len(text.text):
+        raise text.error("has text behind its JSON; it is damaged", position)
+    return value

@@ -1,0 +1,124 @@
+"""`config.json` of a Hugging Face model, as a mapping for scripts and as metadata for the window.
+
+safetensors_and_blobs.md section 5: values may be null or of any type, and nothing promises that the
+file is right. What cannot be used is a warning; the weights open without it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from explorer.errors import ExplorerError
+from explorer.formats.bounded_json import read_json_file
+from explorer.formats.limits import MAX_CONFIG_ENTRIES
+from explorer.formats.metadata import MetadataEntry, Value
+from explorer.formats.model import Severity
+from explorer.formats.problems import ProblemLog
+
+CONFIG_NAME: Final = "config.json"
+_PREFIX: Final = "config."
+_INT64_MAX: Final = (1 << 63) - 1
+_SCALARS: Final = {bool: "bool", int: "int64", float: "float64", str: "string"}
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a config.json says.
+
+    Attributes:
+        fields: The parsed file; empty if there is none.
+        entries: Its values as metadata, ``config.<dotted path>``; null is left out.
+    """
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    entries: tuple[MetadataEntry, ...] = ()
+
+
+def read_config(folder: Path, log: ProblemLog) -> Config:
+    """Read the config.json of a folder, if it has one.
+
+    Args:
+        folder: Where to look.
+        log: Where the warning goes if it cannot be used.
+    """
+    path = folder / CONFIG_NAME
+    try:
+        if not path.exists():
+            return Config()
+        value = read_json_file(path)
+    except ExplorerError as error:
+        log.add(Severity.WARNING, CONFIG_NAME, f"it {error.what}, and is left out")
+        return Config()
+    except OSError as error:  # of exists: the folder may not be searched
+        log.add(Severity.WARNING, CONFIG_NAME, f"it cannot be read: {error.strerror}")
+        return Config()
+    if not isinstance(value, dict):
+        log.add(Severity.WARNING, CONFIG_NAME, "it is not a JSON object, and is left out")
+        return Config()
+    return make_config(value, log)
+
+
+def make_config(fields: dict[str, Any], log: ProblemLog) -> Config:
+    """Make metadata of a parsed config.json; warn if it has more fields than are shown."""
+    entries: list[MetadataEntry] = []
+    for key, value in _flatten(fields):
+        if len(entries) == MAX_CONFIG_ENTRIES:
+            what = f"only its first {MAX_CONFIG_ENTRIES} fields are shown as metadata"
+            log.add(Severity.WARNING, CONFIG_NAME, what)
+            break
+        entry = _entry(_PREFIX + key, value)
+        if entry is not None:
+            entries.append(entry)
+    return Config(fields, tuple(entries))
+
+
+def loaded_entry(key: str, type_name: str, value: Value, file_index: int = 0) -> MetadataEntry:
+    """Return a metadata entry whose value is in memory."""
+    length = len(value) if type_name.startswith("array") and isinstance(value, list) else None
+    entry = MetadataEntry(key, type_name, length, lambda: value, file_index=file_index)
+    vars(entry)["value"] = value  # what the cached property would put there: never a disk access
+    return entry
+
+
+def _flatten(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield dotted path and value, objects opened, in file order; the parser bounded the depth."""
+    for key, value in fields.items():
+        if isinstance(value, dict) and value:
+            for inner, leaf in _flatten(value):
+                yield f"{key}.{inner}", leaf
+        else:
+            yield key, value
+
+
+def _entry(key: str, value: Any) -> MetadataEntry | None:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        kind = _array_type(value)
+        if kind is not None:
+            return loaded_entry(key, f"array[{kind}]", value)
+    elif isinstance(value, int) and abs(value) > _INT64_MAX:
+        return loaded_entry(key, "string", str(value))
+    elif type(value) in _SCALARS:
+        return loaded_entry(key, _SCALARS[type(value)], value)
+    return loaded_entry(key, "string", json.dumps(value, ensure_ascii=False))
+
+
+def _array_type(values: list[Any]) -> str | None:
+    """Name the type of a list's elements, or None if they differ: such a list is shown as JSON."""
+    kinds = {type(value) for value in values}
+    if kinds == {int, float}:
+        return "float64"
+    if kinds == {int} and max(map(abs, values)) > _INT64_MAX:
+        return None
+    if len(kinds) == 1 and kinds <= _SCALARS.keys():
+        return _SCALARS[kinds.pop()]
+    if kinds == {list}:
+        inner = {_array_type(value) for value in values}
+        if len(inner) == 1 and None not in inner:
+            return f"array[{inner.pop()}]"
+    return None

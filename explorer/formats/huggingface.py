@@ -1,0 +1,264 @@
+"""Models of several files: a Hugging Face folder, or a safetensors index.
+
+safetensors_and_blobs.md section 1, "Shards". What the transformers library refuses outright (a
+missing shard, a tensor that is not where the index says) is a problem of the model here, as long as
+one shard opens. File names in an index are a stranger's words: one that leaves the folder is never
+opened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any, Final
+
+from explorer.errors import ExplorerError, FormatError, SourceError
+from explorer.formats.bounded_json import RepeatedKeys, read_json_file, shorten
+from explorer.formats.config import read_config
+from explorer.formats.gguf import open_gguf
+from explorer.formats.limits import MAX_SHARDS
+from explorer.formats.model import Model, Severity
+from explorer.formats.naming import natural_key
+from explorer.formats.problems import ProblemLog
+from explorer.formats.safetensors import SafetensorsFile, build_model, open_file
+
+INDEX_SUFFIX: Final = ".safetensors.index.json"
+_SUFFIX: Final = ".safetensors"
+_FIRST_INDEXES: Final = (
+    "model" + INDEX_SUFFIX,
+    "diffusion_pytorch_model" + INDEX_SUFFIX,
+)
+_GGUF_SHARD: Final = re.compile(r"^(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})\.gguf$")
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class _Index:
+    """A shard index, checked.
+
+    Attributes:
+        shards: File name as the index spells it, in natural order → names of its tensors.
+        places: Tensor name → file name.
+        total_bytes: What it says the tensors take together, or None.
+    """
+
+    shards: dict[str, list[str]]
+    places: dict[str, str]
+    total_bytes: int | None
+
+
+def open_folder(path: Path) -> Model:
+    """Open the model in a folder: safetensors with or without an index, or one GGUF model.
+
+    Raises:
+        FormatError: It holds no model, several GGUF models, or none of its files can be used.
+        SourceError: The folder or a file cannot be read.
+    """
+    names = _list_files(path)
+    log = ProblemLog()
+    indexes = [name for name in names if name.endswith(INDEX_SUFFIX)]
+    for name in sorted(indexes, key=_index_rank):
+        try:
+            index = _read_index(path / name, log)
+        except ExplorerError as error:
+            log.add(Severity.ERROR, name, f"the index is left out: {_told(error)}")
+        else:
+            return _open_indexed(path, path, index, log)
+    weights = [name for name in names if name.lower().endswith(_SUFFIX)]
+    if weights:
+        return _open_all(path, _without_second_copy(weights, log), log)
+    return open_gguf(path / _choose_gguf(path, names))
+
+
+def open_index(path: Path) -> Model:
+    """Open the model that a ``*.safetensors.index.json`` describes.
+
+    Raises:
+        FormatError: The index is damaged, or none of its shards opens.
+        SourceError: The index cannot be read.
+    """
+    log = ProblemLog()
+    return _open_indexed(path, path.parent, _read_index(path, log), log)
+
+
+def _list_files(folder: Path) -> list[str]:
+    """Return the names in a folder in natural order, hidden files (macOS's ``._x``) left out."""
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise SourceError(f"the folder cannot be listed: {reason}", folder) from error
+    return sorted((name for name in names if not name.startswith(".")), key=natural_key)
+
+
+def _index_rank(name: str) -> int:
+    return _FIRST_INDEXES.index(name) if name in _FIRST_INDEXES else len(_FIRST_INDEXES)
+
+
+def _told(error: ExplorerError) -> str:
+    return f"{error.what} {error.where}".rstrip()
+
+
+def _without_second_copy(names: list[str], log: ProblemLog) -> list[str]:
+    """Leave out ``consolidated*.safetensors``, which repeats the weights that other files hold."""
+    kept = [name for name in names if not name.lower().startswith("consolidated")]
+    if not kept:
+        return names
+    for name in names:
+        if name not in kept:
+            what = "left out: such a file holds the same weights a second time; open it by itself"
+            log.add(Severity.WARNING, name, what)
+    return kept
+
+
+def _choose_gguf(folder: Path, names: list[str]) -> str:
+    """Return the first file of the folder's only GGUF model; projectors beside it don't count."""
+    files = [name for name in names if name.lower().endswith(".gguf")]
+    models: dict[str, str] = {}
+    for name in files:
+        match = _GGUF_SHARD.match(name)
+        models.setdefault(f"{match['prefix']}/{match['count']}" if match else name, name)
+    found = list(models.values())
+    main = [name for name in found if not name.lower().startswith("mmproj")] or found
+    if not main:
+        what = "holds no model files (.safetensors or .gguf); choose a folder that does"
+        raise FormatError(what, folder)
+    if len(main) > 1:
+        listed = ", ".join(map(shorten, main[:_SHOWN])) + (", …" if len(main) > _SHOWN else "")
+        raise FormatError(f"holds {len(main)} GGUF models ({listed}); choose one", folder)
+    return main[0]
+
+
+def _read_index(path: Path, log: ProblemLog) -> _Index:
+    value = read_json_file(path)
+    places: Any = value.get("weight_map") if isinstance(value, dict) else None
+    if not isinstance(places, dict) or not places:
+        raise FormatError("is an index without a weight_map; download it again", path)
+    for repeated in (value, places):
+        if isinstance(repeated, RepeatedKeys):
+            for key in repeated.repeated:
+                what = f"the name occurs more than once in {path.name}; the last one counts"
+                log.add(Severity.WARNING, key, what)
+    shards: dict[str, list[str]] = {}
+    for name, file in places.items():
+        if not isinstance(file, str):
+            what = f"is an index that names no file for tensor {shorten(name)}; download it again"
+            raise FormatError(what, path)
+        shards.setdefault(file, []).append(name)
+    if len(shards) > MAX_SHARDS:
+        what = f"is an index of {len(shards)} shards, more than {MAX_SHARDS}; it is damaged"
+        raise FormatError(what, path)
+    about = value.get("metadata")
+    total = about.get("total_size") if isinstance(about, dict) else None
+    if isinstance(total, float) and total.is_integer():  # some writers store 1.5e10
+        total = int(total)
+    ordered = {file: shards[file] for file in sorted(shards, key=natural_key)}
+    return _Index(ordered, places, total if type(total) is int else None)
+
+
+def _leaves_folder(name: str) -> bool:
+    """Tell whether a file name points out of its folder, by the rules of any system."""
+    kinds = (PurePosixPath(name), PureWindowsPath(name))
+    return any(kind.anchor or ".." in kind.parts for kind in kinds) or not kinds[0].name
+
+
+def _open_indexed(path: Path, folder: Path, index: _Index, log: ProblemLog) -> Model:
+    files: dict[str, SafetensorsFile] = {}
+    try:
+        for name, tensors in index.shards.items():
+            lost = f"{len(tensors)} tensors of the index are in it"
+            if _leaves_folder(name):
+                what = f"the index names a file outside the folder; it is not opened, {lost}"
+                log.add(Severity.ERROR, name, what)
+                continue
+            try:
+                files[name] = open_file(folder / name, log)
+            except ExplorerError as error:
+                log.add(Severity.ERROR, name, f"{_told(error)}; {lost}")
+        if not files:
+            raise _none_opens(path, log)
+        _compare_with_index(files, index, log)
+        return build_model(path, list(files.values()), read_config(folder, log), log)
+    except ExplorerError:
+        _close(files)
+        raise
+
+
+def _open_all(folder: Path, names: list[str], log: ProblemLog) -> Model:
+    """Make one model of files without an index; of a tensor in two of them, the first counts."""
+    if len(names) > MAX_SHARDS:
+        raise FormatError(f"holds {len(names)} files, more than {MAX_SHARDS} shards", folder)
+    files: dict[str, SafetensorsFile] = {}
+    owners: dict[str, str] = {}
+    try:
+        for name in names:
+            try:
+                file = files[name] = open_file(folder / name, log)
+            except ExplorerError as error:
+                log.add(Severity.ERROR, name, _told(error))
+                continue
+            copies = {tensor for tensor in file.header.names if tensor in owners}
+            _leave_out(file, name, copies, owners, log)
+            owners.update(dict.fromkeys(file.header.names, name))
+        if not files:
+            raise _none_opens(folder, log)
+        return build_model(folder, list(files.values()), read_config(folder, log), log)
+    except ExplorerError:
+        _close(files)
+        raise
+
+
+def _none_opens(path: Path, log: ProblemLog) -> FormatError:
+    first = next(p for p in log.problems() if p.severity is Severity.ERROR)
+    return FormatError(
+        f"none of its files can be opened; {shorten(first.where)}: {first.what}", path
+    )
+
+
+def _close(files: dict[str, SafetensorsFile]) -> None:
+    for file in files.values():
+        file.source.close()
+
+
+def _leave_out(
+    file: SafetensorsFile, name: str, copies: set[str], owners: dict[str, str], log: ProblemLog
+) -> None:
+    """Drop tensors that another shard holds too, so that nothing is counted twice."""
+    if not copies:
+        return
+    for tensor in file.header.names:
+        if tensor in copies:
+            what = f"is also in {shorten(name)}; the one in {shorten(owners[tensor])} is shown"
+            log.add(Severity.ERROR, tensor, what)
+    file.leave_out(copies)
+
+
+def _compare_with_index(files: dict[str, SafetensorsFile], index: _Index, log: ProblemLog) -> None:
+    """Report where index and shards differ, and drop copies that the index doesn't mean."""
+    places = index.places
+    owners: dict[str, str] = {}  # each tensor's shard: the one in the index if it holds it
+    for file, opened in files.items():
+        for name in opened.header.names:
+            if name not in owners or places.get(name) == file:
+                owners[name] = file
+    for file, opened in files.items():
+        names = opened.header.names
+        _leave_out(opened, file, {name for name in names if owners[name] != file}, owners, log)
+        for name in opened.header.names:
+            place = places.get(name)
+            if place is None:
+                log.add(Severity.WARNING, name, f"is in {shorten(file)}, but not in the index")
+            elif place != file:
+                what = f"is in {shorten(file)}, the index says {shorten(place)}"
+                log.add(Severity.ERROR, name, what)
+    for file in files:
+        for name in index.shards[file]:
+            if name not in owners:
+                what = f"is not in {shorten(file)}, where the index says it is, nor elsewhere"
+                log.add(Severity.ERROR, name, what)
+    found = sum(spec.nbytes for opened in files.values() for spec in opened.header.specs)
+    if index.total_bytes not in {None, found} and len(files) == len(index.shards):
+        what = f"the index says {index.total_bytes} bytes of tensors, the shards hold {found}"
+        log.add(Severity.WARNING, "total_size", what)

@@ -1,0 +1,157 @@
+"""Open a safetensors file: its header becomes a model, its data stays where it is.
+
+Also what the shards of a sharded model share: each is read into a `SafetensorsFile`, and
+`build_model` makes one model of several.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from explorer.errors import ExplorerError
+from explorer.formats.config import Config, loaded_entry, read_config
+from explorer.formats.metadata import Metadata, MetadataEntry
+from explorer.formats.model import Model, ModelFile, Severity
+from explorer.formats.problems import ProblemLog
+from explorer.formats.safetensors_entry import METADATA, Header
+from explorer.formats.safetensors_header import LENGTH_BYTES, read_header
+from explorer.formats.safetensors_places import sort_and_check
+from explorer.formats.tensors import Extent, Tensor, TensorColumns, TensorTable
+from explorer.sources import ByteSource, FileSource
+
+
+@dataclass
+class SafetensorsFile:
+    """One open safetensors file with its header.
+
+    Attributes:
+        source: The file.
+        header: Its header, tensors in the order of their data.
+        damage: For each damaged row, why its bytes cannot all be read.
+    """
+
+    source: ByteSource
+    header: Header
+    damage: dict[int, str]
+
+    def leave_out(self, names: set[str]) -> None:
+        """Drop the tensors of these names."""
+        kept = [row for row, name in enumerate(self.header.names) if name not in names]
+        damage = {new: self.damage[row] for new, row in enumerate(kept) if row in self.damage}
+        self.header.reorder(kept)
+        self.damage = damage
+
+
+def open_safetensors(path: Path) -> Model:
+    """Open one safetensors file, with the `config.json` beside it if there is one.
+
+    Raises:
+        FormatError: Its header cannot be read.
+        SourceError: It cannot be read at all.
+    """
+    log = ProblemLog()
+    file = open_file(path, log)
+    return build_model(path, [file], read_config(path.parent, log), log)
+
+
+def open_file(path: Path, log: ProblemLog) -> SafetensorsFile:
+    """Read one file's header and check it, without `config.json`.
+
+    Args:
+        path: The file.
+        log: Where problems go that do not keep it from opening.
+
+    Raises:
+        FormatError: Its header cannot be read.
+        SourceError: It cannot be read at all.
+    """
+    source = FileSource(path)
+    try:
+        return read_file(source, log)
+    except ExplorerError:
+        source.close()
+        raise
+
+
+def read_file(source: ByteSource, log: ProblemLog) -> SafetensorsFile:
+    """Read and check the header of an open file; raises as `open_file` does."""
+    header = read_header(source)
+    for name in header.repeated:
+        what = "the tensor name occurs more than once in the header; the last one counts"
+        log.add(Severity.WARNING, name, what)
+    for key in header.repeated_metadata:
+        log.add(Severity.WARNING, key, f"the key occurs more than once in {METADATA}")
+    damage = sort_and_check(header, source.size - header.data_offset, source.path.name, log)
+    return SafetensorsFile(source, header, damage)
+
+
+def build_model(
+    path: Path, files: Sequence[SafetensorsFile], config: Config, log: ProblemLog
+) -> Model:
+    """Make one model of files.
+
+    Args:
+        path: What was opened.
+        files: At least one file, in the order of shards.
+        config: What its config.json says.
+        log: All problems found.
+    """
+    entries: dict[str, MetadataEntry] = {}
+    for index, file in enumerate(files):
+        for key, value in file.header.metadata.items():
+            if key not in entries:
+                entries[key] = loaded_entry(key, "string", value, index)
+    model_files = []
+    row = 0
+    for file in files:
+        data_offset = file.header.data_offset
+        model_files.append(
+            ModelFile(
+                file.source, data_offset, LENGTH_BYTES, table_end=data_offset, first_tensor=row
+            )
+        )
+        row += len(file.header.names)
+    return Model(
+        format="safetensors",
+        path=path,
+        files=tuple(model_files),
+        metadata=Metadata([*entries.values(), *config.entries]),
+        tensors=_table(files),
+        problems=log.problems(),
+        config=config.fields,
+    )
+
+
+def _table(files: Sequence[SafetensorsFile]) -> TensorTable:
+    headers = [file.header for file in files]
+    names = [name for header in headers for name in header.names]
+    specs = [spec for header in headers for spec in header.specs]
+    columns = TensorColumns(
+        names=names,
+        types=[spec.type for spec in specs],
+        parameters=[spec.parameters for spec in specs],
+        nbytes=[spec.nbytes for spec in specs],
+    )
+    first_rows = [0]
+    for header in headers:
+        first_rows.append(first_rows[-1] + len(header.names))
+
+    def build(row: int) -> Tensor:
+        # behind the last file whose first row is not above: a file without tensors is passed over
+        index = bisect_right(first_rows, row) - 1
+        file, local = files[index], row - first_rows[index]
+        spec = specs[row]
+        start = file.header.data_offset + file.header.begins[local]
+        return Tensor(
+            name=names[row],
+            shape=spec.shape,
+            type=spec.type,
+            extents=(Extent(file.source, start, spec.nbytes),),
+            parameters=spec.parameters,
+            damage=file.damage.get(local),
+        )
+
+    return TensorTable(columns, build)

@@ -1,0 +1,370 @@
+"""What each byte of a model's file is: magic, a key, the offset of a tensor, weights, padding.
+
+For looking at raw bytes. Nothing is read here: opening the model has noted where its parts lie, and
+the fields of an entry or of a tensor's record follow from the format (gguf.md section 1,
+safetensors_and_blobs.md section 1). A list of all fields would have a million items in a file with
+many tensors, and would be made whole to show 40 rows; so only the parts (an entry, a record, a run
+of weights) are listed, and their fields are worked out for the part that is looked at.
+
+A damaged file may place tensors over each other, over the header or behind its end. Every part is
+cut to what the parts before it have left: the fields tile the file exactly, whatever it claims.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Final, NamedTuple, TypeAlias
+
+from explorer.formats.metadata import MetadataEntry
+from explorer.formats.model import Model
+from explorer.formats.tensors import Tensor
+
+_MAGIC_BYTES: Final = 4
+_U32_BYTES: Final = 4
+_U64_BYTES: Final = 8
+_CHECK_EVERY: Final = 2048  # tensors between two looks at the job's cancellation
+
+
+class FieldKind(StrEnum):
+    """What a run of bytes is."""
+
+    MAGIC = "magic"
+    VERSION = "version"
+    COUNT = "count"
+    LENGTH = "length"
+    KEY = "key"
+    TYPE = "type"
+    VALUE = "value"
+    NAME = "name"
+    DIMS = "dims"
+    OFFSET = "offset"
+    HEADER_TEXT = "header_text"
+    TENSOR_DATA = "tensor_data"
+    PADDING = "padding"
+    UNUSED = "unused"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A run of bytes with one meaning.
+
+    Attributes:
+        kind: What it is.
+        offset: First byte in the file.
+        nbytes: Number of bytes, at least 1.
+        label: What it is, in words; holds names from the file, so it is not safe to show as it is.
+        key: The metadata key that it belongs to, or None.
+        tensor_row: Row in the model's table of the tensor that it belongs to, or None.
+    """
+
+    kind: FieldKind
+    offset: int
+    nbytes: int
+    label: str
+    key: str | None = None
+    tensor_row: int | None = None
+
+    @property
+    def end(self) -> int:
+        """First byte behind it."""
+        return self.offset + self.nbytes
+
+
+class _Piece(NamedTuple):
+    """A field before it has a place: its size is all that the format says."""
+
+    kind: FieldKind
+    nbytes: int
+    label: str
+
+
+class _Part(NamedTuple):
+    """Something with a place in the file, of which fields can be made.
+
+    Attributes:
+        start: First byte that is its own, after cutting.
+        end: First byte behind it.
+        origin: First byte that the file claims for it.
+        what: Which list `index` points into.
+        number: Place in that list; of a tensor its row.
+        piece: Number of the tensor's extent.
+    """
+
+    start: int
+    end: int
+    origin: int
+    what: _What
+    number: int = 0
+    piece: int = 0
+
+
+class _What(StrEnum):
+    HEAD = "head"
+    ENTRY = "entry"
+    KEYS = "keys"
+    RECORD = "record"
+    TEXT = "text"
+    WEIGHTS = "weights"
+    UNKNOWN_WEIGHTS = "unknown_weights"
+    GAP = "gap"
+
+
+_Check: TypeAlias = Callable[[], None]
+
+
+def _no_check() -> None:
+    """Do nothing: nobody can cancel."""
+
+
+class Structure:
+    """The fields of one file of a model.
+
+    Attributes:
+        model: The model.
+        file_index: Which of its files this is about.
+        size_bytes: Size of the file.
+    """
+
+    def __init__(self, model: Model, file_index: int = 0) -> None:
+        self.model = model
+        self.file_index = file_index
+        self._file = model.files[file_index]
+        self.size_bytes = self._file.source.size
+        self._width = _U32_BYTES if model.version == 1 else _U64_BYTES
+        self._check: _Check = _no_check
+
+    def prepare(self, check: _Check = _no_check) -> None:
+        """List the parts now, in a worker: a model with many tensors takes a while.
+
+        Args:
+            check: Called now and then; raises to stop.
+        """
+        self._check = check
+        try:
+            _ = self._starts
+        finally:
+            self._check = _no_check
+
+    def fields(self, start: int, stop: int) -> list[Field]:
+        """Return all fields that overlap the bytes from `start` to `stop`, whole and in order."""
+        start, stop = max(0, start), min(stop, self.size_bytes)
+        if start >= stop:
+            return []
+        found: list[Field] = []
+        for place in range(bisect_right(self._starts, start) - 1, len(self._parts)):
+            part = self._parts[place]
+            if part.start >= stop:
+                break
+            found += [f for f in self._fields_of(part) if f.offset < stop and f.end > start]
+        return found
+
+    def field_at(self, offset: int) -> Field | None:
+        """Return the field that holds a byte, or None outside the file."""
+        found = self.fields(offset, offset + 1)
+        return found[0] if found else None
+
+    # Parts
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [part.start for part in self._parts]
+
+    @cached_property
+    def _parts(self) -> list[_Part]:
+        """Parts that tile the file: what is claimed, cut to fit, and the gaps between."""
+        size = self.size_bytes
+        parts: list[_Part] = []
+        position = 0
+        for part in self._claimed():
+            start, end = max(part.start, position), min(part.end, size)
+            if part.what is _What.UNKNOWN_WEIGHTS and part.start < position:
+                continue  # its place is taken, and nobody knows how far it goes
+            if start >= end:
+                continue
+            if start > position:
+                parts.append(_Part(position, start, position, _What.GAP))
+            parts.append(part._replace(start=start, end=end))
+            position = end
+        if position < size:
+            parts.append(_Part(position, size, position, _What.GAP))
+        return parts
+
+    def _claimed(self) -> Iterator[_Part]:
+        yield from self._gguf_header() if self.model.format == "gguf" else self._text_header()
+        yield from self._weights()
+
+    def _gguf_header(self) -> Iterator[_Part]:
+        file = self._file
+        head_end = _MAGIC_BYTES + _U32_BYTES + 2 * self._width
+        yield _Part(0, head_end, 0, _What.HEAD)
+        if self._entries:
+            for index, entry in enumerate(self._entries):
+                yield _Part(entry.offset, entry.end, entry.offset, _What.ENTRY, index)
+        else:
+            yield _Part(head_end, file.table_offset, head_end, _What.KEYS)
+        ends = [*file.record_offsets[1:], file.table_end]
+        for index, (start, end) in enumerate(zip(file.record_offsets, ends, strict=False)):
+            yield _Part(start, end, start, _What.RECORD, index)
+
+    def _text_header(self) -> Iterator[_Part]:
+        yield _Part(0, _U64_BYTES, 0, _What.HEAD)
+        yield _Part(_U64_BYTES, self._file.header_bytes, _U64_BYTES, _What.TEXT)
+
+    def _weights(self) -> Iterator[_Part]:
+        places: list[tuple[int, bool, int, int, int]] = []
+        for count, row in enumerate(self._rows()):
+            if count % _CHECK_EVERY == 0:
+                self._check()
+            tensor = self.model.tensors.rows[row]
+            for piece, extent in enumerate(tensor.extents):
+                if extent.source is self._file.source:
+                    unknown = extent.nbytes <= 0 and tensor.damage is not None
+                    places.append((extent.offset, unknown, row, piece, extent.nbytes))
+        places.sort()
+        following = self.size_bytes
+        ends = [0] * len(places)
+        for index in range(len(places) - 1, -1, -1):
+            start, unknown, _, _, nbytes = places[index]
+            if index + 1 < len(places) and places[index + 1][0] > start:
+                following = places[index + 1][0]
+            ends[index] = following if unknown else start + nbytes
+        for (start, unknown, row, piece, _), end in zip(places, ends, strict=True):
+            what = _What.UNKNOWN_WEIGHTS if unknown else _What.WEIGHTS
+            yield _Part(start, end, start, what, row, piece)
+
+    def _rows(self) -> Iterable[int]:
+        """Rows of tensors that may lie in this file."""
+        files = self.model.files
+        count = len(self.model.tensors.rows)
+        if self.model.format != "gguf":  # extents say it
+            return range(count)
+        behind = files[self.file_index + 1 :]
+        return range(self._file.first_tensor, behind[0].first_tensor if behind else count)
+
+    @cached_property
+    def _entries(self) -> list[MetadataEntry]:
+        placed = [
+            entry
+            for entry in self.model.metadata.entries
+            if entry.file_index == self.file_index and entry.offset >= 0
+        ]
+        return sorted(placed, key=lambda entry: entry.offset)
+
+    # Fields of a part
+
+    def _fields_of(self, part: _Part) -> Iterator[Field]:
+        """Lay the pieces of a part one behind the other, cut to the part."""
+        key, row = self._owner(part)
+        position = part.origin
+        last = None
+        for piece in self._pieces(part):
+            start = max(position, part.start)
+            position += max(0, piece.nbytes)
+            end = min(position, part.end)
+            last = piece
+            if start < end:
+                yield Field(piece.kind, start, end - start, piece.label, key, row)
+        start = max(position, part.start)
+        if last is not None and start < part.end:  # a part that claims more than its pieces
+            yield Field(FieldKind.UNUSED, start, part.end - start, "not described", key, row)
+
+    def _owner(self, part: _Part) -> tuple[str | None, int | None]:
+        if part.what is _What.ENTRY:
+            return self._entries[part.number].key, None
+        if part.what is _What.RECORD:
+            return None, self._file.first_tensor + part.number
+        if part.what in (_What.WEIGHTS, _What.UNKNOWN_WEIGHTS):
+            return None, part.number
+        return None, None
+
+    def _pieces(self, part: _Part) -> Iterator[_Piece]:
+        nbytes = part.end - part.origin
+        match part.what:
+            case _What.HEAD:
+                yield from self._head_pieces()
+            case _What.ENTRY:
+                yield from self._entry_pieces(self._entries[part.number])
+            case _What.KEYS:
+                yield _Piece(FieldKind.VALUE, nbytes, "metadata of this shard")
+            case _What.RECORD:
+                yield from self._record_pieces(part)
+            case _What.TEXT:
+                yield _Piece(FieldKind.HEADER_TEXT, nbytes, "header (JSON)")
+            case _What.GAP:
+                yield self._gap_piece(part, nbytes)
+            case _:
+                tensor = self.model.tensors.rows[part.number]
+                label = _weights_label(tensor, part)
+                yield _Piece(FieldKind.TENSOR_DATA, nbytes, label)
+
+    def _head_pieces(self) -> Iterator[_Piece]:
+        if self.model.format != "gguf":
+            yield _Piece(FieldKind.LENGTH, _U64_BYTES, "length of the header")
+            return
+        yield _Piece(FieldKind.MAGIC, _MAGIC_BYTES, "magic, “GGUF”")
+        yield _Piece(FieldKind.VERSION, _U32_BYTES, "version of the format")
+        yield _Piece(FieldKind.COUNT, self._width, "number of tensors")
+        yield _Piece(FieldKind.COUNT, self._width, "number of metadata keys")
+
+    def _entry_pieces(self, entry: MetadataEntry) -> Iterator[_Piece]:
+        width, key = self._width, entry.key
+        text_bytes = entry.value_offset - entry.offset - width - _U32_BYTES
+        value_bytes = entry.end - entry.value_offset
+        yield _Piece(FieldKind.LENGTH, width, f"length of key {key}")
+        yield _Piece(FieldKind.KEY, text_bytes, f"key {key}")
+        yield _Piece(FieldKind.TYPE, _U32_BYTES, f"value type of {key}: {entry.type_name}")
+        if entry.length is not None:
+            head = _U32_BYTES + width
+            yield _Piece(FieldKind.TYPE, _U32_BYTES, f"element type of {key}: {entry.type_name}")
+            yield _Piece(FieldKind.COUNT, width, f"number of elements of {key}: {entry.length:,}")
+            yield _Piece(FieldKind.VALUE, value_bytes - head, f"elements of {key}")
+        elif entry.type_name == "string":
+            yield _Piece(FieldKind.LENGTH, width, f"length of the text of {key}")
+            yield _Piece(FieldKind.VALUE, value_bytes - width, f"text of {key}")
+        else:
+            yield _Piece(FieldKind.VALUE, value_bytes, f"value of {key}")
+
+    def _record_pieces(self, part: _Part) -> Iterator[_Piece]:
+        width = self._width
+        columns = self.model.tensors.columns
+        row = self._file.first_tensor + part.number
+        name = columns.names[row] if row < len(columns.names) else ""
+        kind = columns.types[row].name if row < len(columns.types) else "?"
+        name_bytes = len(name.encode("utf-8", "surrogateescape"))
+        fixed = width + name_bytes + _U32_BYTES + _U32_BYTES + _U64_BYTES
+        yield _Piece(FieldKind.LENGTH, width, f"length of the name of tensor {name}")
+        yield _Piece(FieldKind.NAME, name_bytes, f"name of tensor {name}")
+        yield _Piece(FieldKind.COUNT, _U32_BYTES, f"number of dimensions of {name}")
+        yield _Piece(FieldKind.DIMS, part.end - part.origin - fixed, f"dimensions of {name}")
+        yield _Piece(FieldKind.TYPE, _U32_BYTES, f"type of {name}: {kind}")
+        yield _Piece(FieldKind.OFFSET, _U64_BYTES, f"offset of {name} from the first weights")
+
+    def _gap_piece(self, part: _Part, nbytes: int) -> _Piece:
+        """Name bytes that nothing claims: padding where the format puts some, else unused."""
+        file = self._file
+        if self.model.format == "gguf":
+            if part.start == file.table_end and part.end <= file.header_bytes:
+                return _Piece(FieldKind.PADDING, nbytes, "padding up to the first weights")
+            alignment = self.model.alignment or 1
+            ends_aligned = (part.end - file.header_bytes) % alignment == 0
+            if part.start >= file.header_bytes and nbytes < alignment and ends_aligned:
+                return _Piece(FieldKind.PADDING, nbytes, "padding of the tensor before")
+        return _Piece(FieldKind.UNUSED, nbytes, "unused: nothing in the header refers to it")
+
+
+def _weights_label(tensor: Tensor, part: _Part) -> str:
+    label = f"weights of {tensor.name} ({tensor.type.name})"
+    if len(tensor.extents) > 1:
+        label += f", part {part.piece + 1} of {len(tensor.extents)}"
+    if part.what is _What.UNKNOWN_WEIGHTS:
+        return f"{label}; how far they go is not known, at most to here"
+    if part.start > part.origin:
+        return f"{label}; the first {part.start - part.origin:,} bytes are another tensor's too"
+    return label
+
+
+__all__ = ["Field", "FieldKind", "Structure"]

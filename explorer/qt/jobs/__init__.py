@@ -1,0 +1,5 @@
+"""Background work: the only place that knows threads."""
+
+from explorer.qt.jobs.runner import Cancelled, Job, JobRunner
+
+__all__ = ["Cancelled", "Job", "JobRunner"]

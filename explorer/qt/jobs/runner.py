@@ -1,0 +1,185 @@
+"""Run a plain function in a worker thread and bring its result back to the GUI thread.
+
+The function knows no Qt: it gets a `Job`, asks it whether it was cancelled and tells it how far it is.
+Result and failure arrive by a queued signal, hence on the GUI thread, and are dropped if the job was
+cancelled meanwhile: a view that has moved on never hears of what it no longer wants.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, Signal, Slot
+
+from explorer.errors import ExplorerError
+
+Result = TypeVar("Result")
+
+_CLOSE_WAIT_MS = 5_000
+
+
+class Cancelled(Exception):  # noqa: N818 - no error: the user asked for it
+    """Raised inside a job's function by `Job.check` once the job was cancelled."""
+
+
+class Job(QObject):
+    """One piece of background work, seen from both sides.
+
+    Attributes:
+        title: What it does, for the status bar.
+
+    Signals:
+        progressed: (done, total), in units of the job's choice; total 0 means unknown.
+        crashed: The function failed with something else than an `ExplorerError`.
+        finished: The job ended, however it did.
+    """
+
+    progressed = Signal(object, object)
+    crashed = Signal(object)
+    finished = Signal()
+    _returned = Signal(object)
+    _raised = Signal(object)
+
+    def __init__(
+        self,
+        title: str,
+        on_done: Callable[[Any], None],
+        on_failed: Callable[[ExplorerError], None],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.title = title
+        self._on_done = on_done
+        self._on_failed = on_failed
+        self._cancel = threading.Event()
+        self._returned.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+        self._raised.connect(self._explain, Qt.ConnectionType.QueuedConnection)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether someone asked the job to stop. Safe in any thread."""
+        return self._cancel.is_set()
+
+    def cancel(self) -> None:
+        """Ask the job to stop; its result will be dropped. Safe in any thread."""
+        self._cancel.set()
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the job was cancelled; called by the function at every chunk."""
+        if self._cancel.is_set():
+            raise Cancelled
+
+    def report(self, done: int, total: int) -> None:
+        """Tell how far the work is; called by the function."""
+        self.progressed.emit(done, total)
+
+    def execute(self, op: Callable[[Job], Any]) -> None:
+        """Run the function and send off what comes of it. Called in the worker."""
+        try:
+            self.check()
+            result = op(self)
+        except Cancelled:
+            self._raised.emit(None)
+        except Exception as error:  # noqa: BLE001 - shown to the user on the GUI thread
+            self._raised.emit(error)
+        else:
+            self._returned.emit(result)
+
+    @Slot(object)
+    def _deliver(self, result: object) -> None:
+        self.finished.emit()
+        if not self.cancelled:
+            self._on_done(result)
+
+    @Slot(object)
+    def _explain(self, error: Exception | None) -> None:
+        self.finished.emit()
+        if error is None or self.cancelled:
+            return
+        if isinstance(error, ExplorerError):
+            self._on_failed(error)
+        else:
+            self.crashed.emit(error)
+
+
+class _Task(QRunnable):
+    """The worker's side. Holds its job, so that the job outlives the run."""
+
+    def __init__(self, job: Job, op: Callable[[Job], Any]) -> None:
+        super().__init__()
+        self._job = job
+        self._op = op
+
+    # Qt
+
+    def run(self) -> None:
+        self._job.execute(self._op)
+
+
+class JobRunner(QObject):
+    """Starts jobs, knows those under way, and ends them at closing time.
+
+    Attributes:
+        jobs: Jobs that have not finished, oldest first.
+
+    Signals:
+        started: A job was started.
+        ended: A job finished, failed or was cancelled.
+        crashed: A job failed with something else than an `ExplorerError`: a fault of the program.
+    """
+
+    started = Signal(Job)
+    ended = Signal(Job)
+    crashed = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.jobs: list[Job] = []
+        self._pool = QThreadPool(self)
+
+    def run(
+        self,
+        title: str,
+        op: Callable[[Job], Result],
+        on_done: Callable[[Result], None],
+        on_failed: Callable[[ExplorerError], None],
+    ) -> Job:
+        """Start `op` in a worker.
+
+        Args:
+            title: What it does, for the status bar.
+            op: The work; gets its job. Calls `job.check()` at least every 50 ms where it can.
+            on_done: Called on the GUI thread with the result, unless the job was cancelled.
+            on_failed: Called on the GUI thread with an error that the input caused. Anything else
+                goes to `crashed`.
+
+        Returns:
+            The job, for cancelling.
+        """
+        job = Job(title, on_done, on_failed, self)
+        job.crashed.connect(self.crashed)
+        job.finished.connect(self._forget)
+        self.jobs.append(job)
+        self.started.emit(job)
+        self._pool.start(_Task(job, op))
+        return job
+
+    def cancel_all(self) -> None:
+        """Cancel every job."""
+        for job in self.jobs:
+            job.cancel()
+
+    def close(self) -> bool:
+        """Cancel everything and wait for the workers; return whether all ended in time."""
+        self.cancel_all()
+        return self._pool.waitForDone(_CLOSE_WAIT_MS)
+
+    @Slot()
+    def _forget(self) -> None:
+        job = self.sender()
+        assert isinstance(job, Job)
+        self.jobs.remove(job)
+        self.ended.emit(job)
+        job.deleteLater()

@@ -1,0 +1,1 @@
+"""Item models over the core's objects: no widget, no file access."""

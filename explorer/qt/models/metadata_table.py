@@ -1,0 +1,59 @@
+"""Metadata as a table: key, type, value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QCoreApplication
+
+from explorer.display import plain_text, type_text
+from explorer.formats.naming import natural_key
+from explorer.qt.models.document import Document
+from explorer.qt.models.table import Column
+
+
+def metadata_columns(document: Document) -> list[Column]:
+    """Return the columns of a model's metadata."""
+    entries = document.model.metadata.entries
+    keys = [plain_text(entry.key) for entry in entries]
+    types = [type_text(entry) for entry in entries]
+    previews = document.previews
+
+    def tr(text: str) -> str:
+        return QCoreApplication.translate("MetadataTable", text)
+
+    return [
+        Column("key", tr("Key"), keys.__getitem__, keys.__getitem__, lambda: text_ranks(keys)),
+        Column("type", tr("Type"), types.__getitem__, types.__getitem__, lambda: text_ranks(types)),
+        Column(
+            "value",
+            tr("Value"),
+            previews.__getitem__,
+            previews.__getitem__,
+            lambda: text_ranks(previews),
+            tip=tr("Enumerated values by name; of an array, the first elements"),
+        ),
+    ]
+
+
+def metadata_mask(document: Document, text: str) -> NDArray[np.bool_]:
+    """Return which entries hold every word of `text` in key, type or value."""
+    words = text.casefold().split()
+    entries = document.model.metadata.entries
+    return np.array(
+        [
+            all(word in f"{entry.key} {entry.type_name} {preview}".casefold() for word in words)
+            for entry, preview in zip(entries, document.previews, strict=True)
+        ],
+        dtype=np.bool_,
+    )
+
+
+def text_ranks(texts: Sequence[str]) -> NDArray[np.intp]:
+    """Return for each text its place in natural order, as a sort key."""
+    order = sorted(range(len(texts)), key=lambda i: natural_key(texts[i]))
+    ranks = np.empty(len(texts), dtype=np.intp)
+    ranks[order] = np.arange(len(texts))
+    return ranks

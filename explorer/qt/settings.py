@@ -1,0 +1,101 @@
+"""What the program remembers between two runs: one class owns the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import QByteArray, QSettings
+
+from explorer.qt.theme import Scheme
+
+_VERSION: Final = 1
+_MOST_RECENT: Final = 12
+
+
+class Settings:
+    """Typed access to the settings file (INI, per user).
+
+    Args:
+        file: Another file than the user's, for tests; its folder must exist.
+        fresh: Start from nothing and write nothing.
+    """
+
+    def __init__(self, file: Path | None = None, *, fresh: bool = False) -> None:
+        self._fresh = fresh
+        if file is None:
+            self._store = QSettings(
+                QSettings.Format.IniFormat, QSettings.Scope.UserScope, "gguf-explorer", "gguf-explorer"
+            )
+        else:
+            self._store = QSettings(str(file), QSettings.Format.IniFormat)
+        if self._integer("version", _VERSION) != _VERSION:
+            self._store.clear()  # written by another version, whose keys may mean other things
+        if not fresh:
+            self._store.setValue("version", _VERSION)
+
+    @property
+    def scheme(self) -> Scheme:
+        """Light, dark, or as the system has it."""
+        value = self._text("scheme")
+        return Scheme(value) if value in tuple(Scheme) else Scheme.SYSTEM
+
+    @scheme.setter
+    def scheme(self, scheme: Scheme) -> None:
+        self._set("scheme", scheme.value)
+
+    @property
+    def recent(self) -> list[Path]:
+        """Models opened last, the newest first."""
+        return [Path(text) for text in self._texts("recent")]
+
+    def add_recent(self, path: Path) -> None:
+        """Put a model in front of the recent ones."""
+        kept = [other for other in self.recent if other != path]
+        self._set("recent", [str(p) for p in (path, *kept)][:_MOST_RECENT])
+
+    def clear_recent(self) -> None:
+        """Forget the recent models."""
+        self._set("recent", [])
+
+    @property
+    def session(self) -> list[Path]:
+        """Models that were open when the program was closed."""
+        return [Path(text) for text in self._texts("session")]
+
+    @session.setter
+    def session(self, paths: list[Path]) -> None:
+        self._set("session", [str(path) for path in paths])
+
+    def layout(self, name: str) -> QByteArray:
+        """Return a remembered layout (window geometry, header, splitter); empty if there is none."""
+        value = None if self._fresh else self._store.value(f"layout/{name}")
+        return value if isinstance(value, QByteArray) else QByteArray()
+
+    def set_layout(self, name: str, state: QByteArray) -> None:
+        """Remember a layout."""
+        self._set(f"layout/{name}", state)
+
+    def reset_layout(self) -> None:
+        """Forget all layouts."""
+        self._store.remove("layout")
+
+    def _set(self, key: str, value: object) -> None:
+        if not self._fresh:
+            self._store.setValue(key, value)
+
+    def _text(self, key: str) -> str:
+        value = None if self._fresh else self._store.value(key)
+        return value if isinstance(value, str) else ""
+
+    def _texts(self, key: str) -> list[str]:
+        value = None if self._fresh else self._store.value(key)
+        if isinstance(value, str):  # an INI list of one element comes back as text
+            return [value] if value else []
+        return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+
+    def _integer(self, key: str, default: int) -> int:
+        try:
+            return int(str(self._store.value(key, default)))
+        except ValueError:
+            return default

@@ -1,0 +1,1 @@
+"""Panels: each one a widget with one job."""

@@ -1,0 +1,219 @@
+"""The table that every list of the program uses: sorting, copying, exporting, choosing columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QByteArray, QModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeySequence
+from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QTableView, QWidget
+
+from explorer.errors import ExplorerError
+from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.models.table import TableModel
+from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
+
+_SAMPLE_ROWS = 100
+_WIDEST_CHARACTERS = 60
+
+
+class TableView(QTableView):
+    """A `QTableView` over a `TableModel`.
+
+    Signals:
+        row_selected: The current row changed, by the user or by `select_row`; its content row.
+        row_opened: A row was double-clicked or entered; its content row.
+        failed: An export failed.
+        exported: A file was written.
+    """
+
+    row_selected = Signal(int)
+    row_opened = Signal(int)
+    selection_moved = Signal()
+    failed = Signal(object)
+    exported = Signal(str)
+
+    def __init__(self, model: TableModel, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.table = model
+        self._runner = runner
+        self.setModel(model)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setAlternatingRowColors(True)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setTabKeyNavigation(False)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setTextElideMode(Qt.TextElideMode.ElideRight)
+        self.verticalHeader().hide()
+        self._fit_rows()
+        header = self.horizontalHeader()
+        header.setStretchLastSection(True)
+        header.setHighlightSections(False)
+        header.setSectionsMovable(True)
+        header.setSortIndicatorClearable(True)
+        header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+        self.setSortingEnabled(True)
+        header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        header.customContextMenuRequested.connect(self._show_column_menu)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.customContextMenuRequested.connect(self._show_menu)
+        self._make_actions()
+        self.activated.connect(self._open_row)
+        self.selectionModel().selectionChanged.connect(lambda *_: self.selection_moved.emit())
+
+    def _make_actions(self) -> None:
+        copy_keys = QKeySequence(QKeySequence.StandardKey.Copy)
+        self.copy_action = self._action(self.tr("&Copy rows"), self.copy_rows, copy_keys)
+        self.copy_cell_action = self._action(
+            self.tr("Copy c&ell"), self.copy_cell, QKeySequence("Ctrl+Shift+C")
+        )
+        self.copy_json_action = self._action(self.tr("Copy rows as &JSON"), self.copy_json)
+        self.export_action = self._action(self.tr("E&xport table…"), self.ask_export)
+
+    def _action(
+        self, text: str, slot: Callable[[], None], keys: QKeySequence | None = None
+    ) -> QAction:
+        action = QAction(text, self)
+        if keys is not None:
+            action.setShortcut(keys)
+            action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        action.triggered.connect(slot)
+        self.addAction(action)
+        return action
+
+    def show_columns(self, state: QByteArray) -> None:
+        """Restore widths, order and visibility of the columns, or choose widths that fit."""
+        if state.isEmpty() or not self.horizontalHeader().restoreState(state):
+            self.fit_columns()
+
+    def fit_columns(self) -> None:
+        """Give each column the width of its header and its first rows."""
+        # resizeColumnToContents asks for far more rows than are seen (stack.md section 5)
+        metrics = QFontMetrics(self.font())
+        model = self.table
+        for column in range(model.columnCount()):
+            texts = [str(model.columns[column].title) + "    "]
+            texts += [
+                str(model.index(row, column).data())[:_WIDEST_CHARACTERS]
+                for row in range(min(_SAMPLE_ROWS, model.rowCount()))
+            ]
+            self.setColumnWidth(column, max(map(metrics.horizontalAdvance, texts)) + 18)
+
+    def select_row(self, content_row: int) -> bool:
+        """Make a content row current and show it; return whether it is in the list."""
+        index = self.table.index_of(content_row)
+        if not index.isValid():
+            return False
+        self.setCurrentIndex(index)
+        self.scrollTo(index, QAbstractItemView.ScrollHint.PositionAtCenter)
+        return True
+
+    def selected_content_rows(self) -> list[int]:
+        """Return the selected rows, as content rows, in the order shown."""
+        return [int(self.table.rows[row]) for row in self._selected_rows()]
+
+    def _selected_rows(self) -> list[int]:
+        ranges = self.selectionModel().selection()
+        return sorted({row for part in ranges for row in range(part.top(), part.bottom() + 1)})
+
+    def _visible_columns(self) -> list[int]:
+        header = self.horizontalHeader()
+        order = [header.logicalIndex(place) for place in range(header.count())]
+        return [column for column in order if not self.isColumnHidden(column)]
+
+    def copy_rows(self) -> None:
+        """Copy the selected rows as tab-separated text."""
+        rows = self._selected_rows()
+        if rows:
+            cells = self.table.cells(rows, self._visible_columns())
+            QGuiApplication.clipboard().setText(to_tsv(None, cells))
+
+    def copy_cell(self) -> None:
+        """Copy the current cell as it is shown."""
+        index = self.currentIndex()
+        if index.isValid():
+            QGuiApplication.clipboard().setText(str(index.data()))
+
+    def copy_json(self) -> None:
+        """Copy the selected rows as a JSON list of objects."""
+        import io  # noqa: PLC0415 - needed for this alone
+
+        columns = self._visible_columns()
+        text = io.StringIO()
+        names = [self.table.columns[column].name for column in columns]
+        write_json(text, names, self.table.cells(self._selected_rows(), columns))
+        QGuiApplication.clipboard().setText(text.getvalue())
+
+    def ask_export(self) -> None:
+        """Ask for a file and write what is shown into it."""
+        path, _ = QFileDialog.getSaveFileName(
+            self, self.tr("Export table"), "table.csv", self.tr("CSV (*.csv);;JSON (*.json)")
+        )
+        if path:
+            self.export(Path(path))
+
+    def export(self, path: Path) -> Job:
+        """Write what is shown, in the background: JSON if the name says so, else CSV."""
+        columns = self._visible_columns()
+        names = [self.table.columns[column].name for column in columns]
+        raws = [self.table.columns[column].raw for column in columns]
+        rows = self.table.rows.copy()
+
+        def write(job: Job) -> str:
+            def lines():  # type: ignore[no-untyped-def] # an iterator of rows
+                for done, row in enumerate(rows.tolist()):
+                    if not done % 4096:
+                        job.check()
+                        job.report(done, len(rows))
+                    yield [raw(row) for raw in raws]
+
+            try:
+                with write_atomically(path) as stream:
+                    writer = write_json if path.suffix.lower() == ".json" else write_csv
+                    writer(stream, names, lines())
+            except OSError as error:
+                raise ExplorerError(f"cannot be written: {error.strerror or error}", path) from error
+            return str(path)
+
+        title = self.tr("Exporting {name}").format(name=path.name)
+        return self._runner.run(title, write, self.exported.emit, self.failed.emit)
+
+    def _show_menu(self, place: QPoint) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addActions(
+            [self.copy_action, self.copy_cell_action, self.copy_json_action, self.export_action]
+        )
+        menu.popup(self.viewport().mapToGlobal(place))
+
+    def _show_column_menu(self, place: QPoint) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        shown = len(self._visible_columns())
+        for number, column in enumerate(self.table.columns):
+            action = menu.addAction(column.title)
+            action.setCheckable(True)
+            action.setChecked(not self.isColumnHidden(number))
+            action.setEnabled(shown > 1 or self.isColumnHidden(number))
+            action.toggled.connect(
+                lambda on, number=number: self.setColumnHidden(number, not on)
+            )
+        menu.addSeparator()
+        menu.addAction(self.tr("Fit widths")).triggered.connect(self.fit_columns)
+        menu.popup(self.horizontalHeader().mapToGlobal(place))
+
+    def _open_row(self, index: QModelIndex) -> None:
+        self.row_opened.emit(self.table.content_row(index))
+
+    def _fit_rows(self) -> None:
+        self.verticalHeader().setDefaultSectionSize(QFontMetrics(self.font()).height() + 7)
+
+    # Qt
+
+    def currentChanged(self, current: QModelIndex, previous: QModelIndex) -> None:  # type: ignore[override] # noqa: N802 # the stub wants the persistent kind too
+        super().currentChanged(current, previous)
+        if current.isValid():
+            self.row_selected.emit(self.table.content_row(current))

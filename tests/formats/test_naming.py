@@ -1,0 +1,84 @@
+"""What names say; the names are from gguf.md section 9 and from Hugging Face models."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explorer.formats.naming import TensorName, natural_key, parse_name
+
+
+@pytest.mark.parametrize(
+    ("name", "stack", "layer", "role"),
+    [
+        ("token_embd.weight", "", None, "token_embd"),
+        ("output_norm.bias", "", None, "output_norm"),
+        ("rope_freqs", "", None, "rope_freqs"),
+        ("blk.0.attn_q.weight", "blk", 0, "attn_q"),
+        ("blk.12.attn_q.bias", "blk", 12, "attn_q"),
+        ("blk.12.ffn_down.scale", "blk", 12, "ffn_down"),
+        ("blk.3.ffn_down.input_scale", "blk", 3, "ffn_down"),
+        ("blk.7.ssm_a", "blk", 7, "ssm_a"),
+        ("v.blk.1.attn_k.weight", "v.blk", 1, "attn_k"),
+        ("enc.blk.23.attn_rel_b.weight", "enc.blk", 23, "attn_rel_b"),
+        ("blk.1.attn_q.weight.lora_a", "blk", 1, "attn_q.weight.lora_a"),
+        ("model.layers.31.mlp.down_proj.weight", "model.layers", 31, "mlp.down_proj"),
+        (
+            "model.layers.3.mlp.experts.17.up_proj.weight",
+            "model.layers",
+            3,
+            "mlp.experts.17.up_proj",
+        ),
+        ("bert.encoder.layer.4.output.dense.bias", "bert.encoder.layer", 4, "output.dense"),
+        ("transformer.h.5.attn.c_attn.weight", "transformer.h", 5, "attn.c_attn"),
+        ("vision.blocks.2.norm.weight", "vision.blocks", 2, "norm"),
+        ("", "", None, ""),
+        (".weight", "", None, ".weight"),
+        ("blk.x.attn_q.weight", "", None, "blk.x.attn_q"),
+        ("blk.1", "", None, "blk.1"),
+        ("blk.99999999999999999999.a", "", None, "blk.99999999999999999999.a"),
+        ("myblk.1.a", "", None, "myblk.1.a"),
+    ],
+)
+def test_parse(name: str, stack: str, layer: int | None, role: str) -> None:
+    assert parse_name(name) == TensorName(stack, layer, role)
+
+
+def test_natural_order() -> None:
+    names = ["blk.10.a", "blk.2.b", "Blk.2.a", "blk.2.a10", "blk.2.a9", "a", "10", "9", ""]
+    assert sorted(names, key=natural_key) == [
+        "",
+        "9",
+        "10",
+        "a",
+        "Blk.2.a",
+        "blk.2.a9",
+        "blk.2.a10",
+        "blk.2.b",
+        "blk.10.a",
+    ]
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_any_text_is_a_name(first: str, second: str) -> None:
+    for name in (first, second):
+        parsed = parse_name(name)
+        assert name.startswith(parsed.stack)
+        assert parsed.role in name
+        assert parsed.role or not name or parsed.layer is not None
+    assert (natural_key(first) < natural_key(second)) or natural_key(first) >= natural_key(second)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a." * 30_000, "blk." * 15_000, "." * 65_000, "1" * 65_000, "blk.1." * 10_000, "blk." * 120],
+)
+def test_hostile_names_cost_nothing(name: str) -> None:
+    started = time.perf_counter()
+    for suffix in map(str, range(20)):
+        parse_name(name + suffix)
+        natural_key(name + suffix)
+    assert time.perf_counter() - started < 0.5

@@ -1,0 +1,1 @@
+"""What several tests share: writers of files, right ones and wrong ones."""

@@ -1,0 +1,114 @@
+"""Strings and numbers as text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explorer.text import (
+    bytes_text,
+    count_text,
+    float_text,
+    integer_text,
+    plain_text,
+    safe_json,
+    shape_text,
+    shorten,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("blk.0.attn_q.weight", "blk.0.attn_q.weight"),
+        ("你好 ▁the é 👍", "你好 ▁the é 👍"),
+        ("\x1b[2J\x1b]0;title\x07", "\\x1b[2J\\x1b]0;title\\x07"),
+        ("a\nb\r\tc\0", "a\\nb\\r\\tc\\x00"),
+        ("\x9b31m\x7f\x85", "\\x9b31m\\x7f\\x85"),
+        ("abc\u202egnp.exe\u2066", "abc\\u202egnp.exe\\u2066"),
+        ("zero\u200bwidth\ufeff\u2060", "zero\\u200bwidth\\ufeff\\u2060"),
+        ("line\u2028end", "line\\u2028end"),
+        ("\U000e0041tag", "\\U000e0041tag"),
+        (b"caf\xe9\xff".decode("utf-8", "surrogateescape"), "caf\\xe9\\xff"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_what_acts_or_hides_is_escaped(text: str, shown: str) -> None:
+    assert plain_text(text) == shown
+
+
+def test_lines_and_tabs_can_be_kept_but_nothing_else() -> None:
+    assert plain_text("a\n\tb\r\x1b", lines=True) == "a\n\tb\\r\\x1b"
+
+
+@given(st.text(alphabet=st.characters()))
+def test_any_text_becomes_one_line_that_utf8_can_carry(text: str) -> None:
+    shown = plain_text(text)
+    shown.encode("utf-8")
+    assert plain_text(shown) == shown
+    assert len(shown.splitlines()) <= 1
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+def test_safe_json_says_the_same(text: str) -> None:
+    document = safe_json(json.dumps({"text": text}, ensure_ascii=False))
+    assert json.loads(document) == {"text": text}
+    assert plain_text(document) == document
+
+
+def test_safe_json_escapes_a_byte_that_is_no_utf8() -> None:
+    document = safe_json(
+        json.dumps(b"a\xff".decode("utf-8", "surrogateescape"), ensure_ascii=False)
+    )
+    assert json.loads(document.encode("utf-8")) == "a\\xff"
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "shown"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (4_692_000_000, "4.37 GiB"),
+        (1024**2 - 1, "1.00 MiB"),
+        (253_000_000, "241 MiB"),
+        (10_230, "9.99 KiB"),
+        (10_239, "10.0 KiB"),
+        (1 << 80, "1048576 EiB"),
+    ],
+)
+def test_bytes(nbytes: int, shown: str) -> None:
+    assert bytes_text(nbytes) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1_500, "1.50 K"),
+        (270_000_000, "270 M"),
+        (8_030_261_248, "8.03 B"),
+        (999_999_999, "1.00 B"),
+        (70_553_706_496, "70.6 B"),
+        (1_000_000_000_000, "1.00 T"),
+    ],
+)
+def test_counts(count: int, shown: str) -> None:
+    assert count_text(count) == shown
+
+
+def test_numbers_and_shapes() -> None:
+    assert integer_text(262_144) == "262,144"
+    assert float_text(9.999999747378752e-06) == "1e-05"  # a float32 in a double
+    assert [float_text(v) for v in (float("nan"), float("inf"), -float("inf"))] == [
+        "NaN",
+        "inf",
+        "-inf",
+    ]
+    assert shape_text((2048, 640)) == "2,048 × 640"
+    assert shape_text(()) == "1"
+    assert shorten("abcdef", 4) == "abc…"
