@@ -120,21 +120,30 @@ def _candidates(
     window may be left out.
     """
     half = width // 2
-    sign = "<" if order == "little" else ">"
+    sign, toward = ("<", -1) if order == "little" else (">", 1)
+    raw = np.frombuffer(window, dtype=np.uint8)
     words = np.frombuffer(window, dtype=f"{sign}u{half}", count=len(window) // half)
     zero = np.flatnonzero(words[1:-1] == 0) + 1
     # the word beside the zero one that holds the length's one byte, and the word on the other side
-    toward = -1 if order == "little" else 1
-    beside, other = words[zero + toward], words[zero - toward]
-    between = np.zeros(len(zero), dtype=np.int64)  # zero bytes between the zero word and that byte
-    for size in range(1, half):
-        between += beside < 1 << 8 * size
-    byte = zero * half + (between * toward + (-1 if order == "little" else half))
-    lengths = np.frombuffer(window, dtype=np.uint8)[byte]
-    rest = other << (8 * (between + 1)).astype(other.dtype)  # what must be zero of the other word
-    good = (rest == 0) & (lengths != 0)
-    places = byte[good] - (0 if order == "little" else width - 1)
-    return places, places + (width + lengths[good].astype(np.int64))
+    beside, other = words.take(zero + toward), words.take(zero - toward)
+    between = (beside < 1 << 8).view(np.uint8)  # zero bytes between the zero word and that byte
+    for size in range(2, half):
+        between = between + (beside < 1 << 8 * size).view(np.uint8)
+    byte = zero * half
+    if order == "little":
+        byte -= 1
+        byte -= between
+    else:
+        byte += half
+        byte += between
+    lengths = raw.take(byte)
+    # the bytes of the length that are in neither of the two words
+    rest = np.array([(1 << 8 * (half - 1 - n)) - 1 for n in range(half)], dtype=words.dtype)
+    good = lengths != 0
+    good &= (other & rest.take(between)) == 0
+    byte, lengths = byte[good], lengths[good]
+    places = byte if order == "little" else byte - (width - 1)
+    return places, places + width + lengths
 
 
 def _zeros(window: bytes, position: int) -> int:

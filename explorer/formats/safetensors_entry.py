@@ -1,7 +1,7 @@
 """One entry of a safetensors header: type, shape and place, and the rules that it keeps by itself.
 
-safetensors_and_blobs.md section 1, rules 6, 8 and 9; safetensors/src/tensor.rs, `Dtype`, `TensorInfo`
-and `Metadata::validate`.
+safetensors_and_blobs.md section 1, rules 6, 8 and 9; safetensors/src/tensor.rs, `Dtype`,
+`TensorInfo` and `Metadata::validate`.
 """
 
 from __future__ import annotations

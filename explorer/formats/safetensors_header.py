@@ -40,13 +40,6 @@ from explorer.sources import ByteSource
 
 LENGTH_BYTES: Final = 8
 
-# A tensor has 3 containers, 5 strings, and 4 commas more than its shape has; the rest is for
-# shapes, `__metadata__` and fields that are ignored.
-_LIMITS: Final = JsonLimits(
-    containers=4 * SAFETENSORS_MAX_TENSORS,
-    values=12 * SAFETENSORS_MAX_TENSORS,
-    strings=6 * SAFETENSORS_MAX_TENSORS,
-)
 # What a file begins with that is called .safetensors and is none.
 _LOOKS_LIKE: Final = (
     (b"version ", "a Git LFS pointer, not the model; fetch it with `git lfs pull`"),
@@ -89,9 +82,23 @@ def read_header(source: ByteSource) -> Header:
     text = read_text(source, LENGTH_BYTES, length)
     header = Header(data_offset)
     if not read_usual(text, header):
-        check_bounds(text, _LIMITS)
+        check_bounds(text, _limits(text))
         header = _Walk(text, Header(data_offset)).run()
     return header
+
+
+def _limits(text: JsonText) -> JsonLimits:
+    """Return what a header with this many tensors may hold.
+
+    A tensor has 3 containers, 5 strings, and 4 commas more than its shape has. The rest is for
+    `__metadata__`, where some trainers put whole JSON texts, and for fields that are ignored.
+    """
+    tensors = min(text.text.count('"dtype"'), SAFETENSORS_MAX_TENSORS)
+    return JsonLimits(
+        containers=3 * tensors + 100_000,
+        values=8 * tensors + 400_000,
+        strings=5 * tensors + 100_000,
+    )
 
 
 class _Walk:

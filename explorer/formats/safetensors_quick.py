@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from explorer.formats.bounded_json import INTEGERS_ONLY, JsonText, read_strings
+from explorer.formats.bounded_json import CAREFUL, JsonText, read_strings
 from explorer.formats.limits import SAFETENSORS_MAX_TENSORS
 from explorer.formats.safetensors_entry import (
     METADATA,
@@ -112,7 +112,7 @@ def _cut(text: str, header: Header, pattern: re.Pattern[str], groups: tuple[int,
     specs = {}
     try:
         for spec in set(columns[0]):
-            entry = INTEGERS_ONLY.decode("{" + spec + "}")
+            entry = CAREFUL.decode("{" + spec + "}")
             key = read_dtype(entry["dtype"]), tuple(read_integers(entry["shape"], "shape"))
             specs[spec] = make_spec(*key)
             if specs[spec].fault is not None or len(entry) != 2 or spec.count('"') != 6:

@@ -97,8 +97,7 @@ class TensorFilter:
             # Python finds a word in 262,144 names in 10 ms; NumPy's strings would be padded copies
             everything = bool(mask.all())
             names = columns.names if everything else list(compress(columns.names, mask.tolist()))
-            found = np.fromiter(map(contains, names, repeat(word)), np.bool_, len(names))
-            found ^= negated
+            found = np.frombuffer(bytes(map(contains, names, repeat(word))), np.bool_) ^ negated
             if everything:
                 mask = found
             else:
@@ -129,7 +128,9 @@ def parse_filter(text: str) -> TensorFilter:
                 words.append((parsed, negated))
         else:
             terms.append(_Term(parsed, negated))
-    return TensorFilter(text, tuple(dict.fromkeys(problems)), tuple(terms), tuple(words))
+    return TensorFilter(
+        text, tuple(dict.fromkeys(problems)), tuple(terms), tuple(dict.fromkeys(words))
+    )
 
 
 def _parse_term(body: str, problems: list[str]) -> str | _Evaluate:

@@ -52,6 +52,7 @@ class VocabularyColumns:
     types: NDArray[np.int64]
     lengths: NDArray[np.int64]
     _haystacks: list[str]
+    _kinds: dict[int, str]
 
     def __len__(self) -> int:
         return len(self.stored)
@@ -81,8 +82,7 @@ class VocabularyColumns:
         if needle:
             everything = bool(mask.all())
             hay = self._haystacks if everything else list(compress(self._haystacks, mask.tolist()))
-            found = np.fromiter(map(contains, hay, repeat(needle.lower())), np.bool_, len(hay))
-            mask[mask] = found
+            mask[mask] = np.frombuffer(bytes(map(contains, hay, repeat(needle.lower()))), np.bool_)
         return np.flatnonzero(mask).astype(np.int64, copy=False)
 
     def _term_mask(self, match: re.Match[str]) -> NDArray[np.bool_] | None:
@@ -103,11 +103,12 @@ class VocabularyColumns:
 
     def _type_mask(self, value: str) -> NDArray[np.bool_]:
         wanted = tuple(filter(None, value.split(",")))
-        kinds, codes = np.unique(self.types, return_inverse=True)
-        of_kind = [
-            type_name(kind).startswith(wanted) or str(kind) in wanted for kind in kinds.tolist()
+        kinds = [
+            kind
+            for kind, name in self._kinds.items()
+            if name.startswith(wanted) or str(kind) in wanted
         ]
-        return np.array(of_kind, dtype=np.bool_)[codes]
+        return np.isin(self.types, np.array(kinds, dtype=np.int64))
 
 
 def type_name(kind: int) -> str:
@@ -156,6 +157,7 @@ def make_columns(
         types=types,
         lengths=np.array(lengths, dtype=np.int64),
         _haystacks=haystacks,
+        _kinds=names,
     )
 
 

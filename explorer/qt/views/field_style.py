@@ -1,8 +1,9 @@
 """How the kinds of bytes look and what they are called: tints, hatching, names.
 
-A tint lies behind text, so it stays close to the base colour: every one leaves the palette's text at
-least at 4.5 : 1 (WCAG 2.2, 1.4.3), which a test measures. Tints alone cannot tell fourteen kinds
-apart; the legend and the line below the bytes give the name, and what holds nothing is hatched.
+A tint lies behind text, so it stays close to the base colour: every one leaves the palette's text
+at 4.5 : 1 or better (WCAG 2.2, 1.4.3), which a test measures. Tints alone cannot tell fourteen
+kinds apart; the legend and the line below the bytes give the name, and what holds nothing is
+hatched.
 """
 
 from __future__ import annotations

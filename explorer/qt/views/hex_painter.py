@@ -1,7 +1,7 @@
 """Paint the visible rows of the hex view.
 
-A row is painted in runs, not in bytes: 60 rows of 32 bytes would be 4,000 calls of `drawText`, which
-takes longer than a frame.
+A row is painted in runs, not in bytes: 60 rows of 32 bytes would be 4,000 calls of `drawText`,
+which take longer than a frame.
 """
 
 from __future__ import annotations

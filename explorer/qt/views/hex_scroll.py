@@ -1,7 +1,7 @@
 """Scrolling over more rows than a scroll bar can count.
 
-Qt's scroll bar counts in 32 bits; a file of 1 TB has 2^36 rows. The row at the top is kept exactly, and
-the bar shows it divided by a power of two.
+Qt's scroll bar counts in 32 bits; a file of 1 TB has 2^36 rows. The row at the top is kept exactly,
+and the bar shows it divided by a power of two.
 """
 
 from __future__ import annotations

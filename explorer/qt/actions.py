@@ -1,0 +1,72 @@
+"""Every command of the window, made in one place; menus, keys and the shortcut list share them."""
+
+from __future__ import annotations
+
+from PySide6.QtGui import QAction, QActionGroup, QKeySequence
+from PySide6.QtWidgets import QMainWindow
+
+from explorer.qt.theme import Scheme
+
+Key = QKeySequence.StandardKey
+
+
+class Actions:
+    """The commands of a window, as `QAction`s."""
+
+    def __init__(self, window: QMainWindow) -> None:
+        self._window = window
+        tr = window.tr
+        self.open_files = self._make("open_files", tr("&Open file…"), Key.Open, tr("Open model files"))
+        self.open_folder = self._make(
+            "open_folder",
+            tr("Open &folder…"),
+            "Ctrl+Shift+O",
+            tr("Open the folder of a Hugging Face model"),
+        )
+        self.open_demo = self._make(
+            "open_demo", tr("Open &demo model"), "", tr("Open a small model that this program makes")
+        )
+        self.close_model = self._make(
+            "close_model", tr("&Close model"), Key.Close, tr("Close the current model")
+        )
+        self.clear_recent = self._make(
+            "clear_recent", tr("&Forget these"), "", tr("Empty the list of recent models")
+        )
+        self.quit = self._make("quit", tr("&Quit"), Key.Quit, tr("Close the program"))
+        self.find = self._make("find", tr("&Find"), Key.Find, tr("Search or filter what is shown"))
+        self.go_to = self._make(
+            "go_to", tr("&Go to…"), "Ctrl+K", tr("Jump to any model, key, tensor or command")
+        )
+        self.copy_path = self._make(
+            "copy_path", tr("Copy model's &path"), "Ctrl+Alt+C", tr("Copy the path of the current model")
+        )
+        self.shortcuts = self._make(
+            "shortcuts", tr("&Keyboard shortcuts"), Key.HelpContents, tr("List every shortcut")
+        )
+        self.about = self._make("about", tr("&About"), "", tr("Version and licence"))
+        self.reset_layout = self._make(
+            "reset_layout", tr("&Reset layout"), "", tr("Put every panel back to where it was at first")
+        )
+        self.schemes = {
+            Scheme.SYSTEM: self._make("scheme_system", tr("As the &system"), "", ""),
+            Scheme.LIGHT: self._make("scheme_light", tr("&Light"), "", ""),
+            Scheme.DARK: self._make("scheme_dark", tr("&Dark"), "", ""),
+        }
+        group = QActionGroup(window)
+        for action in self.schemes.values():
+            action.setCheckable(True)
+            group.addAction(action)
+
+    def all(self) -> list[QAction]:
+        """Return every command."""
+        own = [value for value in vars(self).values() if isinstance(value, QAction)]
+        return [*own, *self.schemes.values()]
+
+    def _make(self, name: str, text: str, keys: QKeySequence.StandardKey | str, tip: str) -> QAction:
+        action = QAction(text, self._window)
+        action.setObjectName(name)
+        if keys:
+            action.setShortcut(QKeySequence(keys))
+        action.setStatusTip(tip)
+        self._window.addAction(action)
+        return action

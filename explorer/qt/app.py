@@ -1,0 +1,75 @@
+"""Start-up: the application object, settings, hooks, the window; nothing of Qt exists before."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+
+from explorer import __version__
+from explorer.qt.main_window import MainWindow
+from explorer.qt.settings import Settings
+from explorer.qt.theme import apply_scheme
+
+_SIGNAL_POLL_MS = 250
+
+
+def run(paths: Sequence[str], fresh: bool) -> int:
+    """Open the window and run until it is closed.
+
+    Args:
+        paths: Models to open; none opens the last session's, or the demo model.
+        fresh: Ignore and leave alone the saved settings.
+
+    Returns:
+        The exit code.
+    """
+    app = QApplication(sys.argv[:1])
+    app.setApplicationName("gguf-explorer")
+    app.setApplicationDisplayName("GGUF Explorer")
+    app.setApplicationVersion(__version__)
+    app.setStyle("Fusion")
+    settings = Settings(fresh=fresh)
+    apply_scheme(app, settings.scheme)
+    app.styleHints().colorSchemeChanged.connect(lambda _: apply_scheme(app, settings.scheme))
+    window = MainWindow(settings)
+    _catch_everything(window)
+    # Python sees Ctrl+C only between two of its own instructions: wake it now and then
+    signal.signal(signal.SIGINT, lambda *_: app.quit())
+    waker = QTimer(app)
+    waker.timeout.connect(lambda: None)
+    waker.start(_SIGNAL_POLL_MS)
+    window.show()
+    QTimer.singleShot(0, lambda: _open_first(window, [Path(path) for path in paths]))
+    return app.exec()
+
+
+def _open_first(window: MainWindow, paths: list[Path]) -> None:
+    session = [path for path in window.settings.session if path.exists()]
+    if paths or session:
+        window.open_paths(paths or session)
+    else:
+        window.open_demo()
+
+
+def _catch_everything(window: MainWindow) -> None:
+    """Show what nobody caught, in the window and on stderr, and go on."""
+
+    def report(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        sys.__excepthook__(kind, error, trace)
+        window.runner.crashed.emit(error)  # a signal: the hook may run in any thread
+
+    def report_thread(arguments: threading.ExceptHookArgs) -> None:
+        if arguments.exc_value is not None:
+            report(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
+
+    sys.excepthook = report
+    threading.excepthook = report_thread

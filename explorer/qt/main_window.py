@@ -1,0 +1,452 @@
+"""The window: the tree on the left, the panels of the current model on the right."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import (
+    QAction,
+    QCloseEvent,
+    QDragEnterEvent,
+    QDropEvent,
+    QGuiApplication,
+    QKeySequence,
+)
+from PySide6.QtWidgets import (
+    QApplication,
+    QFileDialog,
+    QMainWindow,
+    QMenu,
+    QMessageBox,
+    QSplitter,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer import __version__
+from explorer.demo import make_demo
+from explorer.display import plain_text
+from explorer.errors import ExplorerError
+from explorer.qt.actions import Actions
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document, load_document
+from explorer.qt.models.quick_open import Entry, Target, document_entries
+from explorer.qt.settings import Settings
+from explorer.qt.theme import Scheme, apply_scheme
+from explorer.qt.views.job_bar import JobBar
+from explorer.qt.views.library_view import LibraryView
+from explorer.qt.views.message_bar import MessageBar
+from explorer.qt.views.metadata_view import MetadataView
+from explorer.qt.views.overview import OverviewView
+from explorer.qt.views.quick_open import QuickOpen
+from explorer.qt.views.raw_view import RawView
+from explorer.qt.views.shortcuts import ShortcutList
+from explorer.qt.views.table_view import TableView
+from explorer.qt.views.tensors_view import TensorsView
+from explorer.qt.views.vocabulary_view import VocabularyView
+
+_FIRST_WIDTH, _FIRST_HEIGHT = 1280, 800
+_TREE_WIDTH = 340
+
+
+class MainWindow(QMainWindow):
+    """The program's window.
+
+    Attributes:
+        documents: The open models, in the order of opening.
+        current: The model whose panels are shown.
+        runner: Background work.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.documents: list[Document] = []
+        self.current: Document | None = None
+        self.runner = JobRunner(self)
+        self._linking = False
+        self.actions_ = Actions(self)
+        self._make_views()
+        self._make_menus()
+        self._connect()
+        self.setAcceptDrops(True)
+        self._restore_layout()
+        self._show_title()
+
+    def _make_views(self) -> None:
+        self.message_bar = MessageBar(self)
+        self.library = LibraryView(self)
+        self.overview = OverviewView(self)
+        self.metadata = MetadataView(self.runner, self)
+        self.tensors = TensorsView(self.runner, self)
+        self.vocabulary = VocabularyView(self.runner, self)
+        self.raw = RawView(self.runner, self)
+        self.tabs = QTabWidget(self)
+        self.tabs.setDocumentMode(True)
+        for view, title in (
+            (self.overview, self.tr("Overview")),
+            (self.metadata, self.tr("Metadata")),
+            (self.tensors, self.tr("Tensors")),
+            (self.vocabulary, self.tr("Vocabulary")),
+            (self.raw, self.tr("Raw")),
+        ):
+            self.tabs.addTab(view, title)
+        self.splitter = QSplitter(self)
+        self.splitter.addWidget(self.library)
+        self.splitter.addWidget(self.tabs)
+        self.splitter.setStretchFactor(1, 1)
+        self.splitter.setChildrenCollapsible(False)
+        centre = QWidget(self)
+        layout = QVBoxLayout(centre)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.message_bar)
+        layout.addWidget(self.splitter, 1)
+        self.setCentralWidget(centre)
+        self.statusBar().addPermanentWidget(JobBar(self.runner, self))
+        self._show_in_views(None)
+
+    def _make_menus(self) -> None:
+        actions, bar = self.actions_, self.menuBar()
+        file_menu = bar.addMenu(self.tr("&File"))
+        file_menu.addActions([actions.open_files, actions.open_folder, actions.open_demo])
+        self._recent_menu = QMenu(self.tr("Open &recent"), self)
+        file_menu.addMenu(self._recent_menu)
+        file_menu.addActions([actions.close_model, actions.quit])
+        edit_menu = bar.addMenu(self.tr("&Edit"))
+        edit_menu.addActions([actions.find, actions.go_to, actions.copy_path])
+        view_menu = bar.addMenu(self.tr("&View"))
+        for number in range(self.tabs.count()):
+            tab = QAction(self.tabs.tabText(number), self)
+            tab.setObjectName(f"tab_{number + 1}")
+            tab.setShortcut(QKeySequence(f"Alt+{number + 1}"))
+            tab.triggered.connect(lambda _=False, number=number: self.tabs.setCurrentIndex(number))
+            view_menu.addAction(tab)
+            self.addAction(tab)
+        scheme_menu = view_menu.addMenu(self.tr("&Colours"))
+        scheme_menu.addActions(list(actions.schemes.values()))
+        view_menu.addAction(actions.reset_layout)
+        bar.addMenu(self.tr("&Help")).addActions([actions.shortcuts, actions.about])
+
+    def _connect(self) -> None:
+        actions = self.actions_
+        actions.open_files.triggered.connect(self._ask_files)
+        actions.open_folder.triggered.connect(self._ask_folder)
+        actions.open_demo.triggered.connect(self.open_demo)
+        actions.close_model.triggered.connect(self._close_current)
+        actions.clear_recent.triggered.connect(self.settings.clear_recent)
+        actions.quit.triggered.connect(self.close)
+        actions.find.triggered.connect(self._focus_search)
+        actions.go_to.triggered.connect(self.show_quick_open)
+        actions.copy_path.triggered.connect(self._copy_path)
+        actions.shortcuts.triggered.connect(self._show_shortcuts)
+        actions.about.triggered.connect(self._show_about)
+        actions.reset_layout.triggered.connect(self._reset_layout)
+        for scheme, action in actions.schemes.items():
+            action.setChecked(scheme is self.settings.scheme)
+            action.triggered.connect(lambda _=False, scheme=scheme: self._set_scheme(scheme))
+        self._recent_menu.aboutToShow.connect(self._fill_recent_menu)
+        self.runner.crashed.connect(self._show_crash)
+        self.library.model_chosen.connect(self.show_document)
+        self.library.key_chosen.connect(self._reveal_key_by_name)
+        self.library.tensor_chosen.connect(self.reveal_tensor)
+        self.library.close_requested.connect(self.close_document)
+        self.metadata.key_selected.connect(self._follow_key)
+        self.tensors.table.row_selected.connect(self._follow_tensor)
+        self.tensors.table.row_opened.connect(self._open_tensor_bytes)
+        self.raw.key_activated.connect(self._follow_raw_key)
+        self.raw.tensor_activated.connect(self._follow_tensor)
+        for table in self._tables().values():
+            table.failed.connect(self.show_error)
+            table.exported.connect(
+                lambda path: self.message_bar.show_note(self.tr("Written: {path}").format(path=path))
+            )
+
+    # Opening and closing
+
+    def open_paths(self, paths: Sequence[Path]) -> None:
+        """Open models in the background; one that is open already is shown."""
+        for path in paths:
+            path = path.absolute()  # noqa: PLW2901 - the same path, told from the root
+            known = next((doc for doc in self.documents if doc.path == path), None)
+            if known is not None:
+                self.library.reveal_model(known)
+                self.show_document(known)
+                continue
+            self.runner.run(
+                self.tr("Opening {name}").format(name=plain_text(path.name)),
+                lambda job, path=path: load_document(path, job),
+                self._add_document,
+                self.show_error,
+            )
+
+    def open_demo(self) -> None:
+        """Make the demo model if it is not there, and open it."""
+        self.runner.run(
+            self.tr("Making the demo model"),
+            lambda _job: make_demo().model,
+            lambda path: self.open_paths([path]),
+            self.show_error,
+        )
+
+    def _add_document(self, document: Document) -> None:
+        self.documents.append(document)
+        self.settings.add_recent(document.path)
+        self.library.add(document)
+        self.show_document(document)
+
+    def close_document(self, document: Document) -> None:
+        """Close a model."""
+        self.documents.remove(document)
+        self.library.remove(document)
+        if self.current is document:
+            self.show_document(self.documents[-1] if self.documents else None)
+        document.model.close()
+
+    def show_document(self, document: Document | None) -> None:
+        """Show a model in the panels."""
+        if document is self.current:
+            return
+        self._save_headers()
+        self.current = document
+        self._show_in_views(document)
+        self._show_title()
+
+    def _show_in_views(self, document: Document | None) -> None:
+        self.overview.show_document(document)
+        self.metadata.show_document(document, self.settings.layout("metadata"))
+        self.tensors.show_document(document, self.settings.layout("tensors"))
+        self.vocabulary.show_document(document, self.settings.layout("vocabulary"))
+        self.raw.show_model(document.model if document is not None else None)
+        self.actions_.close_model.setEnabled(document is not None)
+        self.actions_.copy_path.setEnabled(document is not None)
+
+    # Linked selection
+
+    def reveal_tensor(self, document: Document, row: int) -> None:
+        """Select a tensor in every panel that knows it."""
+        self.show_document(document)
+        self._link(tensor_row=row)
+        if self.tabs.currentWidget() not in (self.tensors, self.raw):
+            self.tabs.setCurrentWidget(self.tensors)
+
+    def reveal_key(self, document: Document, position: int) -> None:
+        """Select a metadata entry in every panel that knows it."""
+        self.show_document(document)
+        self._link(key_position=position)
+        if self.tabs.currentWidget() not in (self.metadata, self.raw):
+            self.tabs.setCurrentWidget(self.metadata)
+
+    def _link(self, key_position: int | None = None, tensor_row: int | None = None) -> None:
+        """Make every panel follow one selection; a panel's answer to that is not followed again."""
+        if self._linking or self.current is None:
+            return
+        self._linking = True
+        try:
+            if key_position is not None:
+                key = self.current.model.metadata.entries[key_position].key
+                self.metadata.reveal(key_position)
+                self.library.reveal_key(self.current, key)
+                self.raw.reveal_key(key)
+            if tensor_row is not None:
+                self.tensors.reveal(tensor_row)
+                self.library.reveal_tensor(self.current, tensor_row)
+                self.raw.reveal_tensor(tensor_row)
+        finally:
+            self._linking = False
+
+    def _reveal_key_by_name(self, document: Document, key: str) -> None:
+        entries = document.model.metadata.entries
+        self.reveal_key(document, next(i for i, entry in enumerate(entries) if entry.key == key))
+
+    def _follow_key(self, position: int) -> None:
+        self._link(key_position=position)
+
+    def _follow_tensor(self, row: int) -> None:
+        self._link(tensor_row=row)
+
+    def _follow_raw_key(self, key: str) -> None:
+        if self.current is not None:
+            entries = self.current.model.metadata.entries
+            position = next((i for i, entry in enumerate(entries) if entry.key == key), None)
+            self._link(key_position=position)
+
+    def _open_tensor_bytes(self, row: int) -> None:
+        self._link(tensor_row=row)
+        self.tabs.setCurrentWidget(self.raw)
+
+    # Commands
+
+    def show_quick_open(self) -> None:
+        """Open the search over everything."""
+        entries = [entry for document in self.documents for entry in document_entries(document)]
+        commands = [action for action in self.actions() if action.text()]
+        for number, action in enumerate(commands):
+            text = action.text().replace("&", "").removesuffix("…")
+            entries.append(Entry(Target.ACTION, text, text.casefold(), None, number))
+        dialog = QuickOpen(entries, self)
+        dialog.chosen.connect(lambda entry: self._go_to(entry, commands))
+        dialog.open()
+
+    def _go_to(self, entry: Entry, commands: list[QAction]) -> None:
+        if entry.target is Target.ACTION:
+            QTimer.singleShot(0, commands[entry.position].trigger)
+        elif entry.document is None or entry.document not in self.documents:
+            return
+        elif entry.target is Target.MODEL:
+            self.library.reveal_model(entry.document)
+            self.show_document(entry.document)
+        elif entry.target is Target.KEY:
+            self.reveal_key(entry.document, entry.position)
+        else:
+            self.reveal_tensor(entry.document, entry.position)
+
+    def _ask_files(self) -> None:
+        names, _ = QFileDialog.getOpenFileNames(
+            self,
+            self.tr("Open models"),
+            "",
+            self.tr("Models (*.gguf *.safetensors *.safetensors.index.json);;All files (*)"),
+        )
+        self.open_paths([Path(name) for name in names])
+
+    def _ask_folder(self) -> None:
+        name = QFileDialog.getExistingDirectory(self, self.tr("Open a model's folder"))
+        if name:
+            self.open_paths([Path(name)])
+
+    def _fill_recent_menu(self) -> None:
+        self._recent_menu.clear()
+        for path in self.settings.recent:
+            # a single & in a menu marks the key of an entry
+            text = plain_text(str(path)).replace("&", "&&")
+            action = self._recent_menu.addAction(text)
+            action.triggered.connect(lambda _=False, path=path: self.open_paths([path]))
+        if self.settings.recent:
+            self._recent_menu.addSeparator()
+            self._recent_menu.addAction(self.actions_.clear_recent)
+        else:
+            self._recent_menu.addAction(self.tr("Nothing was opened yet")).setEnabled(False)
+
+    def _focus_search(self) -> None:
+        view = self.tabs.currentWidget()
+        if view is self.overview:
+            self.show_quick_open()
+        elif isinstance(view, MetadataView | TensorsView | VocabularyView | RawView):
+            view.focus_search()
+
+    def _close_current(self) -> None:
+        if self.current is not None:
+            self.close_document(self.current)
+
+    def _copy_path(self) -> None:
+        if self.current is not None:
+            QGuiApplication.clipboard().setText(str(self.current.path))
+
+    def _show_shortcuts(self) -> None:
+        others = [
+            (self.tr("Copy the selected rows"), "Ctrl+C"),
+            (self.tr("Copy the cell"), "Ctrl+Shift+C"),
+            (self.tr("Clear the filter"), "Escape"),
+            (self.tr("From the filter into the list"), "Down"),
+            (self.tr("Show a tensor's bytes"), "Enter"),
+            (self.tr("Find next in Raw"), "F3"),
+        ]
+        ShortcutList(self.actions(), others, self).open()
+
+    def _show_about(self) -> None:
+        box = QMessageBox(self)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setWindowTitle(self.tr("About GGUF Explorer"))
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setText(f"GGUF Explorer {__version__}")
+        box.setInformativeText(
+            self.tr(
+                "See what is inside downloaded language models.\n"
+                "MIT licence. Model files are only read, and no network connection is opened."
+            )
+        )
+        box.open()
+
+    def _set_scheme(self, scheme: Scheme) -> None:
+        self.settings.scheme = scheme
+        app = QApplication.instance()
+        if isinstance(app, QApplication):
+            apply_scheme(app, scheme)
+        self.overview.show_document(self.current)  # its chart takes its colours when it is made
+
+    # Messages
+
+    def show_error(self, error: ExplorerError) -> None:
+        """Tell that an input could not be used."""
+        self.message_bar.show_error(str(error))
+
+    def _show_crash(self, error: BaseException) -> None:
+        details = "".join(traceback.format_exception(error))
+        self.message_bar.show_error(
+            self.tr("Something went wrong inside the program ({kind}). Please report the details.").format(
+                kind=type(error).__name__
+            ),
+            details,
+        )
+
+    # Layout
+
+    def _tables(self) -> dict[str, TableView]:
+        return {
+            "metadata": self.metadata.list.table,
+            "tensors": self.tensors.table,
+            "vocabulary": self.vocabulary.table,
+        }
+
+    def _show_title(self) -> None:
+        name = "GGUF Explorer"
+        if self.current is not None:
+            name = f"{plain_text(self.current.title)} — {name}"
+        self.setWindowTitle(name)
+
+    def _save_headers(self) -> None:
+        for name, table in self._tables().items():
+            if table.table.columns:
+                self.settings.set_layout(name, table.horizontalHeader().saveState())
+
+    def _restore_layout(self) -> None:
+        geometry = self.settings.layout("window")
+        if geometry.isEmpty() or not self.restoreGeometry(geometry):
+            self.resize(_FIRST_WIDTH, _FIRST_HEIGHT)
+        state = self.settings.layout("splitter")
+        if state.isEmpty() or not self.splitter.restoreState(state):
+            self.splitter.setSizes([_TREE_WIDTH, _FIRST_WIDTH - _TREE_WIDTH])
+        self.metadata.splitter.restoreState(self.settings.layout("metadata_splitter"))
+
+    def _reset_layout(self) -> None:
+        self.settings.reset_layout()
+        self._restore_layout()
+        for table in self._tables().values():
+            table.fit_columns()
+
+    # Qt
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
+        if any(url.isLocalFile() for url in event.mimeData().urls()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:  # noqa: N802
+        urls = event.mimeData().urls()
+        self.open_paths([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
+        event.acceptProposedAction()
+
+    def closeEvent(self, event: QCloseEvent) -> None:  # noqa: N802
+        self._save_headers()
+        self.settings.set_layout("window", self.saveGeometry())
+        self.settings.set_layout("splitter", self.splitter.saveState())
+        self.settings.set_layout("metadata_splitter", self.metadata.splitter.saveState())
+        self.settings.session = [document.path for document in self.documents]
+        self.runner.close()
+        for document in self.documents:
+            document.model.close()
+        super().closeEvent(event)

@@ -1,0 +1,102 @@
+"""The tensor table: a row for each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QCoreApplication
+
+from explorer.display import bytes_text, float_text, integer_text, plain_text, shape_text
+from explorer.formats.tensor_arrays import TensorArrays
+from explorer.qt.models.document import Document
+from explorer.qt.models.table import Cell, Column
+
+
+def tensor_columns(document: Document) -> list[Column]:
+    """Return the columns of a model's tensor table."""
+    arrays = document.arrays
+    names = document.model.tensors.columns.names
+
+    def tr(text: str) -> str:
+        return QCoreApplication.translate("TensorTable", text)
+
+    def name(row: int) -> str:
+        return plain_text(names[row])
+
+    def role(row: int) -> str:
+        return plain_text(arrays.roles[arrays.role_codes[row]])
+
+    def kind(row: int) -> str:
+        return arrays.types[arrays.type_codes[row]].name
+
+    def shape(row: int) -> str:
+        return shape_text(arrays.shapes[arrays.shape_codes[row]])
+
+    def file(row: int) -> str:
+        return plain_text(arrays.files[arrays.file_codes[row]].name)
+
+    def state(row: int) -> str:
+        return plain_text(document.model.tensors.rows[row].damage or "") if arrays.damaged[row] else ""
+
+    def layer(row: int) -> Cell:
+        number = int(arrays.layers[row])
+        return None if number < 0 else number
+
+    return [
+        Column("name", tr("Name"), name, name, lambda: arrays.name_ranks),
+        Column("role", tr("Role"), role, role, lambda: arrays.role_ranks, tip=tr("What it does in its layer")),
+        Column(
+            "layer",
+            tr("Layer"),
+            lambda row: "" if arrays.layers[row] < 0 else str(arrays.layers[row]),
+            layer,
+            lambda: arrays.layers,
+            numeric=True,
+        ),
+        Column("type", tr("Type"), kind, kind, lambda: arrays.type_ranks),
+        Column(
+            "shape",
+            tr("Shape"),
+            shape,
+            shape,
+            lambda: arrays.shape_ranks,
+            numeric=True,
+            tip=tr("Rows × columns, outermost first; a GGUF file stores the reverse"),
+        ),
+        _number("parameters", tr("Parameters"), arrays.parameters, integer_text),
+        _number("bytes", tr("Size"), arrays.nbytes, bytes_text),
+        Column(
+            "bits_per_weight",
+            tr("Bits/weight"),
+            lambda row: float_text(float(arrays.bits_per_weight[row]), 4),
+            lambda row: float(arrays.bits_per_weight[row]),
+            lambda: arrays.bits_per_weight,
+            numeric=True,
+            tip=tr("Stored bits for each weight, scales included"),
+        ),
+        _number("offset", tr("Offset"), arrays.offsets, integer_text, tr("First byte in its file")),
+        Column("file", tr("File"), file, file, lambda: arrays.file_codes),
+        Column("problem", tr("Problem"), state, state, lambda: arrays.damaged),
+    ]
+
+
+def _number(
+    name: str, title: str, values: NDArray[Any], text: Callable[[int], str], tip: str = ""
+) -> Column:
+    return Column(
+        name,
+        title,
+        lambda row: text(int(values[row])),
+        lambda row: int(values[row]),
+        lambda: values,
+        numeric=True,
+        tip=tip,
+    )
+
+
+def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp] | Sequence[int]) -> tuple[int, int]:
+    """Return parameters and bytes of some rows together."""
+    return int(arrays.parameters[rows].sum()), int(arrays.nbytes[rows].sum())

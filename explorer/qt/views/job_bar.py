@@ -1,0 +1,71 @@
+"""What runs in the background: title, progress and a cancel button in the status bar."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QToolButton, QWidget
+
+from explorer.qt.jobs import Job, JobRunner
+
+_SHOW_AFTER_MS = 200
+_STEPS = 1000
+
+
+class JobBar(QWidget):
+    """Shows the oldest running job once it has taken 200 ms."""
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self._shown: Job | None = None
+        self._label = QLabel(self)
+        self._label.setTextFormat(Qt.TextFormat.PlainText)
+        self._progress = QProgressBar(self)
+        self._progress.setFixedWidth(140)
+        self._progress.setTextVisible(False)
+        self._progress.setAccessibleName(self.tr("Progress"))
+        self._cancel = QToolButton(self)
+        self._cancel.setText(self.tr("Cancel"))
+        self._cancel.clicked.connect(self._cancel_shown)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        for widget in (self._label, self._progress, self._cancel):
+            layout.addWidget(widget)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(_SHOW_AFTER_MS)
+        self._timer.timeout.connect(self._refresh)
+        runner.started.connect(self._start_timer)
+        runner.ended.connect(self._job_ended)
+        self.hide()
+
+    def _start_timer(self) -> None:
+        if not self._timer.isActive() and self._shown is None:
+            self._timer.start()
+
+    def _job_ended(self, job: Job) -> None:
+        if not self._runner.jobs:
+            self._timer.stop()
+        if job is self._shown:
+            self._shown = None
+            self._refresh()
+
+    def _refresh(self) -> None:
+        job = next((job for job in self._runner.jobs if not job.cancelled), None)
+        self._shown = job
+        self.setVisible(job is not None)
+        if job is not None:
+            self._label.setText(job.title)
+            self._progress.setRange(0, 0)
+            job.progressed.connect(self._show_progress)
+
+    def _show_progress(self, done: int, total: int) -> None:
+        if total > 0 and self.sender() is self._shown:
+            self._progress.setRange(0, _STEPS)
+            self._progress.setValue(min(_STEPS, done * _STEPS // total))
+
+    def _cancel_shown(self) -> None:
+        if self._shown is not None:
+            self._shown.cancel()
+            self._shown = None
+            self._refresh()

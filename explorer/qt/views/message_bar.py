@@ -1,0 +1,67 @@
+"""The one way to tell the user that something failed: a line above the content, not a dialog."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QPalette
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from explorer.display import plain_text
+from explorer.qt.theme import warning_colour
+
+
+class MessageBar(QWidget):
+    """Shows the latest message until it is dismissed; its details can be copied."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._details = ""
+        self.label = QLabel(self)
+        self.label.setTextFormat(Qt.TextFormat.PlainText)
+        self.label.setWordWrap(True)
+        self.label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        copy = QPushButton(self.tr("Copy details"), self)
+        copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self._details))
+        close = QPushButton(self.tr("Dismiss"), self)
+        close.clicked.connect(self.hide)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(12, 8, 12, 8)
+        layout.addWidget(self.label, 1)
+        layout.addWidget(copy)
+        layout.addWidget(close)
+        self.setAutoFillBackground(True)
+        self.hide()
+
+    def show_error(self, sentence: str, details: str = "") -> None:
+        """Show what failed and what to do.
+
+        Args:
+            sentence: For the user; may hold text from a file.
+            details: For a report, for example a traceback.
+        """
+        self._details = details or sentence
+        self._show(f"⛔  {plain_text(sentence)}", error=True)
+
+    def show_note(self, sentence: str) -> None:
+        """Show something that went well."""
+        self._details = sentence
+        self._show(f"✔  {plain_text(sentence)}", error=False)
+
+    def _show(self, text: str, *, error: bool) -> None:
+        palette = self.window().palette()
+        role = QPalette.ColorRole
+        colour = warning_colour(palette) if error else palette.color(role.WindowText)
+        own = QPalette(palette)
+        own.setColor(role.Window, palette.color(role.AlternateBase))
+        own.setColor(role.WindowText, colour)
+        self.setPalette(own)
+        self.label.setText(text)
+        self.show()
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        if event.key() == Qt.Key.Key_Escape:
+            self.hide()
+        else:
+            super().keyPressEvent(event)

@@ -1,0 +1,190 @@
+"""The overview panel: what a model is, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QFont, QPalette
+from PySide6.QtWidgets import (
+    QFormLayout,
+    QFrame,
+    QLabel,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.display import bytes_text, count_text, float_text, integer_text, plain_text
+from explorer.formats import Problem
+from explorer.qt.models.document import Document
+from explorer.qt.theme import warning_colour
+
+_MOST_PROBLEMS = 50
+
+
+class OverviewView(QScrollArea):
+    """Facts, the mix of tensor types, and problems of the current model."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self._document: Document | None = None
+        self.show_document(None)
+
+    def show_document(self, document: Document | None) -> None:
+        """Show a model."""
+        self._document = document
+        page = QWidget(self)
+        layout = QVBoxLayout(page)
+        layout.setContentsMargins(24, 18, 24, 18)
+        layout.setSpacing(14)
+        if document is None:
+            self._fill_empty(page, layout)
+        else:
+            self._fill(page, layout, document)
+        layout.addStretch(1)
+        self.setWidget(page)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Return what is known of the model, as label and text."""
+        return [] if self._document is None else _fact_lines(self, self._document)
+
+    def _fill_empty(self, page: QWidget, layout: QVBoxLayout) -> None:
+        layout.addStretch(1)
+        title = _heading(self.tr("No model is open"), page, 1.5)
+        hint = _text(
+            self.tr(
+                "Open a GGUF or safetensors file with Ctrl+O, or drop files and folders here. "
+                "Nothing is changed on disk, and nothing is sent anywhere."
+            ),
+            page,
+        )
+        for label in (title, hint):
+            label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            layout.addWidget(label)
+
+    def _fill(self, page: QWidget, layout: QVBoxLayout, document: Document) -> None:
+        name = document.facts.name or document.title
+        layout.addWidget(_heading(plain_text(name), page, 1.6))
+        layout.addWidget(_text(_sentence(self, document), page))
+        self._add_problems(page, layout, document.model.problems)
+        form = QFormLayout()
+        form.setHorizontalSpacing(28)
+        form.setVerticalSpacing(6)
+        form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
+        for title, text in _fact_lines(self, document):
+            label = _text(title, page)
+            label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+            value = _text(text, page)
+            value.setAccessibleName(f"{title}: {text}")
+            form.addRow(label, value)
+        layout.addLayout(form)
+        if document.facts.types:
+            layout.addWidget(_heading(self.tr("What the bytes are spent on"), page, 1.15))
+            # pyqtgraph takes 150 ms to import: after the first paint, not before
+            QTimer.singleShot(0, page, lambda: self._add_chart(page, layout, document))
+
+    def _add_chart(self, page: QWidget, layout: QVBoxLayout, document: Document) -> None:
+        from explorer.qt.views.type_mix import TypeMixChart  # noqa: PLC0415 - see above
+
+        layout.insertWidget(layout.count() - 1, TypeMixChart(document.facts.types, page))
+
+    def _add_problems(
+        self, page: QWidget, layout: QVBoxLayout, problems: tuple[Problem, ...]
+    ) -> None:
+        if not problems:
+            return
+        layout.addWidget(_heading(self.tr("Problems: {n}").format(n=len(problems)), page, 1.15))
+        for problem in problems[:_MOST_PROBLEMS]:
+            mark = "⛔" if problem.severity == "error" else "⚠"
+            where = f"{plain_text(problem.where)}: " if problem.where else ""
+            label = _text(f"{mark}  {where}{plain_text(problem.what)}", page)
+            palette = label.palette()
+            palette.setColor(QPalette.ColorRole.WindowText, warning_colour(self.palette()))
+            label.setPalette(palette)
+            layout.addWidget(label)
+
+
+def _sentence(view: QWidget, document: Document) -> str:
+    facts, model = document.facts, document.model
+    kind = {"gguf": "GGUF", "safetensors": "safetensors", "ollama": "Ollama"}[model.format]
+    parts = [
+        view.tr("{format} version {version}").format(format=kind, version=model.version)
+        if model.version is not None
+        else kind
+    ]
+    if model.byte_order == "big":
+        parts.append(view.tr("big-endian"))
+    if len(model.files) > 1:
+        parts.append(view.tr("{count} files").format(count=len(model.files)))
+    if facts.license:
+        parts.append(view.tr("licence: {name}").format(name=plain_text(facts.license)))
+    parts.append(plain_text(str(document.path)))
+    return "   ·   ".join(parts)
+
+
+def _fact_lines(view: QWidget, document: Document) -> list[tuple[str, str]]:
+    facts = document.facts
+    head = facts.key_length if facts.key_length == facts.value_length else None
+    lines = [
+        (view.tr("Architecture"), facts.architecture),
+        (view.tr("Parameters"), _both(facts.parameters, count_text)),
+        (view.tr("File type"), facts.file_type),
+        (view.tr("Size of the weights"), _both(facts.nbytes, bytes_text)),
+        (
+            view.tr("Bits per weight"),
+            None if facts.bits_per_weight is None else float_text(facts.bits_per_weight, 4),
+        ),
+        (view.tr("Context length"), _tokens(view, facts.context_length)),
+        (view.tr("Layers"), _number(facts.layers)),
+        (view.tr("Embedding length"), _number(facts.embedding_length)),
+        (view.tr("Feed-forward length"), facts.feed_forward_length),
+        (view.tr("Attention heads"), facts.heads),
+        (view.tr("Key/value heads"), facts.kv_heads),
+        (view.tr("Head length"), _number(head)),
+        (view.tr("Key length"), None if head else _number(facts.key_length)),
+        (view.tr("Value length"), None if head else _number(facts.value_length)),
+        (view.tr("Experts"), _number(facts.experts)),
+        (view.tr("Experts used per token"), _number(facts.experts_used)),
+        (view.tr("Vocabulary"), _tokens(view, facts.vocabulary)),
+        (view.tr("Tokenizer"), facts.tokenizer),
+        (view.tr("Tensors"), _number(len(document.arrays))),
+        (view.tr("Metadata keys"), _number(len(document.model.metadata.entries))),
+    ]
+    return [(title, plain_text(text)) for title, text in lines if text]
+
+
+def _both(number: int | None, short: Callable[[int], str]) -> str | None:
+    if number is None:
+        return None
+    return f"{short(number)}   ({integer_text(number)})"
+
+
+def _number(number: int | None) -> str | None:
+    return None if number is None else integer_text(number)
+
+
+def _tokens(view: QWidget, number: int | None) -> str | None:
+    return None if number is None else view.tr("{count} tokens").format(count=integer_text(number))
+
+
+def _heading(text: str, parent: QWidget, scale: float) -> QLabel:
+    label = _text(text, parent)
+    font = QFont(label.font())
+    font.setPointSizeF(font.pointSizeF() * scale)
+    font.setWeight(QFont.Weight.DemiBold)
+    label.setFont(font)
+    return label
+
+
+def _text(text: str, parent: QWidget) -> QLabel:
+    label = QLabel(text, parent)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setTextInteractionFlags(
+        Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+    )
+    label.setWordWrap(True)
+    return label

@@ -1,0 +1,119 @@
+"""The tensor panel: every tensor of a model, filtered by terms, with totals."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QByteArray
+from PySide6.QtWidgets import QLabel, QWidget
+
+from explorer.display import bytes_text, count_text, integer_text
+from explorer.formats.tensor_filter import parse_filter
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.models.tensor_table import tensor_columns, tensor_totals
+from explorer.qt.views.list_panel import ListPanel
+
+_HIDDEN_AT_FIRST = ("role", "offset", "file", "problem")
+
+
+class TensorsView(ListPanel):
+    """The tensors of the current model.
+
+    Signals of `table` tell which tensor is selected: content rows are rows of `TensorTable`.
+    """
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(runner, "", "", parent)
+        self.bar.edit.setPlaceholderText(
+            self.tr("Filter tensors:  ffn  type:q6_k  size>100M  layer:3-7  -norm")
+        )
+        self.bar.edit.setToolTip(
+            self.tr(
+                "Words must occur in the name; a minus in front excludes.\n"
+                "type:q4_k,q6_k   layer:3-7   role:attn   shape:4096   is:damaged\n"
+                "size>100M   params>1M   bpw<5"
+            )
+        )
+        self._document: Document | None = None
+        self._totals = QLabel(self)
+        self._totals.setContentsMargins(8, 3, 8, 4)
+        layout = self.layout()
+        assert layout is not None
+        layout.addWidget(self._totals)
+        self.bar.changed.connect(self._filter)
+        self.table.selection_moved.connect(self._show_totals)
+
+    def show_document(self, document: Document | None, header: QByteArray) -> None:
+        """Show a model's tensors; the filter stays."""
+        self._document = document
+        if document is None:
+            self.model.set_content((), 0)
+        else:
+            self.model.set_content(tensor_columns(document), len(document.arrays))
+            first_look = header.isEmpty()
+            self.table.show_columns(header)
+            if first_look:
+                self._hide_rare_columns(document)
+        self._filter(self.bar.text)
+
+    def _hide_rare_columns(self, document: Document) -> None:
+        several_files = len(document.model.files) > 1
+        damaged = bool(document.arrays.damaged.any())
+        shown = {"file": several_files, "problem": damaged}
+        for number, column in enumerate(self.model.columns):
+            hidden = column.name in _HIDDEN_AT_FIRST and not shown.get(column.name, False)
+            self.table.setColumnHidden(number, hidden)
+
+    def reveal(self, row: int) -> None:
+        """Select a tensor; the filter is cleared if it hides it."""
+        if not self.table.select_row(row):
+            self.bar.edit.clear()
+            self.table.select_row(row)
+
+    def _filter(self, text: str) -> None:
+        document = self._document
+        if document is None or not len(document.arrays):
+            self.show_empty(
+                self.tr("Open a model to see its tensors.")
+                if document is None
+                else self.tr("This file holds no tensors.")
+            )
+            self.bar.status.clear()
+            self._totals.clear()
+            return
+        if text.strip():
+            parsed = parse_filter(text)
+            self.model.set_filter(parsed.mask(document.arrays))
+            self.bar.edit.setStatusTip("; ".join(parsed.problems))
+            problem = parsed.problems[0] if parsed.problems else ""
+        else:
+            self.model.set_filter(None)
+            problem = ""
+        if self.model.rowCount():
+            self.show_table()
+        else:
+            self.show_empty(self.tr("No tensor matches. Press Escape in the filter to see all."))
+        counts = self.tr("{shown} of {all}").format(
+            shown=integer_text(self.model.rowCount()), all=integer_text(self.model.content_count)
+        )
+        self.bar.status.setText(f"{problem}   {counts}" if problem else counts)
+        self._show_totals()
+
+    def _show_totals(self) -> None:
+        document = self._document
+        if document is None:
+            return
+        parameters, nbytes = tensor_totals(document.arrays, self.model.rows)
+        text = self.tr("Shown: {count} tensors, {parameters} parameters, {size}").format(
+            count=integer_text(self.model.rowCount()),
+            parameters=count_text(parameters),
+            size=bytes_text(nbytes),
+        )
+        selected = self.table.selected_content_rows()
+        if selected:
+            parameters, nbytes = tensor_totals(document.arrays, selected)
+            text += self.tr("   ·   Selected: {count} tensors, {parameters} parameters, {size}").format(
+                count=integer_text(len(selected)),
+                parameters=count_text(parameters),
+                size=bytes_text(nbytes),
+            )
+        self._totals.setText(text)

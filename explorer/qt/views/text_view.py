@@ -1,0 +1,148 @@
+"""Long text, as text: line numbers, equal widths, nothing interpreted."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import (
+    QColor,
+    QKeySequence,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QResizeEvent,
+    QShortcut,
+    QTextDocument,
+)
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+
+from explorer.display import plain_text
+from explorer.qt.theme import monospace_font
+
+
+class TextView(QWidget):
+    """A read-only text with line numbers and search."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.text = _NumberedText(self)
+        self.text.setAccessibleName(self.tr("Text"))
+        self._search = QLineEdit(self)
+        self._search.setPlaceholderText(self.tr("Find in text (Enter: next, Escape: close)"))
+        self._search.setAccessibleName(self.tr("Find in text"))
+        self._search.hide()
+        self._search.textChanged.connect(self._find_first)
+        self._search.returnPressed.connect(self._find_next)
+        close = QShortcut(QKeySequence(Qt.Key.Key_Escape), self._search)
+        close.setContext(Qt.ShortcutContext.WidgetShortcut)
+        close.activated.connect(self._close_search)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self._search)
+        layout.addWidget(self.text, 1)
+
+    def show_text(self, text: str) -> None:
+        """Show a text; what would act on the display is shown escaped."""
+        self.text.setPlainText(plain_text(text, lines=True))
+
+    def focus_search(self) -> None:
+        """Open the search line."""
+        self._search.show()
+        self._search.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self._search.selectAll()
+
+    def _find_first(self) -> None:
+        cursor = self.text.textCursor()
+        cursor.setPosition(cursor.selectionStart())
+        self.text.setTextCursor(cursor)
+        self._find_next()
+
+    def _find_next(self) -> None:
+        wanted = self._search.text()
+        if wanted and not self.text.find(wanted):
+            cursor = self.text.textCursor()
+            cursor.movePosition(cursor.MoveOperation.Start)
+            self.text.setTextCursor(cursor)
+            self.text.find(wanted, QTextDocument.FindFlag(0))
+
+    def _close_search(self) -> None:
+        self._search.hide()
+        self.text.setFocus(Qt.FocusReason.OtherFocusReason)
+
+
+class _NumberedText(QPlainTextEdit):
+    """A plain-text editor with a margin of line numbers (Qt's "Code Editor" example)."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setReadOnly(True)
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.setFont(monospace_font())
+        self.setWordWrapMode(self.wordWrapMode().WrapAtWordBoundaryOrAnywhere)
+        self._margin = _Margin(self)
+        self.blockCountChanged.connect(self._fit_margin)
+        self.updateRequest.connect(self._move_margin)
+        self._fit_margin()
+
+    def margin_width(self) -> int:
+        """Width of the numbers, in pixels."""
+        digits = len(str(max(1, self.blockCount())))
+        return 14 + self.fontMetrics().horizontalAdvance("9") * digits
+
+    def paint_margin(self, event: QPaintEvent) -> None:
+        """Paint the numbers of the lines in sight."""
+        painter = QPainter(self._margin)
+        palette = self.palette()
+        painter.fillRect(event.rect(), palette.color(QPalette.ColorRole.AlternateBase))
+        colour = QColor(palette.color(QPalette.ColorRole.PlaceholderText))
+        painter.setPen(colour)
+        painter.setFont(self.font())
+        block = self.firstVisibleBlock()
+        top = self.blockBoundingGeometry(block).translated(self.contentOffset()).top()
+        while block.isValid() and top <= event.rect().bottom():
+            height = self.blockBoundingRect(block).height()
+            if block.isVisible() and top + height >= event.rect().top():
+                painter.drawText(
+                    0,
+                    round(top),
+                    self._margin.width() - 7,
+                    self.fontMetrics().height(),
+                    Qt.AlignmentFlag.AlignRight,
+                    str(block.blockNumber() + 1),
+                )
+            block = block.next()
+            top += height
+        painter.end()
+
+    def _fit_margin(self) -> None:
+        self.setViewportMargins(self.margin_width(), 0, 0, 0)
+
+    def _move_margin(self, area: QRect, scrolled: int) -> None:
+        if scrolled:
+            self._margin.scroll(0, scrolled)
+        else:
+            self._margin.update(0, area.y(), self._margin.width(), area.height())
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        super().resizeEvent(event)
+        area = self.contentsRect()
+        self._margin.setGeometry(area.left(), area.top(), self.margin_width(), area.height())
+
+
+class _Margin(QWidget):
+    def __init__(self, text: _NumberedText) -> None:
+        super().__init__(text)
+        self._text = text
+
+    # Qt
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        return QSize(self._text.margin_width(), 0)
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        self._text.paint_margin(event)

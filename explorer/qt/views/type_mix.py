@@ -1,0 +1,74 @@
+"""What a model's bytes are spent on: a bar for each tensor type (pyqtgraph)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyqtgraph as pg
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QPalette
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from explorer.display import bytes_text, integer_text
+from explorer.formats.facts import TypeShare
+from explorer.qt.theme import series_colour
+
+_ROW_PIXELS = 30
+_MOST_ROWS = 12
+
+
+class TypeMixChart(QWidget):
+    """Horizontal bars, the type with most bytes on top; each says its numbers as text."""
+
+    def __init__(self, types: tuple[TypeShare, ...], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        shown = types[:_MOST_ROWS]
+        palette = self.palette()
+        text = palette.color(QPalette.ColorRole.WindowText)
+        plot = pg.PlotWidget(self, background=palette.color(QPalette.ColorRole.Window))
+        plot.setAccessibleName(self.tr("Bytes by tensor type"))
+        plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        plot.setMouseEnabled(x=False, y=False)
+        plot.hideButtons()
+        plot.setMenuEnabled(False)
+        rows = list(range(len(shown)))
+        shares = [100 * share.share for share in shown]
+        plot.addItem(
+            pg.BarGraphItem(
+                x0=0,
+                y=rows,
+                width=shares,
+                height=0.66,
+                brushes=[series_colour(row) for row in rows],
+                pen=None,
+            )
+        )
+        for row, share in zip(rows, shown, strict=True):
+            plot.addItem(_label(share, row, text))
+        self._style_axes(plot, shown, text)
+        plot.setXRange(0, max([*shares, 1]) * 1.75, padding=0)
+        plot.setYRange(-0.5, max(len(shown), 1) - 0.5, padding=0)
+        plot.getViewBox().invertY(True)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(plot)
+        self.setFixedHeight(max(1, len(shown)) * _ROW_PIXELS + 8)
+
+    @staticmethod
+    def _style_axes(plot: Any, shown: tuple[TypeShare, ...], text: QColor) -> None:
+        item = plot.getPlotItem()
+        item.hideAxis("bottom")
+        axis = item.getAxis("left")
+        axis.setTicks([[(row, share.name) for row, share in enumerate(shown)]])
+        axis.setTextPen(text)
+        axis.setPen(None)
+        axis.setStyle(tickLength=0)
+
+
+def _label(share: TypeShare, row: int, colour: QColor) -> Any:
+    words = (
+        f"{100 * share.share:.1f} %   {bytes_text(share.nbytes)}   {integer_text(share.tensors)} tensors"
+    )
+    label = pg.TextItem(words, color=colour, anchor=(0, 0.5))
+    label.setPos(100 * share.share, row)
+    return label

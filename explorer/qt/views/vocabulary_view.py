@@ -1,0 +1,119 @@
+"""The vocabulary panel. A vocabulary is decoded when the panel is first looked at."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import QByteArray
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QWidget
+
+from explorer.display import integer_text, plain_text
+from explorer.errors import ExplorerError
+from explorer.formats.vocabulary import read_vocabulary
+from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.models.vocabulary_table import (
+    VocabularyContent,
+    plain_ranks,
+    vocabulary_columns,
+)
+from explorer.qt.views.list_panel import ListPanel
+
+
+class VocabularyView(ListPanel):
+    """The tokens of the current model."""
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(runner, "", "", parent)
+        self.bar.edit.setPlaceholderText(
+            self.tr("Search tokens:  text  id:100-200  type:control  len>20")
+        )
+        self._runner = runner
+        self._document: Document | None = None
+        self._content: VocabularyContent | None = None
+        self._header = QByteArray()
+        self._job: Job | None = None
+        self.bar.changed.connect(self._filter)
+
+    def show_document(self, document: Document | None, header: QByteArray) -> None:
+        """Show a model's vocabulary, now or when the panel is looked at."""
+        self._cancel()
+        self._document = document
+        self._header = header
+        self._content = None
+        self.model.set_content((), 0)
+        self.bar.status.clear()
+        self.show_empty(
+            self.tr("Open a model to see its vocabulary.") if document is None else ""
+        )
+        if self.isVisible():
+            self._load()
+
+    def _load(self) -> None:
+        document = self._document
+        if document is None or self._content is not None or self._job is not None:
+            return
+        self.show_empty(self.tr("Reading the vocabulary…"))
+        self._job = self._runner.run(
+            self.tr("Reading the vocabulary of {name}").format(name=plain_text(document.title)),
+            lambda job: _read(document, job),
+            self._show,
+            self._show_failure,
+        )
+
+    def _show(self, content: VocabularyContent | None) -> None:
+        self._job = None
+        self._content = content
+        if content is None:
+            self.show_empty(self.tr("This model carries no vocabulary."))
+            return
+        self.model.set_content(vocabulary_columns(content), len(content.texts))
+        self.table.show_columns(self._header)
+        self._filter(self.bar.text)
+
+    def _show_failure(self, error: ExplorerError) -> None:
+        self._job = None
+        self.show_empty(plain_text(str(error)))
+
+    def _filter(self, text: str) -> None:
+        content = self._content
+        if content is None:
+            return
+        mask = None
+        if text:
+            mask = np.zeros(len(content.texts), dtype=np.bool_)
+            mask[content.texts.search(text)] = True
+        self.model.set_filter(mask)
+        shown = self.model.rowCount()
+        self.bar.status.setText(
+            self.tr("{shown} of {all}").format(
+                shown=integer_text(shown), all=integer_text(self.model.content_count)
+            )
+        )
+        if shown:
+            self.show_table()
+        else:
+            self.show_empty(self.tr("No token matches. Press Escape in the search to see all."))
+
+    def _cancel(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+            self._job = None
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:  # noqa: N802
+        super().showEvent(event)
+        self._load()
+
+
+def _read(document: Document, job: Job) -> VocabularyContent | None:
+    vocabulary = read_vocabulary(document.model)
+    if vocabulary is None:
+        return None
+    job.check()
+    texts = vocabulary.display_columns(job.check)
+    job.check()
+    token_ranks = plain_ranks(texts.stored)
+    job.check()
+    return VocabularyContent(vocabulary, texts, token_ranks, plain_ranks(texts.decoded))

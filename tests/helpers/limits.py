@@ -1,0 +1,88 @@
+"""Measure what opening a file costs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+MAX_SECONDS = 1.0
+MAX_BYTES = 100 << 20
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+# VmHWM is the most memory that the process ever had; resetting it first leaves start-up out.
+_OPEN_AND_MEASURE = """
+import json, sys, time
+from pathlib import Path
+from explorer.errors import ExplorerError
+from explorer.formats.gguf import open_gguf
+
+def status(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
+
+open_gguf(Path(sys.argv[2])).close()  # imports and first uses
+before = status("VmRSS")
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")
+started = time.perf_counter()
+error = None
+try:
+    model = open_gguf(Path(sys.argv[1]))
+except ExplorerError as caught:
+    error = str(caught)
+seconds = time.perf_counter() - started
+print(json.dumps([seconds, status("VmHWM") - before, error]))
+"""
+
+
+def bounded(action: Callable[[], T]) -> T:
+    """Call `action` and fail if it takes a second or 100 MB; call it twice, to measure apart.
+
+    What the action raises passes through.
+    """
+    started = time.perf_counter()
+    try:
+        action()
+    except Exception:  # noqa: BLE001 - it comes again below
+        pass
+    seconds = time.perf_counter() - started
+    tracemalloc.start()
+    try:
+        return action()
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert seconds <= MAX_SECONDS, f"took {seconds:.2f} s"
+        assert peak <= MAX_BYTES, f"took {peak >> 20} MiB"
+
+
+def open_in_a_process(path: Path, harmless: Path) -> tuple[float, int, str | None]:
+    """Open a file in a process of its own.
+
+    Args:
+        path: The file to open.
+        harmless: A small model to open first, so that imports are not measured.
+
+    Returns:
+        Seconds, bytes of memory over the idle program at the worst moment, the error's text or None.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _OPEN_AND_MEASURE, str(path), str(harmless)],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seconds, peak, error = json.loads(done.stdout)
+    return seconds, peak, error
