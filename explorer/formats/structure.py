@@ -56,7 +56,8 @@ class Field:
         kind: What it is.
         offset: First byte in the file.
         nbytes: Number of bytes, at least 1.
-        label: What it is, in words; holds names from the file, so it is not safe to show as it is.
+        label: What of, in words that follow the name of the kind: of a length ``"key general.name"``.
+            Holds names from the file, so it is not safe to show as it is.
         key: The metadata key that it belongs to, or None.
         tensor_row: Row in the model's table of the tensor that it belongs to, or None.
     """
@@ -293,7 +294,7 @@ class Structure:
             case _What.RECORD:
                 yield from self._record_pieces(part)
             case _What.TEXT:
-                yield _Piece(FieldKind.HEADER_TEXT, nbytes, "header (JSON)")
+                yield _Piece(FieldKind.HEADER_TEXT, nbytes, "JSON")
             case _What.GAP:
                 yield self._gap_piece(part, nbytes)
             case _:
@@ -303,30 +304,30 @@ class Structure:
 
     def _head_pieces(self) -> Iterator[_Piece]:
         if self.model.format != "gguf":
-            yield _Piece(FieldKind.LENGTH, _U64_BYTES, "length of the header")
+            yield _Piece(FieldKind.LENGTH, _U64_BYTES, "header")
             return
-        yield _Piece(FieldKind.MAGIC, _MAGIC_BYTES, "magic, “GGUF”")
-        yield _Piece(FieldKind.VERSION, _U32_BYTES, "version of the format")
-        yield _Piece(FieldKind.COUNT, self._width, "number of tensors")
-        yield _Piece(FieldKind.COUNT, self._width, "number of metadata keys")
+        yield _Piece(FieldKind.MAGIC, _MAGIC_BYTES, "“GGUF”")
+        yield _Piece(FieldKind.VERSION, _U32_BYTES, "GGUF format")
+        yield _Piece(FieldKind.COUNT, self._width, "tensors")
+        yield _Piece(FieldKind.COUNT, self._width, "metadata keys")
 
     def _entry_pieces(self, entry: MetadataEntry) -> Iterator[_Piece]:
         width, key = self._width, entry.key
         text_bytes = entry.value_offset - entry.offset - width - _U32_BYTES
         value_bytes = entry.end - entry.value_offset
-        yield _Piece(FieldKind.LENGTH, width, f"length of key {key}")
-        yield _Piece(FieldKind.KEY, text_bytes, f"key {key}")
-        yield _Piece(FieldKind.TYPE, _U32_BYTES, f"value type of {key}: {entry.type_name}")
+        yield _Piece(FieldKind.LENGTH, width, f"key {key}")
+        yield _Piece(FieldKind.KEY, text_bytes, key)
+        yield _Piece(FieldKind.TYPE, _U32_BYTES, f"{key}: {entry.type_name}")
         if entry.length is not None:
             head = _U32_BYTES + width
-            yield _Piece(FieldKind.TYPE, _U32_BYTES, f"element type of {key}: {entry.type_name}")
-            yield _Piece(FieldKind.COUNT, width, f"number of elements of {key}: {entry.length:,}")
+            yield _Piece(FieldKind.TYPE, _U32_BYTES, f"elements of {key}: {entry.type_name}")
+            yield _Piece(FieldKind.COUNT, width, f"elements of {key}: {entry.length:,}")
             yield _Piece(FieldKind.VALUE, value_bytes - head, f"elements of {key}")
         elif entry.type_name == "string":
-            yield _Piece(FieldKind.LENGTH, width, f"length of the text of {key}")
+            yield _Piece(FieldKind.LENGTH, width, f"text of {key}")
             yield _Piece(FieldKind.VALUE, value_bytes - width, f"text of {key}")
         else:
-            yield _Piece(FieldKind.VALUE, value_bytes, f"value of {key}")
+            yield _Piece(FieldKind.VALUE, value_bytes, key)
 
     def _record_pieces(self, part: _Part) -> Iterator[_Piece]:
         width = self._width
@@ -336,28 +337,28 @@ class Structure:
         kind = columns.types[row].name if row < len(columns.types) else "?"
         name_bytes = len(name.encode("utf-8", "surrogateescape"))
         fixed = width + name_bytes + _U32_BYTES + _U32_BYTES + _U64_BYTES
-        yield _Piece(FieldKind.LENGTH, width, f"length of the name of tensor {name}")
-        yield _Piece(FieldKind.NAME, name_bytes, f"name of tensor {name}")
-        yield _Piece(FieldKind.COUNT, _U32_BYTES, f"number of dimensions of {name}")
-        yield _Piece(FieldKind.DIMS, part.end - part.origin - fixed, f"dimensions of {name}")
-        yield _Piece(FieldKind.TYPE, _U32_BYTES, f"type of {name}: {kind}")
-        yield _Piece(FieldKind.OFFSET, _U64_BYTES, f"offset of {name} from the first weights")
+        yield _Piece(FieldKind.LENGTH, width, f"name of tensor {name}")
+        yield _Piece(FieldKind.NAME, name_bytes, name)
+        yield _Piece(FieldKind.COUNT, _U32_BYTES, f"dimensions of {name}")
+        yield _Piece(FieldKind.DIMS, part.end - part.origin - fixed, name)
+        yield _Piece(FieldKind.TYPE, _U32_BYTES, f"{name}: {kind}")
+        yield _Piece(FieldKind.OFFSET, _U64_BYTES, f"{name}, counted from the first weights")
 
     def _gap_piece(self, part: _Part, nbytes: int) -> _Piece:
         """Name bytes that nothing claims: padding where the format puts some, else unused."""
         file = self._file
         if self.model.format == "gguf":
             if part.start == file.table_end and part.end <= file.header_bytes:
-                return _Piece(FieldKind.PADDING, nbytes, "padding up to the first weights")
+                return _Piece(FieldKind.PADDING, nbytes, "up to the first weights")
             alignment = self.model.alignment or 1
             ends_aligned = (part.end - file.header_bytes) % alignment == 0
             if part.start >= file.header_bytes and nbytes < alignment and ends_aligned:
-                return _Piece(FieldKind.PADDING, nbytes, "padding of the tensor before")
-        return _Piece(FieldKind.UNUSED, nbytes, "unused: nothing in the header refers to it")
+                return _Piece(FieldKind.PADDING, nbytes, "behind the tensor before")
+        return _Piece(FieldKind.UNUSED, nbytes, "nothing in the header refers to it")
 
 
 def _weights_label(tensor: Tensor, part: _Part) -> str:
-    label = f"weights of {tensor.name} ({tensor.type.name})"
+    label = f"{tensor.name} ({tensor.type.name})"
     if len(tensor.extents) > 1:
         label += f", part {part.piece + 1} of {len(tensor.extents)}"
     if part.what is _What.UNKNOWN_WEIGHTS:

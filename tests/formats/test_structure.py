@@ -76,18 +76,20 @@ def test_fields_hold_the_bytes_they_name() -> None:
     raw = example().write()
     structure = Structure(model_from(raw))
 
-    def bytes_of(label: str) -> bytes:
-        (field,) = [f for f in structure.fields(0, len(raw)) if f.label.startswith(label)]
+    def bytes_of(kind: str, label: str) -> bytes:
+        fields = structure.fields(0, len(raw))
+        (field,) = [f for f in fields if f.kind.value == kind and f.label.startswith(label)]
         return raw[field.offset : field.end]
 
-    assert bytes_of("text of general.architecture") == b"llama"
-    assert bytes_of("key llama.block_count") == b"llama.block_count"
-    assert bytes_of("value of llama.block_count") == b"\2\0\0\0"
-    assert bytes_of("elements of some.numbers") == b"\1\0\0\0\2\0\0\0\3\0\0\0"
-    assert bytes_of("name of tensor third") == b"third.weight"
-    assert bytes_of("dimensions of third.weight") == (2).to_bytes(8, "little") * 2
-    assert bytes_of("weights of first") == bytes(range(16))
-    assert bytes_of("weights of second") == bytes(range(32, 64))
+    assert bytes_of("value", "text of general.architecture") == b"llama"
+    assert bytes_of("key", "llama.block_count") == b"llama.block_count"
+    assert bytes_of("value", "llama.block_count") == b"\2\0\0\0"
+    assert bytes_of("value", "elements of some.numbers") == b"\1\0\0\0\2\0\0\0\3\0\0\0"
+    assert bytes_of("name", "third") == b"third.weight"
+    assert bytes_of("dims", "third.weight") == (2).to_bytes(8, "little") * 2
+    assert bytes_of("tensor_data", "first") == bytes(range(16))
+    assert bytes_of("tensor_data", "second") == bytes(range(32, 64))
+    assert bytes_of("length", "key general.arch") == (20).to_bytes(8, "little")
 
 
 def test_tells_padding_from_unused_bytes() -> None:

@@ -20,6 +20,7 @@ from explorer.formats.tensors import TensorColumns, TensorTable
 from explorer.formats.token_text import NO_TYPE, Scheme, decode_token, decode_tokens
 from explorer.formats.vocabulary import Vocabulary, read_vocabulary
 from explorer.formats.vocabulary_columns import MAX_SHOWN
+from tests.helpers.gguf_writer import ARRAY, F32, STRING, U32, Array, GgufFile, Order
 
 _DATA = Path(__file__).parents[3] / "shared" / "data"
 _P = "tokenizer.ggml."
@@ -346,8 +347,34 @@ def test_making_columns_can_be_given_up() -> None:
         _vocabulary("llama", *["a"] * 20_000).display_columns(give_up)
 
 
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_vocabularies_of_files(tmp_path: Path, order: Order) -> None:
+    keys = [
+        (_P + "model", STRING, "gpt2"),
+        (_P + "tokens", ARRAY, Array(STRING, ["a", _byte_level(b" b")])),
+        (_P + "scores", ARRAY, Array(F32, [0.5, 1.5])),
+        (_P + "eos_token_id", U32, 1),
+    ]
+    with open_gguf(GgufFile(order=order, keys=keys).write(tmp_path / "m.gguf")) as model:
+        vocabulary = read_vocabulary(model)
+    assert vocabulary is not None
+    assert (vocabulary.text(1), vocabulary.special, vocabulary.problems) == (" b", {"eos": 1}, ())
+    assert vocabulary.scores is not None
+    assert vocabulary.scores.tolist() == [0.5, 1.5]
+
+
+@pytest.mark.parametrize(("kind", "problems"), [(STRING, 0), (U32, 1)])
+def test_a_file_with_an_empty_array_of_tokens(tmp_path: Path, kind: int, problems: int) -> None:
+    keys = [(_P + "model", STRING, "bert"), (_P + "tokens", ARRAY, Array(kind, []))]
+    with open_gguf(GgufFile(keys=keys).write(tmp_path / "m.gguf")) as model:
+        vocabulary = read_vocabulary(model)
+    assert vocabulary is not None
+    assert len(vocabulary) == len(vocabulary.display_columns()) == 0
+    assert len(vocabulary.problems) == problems
+
+
 _REAL = {
-    # name: (tokenizer, special ids), from vocab_expected.json, made with the gguf package
+    # special ids, from vocab_expected.json, which the gguf package made
     "ggml-vocab-aquila.gguf": {"bos": 0, "eos": 0, "unknown": 0},
     "ggml-vocab-bert-bge.gguf": {
         "unknown": 100,

@@ -43,8 +43,7 @@ class Document:
         """A few words about it."""
         facts = self.facts
         parts = (
-            count_text(facts.parameters) if facts.parameters else None,
-            facts.file_type,
+            facts.file_type or (count_text(facts.parameters) if facts.parameters else None),
             bytes_text(facts.nbytes) if facts.nbytes else None,
         )
         return " · ".join(part for part in parts if part)

@@ -50,8 +50,8 @@ class FieldStatus(QWidget):
                 f"{kind_name(field.kind)}: {label}",
                 *parts,
                 self.tr("field at {offset}").format(offset=offset_text(field.offset)),
-                self.tr("%n byte(s)", "", field.nbytes)
-                if field.nbytes < 1 << 31
+                self.tr("1 byte")
+                if field.nbytes == 1
                 else self.tr("{count} bytes").format(count=integer_text(field.nbytes)),
             ]
         if selected > 1:

@@ -151,9 +151,8 @@ class HexPainter:
             content = None if raw is None else raw[left:right]
             digits = _hex_run(content, left, right - left)
             painter.drawText(QPointF(geometry.hex_x(left), baseline), digits)
-            if content is not None:
-                text = "".join(ASCII_TABLE[b] for b in content)
-                painter.drawText(QPointF(geometry.text_x(left), baseline), text)
+            text = "".join(ASCII_TABLE[b] for b in content or b"")
+            painter.drawText(QPointF(geometry.text_x(left), baseline), text)
 
     def _paint_failure(self, message: str, baseline: float) -> None:
         """Say why bytes are missing, on the first row that misses them."""
@@ -196,7 +195,7 @@ class HexPainter:
         top = float((row + 1) * geometry.row_height)
         width = 2.0 if frame.focused else 1.0
         inside = frame.cursor in frame.selection
-        role = QPalette.ColorRole.HighlightedText if inside else QPalette.ColorRole.Highlight
+        role = QPalette.ColorRole.HighlightedText if inside else QPalette.ColorRole.Text
         colour = frame.palette.color(role)
         self._painter.setPen(QPen(colour, width))
         inset = width / 2 + 0.5

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QMenu,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTreeView,
+    QVBoxLayout,
+    QWidget,
+)
 
 from explorer.qt.models.document import Document
-from explorer.qt.models.tree import Node, NodeKind, TreeModel
+from explorer.qt.models.tree import Index, Node, NodeKind, TreeModel
+
+_DETAIL_WIDTH = 130
+_ROW_PADDING = 6
 
 
 class LibraryView(QWidget):
@@ -41,7 +53,8 @@ class LibraryView(QWidget):
         header.setStretchLastSection(False)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(1, QHeaderView.ResizeMode.Interactive)
-        header.resizeSection(1, 110)
+        header.resizeSection(1, _DETAIL_WIDTH)
+        self.tree.setItemDelegate(_RoomyDelegate(self.tree))
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.tree.customContextMenuRequested.connect(self._show_menu)
         self.tree.selectionModel().currentChanged.connect(self._tell)
@@ -124,6 +137,16 @@ class LibraryView(QWidget):
                 lambda: self.close_requested.emit(node.document)
             )
         menu.popup(self.tree.viewport().mapToGlobal(place))
+
+
+class _RoomyDelegate(QStyledItemDelegate):
+    """Gives the rows the height that the tables' rows have."""
+
+    # Qt
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: N802
+        hint = super().sizeHint(option, index)
+        return QSize(hint.width(), hint.height() + _ROW_PADDING)
 
 
 def _full_name(node: Node) -> str:

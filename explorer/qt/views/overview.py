@@ -77,6 +77,7 @@ class OverviewView(QScrollArea):
         form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
         for title, text in _fact_lines(self, document):
             label = _text(title, page)
+            label.setWordWrap(False)
             label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
             value = _text(text, page)
             value.setAccessibleName(f"{title}: {text}")

@@ -177,6 +177,7 @@ class RawView(QWidget):
         self._panel = QWidget(self)
         bar = QHBoxLayout()
         bar.setContentsMargins(6, 6, 6, 4)
+        bar.setSpacing(6)  # it would take the outer layout's, which is 0
         bar.addWidget(self.files, 2)
         bar.addWidget(self.goto, 2)
         bar.addWidget(self.search, 5)

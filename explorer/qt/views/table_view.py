@@ -50,7 +50,6 @@ class TableView(QTableView):
         self.verticalHeader().hide()
         self._fit_rows()
         header = self.horizontalHeader()
-        header.setStretchLastSection(True)
         header.setHighlightSections(False)
         header.setSectionsMovable(True)
         header.setSortIndicatorClearable(True)
@@ -86,6 +85,9 @@ class TableView(QTableView):
 
     def show_columns(self, state: QByteArray) -> None:
         """Restore widths, order and visibility of the columns, or choose widths that fit."""
+        columns = self.table.columns
+        # a number at the far edge of a wide window is far from what it belongs to
+        self.horizontalHeader().setStretchLastSection(bool(columns) and not columns[-1].numeric)
         if state.isEmpty() or not self.horizontalHeader().restoreState(state):
             self.fit_columns()
 
