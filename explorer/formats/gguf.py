@@ -62,7 +62,7 @@ def _siblings(path: Path, log: ProblemLog) -> list[Path]:
         return []
     count = int(match["count"])
     try:
-        present = set(os.listdir(path.parent or Path()))
+        present = set(os.listdir(path.parent))
     except OSError as error:
         log.add(
             Severity.WARNING, str(path.parent), f"the folder cannot be listed: {error.strerror}"
@@ -77,7 +77,8 @@ def _siblings(path: Path, log: ProblemLog) -> list[Path]:
         log.add(
             Severity.ERROR,
             path.name,
-            f"{len(missing)} of {count} shards are missing: {listed}; put them into the same folder",
+            f"{len(missing)} of {count} shards are missing: {listed}; "
+            "put them into the same folder",
         )
     found = [path.with_name(name) for name in names if name in present]
     return found if path in found else [path, *found]
@@ -86,7 +87,7 @@ def _siblings(path: Path, log: ProblemLog) -> list[Path]:
 def _open_siblings(
     opened: Shard, siblings: list[Path], shards: list[Shard], log: ProblemLog
 ) -> list[Shard]:
-    """Open the other shards; return all in order. `shards` grows meanwhile, for closing on failure."""
+    """Open the other shards; return all in order. `shards` grows, for closing on failure."""
     ordered: list[Shard] = []
     for sibling in siblings:
         if sibling == opened.source.path:

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from explorer.errors import FormatError
-from explorer.formats.gguf_strings import Order, walk_strings
+from explorer.formats.gguf_chains import Order
+from explorer.formats.gguf_strings import walk_strings
 from explorer.formats.limits import (
     GGUF_MAX_ARRAY_ELEMENTS,
     MAX_ARRAY_DEPTH,
@@ -179,7 +180,7 @@ def _skip(source: ByteSource, position: int, kind: int, count: int, layout: Layo
 
 
 def array_loader(source: ByteSource, place: ArrayPlace, layout: Layout) -> Callable[[], Value]:
-    """Return a function that reads and decodes the array; it raises SourceError if the file changed."""
+    """Return what reads and decodes the array; it raises SourceError if the file changed."""
 
     def load() -> Value:
         if place.element_type == STRING:

@@ -116,7 +116,7 @@ class MetadataEntry:
         """The value; a large one is read and decoded on first access.
 
         Raises:
-            ExplorerError: The file changed since it was opened, or the value is too large to decode.
+            ExplorerError: The file changed since it was opened, or the value is too large.
         """
         return self.load()
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-# "blk" (also v.blk, a.blk, enc.blk, dec.blk) is GGUF's word; the others occur in Hugging Face models.
+# "blk" (also v.blk, a.blk, enc.blk, dec.blk) is GGUF's word; the others occur in Hugging Face
+# models.
 _LAYER: Final = re.compile(
     r"^(?P<stack>(?:.*?\.)?(?:blk|layers|layer|h|blocks|block))\.(?P<index>\d{1,9})\.(?P<rest>.+)$",
     re.DOTALL,

@@ -64,10 +64,10 @@ class Header:
 
     def reorder(self, rows: list[int]) -> None:
         """Keep only the rows given, in that order."""
-        self.names = [self.names[row] for row in rows]
-        self.specs = [self.specs[row] for row in rows]
-        self.begins = [self.begins[row] for row in rows]
-        self.ends = [self.ends[row] for row in rows]
+        self.names = list(map(self.names.__getitem__, rows))
+        self.specs = list(map(self.specs.__getitem__, rows))
+        self.begins = list(map(self.begins.__getitem__, rows))
+        self.ends = list(map(self.ends.__getitem__, rows))
 
 
 def read_fields(value: Any) -> tuple[Any, Any, Any]:

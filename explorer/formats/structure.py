@@ -56,7 +56,7 @@ class Field:
         kind: What it is.
         offset: First byte in the file.
         nbytes: Number of bytes, at least 1.
-        label: What of, in words that follow the name of the kind: of a length ``"key general.name"``.
+        label: What of, in words that follow the kind: of a length ``"key general.name"``.
             Holds names from the file, so it is not safe to show as it is.
         key: The metadata key that it belongs to, or None.
         tensor_row: Row in the model's table of the tensor that it belongs to, or None.

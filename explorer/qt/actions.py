@@ -16,7 +16,9 @@ class Actions:
     def __init__(self, window: QMainWindow) -> None:
         self._window = window
         tr = window.tr
-        self.open_files = self._make("open_files", tr("&Open file…"), Key.Open, tr("Open model files"))
+        self.open_files = self._make(
+            "open_files", tr("&Open file…"), Key.Open, tr("Open model files")
+        )
         self.open_folder = self._make(
             "open_folder",
             tr("Open &folder…"),
@@ -24,7 +26,10 @@ class Actions:
             tr("Open the folder of a Hugging Face model"),
         )
         self.open_demo = self._make(
-            "open_demo", tr("Open &demo model"), "", tr("Open a small model that this program makes")
+            "open_demo",
+            tr("Open &demo model"),
+            "",
+            tr("Open a small model that this program makes"),
         )
         self.close_model = self._make(
             "close_model", tr("&Close model"), Key.Close, tr("Close the current model")
@@ -38,14 +43,20 @@ class Actions:
             "go_to", tr("&Go to…"), "Ctrl+K", tr("Jump to any model, key, tensor or command")
         )
         self.copy_path = self._make(
-            "copy_path", tr("Copy model's &path"), "Ctrl+Alt+C", tr("Copy the path of the current model")
+            "copy_path",
+            tr("Copy model's &path"),
+            "Ctrl+Alt+C",
+            tr("Copy the path of the current model"),
         )
         self.shortcuts = self._make(
             "shortcuts", tr("&Keyboard shortcuts"), Key.HelpContents, tr("List every shortcut")
         )
         self.about = self._make("about", tr("&About"), "", tr("Version and licence"))
         self.reset_layout = self._make(
-            "reset_layout", tr("&Reset layout"), "", tr("Put every panel back to where it was at first")
+            "reset_layout",
+            tr("&Reset layout"),
+            "",
+            tr("Put every panel back to where it was at first"),
         )
         self.schemes = {
             Scheme.SYSTEM: self._make("scheme_system", tr("As the &system"), "", ""),
@@ -62,7 +73,9 @@ class Actions:
         own = [value for value in vars(self).values() if isinstance(value, QAction)]
         return [*own, *self.schemes.values()]
 
-    def _make(self, name: str, text: str, keys: QKeySequence.StandardKey | str, tip: str) -> QAction:
+    def _make(
+        self, name: str, text: str, keys: QKeySequence.StandardKey | str, tip: str
+    ) -> QAction:
         action = QAction(text, self._window)
         action.setObjectName(name)
         if keys:

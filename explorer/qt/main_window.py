@@ -162,9 +162,7 @@ class MainWindow(QMainWindow):
         self.raw.tensor_activated.connect(self._follow_tensor)
         for table in self._tables().values():
             table.failed.connect(self.show_error)
-            table.exported.connect(
-                lambda path: self.message_bar.show_note(self.tr("Written: {path}").format(path=path))
-            )
+            table.exported.connect(self._show_written)
 
     # Opening and closing
 
@@ -177,12 +175,15 @@ class MainWindow(QMainWindow):
                 self.library.reveal_model(known)
                 self.show_document(known)
                 continue
-            self.runner.run(
-                self.tr("Opening {name}").format(name=plain_text(path.name)),
-                lambda job, path=path: load_document(path, job),
-                self._add_document,
-                self.show_error,
-            )
+            self._load(path)
+
+    def _load(self, path: Path) -> None:
+        self.runner.run(
+            self.tr("Opening {name}").format(name=plain_text(path.name)),
+            lambda job: load_document(path, job),
+            self._add_document,
+            self.show_error,
+        )
 
     def open_demo(self) -> None:
         """Make the demo model if it is not there, and open it."""
@@ -385,12 +386,15 @@ class MainWindow(QMainWindow):
         """Tell that an input could not be used."""
         self.message_bar.show_error(str(error))
 
+    def _show_written(self, path: str) -> None:
+        self.message_bar.show_note(self.tr("Written: {path}").format(path=path))
+
     def _show_crash(self, error: BaseException) -> None:
         details = "".join(traceback.format_exception(error))
         self.message_bar.show_error(
-            self.tr("Something went wrong inside the program ({kind}). Please report the details.").format(
-                kind=type(error).__name__
-            ),
+            self.tr(
+                "Something went wrong inside the program ({kind}). Please report the details."
+            ).format(kind=type(error).__name__),
             details,
         )
 
@@ -431,16 +435,16 @@ class MainWindow(QMainWindow):
 
     # Qt
 
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
             event.acceptProposedAction()
 
-    def dropEvent(self, event: QDropEvent) -> None:  # noqa: N802
+    def dropEvent(self, event: QDropEvent) -> None:
         urls = event.mimeData().urls()
         self.open_paths([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
         event.acceptProposedAction()
 
-    def closeEvent(self, event: QCloseEvent) -> None:  # noqa: N802
+    def closeEvent(self, event: QCloseEvent) -> None:
         self._save_headers()
         self.settings.set_layout("window", self.saveGeometry())
         self.settings.set_layout("splitter", self.splitter.saveState())

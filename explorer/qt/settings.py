@@ -25,7 +25,10 @@ class Settings:
         self._fresh = fresh
         if file is None:
             self._store = QSettings(
-                QSettings.Format.IniFormat, QSettings.Scope.UserScope, "gguf-explorer", "gguf-explorer"
+                QSettings.Format.IniFormat,
+                QSettings.Scope.UserScope,
+                "gguf-explorer",
+                "gguf-explorer",
             )
         else:
             self._store = QSettings(str(file), QSettings.Format.IniFormat)
@@ -68,7 +71,7 @@ class Settings:
         self._set("session", [str(path) for path in paths])
 
     def layout(self, name: str) -> QByteArray:
-        """Return a remembered layout (window geometry, header, splitter); empty if there is none."""
+        """Return a remembered layout (geometry, header, splitter); empty if there is none."""
         value = None if self._fresh else self._store.value(f"layout/{name}")
         return value if isinstance(value, QByteArray) else QByteArray()
 

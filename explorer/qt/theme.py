@@ -17,7 +17,16 @@ _DARK_WINDOW: Final = QColor(37, 39, 43)
 _LIGHT_WINDOW: Final = QColor(242, 243, 245)
 _ACCENT: Final = QColor(47, 111, 208)
 # Okabe & Ito's colours, which every kind of colour vision tells apart (jfly.uni-koeln.de/color)
-SERIES: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+SERIES: Final = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#F0E442",
+    "#999999",
+)
 
 
 class Scheme(StrEnum):
@@ -37,7 +46,11 @@ def apply_scheme(app: QApplication, scheme: Scheme) -> None:
         Scheme.DARK: Qt.ColorScheme.Dark,
     }[scheme]
     hints.setColorScheme(wanted)
-    dark = hints.colorScheme() == Qt.ColorScheme.Dark if scheme is Scheme.SYSTEM else scheme is Scheme.DARK
+    dark = (
+        hints.colorScheme() == Qt.ColorScheme.Dark
+        if scheme is Scheme.SYSTEM
+        else scheme is Scheme.DARK
+    )
     app.setPalette(_palette(dark))
 
 
@@ -59,7 +72,11 @@ def _palette(dark: bool) -> QPalette:
     faded = QColor(text)
     faded.setAlpha(130)
     palette.setColor(QPalette.ColorRole.PlaceholderText, faded)
-    for role in (QPalette.ColorRole.Text, QPalette.ColorRole.WindowText, QPalette.ColorRole.ButtonText):
+    for role in (
+        QPalette.ColorRole.Text,
+        QPalette.ColorRole.WindowText,
+        QPalette.ColorRole.ButtonText,
+    ):
         palette.setColor(QPalette.ColorGroup.Disabled, role, faded)
     return palette
 

@@ -1,8 +1,8 @@
 """Run a plain function in a worker thread and bring its result back to the GUI thread.
 
-The function knows no Qt: it gets a `Job`, asks it whether it was cancelled and tells it how far it is.
-Result and failure arrive by a queued signal, hence on the GUI thread, and are dropped if the job was
-cancelled meanwhile: a view that has moved on never hears of what it no longer wants.
+The function knows no Qt: it gets a `Job`, asks it whether it was cancelled and tells it how far it
+is. Result and failure arrive by a queued signal, hence on the GUI thread, and are dropped if the
+job was cancelled meanwhile: a view that has moved on never hears of what it no longer wants.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 _CLOSE_WAIT_MS = 5_000
 
 
-class Cancelled(Exception):  # noqa: N818 - no error: the user asked for it
+class Cancelled(Exception):
     """Raised inside a job's function by `Job.check` once the job was cancelled."""
 
 

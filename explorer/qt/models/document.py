@@ -1,4 +1,4 @@
-"""An open model with what its views need, made in a worker so that the views never wait for a disk."""
+"""An open model with what its views need, made in a worker: views never wait for a disk."""
 
 from __future__ import annotations
 

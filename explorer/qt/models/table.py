@@ -1,8 +1,9 @@
 """A long flat table: sorting and filtering happen on arrays, not row by row through Qt.
 
-A `QSortFilterProxyModel` over a Python model takes 28 s to sort 152,000 rows, because every comparison
-crosses into Python (stack.md section 5). Here a row of the view is an entry of an index array: sorting
-is one `argsort`, filtering one mask. Content is set as a whole, from columns made in a worker.
+A `QSortFilterProxyModel` over a Python model takes 28 s to sort 152,000 rows, because every
+comparison crosses into Python (stack.md section 5). Here a row of the view is an entry of an index
+array: sorting is one `argsort`, filtering one mask. Content is set as a whole, from columns made in
+a worker.
 """
 
 from __future__ import annotations
@@ -104,10 +105,10 @@ class TableModel(QAbstractTableModel):
 
     # Qt
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008, N802 - Qt's signature
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
         return 0 if parent.isValid() else len(self.rows)
 
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008, N802 - Qt's signature
+    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -125,7 +126,7 @@ class TableModel(QAbstractTableModel):
             return row
         return None
 
-    def headerData(  # noqa: N802
+    def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(self.columns):

@@ -30,16 +30,18 @@ def tensor_columns(document: Document) -> list[Column]:
         return plain_text(arrays.roles[arrays.role_codes[row]])
 
     def kind(row: int) -> str:
-        return arrays.types[arrays.type_codes[row]].name
+        return arrays.types[int(arrays.type_codes[row])].name
 
     def shape(row: int) -> str:
-        return shape_text(arrays.shapes[arrays.shape_codes[row]])
+        return shape_text(arrays.shapes[int(arrays.shape_codes[row])])
 
     def file(row: int) -> str:
         return plain_text(arrays.files[arrays.file_codes[row]].name)
 
     def state(row: int) -> str:
-        return plain_text(document.model.tensors.rows[row].damage or "") if arrays.damaged[row] else ""
+        return (
+            plain_text(document.model.tensors.rows[row].damage or "") if arrays.damaged[row] else ""
+        )
 
     def layer(row: int) -> Cell:
         number = int(arrays.layers[row])
@@ -47,7 +49,14 @@ def tensor_columns(document: Document) -> list[Column]:
 
     return [
         Column("name", tr("Name"), name, name, lambda: arrays.name_ranks),
-        Column("role", tr("Role"), role, role, lambda: arrays.role_ranks, tip=tr("What it does in its layer")),
+        Column(
+            "role",
+            tr("Role"),
+            role,
+            role,
+            lambda: arrays.role_ranks,
+            tip=tr("What it does in its layer"),
+        ),
         Column(
             "layer",
             tr("Layer"),

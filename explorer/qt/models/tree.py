@@ -1,4 +1,4 @@
-"""The tree of what is open: model → metadata by namespace, tensors by layer and role, groups, files.
+"""The tree of what is open: model → metadata by namespace, tensors by layer and role, groups.
 
 Children are made when a branch is opened, and come in pages: a hostile file may put 200,000 tensors
 into one branch, and a tree view lays out every row that it is given (stack.md section 5).
@@ -128,7 +128,9 @@ def _namespace_node(document: Document, name: str, positions: list[int]) -> Node
             for i in sorted(positions, key=lambda i: natural_key(entries[i].key))
         ]
 
-    return Node(NodeKind.NAMESPACE, plain_text(name), integer_text(len(positions)), document, make=make)
+    return Node(
+        NodeKind.NAMESPACE, plain_text(name), integer_text(len(positions)), document, make=make
+    )
 
 
 def _tensors_node(document: Document) -> Node:
@@ -282,23 +284,23 @@ class TreeModel(QAbstractItemModel):
         node = self.node(index)
         return QModelIndex() if node is None or node.parent is None else self.index_of(node.parent)
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008, N802
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
         return 0 if parent.column() > 0 else len(self._children(parent))
 
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: ARG002, B008, N802
+    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
         return 2
 
-    def hasChildren(self, parent: Index = QModelIndex()) -> bool:  # noqa: B008, N802
+    def hasChildren(self, parent: Index = QModelIndex()) -> bool:  # noqa: B008
         node = self.node(parent)
         if node is None:
             return bool(self.roots)
         return parent.column() <= 0 and (bool(node.children) or node.pending())
 
-    def canFetchMore(self, parent: Index) -> bool:  # noqa: N802
+    def canFetchMore(self, parent: Index) -> bool:
         node = self.node(parent)
         return node is not None and parent.column() <= 0 and node.pending()
 
-    def fetchMore(self, parent: Index) -> None:  # noqa: N802
+    def fetchMore(self, parent: Index) -> None:
         node = self.node(parent)
         if node is not None:
             self._show(node, _PAGE)
@@ -315,7 +317,7 @@ class TreeModel(QAbstractItemModel):
             return node.key or node.title
         return None
 
-    def headerData(  # noqa: N802
+    def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         if orientation == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:

@@ -32,7 +32,7 @@ class VocabularyContent:
 
 
 def plain_ranks(texts: list[str]) -> NDArray[np.intp]:
-    """Return for each text its place in order of code points: natural order makes no sense for tokens."""
+    """Return each text's place in order of code points; natural order is not for tokens."""
     order = sorted(range(len(texts)), key=texts.__getitem__)
     ranks = np.empty(len(texts), dtype=np.intp)
     ranks[order] = np.arange(len(texts))

@@ -193,14 +193,16 @@ class HexPainter:
         if not 0 <= row < frame.row_count or not frame.size_bytes:
             return
         top = float((row + 1) * geometry.row_height)
-        width = 2.0 if frame.focused else 1.0
         inside = frame.cursor in frame.selection
         role = QPalette.ColorRole.HighlightedText if inside else QPalette.ColorRole.Text
         colour = frame.palette.color(role)
-        self._painter.setPen(QPen(colour, width))
+        digits, text = self._rectangles(column, column + 1, top)
+        width = 2.0 if frame.focused else 1.0
         inset = width / 2 + 0.5
-        for rectangle in self._rectangles(column, column + 1, top):
-            self._painter.drawRect(rectangle.adjusted(inset, inset, -inset, -inset))
+        self._painter.setPen(QPen(colour, width))
+        self._painter.drawRect(digits.adjusted(inset, inset, -inset, -inset))
+        self._painter.setPen(QPen(colour, 1.0))  # around the character, which is narrow
+        self._painter.drawRect(text.adjusted(-1.0, 0.5, 0.5, -0.5))
 
 
 def _hex_run(raw: bytes | None, column: int, count: int = 0) -> str:

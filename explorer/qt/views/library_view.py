@@ -144,7 +144,7 @@ class _RoomyDelegate(QStyledItemDelegate):
 
     # Qt
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: N802
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         hint = super().sizeHint(option, index)
         return QSize(hint.width(), hint.height() + _ROW_PADDING)
 

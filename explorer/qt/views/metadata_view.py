@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtWidgets import QLabel, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.display import integer_text, plain_text, scalar_text, type_text
 from explorer.errors import ExplorerError
@@ -33,9 +33,7 @@ class MetadataView(QWidget):
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._document: Document | None = None
-        self.list = ListPanel(
-            runner, self.tr("Filter metadata by key, type or value"), parent=self
-        )
+        self.list = ListPanel(runner, self.tr("Filter metadata by key, type or value"), parent=self)
         self.value = ValueView(runner, self)
         self.splitter = QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.list)
@@ -148,8 +146,8 @@ class ValueView(QWidget):
 
     def holds_focus(self) -> bool:
         """Whether the keyboard is in here."""
-        focus = self.focusWidget()
-        return focus is not None and focus.hasFocus()
+        focus = QApplication.focusWidget()
+        return isinstance(focus, QWidget) and self.isAncestorOf(focus)
 
     def focus_search(self) -> None:
         """Open the search in the text."""

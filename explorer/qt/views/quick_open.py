@@ -63,7 +63,7 @@ class QuickOpen(QDialog):
 
     # Qt
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         # the list is moved through while the cursor stays in the line
         if watched is self.edit and isinstance(event, QKeyEvent):
             pressed = event.type() == QEvent.Type.KeyPress

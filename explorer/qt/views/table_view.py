@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QModelIndex, QPoint, Qt, Signal
@@ -11,7 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QTableView,
 
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.models.table import TableModel
+from explorer.qt.models.table import Cell, TableModel
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
 
 _SAMPLE_ROWS = 100
@@ -118,7 +119,8 @@ class TableView(QTableView):
         return [int(self.table.rows[row]) for row in self._selected_rows()]
 
     def _selected_rows(self) -> list[int]:
-        ranges = self.selectionModel().selection()
+        selection = self.selectionModel().selection()
+        ranges = [selection.at(place) for place in range(selection.count())]
         return sorted({row for part in ranges for row in range(part.top(), part.bottom() + 1)})
 
     def _visible_columns(self) -> list[int]:
@@ -141,8 +143,6 @@ class TableView(QTableView):
 
     def copy_json(self) -> None:
         """Copy the selected rows as a JSON list of objects."""
-        import io  # noqa: PLC0415 - needed for this alone
-
         columns = self._visible_columns()
         text = io.StringIO()
         names = [self.table.columns[column].name for column in columns]
@@ -165,7 +165,7 @@ class TableView(QTableView):
         rows = self.table.rows.copy()
 
         def write(job: Job) -> str:
-            def lines():  # type: ignore[no-untyped-def] # an iterator of rows
+            def lines() -> Iterator[list[Cell]]:
                 for done, row in enumerate(rows.tolist()):
                     if not done % 4096:
                         job.check()
@@ -177,7 +177,9 @@ class TableView(QTableView):
                     writer = write_json if path.suffix.lower() == ".json" else write_csv
                     writer(stream, names, lines())
             except OSError as error:
-                raise ExplorerError(f"cannot be written: {error.strerror or error}", path) from error
+                raise ExplorerError(
+                    f"cannot be written: {error.strerror or error}", path
+                ) from error
             return str(path)
 
         title = self.tr("Exporting {name}").format(name=path.name)
@@ -200,9 +202,7 @@ class TableView(QTableView):
             action.setCheckable(True)
             action.setChecked(not self.isColumnHidden(number))
             action.setEnabled(shown > 1 or self.isColumnHidden(number))
-            action.toggled.connect(
-                lambda on, number=number: self.setColumnHidden(number, not on)
-            )
+            action.toggled.connect(lambda on, number=number: self.setColumnHidden(number, not on))
         menu.addSeparator()
         menu.addAction(self.tr("Fit widths")).triggered.connect(self.fit_columns)
         menu.popup(self.horizontalHeader().mapToGlobal(place))
@@ -215,7 +215,7 @@ class TableView(QTableView):
 
     # Qt
 
-    def currentChanged(self, current: QModelIndex, previous: QModelIndex) -> None:  # type: ignore[override] # noqa: N802 # the stub wants the persistent kind too
+    def currentChanged(self, current: QModelIndex, previous: QModelIndex) -> None:  # type: ignore[override] # the stub wants the persistent kind too
         super().currentChanged(current, previous)
         if current.isValid():
             self.row_selected.emit(self.table.content_row(current))

@@ -111,7 +111,9 @@ class TensorsView(ListPanel):
         selected = self.table.selected_content_rows()
         if selected:
             parameters, nbytes = tensor_totals(document.arrays, selected)
-            text += self.tr("   ·   Selected: {count} tensors, {parameters} parameters, {size}").format(
+            text += self.tr(
+                "   ·   Selected: {count} tensors, {parameters} parameters, {size}"
+            ).format(
                 count=integer_text(len(selected)),
                 parameters=count_text(parameters),
                 size=bytes_text(nbytes),

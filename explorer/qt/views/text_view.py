@@ -128,7 +128,7 @@ class _NumberedText(QPlainTextEdit):
 
     # Qt
 
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         area = self.contentsRect()
         self._margin.setGeometry(area.left(), area.top(), self.margin_width(), area.height())
@@ -141,8 +141,8 @@ class _Margin(QWidget):
 
     # Qt
 
-    def sizeHint(self) -> QSize:  # noqa: N802
+    def sizeHint(self) -> QSize:
         return QSize(self._text.margin_width(), 0)
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+    def paintEvent(self, event: QPaintEvent) -> None:
         self._text.paint_margin(event)

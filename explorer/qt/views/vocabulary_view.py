@@ -43,9 +43,7 @@ class VocabularyView(ListPanel):
         self._content = None
         self.model.set_content((), 0)
         self.bar.status.clear()
-        self.show_empty(
-            self.tr("Open a model to see its vocabulary.") if document is None else ""
-        )
+        self.show_empty(self.tr("Open a model to see its vocabulary.") if document is None else "")
         if self.isVisible():
             self._load()
 
@@ -102,7 +100,7 @@ class VocabularyView(ListPanel):
 
     # Qt
 
-    def showEvent(self, event: QShowEvent) -> None:  # noqa: N802
+    def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._load()
 
