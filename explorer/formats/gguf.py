@@ -151,7 +151,7 @@ def _assemble(path: Path, opened: Shard, shards: list[Shard], log: ProblemLog) -
                 source=shard.source,
                 header_bytes=header.data_offset,
                 table_offset=header.table_offset,
-                record_offsets=[record.record_offset for record in header.records],
+                record_offsets=header.records.record_offsets.tolist(),
                 table_end=header.table_end,
                 first_tensor=row,
             )

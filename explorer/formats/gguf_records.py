@@ -178,9 +178,7 @@ def _fields(window: bytes, layout: Layout, size: int) -> NDArray[Any]:
     return np.ndarray(len(window) - size + 1, kind, buffer=window, strides=(1,))
 
 
-def _gather(
-    window: bytes, starts: Places, base: int, layout: Layout
-) -> tuple[RecordTable, int]:
+def _gather(window: bytes, starts: Places, base: int, layout: Layout) -> tuple[RecordTable, int]:
     """Return the fields of records that lie wholly in the window, and the bytes of their names."""
     width = layout.width
     numbers, counts = _fields(window, layout, 4), _fields(window, layout, width)
@@ -227,4 +225,4 @@ def _explain(cursor: Cursor, index: int) -> FormatError:
         cursor.take(rank * cursor.layout.width + 12, f"the record of tensor {quoted(name)}")
     except FormatError as error:
         return error
-    raise AssertionError("the record is sound")
+    return FormatError("changed while it was read; open it again", cursor.source.path, at)

@@ -92,9 +92,7 @@ def _walk_window(window: bytes, count: int, width: int, order: Order) -> tuple[P
     )
 
 
-def _step(
-    window: bytes, position: int, count: int, width: int, order: Order
-) -> tuple[Places, int]:
+def _step(window: bytes, position: int, count: int, width: int, order: Order) -> tuple[Places, int]:
     """Walk over at most `count` strings one at a time; return as `_walk_window` does."""
     length_at = _STEPS[width, order]
     last_start = len(window) - width

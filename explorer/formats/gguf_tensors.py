@@ -8,18 +8,24 @@ while misalignment, overlap and data beyond the end of the file are named.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from explorer.formats.gguf_header import GgufHeader, TensorRecord
-from explorer.formats.model import Problem, Severity
+from explorer.formats.gguf_chains import Places
+from explorer.formats.gguf_cursor import quoted
+from explorer.formats.gguf_header import GgufHeader
+from explorer.formats.gguf_records import RecordTable
+from explorer.formats.model import Severity
 from explorer.formats.problems import ProblemLog
 from explorer.formats.tensors import Extent, Tensor, TensorColumns, TensorTable
-from explorer.quantization import TensorType, ggml_type
+from explorer.quantization import GGML_TYPES, TensorType, ggml_type
 from explorer.sources import ByteSource
 
-_INT64_MAX = (1 << 63) - 1
+_INT64_MAX: Final = (1 << 63) - 1
+_SURELY_FITS: Final = float(1 << 58)  # so many weights, of at most 8 bytes each, rounding included
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,131 +73,183 @@ def _size_of(dims: tuple[int, ...], type_id: int) -> _Size:
 
 
 @dataclass
+class _Columns:
+    """What the types and dimensions of all tensors amount to, a row for each tensor.
+
+    Attributes:
+        types: Tensor types.
+        parameters: Products of the dimensions; 0 where they overflow.
+        nbytes: Stored bytes, int64 [n]; 0 where they cannot be told.
+        odd: Rows whose size cannot be told.
+    """
+
+    types: list[TensorType]
+    parameters: list[int]
+    nbytes: NDArray[np.int64]
+    odd: list[int]
+
+
+# Types by id, and behind the last one a type of unknown size.
+_TYPES: Final = [ggml_type(i) for i in range(max(GGML_TYPES) + 2)]
+_TYPE_OBJECTS: Final = np.array(_TYPES, dtype=object)
+_BLOCK_WEIGHTS: Final = np.array([kind.block_weights for kind in _TYPES], dtype=np.int64)
+_BLOCK_BYTES: Final = np.array([kind.block_bytes for kind in _TYPES], dtype=np.int64)
+
+
+def _columns_of(records: RecordTable) -> _Columns:
+    """Work out every size, on arrays: there may be many tensors.
+
+    Only products that might not fit into 63 bits, and types that do not exist, are looked at one by
+    one.
+    """
+    ids = np.minimum(records.type_ids, len(_TYPES) - 1)
+    types: list[TensorType] = _TYPE_OBJECTS[ids].tolist()
+    for row in np.flatnonzero(ids == len(_TYPES) - 1).tolist():
+        types[row] = ggml_type(int(records.type_ids[row]))
+    # as if empty dimensions had one element, so that an overflow before a zero is seen
+    large = np.maximum(records.dims, 1).astype(np.float64).prod(axis=1) >= _SURELY_FITS
+    parameters = np.where(large, 0, records.dims.astype(np.int64).prod(axis=1))
+    weights = _BLOCK_WEIGHTS[ids]
+    rows = np.where(large, 0, records.dims[:, 0]).astype(np.int64)
+    odd = (weights == 0) | (rows % np.maximum(weights, 1) != 0)
+    nbytes = np.where(odd, 0, parameters // np.maximum(weights, 1) * _BLOCK_BYTES[ids])
+    counts: list[int] = parameters.tolist()
+    for row in np.flatnonzero(large).tolist():
+        record = records[row]
+        size = _size_of(record.dims, record.type_id)
+        counts[row], nbytes[row] = size.parameters, size.nbytes
+        odd[row] = size.fault is not None
+    return _Columns(types, counts, nbytes, np.flatnonzero(odd).tolist())
+
+
 class TableBuilder:
-    """Collects the tensors of a model's files.
+    """Makes the table of tensors of a model's files, and checks it.
 
     Attributes:
         shards: The files that were read, in order.
         log: Where problems go.
-        columns: The table so far.
-        damage: Row → why the tensor's bytes cannot all be read.
     """
 
-    shards: Sequence[Shard]
-    log: ProblemLog
-    columns: TensorColumns = field(default_factory=TensorColumns)
-    damage: dict[int, str] = field(default_factory=dict)
+    def __init__(self, shards: Sequence[Shard], log: ProblemLog) -> None:
+        self.shards = shards
+        self.log = log
+        self._records = RecordTable.joined([shard.header.records for shard in shards])
+        counts = [len(shard.header.records) for shard in shards]
+        self._owners = np.repeat(np.arange(len(shards)), counts)
 
     def build(self) -> TensorTable:
         """Check every record and return the table."""
-        # Layers repeat their shapes: few sizes are worked out however many tensors there are.
-        sizes: dict[tuple[tuple[int, ...], int], _Size] = {}
-        records: list[TensorRecord] = []
-        owners: list[Shard] = []
-        for shard in self.shards:
-            first = len(records)
-            self._add(shard, first, sizes)
-            self._check_places(shard, first)
-            records += shard.header.records
-            owners += [shard] * len(shard.header.records)
+        records, shards, owners = self._records, self.shards, self._owners
+        columns = _columns_of(records)
+        for row in self.log.first(columns.odd):
+            fault = _size_of(records[row].dims, records[row].type_id).fault
+            severity = Severity.ERROR if columns.types[row].known else Severity.WARNING
+            self.log.add(severity, records.names[row], fault or "")
+        self._check_places(columns.nbytes)
         self._check_names()
-        columns, damage = self.columns, self.damage
 
         def build(row: int) -> Tensor:
-            record, owner = records[row], owners[row]
+            record, owner = records[row], shards[owners[row]]
+            size = _size_of(record.dims, record.type_id)
             offset = owner.header.data_offset + record.data_offset
+            missing = record.data_offset + size.nbytes - _available(owner)
+            cut = (
+                f"cut short: the last {missing} bytes are not in the file" if missing > 0 else None
+            )
             return Tensor(
                 name=record.name,
                 shape=record.dims[::-1],
-                type=columns.types[row],
-                extents=(Extent(owner.source, offset, columns.nbytes[row]),),
-                parameters=columns.parameters[row],
-                damage=damage.get(row),
+                type=size.type,
+                extents=(Extent(owner.source, offset, size.nbytes),),
+                parameters=size.parameters,
+                damage=size.fault or cut,
             )
 
-        return TensorTable(columns, build)
-
-    def _add(
-        self, shard: Shard, first: int, sizes: dict[tuple[tuple[int, ...], int], _Size]
-    ) -> None:
-        columns = self.columns
-        for row, record in enumerate(shard.header.records, first):
-            key = (record.dims, record.type_id)
-            size = sizes.get(key)
-            if size is None:
-                size = sizes[key] = _size_of(*key)
-            columns.names.append(record.name)
-            columns.types.append(size.type)
-            columns.parameters.append(size.parameters)
-            columns.nbytes.append(size.nbytes)
-            if size.fault is not None:
-                self.damage[row] = size.fault
-                known = size.type.known
-                self.log.add(Severity.ERROR if known else Severity.WARNING, record.name, size.fault)
-
-    def _check_places(self, shard: Shard, first: int) -> None:
-        """Check alignment, overlap and the end of the file, on arrays: there may be many tensors."""
-        header = shard.header
-        records = header.records
-        if not records:
-            return
-        # beyond any file, so that sums stay within 64 bits
-        offsets = np.array([min(r.data_offset, 1 << 61) for r in records], dtype=np.int64)
-        nbytes = np.array([min(n, 1 << 61) for n in self.columns.nbytes[first:]], dtype=np.int64)
-        ends = offsets + nbytes
-        for row in np.flatnonzero(offsets % header.alignment):
-            self.log.add(
-                Severity.WARNING,
-                records[row].name,
-                f"offset {records[row].data_offset} is not a multiple of the alignment "
-                f"{header.alignment}",
-            )
-        self._check_end(shard, first, ends)
-        filled = np.flatnonzero(nbytes)
-        order = filled[np.argsort(offsets[filled], kind="stable")]
-        reach = np.maximum.accumulate(ends[order])
-        for place in np.flatnonzero(offsets[order[1:]] < reach[:-1]):
-            earlier = order[int(np.argmax(ends[order[: place + 1]]))]
-            self.log.add(
-                Severity.WARNING,
-                records[order[place + 1]].name,
-                f"shares bytes with tensor {records[earlier].name!r}",
-            )
-
-    def _check_end(self, shard: Shard, first: int, ends: np.ndarray) -> None:
-        available = shard.source.size - shard.header.data_offset
-        cut = np.flatnonzero(ends > available)
-        if not len(cut):
-            return
-        for row in cut:
-            missing = int(ends[row]) - available
-            self.damage.setdefault(
-                first + int(row), f"cut short: the last {missing} bytes are not in the file"
-            )
-        names = ", ".join(repr(shard.header.records[row].name) for row in cut[:3])
-        self.log.add(
-            Severity.ERROR,
-            shard.source.path.name,
-            f"the file is cut short: {int(ends.max()) - available} bytes are missing, "
-            f"{len(cut)} of {len(ends)} tensors are incomplete ({names}"
-            f"{', …' if len(cut) > 3 else ''}); download it again",
+        table = TensorColumns(
+            records.names, columns.types, columns.parameters, columns.nbytes.tolist()
         )
+        return TensorTable(table, build)
+
+    def _check_places(self, nbytes: NDArray[np.int64]) -> None:
+        """Check alignment, overlap and the end of the files."""
+        if not self.shards:
+            return
+        records, owners = self._records, self._owners
+        alignment = np.array([shard.header.alignment for shard in self.shards], dtype=np.uint64)
+        crooked = np.flatnonzero(records.data_offsets % alignment[owners])
+        for row in self.log.first(crooked.tolist()):
+            self.log.add(
+                Severity.WARNING,
+                records.names[row],
+                f"offset {records.data_offsets[row]} is not a multiple of the alignment "
+                f"{alignment[owners[row]]}",
+            )
+        # beyond any file, so that sums stay within 64 bits
+        offsets = np.minimum(records.data_offsets, 1 << 61).astype(np.int64)
+        ends = offsets + np.minimum(nbytes, 1 << 61)
+        available = np.array([_available(shard) for shard in self.shards], dtype=np.int64)
+        cut = np.flatnonzero(ends > available[owners])
+        for owner in np.unique(owners[cut]).tolist():
+            self._tell_cut(self.shards[owner], cut[owners[cut] == owner], offsets, ends)
+        self._check_overlap(np.flatnonzero(nbytes), offsets, ends)
+
+    def _tell_cut(self, shard: Shard, rows: Places, offsets: Places, ends: Places) -> None:
+        available = _available(shard)
+        names = self._records.names
+        listed = ", ".join(quoted(names[row]) for row in rows[:3].tolist())
+        listed += ", …" if len(rows) > 3 else ""
+        total = len(shard.header.records)
+        beyond = int((offsets[rows] > available).sum())
+        what = (
+            f"the file is cut short: {int(ends[rows].max()) - available} bytes are missing, "
+            f"{len(rows)} of {total} tensors are incomplete ({listed})"
+        )
+        if beyond:
+            what += f", {beyond} of them lie wholly behind the end"
+        self.log.add(Severity.ERROR, shard.source.path.name, f"{what}; download it again")
+
+    def _check_overlap(self, filled: Places, offsets: Places, ends: Places) -> None:
+        """Find tensors that share bytes; `filled` are the rows that have any."""
+        owners = self._owners[filled]
+        starts, stops = offsets[filled], ends[filled]
+        apart = (owners[1:] != owners[:-1]) | (starts[1:] >= stops[:-1])
+        if apart.all():  # the usual order, one behind the other
+            return
+        for owner in range(len(self.shards)):
+            rows = filled[owners == owner]
+            rows = rows[np.argsort(offsets[rows], kind="stable")]
+            reach = np.maximum.accumulate(ends[rows])
+            # of each row, the last one up to it that reaches farthest
+            farthest = np.maximum.accumulate(np.where(ends[rows] == reach, np.arange(len(rows)), 0))
+            shared = np.flatnonzero(offsets[rows[1:]] < reach[:-1])
+            for place in self.log.first(shared.tolist()):
+                self.log.add(
+                    Severity.WARNING,
+                    self._records.names[rows[place + 1]],
+                    "shares bytes with tensor "
+                    + quoted(self._records.names[rows[farthest[place]]]),
+                )
 
     def _check_names(self) -> None:
-        names = self.columns.names
+        names = self._records.names
         if len(set(names)) == len(names):
             return
         seen: set[str] = set()
+        again = []
         for name in names:
             if name in seen:
-                self.log.add(Severity.ERROR, name, "the tensor name occurs more than once")
+                again.append(name)
             seen.add(name)
+        for name in self.log.first(again):
+            self.log.add(Severity.ERROR, name, "the tensor name occurs more than once")
+
+
+def _available(shard: Shard) -> int:
+    """Return the bytes that the file has for tensors."""
+    return max(0, shard.source.size - shard.header.data_offset)
 
 
 def header_problems(shard: Shard, log: ProblemLog) -> None:
     """Put what a header's reader noticed into the log."""
     for where, what in shard.header.warnings:
         log.add(Severity.WARNING, where, what)
-
-
-__all__ = ["Problem", "Shard", "TableBuilder", "header_problems"]

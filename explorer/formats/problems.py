@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from explorer.formats.model import Problem, Severity
 
 _MOST = 200
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -22,6 +26,12 @@ class ProblemLog:
             self._problems.append(Problem(severity, where, what))
         else:
             self._left_out += 1
+
+    def first(self, faults: Sequence[T]) -> Sequence[T]:
+        """Return as many of the faults as there is room for; the others are only counted."""
+        room = _MOST - len(self._problems)
+        self._left_out += max(0, len(faults) - room)
+        return faults[:room]
 
     def problems(self) -> tuple[Problem, ...]:
         """Return the problems, and how many more there were."""

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import (
     QAction,
     QCloseEvent,
@@ -20,23 +20,23 @@ from PySide6.QtWidgets import (
     QFileDialog,
     QMainWindow,
     QMenu,
-    QMessageBox,
     QSplitter,
     QTabWidget,
     QVBoxLayout,
     QWidget,
 )
 
-from explorer import __version__
 from explorer.demo import make_demo
 from explorer.display import plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.actions import Actions
 from explorer.qt.jobs import JobRunner
+from explorer.qt.linking import SelectionLink, key_position
 from explorer.qt.models.document import Document, load_document
 from explorer.qt.models.quick_open import Entry, Target, document_entries
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme
+from explorer.qt.views.about import AboutBox
 from explorer.qt.views.job_bar import JobBar
 from explorer.qt.views.library_view import LibraryView
 from explorer.qt.views.message_bar import MessageBar
@@ -68,7 +68,6 @@ class MainWindow(QMainWindow):
         self.documents: list[Document] = []
         self.current: Document | None = None
         self.runner = JobRunner(self)
-        self._linking = False
         self.actions_ = Actions(self)
         self._make_views()
         self._make_menus()
@@ -85,6 +84,7 @@ class MainWindow(QMainWindow):
         self.tensors = TensorsView(self.runner, self)
         self.vocabulary = VocabularyView(self.runner, self)
         self.raw = RawView(self.runner, self)
+        self.link = SelectionLink(self.library, self.metadata, self.tensors, self.raw, self)
         self.tabs = QTabWidget(self)
         self.tabs.setDocumentMode(True)
         for view, title in (
@@ -155,11 +155,7 @@ class MainWindow(QMainWindow):
         self.library.key_chosen.connect(self._reveal_key_by_name)
         self.library.tensor_chosen.connect(self.reveal_tensor)
         self.library.close_requested.connect(self.close_document)
-        self.metadata.key_selected.connect(self._follow_key)
-        self.tensors.table.row_selected.connect(self._follow_tensor)
         self.tensors.table.row_opened.connect(self._open_tensor_bytes)
-        self.raw.key_activated.connect(self._follow_raw_key)
-        self.raw.tensor_activated.connect(self._follow_tensor)
         for table in self._tables().values():
             table.failed.connect(self.show_error)
             table.exported.connect(self._show_written)
@@ -214,6 +210,7 @@ class MainWindow(QMainWindow):
             return
         self._save_headers()
         self.current = document
+        self.link.set_document(document)
         self._show_in_views(document)
         self._show_title()
 
@@ -229,55 +226,26 @@ class MainWindow(QMainWindow):
     # Linked selection
 
     def reveal_tensor(self, document: Document, row: int) -> None:
-        """Select a tensor in every panel that knows it."""
+        """Select a tensor in every panel that knows it, and show one of them."""
         self.show_document(document)
-        self._link(tensor_row=row)
+        self.link.select_tensor(row)
         if self.tabs.currentWidget() not in (self.tensors, self.raw):
             self.tabs.setCurrentWidget(self.tensors)
 
     def reveal_key(self, document: Document, position: int) -> None:
-        """Select a metadata entry in every panel that knows it."""
+        """Select a metadata entry in every panel that knows it, and show one of them."""
         self.show_document(document)
-        self._link(key_position=position)
+        self.link.select_key(position)
         if self.tabs.currentWidget() not in (self.metadata, self.raw):
             self.tabs.setCurrentWidget(self.metadata)
 
-    def _link(self, key_position: int | None = None, tensor_row: int | None = None) -> None:
-        """Make every panel follow one selection; a panel's answer to that is not followed again."""
-        if self._linking or self.current is None:
-            return
-        self._linking = True
-        try:
-            if key_position is not None:
-                key = self.current.model.metadata.entries[key_position].key
-                self.metadata.reveal(key_position)
-                self.library.reveal_key(self.current, key)
-                self.raw.reveal_key(key)
-            if tensor_row is not None:
-                self.tensors.reveal(tensor_row)
-                self.library.reveal_tensor(self.current, tensor_row)
-                self.raw.reveal_tensor(tensor_row)
-        finally:
-            self._linking = False
-
     def _reveal_key_by_name(self, document: Document, key: str) -> None:
-        entries = document.model.metadata.entries
-        self.reveal_key(document, next(i for i, entry in enumerate(entries) if entry.key == key))
-
-    def _follow_key(self, position: int) -> None:
-        self._link(key_position=position)
-
-    def _follow_tensor(self, row: int) -> None:
-        self._link(tensor_row=row)
-
-    def _follow_raw_key(self, key: str) -> None:
-        if self.current is not None:
-            entries = self.current.model.metadata.entries
-            position = next((i for i, entry in enumerate(entries) if entry.key == key), None)
-            self._link(key_position=position)
+        position = key_position(document, key)
+        if position is not None:
+            self.reveal_key(document, position)
 
     def _open_tensor_bytes(self, row: int) -> None:
-        self._link(tensor_row=row)
+        self.link.select_tensor(row)
         self.tabs.setCurrentWidget(self.raw)
 
     # Commands
@@ -349,29 +317,10 @@ class MainWindow(QMainWindow):
             QGuiApplication.clipboard().setText(str(self.current.path))
 
     def _show_shortcuts(self) -> None:
-        others = [
-            (self.tr("Copy the selected rows"), "Ctrl+C"),
-            (self.tr("Copy the cell"), "Ctrl+Shift+C"),
-            (self.tr("Clear the filter"), "Escape"),
-            (self.tr("From the filter into the list"), "Down"),
-            (self.tr("Show a tensor's bytes"), "Enter"),
-            (self.tr("Find next in Raw"), "F3"),
-        ]
-        ShortcutList(self.actions(), others, self).open()
+        ShortcutList(self.actions(), self).open()
 
     def _show_about(self) -> None:
-        box = QMessageBox(self)
-        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.setWindowTitle(self.tr("About GGUF Explorer"))
-        box.setTextFormat(Qt.TextFormat.PlainText)
-        box.setText(f"GGUF Explorer {__version__}")
-        box.setInformativeText(
-            self.tr(
-                "See what is inside downloaded language models.\n"
-                "MIT licence. Model files are only read, and no network connection is opened."
-            )
-        )
-        box.open()
+        AboutBox(self).open()
 
     def _set_scheme(self, scheme: Scheme) -> None:
         self.settings.scheme = scheme

@@ -68,9 +68,7 @@ def _vocabulary() -> list[tuple[str, int, Array]]:
         return [text[at : at + size] for at, size in zip(starts, lengths, strict=True)]
 
     tokens = words(TOKENS, 6.4)
-    merges = [
-        a + b" " + b for a, b in zip(words(MERGES, 3.9), words(MERGES, 2.9), strict=True)
-    ]
+    merges = [a + b" " + b for a, b in zip(words(MERGES, 3.9), words(MERGES, 2.9), strict=True)]
     return [
         ("tokenizer.ggml.tokens", ARRAY, Array(STRING, tokens)),
         ("tokenizer.ggml.token_type", ARRAY, Array(I32, [1] * TOKENS)),

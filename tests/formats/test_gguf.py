@@ -57,7 +57,9 @@ def test_everything_at_once(tmp_path: Path, version: int, order: Order) -> None:
             "Ein Mädchen 模型",
             32,
         )
-        values = {entry.key: (entry.type_name, _plain(entry.value)) for entry in model.metadata.entries}
+        values = {
+            entry.key: (entry.type_name, _plain(entry.value)) for entry in model.metadata.entries
+        }
         tensors = [
             (t.name, t.shape, t.type.name, t.parameters, t.nbytes, t.damage)
             for t in model.tensors.rows
@@ -336,7 +338,7 @@ def test_a_record_across_the_reading_window(
     path = small_model().write(tmp_path / "s.gguf")
     seen = []
     for size in (1, 7, 64, 1 << 17):
-        monkeypatch.setattr("explorer.formats.gguf_header._WINDOW_BYTES", size)
+        monkeypatch.setattr("explorer.formats.gguf_cursor._WINDOW_BYTES", size)
         with open_gguf(path) as model:
             seen.append(
                 (

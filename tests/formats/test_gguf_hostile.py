@@ -449,7 +449,11 @@ def test_alignment(accept: Callable[..., Model], kind: int, value: object) -> No
 
 def test_the_same_key_twice(accept: Callable[..., Model]) -> None:
     model = accept(GgufFile(keys=[("k", U8, 1), ("other", U8, 2), ("k", STRING, "two")]))
-    assert [(e.key, e.value) for e in model.metadata.entries] == [("k", 1), ("other", 2), ("k", "two")]
+    assert [(e.key, e.value) for e in model.metadata.entries] == [
+        ("k", 1),
+        ("other", 2),
+        ("k", "two"),
+    ]
     assert model.metadata["k"] == 1
     assert [p.where for p in model.problems] == ["k"]
 
@@ -494,9 +498,7 @@ def test_odd_names_stay_as_they_are(accept: Callable[..., Model], name: bytes) -
 
 
 @pytest.mark.parametrize("name", _ODD_NAMES)
-def test_odd_names_are_escaped_in_messages(
-    refuse: Callable[..., FormatError], name: bytes
-) -> None:
+def test_odd_names_are_escaped_in_messages(refuse: Callable[..., FormatError], name: bytes) -> None:
     refuse(GgufFile(keys=[(name, 99, Raw(bytes(40)))]))
     refuse(GgufFile(keys=[(name, STRING, Text(b"", 1 << 40))]))
     refuse(GgufFile(keys=[(name, ARRAY, Array(STRING, [Text(b"", 1 << 40)]))]))
@@ -606,9 +608,7 @@ def _crooked_tensors_of_unknown_types() -> GgufFile:
 
 
 def _many_arrays() -> GgufFile:
-    return GgufFile(
-        keys=[(f"k{i}", ARRAY, Array(STRING, ["a", "", "b"])) for i in range(99_000)]
-    )
+    return GgufFile(keys=[(f"k{i}", ARRAY, Array(STRING, ["a", "", "b"])) for i in range(99_000)])
 
 
 def _long_keys() -> GgufFile:

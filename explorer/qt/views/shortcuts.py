@@ -20,12 +20,7 @@ from PySide6.QtWidgets import (
 class ShortcutList(QDialog):
     """A table of commands and keys."""
 
-    def __init__(
-        self,
-        actions: Sequence[QAction],
-        others: Sequence[tuple[str, str]],
-        parent: QWidget | None = None,
-    ) -> None:
+    def __init__(self, actions: Sequence[QAction], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle(self.tr("Keyboard shortcuts"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -34,7 +29,15 @@ class ShortcutList(QDialog):
             for action in actions
             if not action.shortcut().isEmpty()
         ]
-        rows += others
+        # keys of the panels, which are no commands of the window
+        rows += [
+            (self.tr("Copy the selected rows"), "Ctrl+C"),
+            (self.tr("Copy the cell"), "Ctrl+Shift+C"),
+            (self.tr("Clear the filter"), "Escape"),
+            (self.tr("From the filter into the list"), "Down"),
+            (self.tr("Show a tensor's bytes"), "Enter"),
+            (self.tr("Find next in Raw"), "F3"),
+        ]
         table = QTableWidget(len(rows), 2, self)
         table.setHorizontalHeaderLabels([self.tr("Command"), self.tr("Keys")])
         table.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)

@@ -66,7 +66,8 @@ class TypeMixChart(QWidget):
 
 
 def _label(share: TypeShare, row: int, colour: QColor) -> Any:
-    words = f"{100 * share.share:.1f} %   {bytes_text(share.nbytes)}   {integer_text(share.tensors)}
-    tensors" label = pg.TextItem(words, color=colour, anchor=(0, 0.5))
+    count = integer_text(share.tensors)
+    words = f"{100 * share.share:.1f} %   {bytes_text(share.nbytes)}   {count} tensors"
+    label = pg.TextItem(words, color=colour, anchor=(0, 0.5))
     label.setPos(100 * share.share, row)
     return label

@@ -1,0 +1,85 @@
+"""One selection, followed by every panel that knows what is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject
+
+from explorer.qt.models.document import Document
+from explorer.qt.views.library_view import LibraryView
+from explorer.qt.views.metadata_view import MetadataView
+from explorer.qt.views.raw_view import RawView
+from explorer.qt.views.tensors_view import TensorsView
+
+
+class SelectionLink(QObject):
+    """Makes tree, metadata, tensor table and raw bytes show the same key or tensor.
+
+    A panel that is made to follow answers with a signal of its own; that one is not followed again.
+    """
+
+    def __init__(
+        self,
+        library: LibraryView,
+        metadata: MetadataView,
+        tensors: TensorsView,
+        raw: RawView,
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._library = library
+        self._metadata = metadata
+        self._tensors = tensors
+        self._raw = raw
+        self._document: Document | None = None
+        self._busy = False
+        metadata.key_selected.connect(self.select_key)
+        tensors.table.row_selected.connect(self.select_tensor)
+        raw.key_activated.connect(self._select_key_by_name)
+        raw.tensor_activated.connect(self.select_tensor)
+
+    def set_document(self, document: Document | None) -> None:
+        """Follow selections of this model from now on."""
+        self._document = document
+
+    def select_key(self, position: int) -> None:
+        """Select a metadata entry everywhere."""
+
+        def follow(document: Document) -> None:
+            key = document.model.metadata.entries[position].key
+            self._metadata.reveal(position)
+            self._library.reveal_key(document, key)
+            self._raw.reveal_key(key)
+
+        self._once(follow)
+
+    def select_tensor(self, row: int) -> None:
+        """Select a tensor everywhere."""
+
+        def follow(document: Document) -> None:
+            self._tensors.reveal(row)
+            self._library.reveal_tensor(document, row)
+            self._raw.reveal_tensor(row)
+
+        self._once(follow)
+
+    def _select_key_by_name(self, key: str) -> None:
+        position = key_position(self._document, key)
+        if position is not None:
+            self.select_key(position)
+
+    def _once(self, follow: Callable[[Document], None]) -> None:
+        if self._busy or self._document is None:
+            return
+        self._busy = True
+        try:
+            follow(self._document)
+        finally:
+            self._busy = False
+
+
+def key_position(document: Document | None, key: str) -> int | None:
+    """Return the position of the first metadata entry with that key, or None."""
+    entries = () if document is None else document.model.metadata.entries
+    return next((i for i, entry in enumerate(entries) if entry.key == key), None)

@@ -1,0 +1,199 @@
+"""Fixtures of the window's tests: settings of their own, and nothing left running behind a test."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QSettings, QThread, QTimer
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+from explorer.demo import make_demo
+from explorer.qt.jobs import JobRunner
+from explorer.qt.main_window import MainWindow
+from explorer.qt.models.document import Document, load_document
+from explorer.qt.settings import Settings
+from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
+
+HOSTILE = (
+    "<b>bold</b><img src=x>",
+    "%n %1 {0} {name}",
+    "turned \u202e round",
+    "=cmd|' /C calc'!A0",
+    "line\nbreak\ttab",
+    "esc \x1b[31m",
+    "&amp; &x",
+    "n" * 60_000,
+)
+
+
+def unsafe_characters(text: str) -> set[str]:
+    """Return what must not reach a one-line place of the display."""
+    return set(text) & {"\n", "\r", "\t", "\x1b", "\0", "\u202e", "\u200b", "\u2028"}
+
+
+def _leftovers(app: QApplication) -> list[str]:
+    left = [f"visible window {widget!r}" for widget in app.topLevelWidgets() if widget.isVisible()]
+    for thing in gc.get_objects():
+        kind = type(thing)
+        if issubclass(kind, QTimer) and isValid(thing) and thing.isActive():
+            left.append(f"active timer {thing!r} of {thing.parent()!r}")
+        elif issubclass(kind, QThread) and isValid(thing) and thing.isRunning():
+            left.append(f"running thread {thing!r}")
+        elif issubclass(kind, JobRunner) and isValid(thing) and not thing._pool.waitForDone(0):
+            left.append(f"running job {[job.title for job in thing.jobs]}")
+    return left
+
+
+@pytest.fixture(autouse=True)
+def clean_up_check(qapp: QApplication) -> Iterator[None]:
+    """Fail a test that leaves a thread, an active timer or a visible window behind."""
+    yield
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert _leftovers(qapp) == []
+
+
+@pytest.fixture(autouse=True)
+def no_user_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep every test away from the user's settings and cache, whatever it starts."""
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    ini = QSettings.Format.IniFormat
+    QSettings.setPath(ini, QSettings.Scope.UserScope, str(tmp_path / "user_settings"))
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path) -> Path:
+    """Where the test's settings are."""
+    return tmp_path / "settings.ini"
+
+
+@pytest.fixture
+def settings(settings_file: Path) -> Settings:
+    """Settings in a file of the test's own."""
+    return Settings(settings_file)
+
+
+@pytest.fixture
+def runner(qapp: QApplication) -> Iterator[JobRunner]:
+    """Background work, in which nothing may crash."""
+    runner = JobRunner()
+    crashes: list[Exception] = []
+    runner.crashed.connect(crashes.append)
+    yield runner
+    assert runner.close()
+    assert crashes == []
+
+
+@pytest.fixture(scope="session")
+def demo_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo model; for reading only."""
+    return make_demo(tmp_path_factory.mktemp("demo")).model
+
+
+@pytest.fixture
+def hostile_path(tmp_path: Path) -> Path:
+    """A file whose keys, values and tensors have names that act on a careless display."""
+    keys: list[tuple[str | bytes, int, object]] = [
+        ("general.architecture", STRING, HOSTILE[0]),
+        ("general.name", STRING, HOSTILE[0]),
+        ("general.license", STRING, HOSTILE[2]),
+        ("tokenizer.ggml.model", STRING, HOSTILE[1]),
+        ("tokenizer.ggml.tokens", ARRAY, Array(STRING, list(HOSTILE))),
+    ]
+    keys += [(f"{name}.{name[:50]}", STRING, name) for name in HOSTILE]
+    tensors = [TensorSpec(name) for name in HOSTILE]
+    tensors += [TensorSpec(f"blk.0.{name}") for name in HOSTILE[:4]]
+    return GgufFile(keys=keys, tensors=tensors).write(tmp_path / "<b>%n {0} \u202e.gguf")
+
+
+@pytest.fixture
+def small_path(tmp_path: Path) -> Path:
+    """A file of twelve layers, small enough to count by hand."""
+    keys: list[tuple[str | bytes, int, object]] = [
+        ("general.architecture", STRING, "llama"),
+        ("general.name", STRING, "Twelve"),
+        ("llama.block_count", U32, 12),
+        ("some.numbers", ARRAY, Array(I32, [30, -10, 20])),
+        ("some.text", STRING, "first line\nsecond needle line\nthird"),
+    ]
+    tensors = [
+        TensorSpec(f"blk.{layer}.attn_norm.weight", (layer + 1,), data=bytes(4 * (layer + 1)))
+        for layer in (0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9)
+    ]
+    return GgufFile(keys=keys, tensors=tensors).write(tmp_path / "twelve.gguf")
+
+
+@pytest.fixture
+def load(qapp: QApplication) -> Iterator[Callable[[Path], Document]]:
+    """Load documents as the window does, and close them at the end."""
+    documents: list[Document] = []
+    runner = JobRunner()
+
+    def load_one(path: Path) -> Document:
+        from explorer.qt.jobs import Job
+
+        job = Job("", lambda _: None, lambda _: None, runner)
+        documents.append(load_document(path, job))
+        return documents[-1]
+
+    yield load_one
+    for document in documents:
+        document.model.close()
+
+
+@pytest.fixture
+def make_window(qtbot: QtBot, settings: Settings) -> Iterator[Callable[..., MainWindow]]:
+    """Make windows that are shown, idle, and have opened some models."""
+    crashes: list[object] = []
+
+    def make(*paths: Path, settings: Settings = settings) -> MainWindow:
+        window = MainWindow(settings)
+        window.runner.crashed.connect(crashes.append)
+        qtbot.addWidget(window)
+        window.show()
+        qtbot.waitExposed(window)
+        window.activateWindow()
+        for count, path in enumerate(paths, 1):
+            window.open_paths([path])
+            qtbot.waitUntil(lambda count=count: len(window.documents) == count)
+        wait_idle(qtbot, window)
+        return window
+
+    yield make
+    assert crashes == []
+
+
+def wait_idle(qtbot: QtBot, window: MainWindow) -> None:
+    """Wait until nothing runs in the background any more."""
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+
+
+@pytest.fixture
+def window(make_window: Callable[..., MainWindow], demo_path: Path) -> MainWindow:
+    """A window with the demo model."""
+    return make_window(demo_path)
+
+
+@pytest.fixture
+def demo(load: Callable[[Path], Document], demo_path: Path) -> Document:
+    """The demo model, loaded."""
+    return load(demo_path)
+
+
+@pytest.fixture
+def small(load: Callable[[Path], Document], small_path: Path) -> Document:
+    """The model of twelve layers, loaded."""
+    return load(small_path)
+
+
+@pytest.fixture
+def hostile(load: Callable[[Path], Document], hostile_path: Path) -> Document:
+    """The hostile model, loaded."""
+    return load(hostile_path)
+
+
