@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from bisect import bisect
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from PySide6.QtCore import QTimer
@@ -19,7 +21,6 @@ from PySide6.QtWidgets import (
     QApplication,
     QFileDialog,
     QMainWindow,
-    QMenu,
     QSplitter,
     QTabWidget,
     QVBoxLayout,
@@ -44,13 +45,14 @@ from explorer.qt.views.metadata_view import MetadataView
 from explorer.qt.views.overview import OverviewView
 from explorer.qt.views.quick_open import QuickOpen
 from explorer.qt.views.raw_view import RawView
+from explorer.qt.views.recent_menu import RecentMenu
 from explorer.qt.views.shortcuts import ShortcutList
 from explorer.qt.views.table_view import TableView
 from explorer.qt.views.tensors_view import TensorsView
 from explorer.qt.views.vocabulary_view import VocabularyView
 
 _FIRST_WIDTH, _FIRST_HEIGHT = 1280, 800
-_TREE_WIDTH = 340
+_TREE_WIDTH = 380
 
 
 class MainWindow(QMainWindow):
@@ -67,6 +69,8 @@ class MainWindow(QMainWindow):
         self.settings = settings
         self.documents: list[Document] = []
         self.current: Document | None = None
+        self._tickets = count()
+        self._order: list[int] = []  # the ticket of each document
         self.runner = JobRunner(self)
         self.actions_ = Actions(self)
         self._make_views()
@@ -114,8 +118,9 @@ class MainWindow(QMainWindow):
         actions, bar = self.actions_, self.menuBar()
         file_menu = bar.addMenu(self.tr("&File"))
         file_menu.addActions([actions.open_files, actions.open_folder, actions.open_demo])
-        self._recent_menu = QMenu(self.tr("Open &recent"), self)
-        file_menu.addMenu(self._recent_menu)
+        recent = RecentMenu(self.settings, actions.clear_recent, self)
+        recent.path_chosen.connect(lambda path: self.open_paths([path]))
+        file_menu.addMenu(recent)
         file_menu.addActions([actions.close_model, actions.quit])
         edit_menu = bar.addMenu(self.tr("&Edit"))
         edit_menu.addActions([actions.find, actions.go_to, actions.copy_path])
@@ -138,7 +143,6 @@ class MainWindow(QMainWindow):
         actions.open_folder.triggered.connect(self._ask_folder)
         actions.open_demo.triggered.connect(self.open_demo)
         actions.close_model.triggered.connect(self._close_current)
-        actions.clear_recent.triggered.connect(self.settings.clear_recent)
         actions.quit.triggered.connect(self.close)
         actions.find.triggered.connect(self._focus_search)
         actions.go_to.triggered.connect(self.show_quick_open)
@@ -149,7 +153,6 @@ class MainWindow(QMainWindow):
         for scheme, action in actions.schemes.items():
             action.setChecked(scheme is self.settings.scheme)
             action.triggered.connect(lambda _=False, scheme=scheme: self._set_scheme(scheme))
-        self._recent_menu.aboutToShow.connect(self._fill_recent_menu)
         self.runner.crashed.connect(self._show_crash)
         self.library.model_chosen.connect(self.show_document)
         self.library.key_chosen.connect(self._reveal_key_by_name)
@@ -171,13 +174,13 @@ class MainWindow(QMainWindow):
                 self.library.reveal_model(known)
                 self.show_document(known)
                 continue
-            self._load(path)
+            self._load(path, next(self._tickets))
 
-    def _load(self, path: Path) -> None:
+    def _load(self, path: Path, ticket: int) -> None:
         self.runner.run(
             self.tr("Opening {name}").format(name=plain_text(path.name)),
             lambda job: load_document(path, job),
-            self._add_document,
+            lambda document: self._add_document(document, ticket),
             self.show_error,
         )
 
@@ -190,15 +193,21 @@ class MainWindow(QMainWindow):
             self.show_error,
         )
 
-    def _add_document(self, document: Document) -> None:
-        self.documents.append(document)
+    def _add_document(self, document: Document, ticket: int) -> None:
+        """List a model in the order of asking, whichever was read first; show the one asked last."""
+        place = bisect(self._order, ticket)
+        self._order.insert(place, ticket)
+        self.documents.insert(place, document)
         self.settings.add_recent(document.path)
-        self.library.add(document)
-        self.show_document(document)
+        self.library.add(document, place)
+        if place == len(self.documents) - 1:
+            self.library.reveal_model(document)
+            self.show_document(document)
 
     def close_document(self, document: Document) -> None:
         """Close a model."""
-        self.documents.remove(document)
+        place = self.documents.index(document)
+        del self.documents[place], self._order[place]
         self.library.remove(document)
         if self.current is document:
             self.show_document(self.documents[-1] if self.documents else None)
@@ -287,19 +296,6 @@ class MainWindow(QMainWindow):
         name = QFileDialog.getExistingDirectory(self, self.tr("Open a model's folder"))
         if name:
             self.open_paths([Path(name)])
-
-    def _fill_recent_menu(self) -> None:
-        self._recent_menu.clear()
-        for path in self.settings.recent:
-            # a single & in a menu marks the key of an entry
-            text = plain_text(str(path)).replace("&", "&&")
-            action = self._recent_menu.addAction(text)
-            action.triggered.connect(lambda _=False, path=path: self.open_paths([path]))
-        if self.settings.recent:
-            self._recent_menu.addSeparator()
-            self._recent_menu.addAction(self.actions_.clear_recent)
-        else:
-            self._recent_menu.addAction(self.tr("Nothing was opened yet")).setEnabled(False)
 
     def _focus_search(self) -> None:
         view = self.tabs.currentWidget()

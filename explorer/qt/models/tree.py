@@ -218,13 +218,12 @@ class TreeModel(QAbstractItemModel):
         super().__init__(parent)
         self.roots: list[Node] = []
 
-    def add(self, document: Document) -> QModelIndex:
-        """Show a model; return its index."""
-        row = len(self.roots)
+    def add(self, document: Document, row: int) -> QModelIndex:
+        """Show a model as the branch at `row`; return its index."""
         self.beginInsertRows(QModelIndex(), row, row)
         node = model_node(document)
-        node.row = row
-        self.roots.append(node)
+        self.roots.insert(row, node)
+        self._number_roots(row)
         self.endInsertRows()
         return self.index_of(node)
 
@@ -233,9 +232,12 @@ class TreeModel(QAbstractItemModel):
         row = next(i for i, node in enumerate(self.roots) if node.document is document)
         self.beginRemoveRows(QModelIndex(), row, row)
         del self.roots[row]
-        for later, node in enumerate(self.roots[row:], row):
-            node.row = later
+        self._number_roots(row)
         self.endRemoveRows()
+
+    def _number_roots(self, first: int) -> None:
+        for row, node in enumerate(self.roots[first:], first):
+            node.row = row
 
     def node(self, index: Index) -> Node | None:
         """Return the node of an index, None for the invisible root."""

@@ -97,7 +97,7 @@ class HexView(QAbstractScrollArea):
     @property
     def selection(self) -> range:
         """Offsets of the selected bytes; empty if none is."""
-        if self._anchor is None:
+        if self._anchor is None or not self.size_bytes:
             return range(0)
         low, high = sorted((self._anchor, self.cursor_offset))
         return range(low, high + 1)

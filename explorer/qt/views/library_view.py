@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 from explorer.qt.models.document import Document
 from explorer.qt.models.tree import Index, Node, NodeKind, TreeModel
 
-_DETAIL_WIDTH = 130
+_DETAIL_WIDTH = 120
 _ROW_PADDING = 6
 
 
@@ -69,11 +69,9 @@ class LibraryView(QWidget):
         self.tree.addAction(copy)
         self._copy_action = copy
 
-    def add(self, document: Document) -> None:
-        """Show a model, opened one level, and make it current."""
-        index = self.model.add(document)
-        self.tree.expand(index)
-        self.tree.setCurrentIndex(index)
+    def add(self, document: Document, row: int) -> None:
+        """Show a model as the branch at `row`, opened one level."""
+        self.tree.expand(self.model.add(document, row))
 
     def remove(self, document: Document) -> None:
         """Take a model out."""

@@ -11,11 +11,12 @@ from explorer.display import integer_text, plain_text, scalar_text, type_text
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry
 from explorer.formats.metadata import Value
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import JobRunner
 from explorer.qt.models.array_table import array_columns
 from explorer.qt.models.document import Document
 from explorer.qt.models.metadata_table import metadata_columns, metadata_mask
 from explorer.qt.models.table import TableModel
+from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.list_panel import ListPanel
 from explorer.qt.views.table_view import TableView
 from explorer.qt.views.text_view import TextView
@@ -104,8 +105,7 @@ class ValueView(QWidget):
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._runner = runner
-        self._job: Job | None = None
+        self._jobs = JobSlot(runner, self)
         self._title = QLabel(self)
         self._title.setTextFormat(Qt.TextFormat.PlainText)
         self._title.setContentsMargins(8, 4, 8, 4)
@@ -128,21 +128,22 @@ class ValueView(QWidget):
 
     def clear(self) -> None:
         """Show nothing."""
-        self._cancel()
+        self._jobs.cancel()
         self._title.clear()
         self._say(self.tr("Select a key to see its whole value."))
 
     def show_entry(self, entry: MetadataEntry) -> None:
         """Show a value; one that lies on disk is read in the background."""
-        self._cancel()
+        self._jobs.cancel()
         self._title.setText(f"{plain_text(entry.key)}   ({type_text(entry)})")
         self._say(self.tr("Reading…"))
-        self._job = self._runner.run(
+        job = self._jobs.run(
             self.tr("Reading {key}").format(key=plain_text(entry.key)),
             lambda _job: entry.value,
             lambda value: self._show(entry, value),
             self._show_failure,
         )
+        job.finished.connect(self._show_stopped)
 
     def holds_focus(self) -> bool:
         """Whether the keyboard is in here."""
@@ -154,7 +155,6 @@ class ValueView(QWidget):
         self.text.focus_search()
 
     def _show(self, entry: MetadataEntry, value: Value) -> None:
-        self._job = None
         if isinstance(value, str):
             self.text.show_text(value)
             self._stack.setCurrentWidget(self.text)
@@ -167,14 +167,12 @@ class ValueView(QWidget):
             self._stack.setCurrentWidget(self.text)
 
     def _show_failure(self, error: ExplorerError) -> None:
-        self._job = None
         self._say(plain_text(str(error)))
 
     def _say(self, text: str) -> None:
         self._message.setText(text)
         self._stack.setCurrentWidget(self._message)
 
-    def _cancel(self) -> None:
-        if self._job is not None:
-            self._job.cancel()
-            self._job = None
+    def _show_stopped(self) -> None:
+        if self._jobs.stopped:
+            self._say(self.tr("Reading was cancelled. Select the key again to start anew."))

@@ -17,6 +17,7 @@ from explorer.qt.models.vocabulary_table import (
     plain_ranks,
     vocabulary_columns,
 )
+from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.list_panel import ListPanel
 
 
@@ -28,16 +29,15 @@ class VocabularyView(ListPanel):
         self.bar.edit.setPlaceholderText(
             self.tr("Search tokens:  text  id:100-200  type:control  len>20")
         )
-        self._runner = runner
         self._document: Document | None = None
         self._content: VocabularyContent | None = None
         self._header = QByteArray()
-        self._job: Job | None = None
+        self._jobs = JobSlot(runner, self)
         self.bar.changed.connect(self._filter)
 
     def show_document(self, document: Document | None, header: QByteArray) -> None:
         """Show a model's vocabulary, now or when the panel is looked at."""
-        self._cancel()
+        self._jobs.cancel()
         self._document = document
         self._header = header
         self._content = None
@@ -49,18 +49,18 @@ class VocabularyView(ListPanel):
 
     def _load(self) -> None:
         document = self._document
-        if document is None or self._content is not None or self._job is not None:
+        if document is None or self._content is not None or self._jobs.busy:
             return
         self.show_empty(self.tr("Reading the vocabulary…"))
-        self._job = self._runner.run(
+        job = self._jobs.run(
             self.tr("Reading the vocabulary of {name}").format(name=plain_text(document.title)),
             lambda job: _read(document, job),
             self._show,
             self._show_failure,
         )
+        job.finished.connect(self._show_stopped)
 
     def _show(self, content: VocabularyContent | None) -> None:
-        self._job = None
         self._content = content
         if content is None:
             self.show_empty(self.tr("This model carries no vocabulary."))
@@ -70,7 +70,6 @@ class VocabularyView(ListPanel):
         self._filter(self.bar.text)
 
     def _show_failure(self, error: ExplorerError) -> None:
-        self._job = None
         self.show_empty(plain_text(str(error)))
 
     def _filter(self, text: str) -> None:
@@ -93,10 +92,9 @@ class VocabularyView(ListPanel):
         else:
             self.show_empty(self.tr("No token matches. Press Escape in the search to see all."))
 
-    def _cancel(self) -> None:
-        if self._job is not None:
-            self._job.cancel()
-            self._job = None
+    def _show_stopped(self) -> None:
+        if self._jobs.stopped:
+            self.show_empty(self.tr("Reading was cancelled. Show this panel again to start anew."))
 
     # Qt
 

@@ -234,7 +234,8 @@ def test_finds_bytes_forwards_and_backwards(qtbot: QtBot, view: RawView) -> None
     qtbot.keyClick(view.search.edit, KEY.Key_Return)
     qtbot.waitUntil(lambda: view.hex.cursor_offset == first)
     assert "past the end" in view.message.text()
-    backwards = view.search.findChildren(QToolButton)[0]
+    buttons = {b.accessibleName(): b for b in view.search.findChildren(QToolButton)}
+    backwards = buttons["Find previous (Shift+F3)"]
     qtbot.mouseClick(backwards, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: view.hex.cursor_offset == second)
     find(qtbot, view, "6e 65 65")
@@ -353,8 +354,10 @@ def test_can_be_deleted_in_the_middle(qtbot: QtBot, runner: JobRunner, busy: str
         view.show_model(model)
         if busy == "bytes":
             qtbot.waitUntil(source.reading.is_set)
-    with qtbot.waitSignal(view.destroyed):
-        view.deleteLater()
+    gone: list[bool] = []
+    view.destroyed.connect(lambda: gone.append(True))
+    view.deleteLater()
+    qtbot.waitUntil(lambda: gone == [True])
     source.go_on.set()
     qtbot.waitUntil(lambda: not runner.jobs)
 

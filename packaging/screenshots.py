@@ -1,0 +1,146 @@
+"""Take the pictures of the README: every view, light and dark, some at twice the scale.
+
+  .venv/bin/python packaging/screenshots.py [MODEL]
+
+MODEL is the demo model if there is none. Pictures go to resources/screenshots/. Look at each one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "resources" / "screenshots"
+SIZE = (1280, 800)
+TEMPLATE_KEY = "tokenizer.chat_template"
+LIMIT_S = 60
+# Scheme, scale, views. One process each: Qt reads the scale when it starts.
+SHEETS = (
+    ("light", 1, "overview,metadata,tensors,quick-open"),
+    ("dark", 1, "overview,vocabulary,raw"),
+    ("dark", 2, "tensors"),
+)
+
+
+def take_all(models: list[str]) -> int:
+    """Take every sheet in a process of its own; return the exit status."""
+    for scheme, scale, views in SHEETS:
+        environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "QT_SCALE_FACTOR": str(scale)}
+        command = [sys.executable, __file__, "--sheet", scheme, str(scale), views, *models]
+        done = subprocess.run(command, env=environment, cwd=ROOT, check=False)
+        if done.returncode:
+            return done.returncode
+    return 0
+
+
+def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) -> None:
+    """Open the models and take the pictures of some views."""
+    from PySide6.QtWidgets import QApplication  # noqa: PLC0415 - the parent needs no Qt
+
+    from explorer.demo import make_demo  # noqa: PLC0415
+    from explorer.qt.main_window import MainWindow  # noqa: PLC0415
+    from explorer.qt.settings import Settings  # noqa: PLC0415
+    from explorer.qt.theme import Scheme, apply_scheme  # noqa: PLC0415
+
+    app = QApplication(sys.argv[:1])
+    app.setStyle("Fusion")
+    apply_scheme(app, Scheme(scheme))
+    window = MainWindow(Settings(fresh=True))
+    window.resize(*SIZE)
+    window.show()
+    models = models or [make_demo().model]
+    window.open_paths(models)
+    settle(app, lambda: len(window.documents) == len(models) and not window.runner.jobs)
+    document = window.documents[0]
+    window.show_document(document)
+    window.library.reveal_model(document)
+    for view in views:
+        if view == "quick-open":
+            window.show_quick_open()
+            dialog = app.activeModalWidget()
+            dialog.edit.setText("attn 0")
+        else:
+            show_view(window, view)
+        settle(app, lambda: not window.runner.jobs)
+        picture = window.grab()
+        if view == "quick-open":
+            paint_over(picture, window, dialog)
+            dialog.close()
+        name = f"{view}-{scheme}{'' if scale == '1' else f'-{scale}x'}.png"
+        # pictures of text need few colours: a palette makes the file three times smaller
+        image = picture.toImage().convertToFormat(image_format())
+        image.save(str(FOLDER / name), "PNG", 0)
+        print(f"{name}: {(FOLDER / name).stat().st_size // 1024} KiB")
+    window.close()
+
+
+def show_view(window, view: str) -> None:  # type: ignore[no-untyped-def]
+    """Bring a panel to the state that its picture shows."""
+    document = window.current
+    if view == "metadata":
+        keys = [entry.key for entry in document.model.metadata.entries]
+        window.reveal_key(document, keys.index(TEMPLATE_KEY) if TEMPLATE_KEY in keys else 0)
+    elif view == "tensors":
+        window.tensors.bar.edit.setText("ffn layer:0-7 size>100k")
+        rows = window.tensors.model.rows
+        window.reveal_tensor(document, int(rows[min(2, len(rows) - 1)]) if len(rows) else 0)
+    elif view == "vocabulary":
+        window.vocabulary.bar.edit.setText("ing")
+    elif view == "raw":
+        window.tabs.setCurrentWidget(window.raw)
+        window.reveal_key(document, 0)
+    window.tabs.setCurrentWidget(getattr(window, view))
+
+
+def settle(app, condition: Callable[[], bool]) -> None:  # type: ignore[no-untyped-def]
+    """Let events run until a condition holds, and then until nothing moves any more."""
+    end = time.monotonic() + LIMIT_S
+    quiet_since = None
+    while time.monotonic() < end:
+        app.processEvents()
+        now = time.monotonic()
+        quiet_since = (quiet_since or now) if condition() else None
+        if quiet_since is not None and now - quiet_since > 0.3:
+            return
+        time.sleep(0.005)
+    sys.exit("the window did not come to rest")
+
+
+def paint_over(picture, window, dialog) -> None:  # type: ignore[no-untyped-def]
+    """Paint a dialog into the picture of its window, where it lies on a screen."""
+    from PySide6.QtCore import QPoint  # noqa: PLC0415
+    from PySide6.QtGui import QPainter  # noqa: PLC0415
+
+    painter = QPainter(picture)
+    place = QPoint((window.width() - dialog.width()) // 2, (window.height() - dialog.height()) // 3)
+    painter.drawPixmap(place, dialog.grab())
+    painter.setPen(dialog.palette().mid().color())
+    painter.drawRect(place.x(), place.y(), dialog.width(), dialog.height())
+    painter.end()
+
+
+def image_format():  # type: ignore[no-untyped-def]
+    """Return the pixel format of the files: a palette of 256 colours."""
+    from PySide6.QtGui import QImage  # noqa: PLC0415
+
+    return QImage.Format.Format_Indexed8
+
+
+def main(arguments: list[str]) -> int:
+    """Take the pictures, or one sheet of them."""
+    if arguments[:1] == ["--sheet"]:
+        scheme, scale, views, *models = arguments[1:]
+        take_sheet(scheme, scale, views.split(","), [Path(model) for model in models])
+        return 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    return take_all(arguments)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main(sys.argv[1:]))

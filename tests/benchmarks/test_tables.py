@@ -1,0 +1,190 @@
+"""The panels at 262,144 rows: what the GUI thread is busy with at each step, repaint included.
+
+The peer is what Qt itself offers: a `QTableView` over a `QSortFilterProxyModel` over a
+`QStandardItemModel`, all C++, with the same rows. The budget of each step is 50 ms; the table that
+is printed shows it, and what is asserted is that no step takes longer than the peer's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+from tests.helpers.gguf_writer import (
+    ARRAY,
+    F32,
+    I32,
+    STRING,
+    Array,
+    GgufFile,
+    TensorSpec,
+)
+
+pytest.importorskip("PySide6")
+
+from PySide6.QtCore import QByteArray, QSortFilterProxyModel, Qt
+from PySide6.QtGui import QStandardItem, QStandardItemModel
+from PySide6.QtWidgets import QApplication, QTableView, QWidget
+
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document, load_document
+from explorer.qt.views.list_panel import ListPanel
+from explorer.qt.views.tensors_view import TensorsView
+from explorer.qt.views.vocabulary_view import VocabularyView
+
+_ROWS = 262_144
+_BUDGET_MS = 50
+_SIZE = (1280, 800)
+_WORDS = ("the", "model", "gguf", "token", "weights", "über", "explorer", "q")
+_ROLES = ("attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up", "ffn_down", "attn_norm", "ffn_norm")
+
+
+class _NoJob:
+    def check(self) -> None:
+        pass
+
+
+def _tokens() -> list[str]:
+    # a permutation, so that sorting has something to do
+    return [f"▁{_WORDS[i % 8]}{(i * 40_503) % _ROWS:x}" for i in range(_ROWS)]
+
+
+def _names() -> list[str]:
+    return [
+        f"blk.{(i * 40_503) % _ROWS // 1024}.{_ROLES[i % 8]}.{i % 1024}.weight" for i in range(_ROWS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Document]:
+    path = tmp_path_factory.mktemp("tables") / "wide.gguf"
+    file = GgufFile(
+        keys=[
+            ("general.architecture", STRING, "llama"),
+            ("tokenizer.ggml.model", STRING, "llama"),
+            ("tokenizer.ggml.tokens", ARRAY, Array(STRING, [t.encode() for t in _tokens()])),
+            ("tokenizer.ggml.scores", ARRAY, Array(F32, [-float(i) for i in range(_ROWS)])),
+            ("tokenizer.ggml.token_type", ARRAY, Array(I32, [1] * _ROWS)),
+        ]
+    )
+    for i, name in enumerate(_names()):
+        file.tensors.append(TensorSpec(name, (8 + i % 5, 1), 0, b"", 64 * i))
+    with path.open("wb") as stream:
+        stream.write(file.header())
+        stream.truncate(stream.tell() + 64 * (_ROWS + 1))
+    document = load_document(path, _NoJob())  # type: ignore[arg-type] # only asked whether to stop
+    yield document
+    document.model.close()
+
+
+def _busy(step: Callable[[], object]) -> float:
+    """Return the ms that a step and the events and paints that follow from it take."""
+    before = time.perf_counter()
+    step()
+    QApplication.processEvents()
+    QApplication.processEvents()
+    return 1000 * (time.perf_counter() - before)
+
+
+def _typed(text: str) -> list[str]:
+    return [text[:length] for length in range(1, len(text) + 1)]
+
+
+def _measure_ours(panel: ListPanel, columns: tuple[int, int], text: str) -> dict[str, float]:
+    """Return the longest time of each kind of step."""
+    text_column, number_column = columns
+    times: dict[str, float] = {}
+    for name, column in (("sort by text", text_column), ("sort by number", number_column)):
+        times[name] = max(
+            _busy(lambda o=order, c=column: panel.table.sortByColumn(c, o))
+            for order in (Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder)
+        )
+    keys = [_busy(lambda t=t: panel.bar.edit.setText(t)) for t in _typed(text)]
+    times["keystroke, longest"] = max(keys)
+    times["keystroke, median"] = median(keys)
+    times["clear the filter"] = _busy(panel.bar.edit.clear)
+    times["select all"] = _busy(panel.table.selectAll)
+    times["go to the end"] = _busy(panel.table.scrollToBottom)
+    return times
+
+
+def _measure_peer(rows: list[tuple[str, int]], text: str, qtbot: object) -> dict[str, float]:
+    model = QStandardItemModel()
+    for column in zip(*rows, strict=True):
+        items = []
+        for value in column:
+            item = QStandardItem()
+            item.setData(value, Qt.ItemDataRole.DisplayRole)
+            items.append(item)
+        model.appendColumn(items)
+    proxy = QSortFilterProxyModel()
+    proxy.setSourceModel(model)
+    view = QTableView()
+    view.resize(*_SIZE)
+    view.setModel(proxy)
+    times = {"first show": _busy(view.show)}
+    view.setSortingEnabled(True)
+    QApplication.processEvents()
+    for name, column in (("sort by text", 0), ("sort by number", 1)):
+        times[name] = max(
+            _busy(lambda o=order, c=column: view.sortByColumn(c, o))
+            for order in (Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder)
+        )
+    keys = [_busy(lambda t=t: proxy.setFilterFixedString(t)) for t in _typed(text)]
+    times["keystroke, longest"] = max(keys)
+    times["keystroke, median"] = median(keys)
+    times["clear the filter"] = _busy(lambda: proxy.setFilterFixedString(""))
+    view.close()
+    return times
+
+
+def _report(title: str, ours: dict[str, float], peer: dict[str, float]) -> None:
+    print(f"\n{title}, {_ROWS} rows, ms on the GUI thread (budget {_BUDGET_MS})")
+    for name, took in ours.items():
+        other = f"{peer[name]:8.1f}" if name in peer else "       –"
+        print(f"  {name:20} {took:8.1f}   Qt's own {other}{'   OVER' if took > _BUDGET_MS else ''}")
+    for name in ("sort by text", "sort by number", "keystroke, longest"):
+        assert ours[name] <= peer[name], name
+
+
+def _show(panel: QWidget) -> None:
+    panel.resize(*_SIZE)
+    panel.show()
+    QApplication.processEvents()
+
+
+@pytest.mark.benchmark
+def test_vocabulary_of_262144_tokens_stays_below_50_ms(qtbot, document: Document) -> None:  # type: ignore[no-untyped-def]
+    runner = JobRunner()
+    panel = VocabularyView(runner)
+    qtbot.addWidget(panel)
+    show, ours = panel._show, {}
+    panel._show = lambda content: ours.update({"first show": _busy(lambda: show(content))})  # type: ignore[method-assign]
+    panel.show_document(document, QByteArray())
+    _show(panel)
+    qtbot.waitUntil(lambda: "first show" in ours, timeout=60_000)
+    text = "model1a2b"
+    ours |= _measure_ours(panel, (1, 0), text)
+    peer = _measure_peer([(t, i) for i, t in enumerate(_tokens())], text, qtbot)
+    runner.close()
+    _report("Vocabulary", ours, peer)
+
+
+@pytest.mark.benchmark
+def test_table_of_262144_tensors_stays_below_50_ms(qtbot, document: Document) -> None:  # type: ignore[no-untyped-def]
+    runner = JobRunner()
+    panel = TensorsView(runner)
+    qtbot.addWidget(panel)
+    panel.show_document(None, QByteArray())
+    _show(panel)
+    ours = {"first show": _busy(lambda: panel.show_document(document, QByteArray()))}
+    names = [column.name for column in panel.model.columns]
+    text = "ffn layer:3-70 size>32"
+    ours |= _measure_ours(panel, (names.index("name"), names.index("bytes")), text)
+    rows = [(name, i % 5) for i, name in enumerate(_names())]
+    peer = _measure_peer(rows, "ffn_up.12", qtbot)
+    runner.close()
+    _report("Tensors", ours, peer)
