@@ -209,7 +209,7 @@ class Structure:
             yield _Part(head_end, file.table_offset, head_end, _What.KEYS)
         ends = [*file.record_offsets[1:], file.table_end]
         for index, (start, end) in enumerate(zip(file.record_offsets, ends, strict=False)):
-            yield _Part(start, end, start, _What.RECORD, index)
+            yield _Part(int(start), int(end), int(start), _What.RECORD, index)
 
     def _text_header(self) -> Iterator[_Part]:
         yield _Part(0, _U64_BYTES, 0, _What.HEAD)
@@ -261,16 +261,14 @@ class Structure:
         """Lay the pieces of a part one behind the other, cut to the part."""
         key, row = self._owner(part)
         position = part.origin
-        last = None
         for piece in self._pieces(part):
             start = max(position, part.start)
             position += max(0, piece.nbytes)
             end = min(position, part.end)
-            last = piece
             if start < end:
                 yield Field(piece.kind, start, end - start, piece.label, key, row)
         start = max(position, part.start)
-        if last is not None and start < part.end:  # a part that claims more than its pieces
+        if start < part.end:  # a part that claims more than its pieces
             yield Field(FieldKind.UNUSED, start, part.end - start, "not described", key, row)
 
     def _owner(self, part: _Part) -> tuple[str | None, int | None]:

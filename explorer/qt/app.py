@@ -36,8 +36,8 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     app.setApplicationVersion(__version__)
     app.setStyle("Fusion")
     settings = Settings(fresh=fresh)
-    apply_scheme(app, settings.scheme)
-    app.styleHints().colorSchemeChanged.connect(lambda _: apply_scheme(app, settings.scheme))
+    apply_scheme(settings.scheme)
+    app.styleHints().colorSchemeChanged.connect(lambda _: apply_scheme(settings.scheme))
     window = MainWindow(settings)
     _catch_everything(window)
     # Python sees Ctrl+C only between two of its own instructions: wake it now and then

@@ -18,7 +18,6 @@ from PySide6.QtGui import (
     QKeySequence,
 )
 from PySide6.QtWidgets import (
-    QApplication,
     QFileDialog,
     QMainWindow,
     QSplitter,
@@ -194,7 +193,7 @@ class MainWindow(QMainWindow):
         )
 
     def _add_document(self, document: Document, ticket: int) -> None:
-        """List a model in the order of asking, whichever was read first; show the one asked last."""
+        """List a model in the order of asking; show the one asked for last."""
         place = bisect(self._order, ticket)
         self._order.insert(place, ticket)
         self.documents.insert(place, document)
@@ -320,9 +319,7 @@ class MainWindow(QMainWindow):
 
     def _set_scheme(self, scheme: Scheme) -> None:
         self.settings.scheme = scheme
-        app = QApplication.instance()
-        if isinstance(app, QApplication):
-            apply_scheme(app, scheme)
+        apply_scheme(scheme)
         self.overview.show_document(self.current)  # its chart takes its colours when it is made
 
     # Messages

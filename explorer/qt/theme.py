@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QFontDatabase, QPalette
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication
 
 _DARK_WINDOW: Final = QColor(37, 39, 43)
@@ -37,9 +37,9 @@ class Scheme(StrEnum):
     DARK = "dark"
 
 
-def apply_scheme(app: QApplication, scheme: Scheme) -> None:
+def apply_scheme(scheme: Scheme) -> None:
     """Give the application its palette."""
-    hints = app.styleHints()
+    hints = QGuiApplication.styleHints()
     wanted = {
         Scheme.SYSTEM: Qt.ColorScheme.Unknown,
         Scheme.LIGHT: Qt.ColorScheme.Light,
@@ -51,7 +51,7 @@ def apply_scheme(app: QApplication, scheme: Scheme) -> None:
         if scheme is Scheme.SYSTEM
         else scheme is Scheme.DARK
     )
-    app.setPalette(_palette(dark))
+    QApplication.setPalette(_palette(dark))
 
 
 def _palette(dark: bool) -> QPalette:

@@ -13,28 +13,12 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.demo import make_demo
-from explorer.qt.jobs import JobRunner
+from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document, load_document
 from explorer.qt.settings import Settings
+from tests.helpers.window import HOSTILE, wait_idle
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
-
-HOSTILE = (
-    "<b>bold</b><img src=x>",
-    "%n %1 {0} {name}",
-    "turned \u202e round",
-    "=cmd|' /C calc'!A0",
-    "line\nbreak\ttab",
-    "esc \x1b[31m",
-    "&amp; &x",
-    "n" * 60_000,
-)
-
-
-def unsafe_characters(text: str) -> set[str]:
-    """Return what must not reach a one-line place of the display."""
-    return set(text) & {"\n", "\r", "\t", "\x1b", "\0", "\u202e", "\u200b", "\u2028"}
-
 
 def _leftovers(app: QApplication) -> list[str]:
     left = [f"visible window {widget!r}" for widget in app.topLevelWidgets() if widget.isVisible()]
@@ -60,8 +44,7 @@ def clean_up_check(qapp: QApplication) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_user_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep every test away from the user's settings and cache, whatever it starts."""
-    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))
     ini = QSettings.Format.IniFormat
     QSettings.setPath(ini, QSettings.Scope.UserScope, str(tmp_path / "user_settings"))
 
@@ -135,8 +118,6 @@ def load(qapp: QApplication) -> Iterator[Callable[[Path], Document]]:
     runner = JobRunner()
 
     def load_one(path: Path) -> Document:
-        from explorer.qt.jobs import Job
-
         job = Job("", lambda _: None, lambda _: None, runner)
         documents.append(load_document(path, job))
         return documents[-1]
@@ -166,11 +147,6 @@ def make_window(qtbot: QtBot, settings: Settings) -> Iterator[Callable[..., Main
 
     yield make
     assert crashes == []
-
-
-def wait_idle(qtbot: QtBot, window: MainWindow) -> None:
-    """Wait until nothing runs in the background any more."""
-    qtbot.waitUntil(lambda: not window.runner.jobs)
 
 
 @pytest.fixture

@@ -156,7 +156,7 @@ class RawView(QWidget):
             if extent.nbytes <= 0 or not 0 <= offset < file.source.size:
                 if not 0 <= record < len(file.record_offsets):
                     return
-                offset = file.record_offsets[record]
+                offset = int(file.record_offsets[record])
             self._told = (None, row)
             self._reveal(index, offset)
             return

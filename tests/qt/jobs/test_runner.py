@@ -1,0 +1,182 @@
+"""Background work: result, failure, crash, cancelling and closing in the middle."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QThread
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from explorer.errors import ExplorerError, SourceError
+from explorer.qt.jobs import Job, JobRunner
+
+
+class Outcome:
+    """Collects what a job brings, and in which thread."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+        self.errors: list[ExplorerError] = []
+        self.threads: set[QThread] = set()
+
+    def done(self, result: Any) -> None:
+        self.results.append(result)
+        self.threads.add(QThread.currentThread())
+
+    def failed(self, error: ExplorerError) -> None:
+        self.errors.append(error)
+        self.threads.add(QThread.currentThread())
+
+
+@pytest.fixture
+def outcome() -> Outcome:
+    return Outcome()
+
+
+class Waiting:
+    """Work that stops in its middle until the test, or a cancel, lets it go on."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.go_on = threading.Event()
+        self.checked = False
+
+    def __call__(self, job: Job) -> str:
+        self.started.set()
+        while not self.go_on.wait(0.01):
+            job.check()
+        self.checked = True
+        return "result"
+
+
+def test_a_result_arrives_on_the_gui_thread(
+    qtbot: QtBot, qapp: QApplication, runner: JobRunner, outcome: Outcome
+) -> None:
+    workers: list[int] = []
+
+    def op(job: Job) -> int:
+        workers.append(threading.get_ident())
+        return 42
+
+    with qtbot.waitSignals([runner.started, runner.ended]):
+        runner.run("Counting", op, outcome.done, outcome.failed)
+    qtbot.waitUntil(lambda: outcome.results == [42])
+    assert workers != [threading.get_ident()]
+    assert outcome.threads == {qapp.thread()}
+    assert outcome.errors == []
+    assert runner.jobs == []
+
+
+def test_a_job_is_known_while_it_runs_and_tells_how_far_it_is(
+    qtbot: QtBot, runner: JobRunner, outcome: Outcome
+) -> None:
+    work = Waiting()
+
+    def op(job: Job) -> str:
+        job.report(3, 7)
+        return work(job)
+
+    job = runner.run("Counting", op, outcome.done, outcome.failed)
+    assert runner.jobs == [job]
+    with qtbot.waitSignal(job.progressed) as progress:
+        pass
+    assert progress.args == [3, 7]
+    work.go_on.set()
+    qtbot.waitUntil(lambda: outcome.results == ["result"])
+
+
+def test_a_failure_reaches_on_failed(qtbot: QtBot, runner: JobRunner, outcome: Outcome) -> None:
+    error = SourceError("is gone", "model.gguf", 7)
+
+    def op(job: Job) -> None:
+        raise error
+
+    runner.run("Failing", op, outcome.done, outcome.failed)
+    qtbot.waitUntil(lambda: outcome.errors == [error])
+    assert outcome.results == []
+    assert runner.jobs == []
+
+
+def test_a_fault_of_the_program_goes_to_crashed(qtbot: QtBot, outcome: Outcome) -> None:
+    runner = JobRunner()
+
+    def op(job: Job) -> None:
+        raise ZeroDivisionError("a fault")
+
+    with qtbot.waitSignal(runner.crashed) as crash:
+        runner.run("Crashing", op, outcome.done, outcome.failed)
+    assert isinstance(crash.args[0], ZeroDivisionError)
+    assert (outcome.results, outcome.errors, runner.jobs) == ([], [], [])
+    assert runner.close()
+
+
+def test_cancelled_in_the_middle_it_stops_at_its_next_check(
+    qtbot: QtBot, runner: JobRunner, outcome: Outcome
+) -> None:
+    work = Waiting()
+    job = runner.run("Waiting", work, outcome.done, outcome.failed)
+    assert work.started.wait(5)
+    with qtbot.waitSignal(runner.ended):
+        job.cancel()
+    assert not work.checked
+    assert (outcome.results, outcome.errors) == ([], [])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_comes_of_a_cancelled_job_is_dropped(
+    qtbot: QtBot, runner: JobRunner, outcome: Outcome, fails: bool
+) -> None:
+    go_on = threading.Event()
+
+    def op(job: Job) -> str:  # never asks whether it was cancelled
+        assert go_on.wait(5)
+        if fails:
+            raise ZeroDivisionError  # the runner's fixture would see it crash
+        return "result"
+
+    job = runner.run("Deaf", op, outcome.done, outcome.failed)
+    job.cancel()
+    with qtbot.waitSignal(runner.ended):
+        go_on.set()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert (outcome.results, outcome.errors) == ([], [])
+
+
+def test_a_result_under_way_is_dropped_too(
+    qtbot: QtBot, runner: JobRunner, outcome: Outcome
+) -> None:
+    """The worker has returned, but the GUI thread has not heard of it when the job is cancelled."""
+    job = runner.run("Quick", lambda _job: 1, outcome.done, outcome.failed)
+    assert runner._pool.waitForDone(5000)
+    job.cancel()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert outcome.results == []
+
+
+def test_closing_in_the_middle_ends_running_and_waiting_jobs(
+    qtbot: QtBot, runner: JobRunner, outcome: Outcome
+) -> None:
+    runner._pool.setMaxThreadCount(1)
+    work, second = Waiting(), Waiting()
+    runner.run("Waiting", work, outcome.done, outcome.failed)
+    runner.run("In the queue", second, outcome.done, outcome.failed)
+    assert work.started.wait(5)
+    assert runner.close()
+    assert not second.started.is_set()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert (outcome.results, outcome.errors) == ([], [])
+
+
+def test_closing_tells_of_a_worker_that_does_not_end(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, runner: JobRunner, outcome: Outcome
+) -> None:
+    monkeypatch.setattr("explorer.qt.jobs.runner._CLOSE_WAIT_MS", 20)
+    go_on = threading.Event()
+    runner.run("Deaf", lambda _job: go_on.wait(5), outcome.done, outcome.failed)
+    assert not runner.close()
+    go_on.set()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert outcome.results == []
