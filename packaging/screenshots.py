@@ -49,7 +49,7 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
 
     app = QApplication(sys.argv[:1])
     app.setStyle("Fusion")
-    apply_scheme(app, Scheme(scheme))
+    apply_scheme(Scheme(scheme))
     window = MainWindow(Settings(fresh=True))
     window.resize(*SIZE)
     window.show()
@@ -72,9 +72,7 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
             paint_over(picture, window, dialog)
             dialog.close()
         name = f"{view}-{scheme}{'' if scale == '1' else f'-{scale}x'}.png"
-        # pictures of text need few colours: a palette makes the file three times smaller
-        image = picture.toImage().convertToFormat(image_format())
-        image.save(str(FOLDER / name), "PNG", 0)
+        shrink(picture).save(str(FOLDER / name), "PNG", 0)
         print(f"{name}: {(FOLDER / name).stat().st_size // 1024} KiB")
     window.close()
 
@@ -124,11 +122,18 @@ def paint_over(picture, window, dialog) -> None:  # type: ignore[no-untyped-def]
     painter.end()
 
 
-def image_format():  # type: ignore[no-untyped-def]
-    """Return the pixel format of the files: a palette of 256 colours."""
+def shrink(picture):  # type: ignore[no-untyped-def]
+    """Return a picture as an image of its 256 commonest colours: a file a third of the size."""
+    import numpy as np  # noqa: PLC0415
+    from PySide6.QtCore import Qt  # noqa: PLC0415
     from PySide6.QtGui import QImage  # noqa: PLC0415
 
-    return QImage.Format.Format_Indexed8
+    image = picture.toImage().convertToFormat(QImage.Format.Format_RGB32)
+    pixels = np.frombuffer(image.constBits(), np.uint32)
+    colours, counts = np.unique(pixels, return_counts=True)
+    table = colours[np.argsort(-counts)[:256]]
+    flags = Qt.ImageConversionFlag.ThresholdDither | Qt.ImageConversionFlag.AvoidDither
+    return image.convertToFormat(QImage.Format.Format_Indexed8, table.tolist(), flags)
 
 
 def main(arguments: list[str]) -> int:

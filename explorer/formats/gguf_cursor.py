@@ -45,6 +45,10 @@ class Cursor:
 
     def take(self, length: int, what: str) -> bytes:
         """Return the next `length` bytes; `what` names them for the message."""
+        start = self.position - self._base
+        if 0 <= start <= len(self._window) - length:
+            self.position += length
+            return self._window[start : start + length]
         if length > self.source.size - self.position:
             raise FormatError(
                 f"file ends inside {what}: {length} bytes expected, "

@@ -74,7 +74,7 @@ class GgufHeader:
     version: int
     layout: Layout
     entries: list[MetadataEntry] = field(default_factory=list)
-    records: RecordTable = field(default_factory=RecordTable)
+    records: RecordTable = field(default_factory=RecordTable.empty)
     table_offset: int = 0
     table_end: int = 0
     alignment: int = DEFAULT_ALIGNMENT

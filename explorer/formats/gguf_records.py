@@ -1,15 +1,16 @@
 """The tensor table of a GGUF file: a record for each tensor, kept as columns.
 
-A model may have 20,000 tensors while a user waits, and a hostile file ten times as many. Records are
-of no fixed size, so they are followed as a chain (see `gguf_chains`), and their fields are gathered
-by NumPy from the places where they lie.
+A model may have 20,000 tensors, and a hostile file ten times as many. Records are of no fixed size,
+so they are followed as a chain (see `gguf_chains`), and NumPy gathers their fields from the places
+where they lie.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -43,29 +44,32 @@ class TensorRecord(NamedTuple):
     record_offset: int
 
 
-def _column(kind: type[np.generic], *shape: int) -> Any:
-    return field(default_factory=lambda: np.zeros((0, *shape), dtype=kind))
-
-
 @dataclass(frozen=True)
 class RecordTable:
     """Tensor records, a column for each field.
 
     Attributes:
         names: Decoded names.
-        dims: Dimensions in ggml order, uint64 [n, 4]; 1 where a tensor has fewer.
+        dims: Dimensions in ggml order, uint64 [4, n]; 1 where a tensor has fewer.
         ranks: Number of dimensions, int64 [n].
         type_ids: ggml's type ids, int64 [n].
         data_offsets: First byte, counted from the start of the tensor data, uint64 [n].
         record_offsets: First byte of each record in the file, int64 [n].
     """
 
-    names: list[str] = field(default_factory=list)
-    dims: NDArray[np.uint64] = _column(np.uint64, MAX_DIMENSIONS)
-    ranks: NDArray[np.int64] = _column(np.int64)
-    type_ids: NDArray[np.int64] = _column(np.int64)
-    data_offsets: NDArray[np.uint64] = _column(np.uint64)
-    record_offsets: NDArray[np.int64] = _column(np.int64)
+    names: list[str]
+    dims: NDArray[np.uint64]
+    ranks: NDArray[np.int64]
+    type_ids: NDArray[np.int64]
+    data_offsets: NDArray[np.uint64]
+    record_offsets: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls) -> RecordTable:
+        """Return a table without rows."""
+        none = np.zeros(0, dtype=np.int64)
+        dims = np.zeros((MAX_DIMENSIONS, 0), dtype=np.uint64)
+        return cls([], dims, none, none, none.astype(np.uint64), none)
 
     @classmethod
     def joined(cls, tables: Sequence[RecordTable]) -> RecordTable:
@@ -73,10 +77,10 @@ class RecordTable:
         if len(tables) == 1:
             return tables[0]
         if not tables:
-            return cls()
+            return cls.empty()
         return cls(
-            [name for table in tables for name in table.names],
-            np.concatenate([table.dims for table in tables]),
+            list(chain.from_iterable(table.names for table in tables)),
+            np.concatenate([table.dims for table in tables], axis=1),
             np.concatenate([table.ranks for table in tables]),
             np.concatenate([table.type_ids for table in tables]),
             np.concatenate([table.data_offsets for table in tables]),
@@ -89,7 +93,7 @@ class RecordTable:
     def __getitem__(self, row: int) -> TensorRecord:
         return TensorRecord(
             self.names[row],
-            tuple(self.dims[row, : self.ranks[row]].tolist()),
+            tuple(self.dims[: self.ranks[row], row].tolist()),
             int(self.type_ids[row]),
             int(self.data_offsets[row]),
             int(self.record_offsets[row]),
@@ -120,7 +124,8 @@ def read_records(cursor: Cursor, count: int) -> RecordTable:
         names_left -= names_bytes
         if names_left < 0:
             raise FormatError(
-                f"the tensor table holds more name text than any model has ({MAX_NAMES_BYTES} bytes)",
+                "the tensor table holds more name text than any model has "
+                f"({MAX_NAMES_BYTES} bytes)",
                 cursor.source.path,
                 cursor.position,
             )
@@ -186,10 +191,11 @@ def _gather(window: bytes, starts: Places, base: int, layout: Layout) -> tuple[R
     names_end = names_start + counts[starts].astype(np.int64)
     ranks = numbers[names_end].astype(np.int64)
     after_dims = names_end + 4 + ranks * width
-    column = np.arange(MAX_DIMENSIONS)
-    # a dimension that a record has not is read from inside the record, and replaced
-    places = np.minimum((names_end + 4)[:, None] + column * width, after_dims[:, None])
-    dims = np.where(column < ranks[:, None], counts[places].astype(np.uint64), np.uint64(1))
+    dims = np.ones((MAX_DIMENSIONS, len(starts)), dtype=np.uint64)
+    for axis in range(int(ranks.max())):
+        # a dimension that a record has not is read from inside the record, and not used
+        places = np.minimum(names_end + (4 + axis * width), after_dims)
+        np.copyto(dims[axis], counts[places], where=ranks > axis)
     table = RecordTable(
         _names(window, names_start.tolist(), names_end.tolist()),
         dims,
@@ -218,7 +224,8 @@ def _explain(cursor: Cursor, index: int) -> FormatError:
         rank = cursor.u32(f"the number of dimensions of tensor {quoted(name)}")
         if rank > MAX_DIMENSIONS:
             return FormatError(
-                f"tensor {quoted(name)} has {rank} dimensions, at most {MAX_DIMENSIONS} are allowed",
+                f"tensor {quoted(name)} has {rank} dimensions, at most {MAX_DIMENSIONS} are "
+                "allowed",
                 cursor.source.path,
                 at,
             )

@@ -107,10 +107,13 @@ def _columns_of(records: RecordTable) -> _Columns:
     for row in np.flatnonzero(ids == len(_TYPES) - 1).tolist():
         types[row] = ggml_type(int(records.type_ids[row]))
     # as if empty dimensions had one element, so that an overflow before a zero is seen
-    large = np.maximum(records.dims, 1).astype(np.float64).prod(axis=1) >= _SURELY_FITS
-    parameters = np.where(large, 0, records.dims.astype(np.int64).prod(axis=1))
+    extent = np.ones(len(records))
+    for sizes in records.dims:
+        extent *= np.maximum(sizes, 1)
+    large = extent >= _SURELY_FITS
+    parameters = np.where(large, np.uint64(0), records.dims.prod(axis=0)).astype(np.int64)
     weights = _BLOCK_WEIGHTS[ids]
-    rows = np.where(large, 0, records.dims[:, 0]).astype(np.int64)
+    rows = np.where(large, np.uint64(0), records.dims[0]).astype(np.int64)
     odd = (weights == 0) | (rows % np.maximum(weights, 1) != 0)
     nbytes = np.where(odd, 0, parameters // np.maximum(weights, 1) * _BLOCK_BYTES[ids])
     counts: list[int] = parameters.tolist()

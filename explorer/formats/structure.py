@@ -188,7 +188,8 @@ class Structure:
                 continue
             if start > position:
                 parts.append(_Part(position, start, position, _What.GAP))
-            parts.append(part._replace(start=start, end=end))
+            whole = part.start == start and part.end == end
+            parts.append(part if whole else part._replace(start=start, end=end))
             position = end
         if position < size:
             parts.append(_Part(position, size, position, _What.GAP))

@@ -17,6 +17,7 @@ from explorer.sources.base import ByteSource
 
 # O_NONBLOCK: opening a FIFO that was swapped in after the check must not wait for a writer.
 # O_BINARY exists on Windows only, where text mode would translate line ends.
+_ONE_CALL_BYTES = 1 << 20  # more is read into a buffer, in as many calls as the system likes
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -67,6 +68,18 @@ class FileSource(ByteSource):
             raise
         self.size = status.st_size
         self.modified_ns = status.st_mtime_ns
+
+    def read(self, offset: int, length: int) -> bytes:
+        if hasattr(os, "pread") and 0 < length <= _ONE_CALL_BYTES:
+            self._checked(offset, length)
+            try:
+                if self._descriptor >= 0:
+                    content = os.pread(self._descriptor, length, offset)
+                    if len(content) == length:
+                        return content
+            except OSError as error:
+                raise SourceError(f"cannot be read: {_reason(error)}", self.path, offset) from error
+        return super().read(offset, length)  # which tells what is wrong
 
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         self._checked(offset, len(buffer))

@@ -18,6 +18,7 @@ from tests.helpers.gguf_writer import (
     F32,
     I32,
     STRING,
+    U16,
     Array,
     GgufFile,
     TensorSpec,
@@ -36,6 +37,7 @@ from explorer.qt.views.tensors_view import TensorsView
 from explorer.qt.views.vocabulary_view import VocabularyView
 
 _ROWS = 262_144
+_SHARDS = 2  # one file may claim 200,000 tensors
 _BUDGET_MS = 50
 _SIZE = (1280, 800)
 _WORDS = ("the", "model", "gguf", "token", "weights", "über", "explorer", "q")
@@ -60,21 +62,32 @@ def _names() -> list[str]:
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Document]:
-    path = tmp_path_factory.mktemp("tables") / "wide.gguf"
-    file = GgufFile(
-        keys=[
-            ("general.architecture", STRING, "llama"),
-            ("tokenizer.ggml.model", STRING, "llama"),
-            ("tokenizer.ggml.tokens", ARRAY, Array(STRING, [t.encode() for t in _tokens()])),
-            ("tokenizer.ggml.scores", ARRAY, Array(F32, [-float(i) for i in range(_ROWS)])),
-            ("tokenizer.ggml.token_type", ARRAY, Array(I32, [1] * _ROWS)),
-        ]
-    )
-    for i, name in enumerate(_names()):
-        file.tensors.append(TensorSpec(name, (8 + i % 5, 1), 0, b"", 64 * i))
-    with path.open("wb") as stream:
-        stream.write(file.header())
-        stream.truncate(stream.tell() + 64 * (_ROWS + 1))
+    folder = tmp_path_factory.mktemp("tables")
+    keys = [
+        ("general.architecture", STRING, "llama"),
+        ("tokenizer.ggml.model", STRING, "llama"),
+        ("tokenizer.ggml.tokens", ARRAY, Array(STRING, [t.encode() for t in _tokens()])),
+        ("tokenizer.ggml.scores", ARRAY, Array(F32, [-float(i) for i in range(_ROWS)])),
+        ("tokenizer.ggml.token_type", ARRAY, Array(I32, [1] * _ROWS)),
+    ]
+    names = _names()
+    for shard in range(_SHARDS):
+        file = GgufFile(
+            keys=[
+                *(keys if shard == 0 else []),
+                ("split.no", U16, shard),
+                ("split.count", U16, _SHARDS),
+                ("split.tensors.count", I32, _ROWS),
+            ]
+        )
+        own = names[shard * _ROWS // _SHARDS : (shard + 1) * _ROWS // _SHARDS]
+        for i, name in enumerate(own):
+            file.tensors.append(TensorSpec(name, (8 + i % 5, 1), 0, b"", 64 * i))
+        path = folder / f"wide-{shard + 1:05d}-of-{_SHARDS:05d}.gguf"
+        with path.open("wb") as stream:
+            stream.write(file.header())
+            stream.truncate(stream.tell() + 64 * (len(own) + 1))
+    path = folder / f"wide-00001-of-{_SHARDS:05d}.gguf"
     document = load_document(path, _NoJob())  # type: ignore[arg-type] # only asked whether to stop
     yield document
     document.model.close()

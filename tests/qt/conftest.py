@@ -28,7 +28,7 @@ def _leftovers(app: QApplication) -> list[str]:
             left.append(f"active timer {thing!r} of {thing.parent()!r}")
         elif issubclass(kind, QThread) and isValid(thing) and thing.isRunning():
             left.append(f"running thread {thing!r}")
-        elif issubclass(kind, JobRunner) and isValid(thing) and not thing._pool.waitForDone(0):
+        elif issubclass(kind, JobRunner) and isValid(thing) and thing._pool.activeThreadCount():
             left.append(f"running job {[job.title for job in thing.jobs]}")
     return left
 

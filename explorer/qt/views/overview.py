@@ -74,7 +74,7 @@ class OverviewView(QScrollArea):
         form.setHorizontalSpacing(28)
         form.setVerticalSpacing(6)
         form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
-        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
+        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
         for title, text in _fact_lines(self, document):
             label = _text(title, page)
             label.setWordWrap(False)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -223,9 +223,17 @@ class RawView(QWidget):
         self._told = (None, None)
         self.files.setCurrentIndex(index)
         self.hex.set_source(model.files[index].source)
+        self._slot.cancel()
+        if self.isVisible():
+            self._load_structure()
+
+    def _load_structure(self) -> None:
+        """Work out the fields of the file that is shown; only for a user who looks at them."""
+        model, index = self._model, self.file_index
+        if model is None:
+            return
         known = self._structures.get(index)
         if known is not None:
-            self._slot.cancel()
             self._show_structure(known)
             return
         structure = Structure(model, index)
@@ -308,3 +316,10 @@ class RawView(QWidget):
         """Show a sentence; nothing takes the last one back."""
         self.message.setText(plain_text(sentence))
         self.message.setVisible(bool(sentence))
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not self._slot.busy:
+            self._load_structure()

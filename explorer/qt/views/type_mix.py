@@ -67,7 +67,8 @@ class TypeMixChart(QWidget):
 
 def _label(share: TypeShare, row: int, colour: QColor) -> Any:
     count = integer_text(share.tensors)
-    words = f"{100 * share.share:.1f} %   {bytes_text(share.nbytes)}   {count} tensors"
+    noun = "tensor" if share.tensors == 1 else "tensors"
+    words = f"{100 * share.share:.1f} %   {bytes_text(share.nbytes)}   {count} {noun}"
     label = pg.TextItem(words, color=colour, anchor=(0, 0.5))
     label.setPos(100 * share.share, row)
     return label

@@ -398,12 +398,12 @@ def test_follows_the_scheme(qtbot: QtBot, view: HexView, qapp: QApplication) -> 
         return view.viewport().grab().toImage().pixelColor(600, 390).lightness()
 
     try:
-        apply_scheme(qapp, Scheme.DARK)
+        apply_scheme(Scheme.DARK)
         qtbot.waitUntil(lambda: empty_place() < 60)
-        apply_scheme(qapp, Scheme.LIGHT)
+        apply_scheme(Scheme.LIGHT)
         qtbot.waitUntil(lambda: empty_place() > 200)
     finally:
-        apply_scheme(qapp, Scheme.SYSTEM)
+        apply_scheme(Scheme.SYSTEM)
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,22 @@ def test_goes_to_an_offset(
     assert view.message.isVisible() == bool(message)
 
 
+def test_does_nothing_for_a_model_that_nobody_looks_at(
+    qtbot: QtBot, view: RawView, runner: JobRunner
+) -> None:
+    view.hide()
+    started: list[object] = []
+    runner.started.connect(started.append)
+    model = model_from(example().write())
+    view.show_model(model)
+    view.reveal_tensor(1)
+    assert started == []
+    view.show()
+    settled(qtbot, view)
+    assert view.hex.cursor_offset == model.tensors["first"].offset
+    assert "first (F32)" in view.status.place.text()
+
+
 def test_chooses_between_shards(qtbot: QtBot, view: RawView) -> None:
     first = SmallGguf(keys=[("a.key", 1)], tensors=[("x", (4,), 0, 0)], data=bytes(16))
     second = SmallGguf(keys=[("split.no", 1)], tensors=[("y", (4,), 0, 0)], data=b"\1" * 16)
