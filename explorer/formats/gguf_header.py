@@ -1,6 +1,6 @@
 """The header of one GGUF file: keys, values and tensor records, without tensor data.
 
-gguf.md sections 1 to 3; ggml/src/gguf.cpp. Values are described here, not decoded: see `metadata.py`.
+gguf.md sections 1 to 3; ggml/src/gguf.cpp. Values are described, not decoded: see `metadata`.
 The walk over the keys is plain Python over a window of the file, because they are few once arrays
 are skipped; every length is checked against the bytes left before it is used.
 """

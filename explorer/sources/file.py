@@ -17,8 +17,8 @@ from explorer.sources.base import ByteSource
 
 # O_NONBLOCK: opening a FIFO that was swapped in after the check must not wait for a writer.
 # O_BINARY exists on Windows only, where text mode would translate line ends.
-_ONE_CALL_BYTES = 1 << 20  # more is read into a buffer, in as many calls as the system likes
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_ONE_CALL_BYTES = 1 << 20  # more is read into a buffer, in as many calls as the system likes
 
 
 def _kind_of(mode: int) -> str | None:

@@ -1,4 +1,4 @@
-"""A split model of 700 GB that takes no room on the disk: headers are written, weights are holes."""
+"""A split model of 700 GB that takes no room on the disk: its weights are holes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a good GGUF file must give: every value type, version and byte order (gguf.md sections 1-3)."""
+"""What a good file must give: every value type, version, byte order (gguf.md sections 1 to 3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from explorer.formats.gguf import open_gguf
 from tests.helpers.gguf_writer import (
     ARRAY,
     BOOL,
-    F32,
     F64,
     I8,
     I16,

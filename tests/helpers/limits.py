@@ -8,6 +8,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,10 +51,8 @@ def bounded(action: Callable[[], T]) -> T:
     What the action raises passes through.
     """
     started = time.perf_counter()
-    try:
+    with suppress(Exception):  # it comes again below
         action()
-    except Exception:  # noqa: BLE001 - it comes again below
-        pass
     seconds = time.perf_counter() - started
     tracemalloc.start()
     try:
@@ -73,7 +72,7 @@ def open_in_a_process(path: Path, harmless: Path) -> tuple[float, int, str | Non
         harmless: A small model to open first, so that imports are not measured.
 
     Returns:
-        Seconds, bytes of memory over the idle program at the worst moment, the error's text or None.
+        Seconds, most bytes of memory over the idle program, the error's text or None.
     """
     done = subprocess.run(
         [sys.executable, "-c", _OPEN_AND_MEASURE, str(path), str(harmless)],

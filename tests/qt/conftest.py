@@ -26,7 +26,7 @@ def _leftovers(app: QApplication) -> list[str]:
         kind = type(thing)
         if issubclass(kind, QTimer) and isValid(thing) and thing.isActive():
             left.append(f"active timer {thing!r} of {thing.parent()!r}")
-        elif issubclass(kind, QThread) and isValid(thing) and thing.isRunning():
+        elif issubclass(kind, QThread) and thing is not app.thread() and isValid(thing) and thing.isRunning():
             left.append(f"running thread {thing!r}")
         elif issubclass(kind, JobRunner) and isValid(thing) and thing._pool.activeThreadCount():
             left.append(f"running job {[job.title for job in thing.jobs]}")

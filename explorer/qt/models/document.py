@@ -59,7 +59,7 @@ def load_document(path: Path, job: Job) -> Document:
     try:
         job.check()
         facts = describe(model)
-        arrays = tensor_arrays(model.tensors)
+        arrays = tensor_arrays(model.tensors, job.check)
         previews = []
         for entry in model.metadata.entries:
             job.check()

@@ -129,15 +129,17 @@ def test_cancelled_in_the_middle_it_stops_at_its_next_check(
 def test_what_comes_of_a_cancelled_job_is_dropped(
     qtbot: QtBot, runner: JobRunner, outcome: Outcome, fails: bool
 ) -> None:
-    go_on = threading.Event()
+    started, go_on = threading.Event(), threading.Event()
 
     def op(job: Job) -> str:  # never asks whether it was cancelled
+        started.set()
         assert go_on.wait(5)
         if fails:
             raise ZeroDivisionError  # the runner's fixture would see it crash
         return "result"
 
     job = runner.run("Deaf", op, outcome.done, outcome.failed)
+    assert started.wait(5)
     job.cancel()
     with qtbot.waitSignal(runner.ended):
         go_on.set()
@@ -174,8 +176,14 @@ def test_closing_tells_of_a_worker_that_does_not_end(
     qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, runner: JobRunner, outcome: Outcome
 ) -> None:
     monkeypatch.setattr("explorer.qt.jobs.runner._CLOSE_WAIT_MS", 20)
-    go_on = threading.Event()
-    runner.run("Deaf", lambda _job: go_on.wait(5), outcome.done, outcome.failed)
+    started, go_on = threading.Event(), threading.Event()
+
+    def op(job: Job) -> bool:
+        started.set()
+        return go_on.wait(5)
+
+    runner.run("Deaf", op, outcome.done, outcome.failed)
+    assert started.wait(5)
     assert not runner.close()
     go_on.set()
     qtbot.waitUntil(lambda: not runner.jobs)

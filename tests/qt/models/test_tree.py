@@ -47,7 +47,7 @@ def test_it_keeps_qts_contract(
 ) -> None:
     qtmodeltester.check(model)
     for document in (demo, hostile):
-        model.add(document)
+        model.add(document, len(model.roots))
         qtmodeltester.check(model)
     open_all(model, QModelIndex())
     qtmodeltester.check(model)
@@ -65,7 +65,7 @@ def test_rows_are_told_of_while_they_come(
     qtmodeltester.check(model)
     told: list[tuple[int, int]] = []
     model.rowsInserted.connect(lambda _parent, first, last: told.append((first, last)))
-    root = model.add(demo)
+    root = model.add(demo, len(model.roots))
     assert told == [(0, 0)]
     model.fetchMore(root)
     assert told == [(0, 0), (0, 1)]
@@ -73,7 +73,7 @@ def test_rows_are_told_of_while_they_come(
 
 
 def test_layers_are_in_natural_order_and_keys_in_groups(model: TreeModel, small: Document) -> None:
-    root = model.add(small)
+    root = model.add(small, len(model.roots))
     tensors = child(model, root, "Tensors")
     open_all(model, tensors)
     assert titles(model, tensors) == [f"Layer {number}" for number in range(12)]
@@ -86,7 +86,7 @@ def test_layers_are_in_natural_order_and_keys_in_groups(model: TreeModel, small:
 
 
 def test_nothing_is_made_before_a_branch_is_opened(model: TreeModel, small: Document) -> None:
-    root = model.add(small)
+    root = model.add(small, len(model.roots))
     assert model.hasChildren(root)
     assert model.rowCount(root) == 0
     assert model.canFetchMore(root)
@@ -101,7 +101,7 @@ def wide(tmp_path: Path, load: Callable[[Path], Document]) -> Document:
 def test_a_wide_branch_comes_in_pages(
     qtmodeltester: ModelTester, model: TreeModel, wide: Document
 ) -> None:
-    tensors = child(model, model.add(wide), "Tensors")
+    tensors = child(model, model.add(wide, len(model.roots)), "Tensors")
     sizes = []
     while model.canFetchMore(tensors):
         model.fetchMore(tensors)
@@ -113,8 +113,8 @@ def test_a_wide_branch_comes_in_pages(
 
 
 def test_find_opens_what_hides_it(model: TreeModel, wide: Document, small: Document) -> None:
-    model.add(small)
-    model.add(wide)
+    model.add(small, len(model.roots))
+    model.add(wide, len(model.roots))
     index = model.find(wide, lambda node: node.tensor_row == 599)
     assert index.data() == "t599"
     assert index.row() == 599
@@ -129,7 +129,7 @@ def test_removing_a_model_keeps_the_others_in_place(
     model: TreeModel, small: Document, demo: Document, hostile: Document
 ) -> None:
     for document in (small, demo, hostile):
-        model.add(document)
+        model.add(document, len(model.roots))
     kept = QPersistentModelIndex(model.find(hostile, lambda node: node.tensor_row == 0))
     gone = QPersistentModelIndex(model.find(small, lambda node: node.tensor_row == 0))
     model.remove(small)
@@ -146,7 +146,7 @@ def test_removing_a_model_keeps_the_others_in_place(
 
 
 def test_hostile_names_are_safe_and_of_built_in_types(model: TreeModel, hostile: Document) -> None:
-    model.add(hostile)
+    model.add(hostile, len(model.roots))
     indexes = open_all(model, QModelIndex())
     kinds = set()
     for index in indexes:

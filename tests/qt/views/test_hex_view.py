@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QColor, QGuiApplication, QImage, QKeyEvent, QPalette, QWheelEvent
@@ -25,16 +23,6 @@ from tests.helpers.small_gguf import SmallGguf, example, model_from
 KEY = Qt.Key
 SHIFT = Qt.KeyboardModifier.ShiftModifier
 CONTROL = Qt.KeyboardModifier.ControlModifier
-
-
-@pytest.fixture
-def runner(qapp: QApplication) -> Iterator[JobRunner]:
-    runner = JobRunner()
-    crashes: list[Exception] = []
-    runner.crashed.connect(crashes.append)
-    yield runner
-    assert runner.close()
-    assert crashes == []
 
 
 @pytest.fixture
@@ -391,7 +379,7 @@ def test_text_on_tints_is_readable(kind: FieldKind, dark: bool) -> None:
     assert kind_name(kind)
 
 
-def test_follows_the_scheme(qtbot: QtBot, view: HexView, qapp: QApplication) -> None:
+def test_follows_the_scheme(qtbot: QtBot, view: HexView) -> None:
     show(qtbot, view, MemorySource(bytes(1000)))
 
     def empty_place() -> int:

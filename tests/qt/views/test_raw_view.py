@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QComboBox, QLineEdit, QToolButton, QWidget
+from PySide6.QtWidgets import QComboBox, QLineEdit, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.formats import open_model
@@ -38,16 +37,6 @@ class Told:
         self.places: list[str | int] = []
         view.key_activated.connect(self.places.append)
         view.tensor_activated.connect(self.places.append)
-
-
-@pytest.fixture
-def runner(qapp: QApplication) -> Iterator[JobRunner]:
-    runner = JobRunner()
-    crashes: list[Exception] = []
-    runner.crashed.connect(crashes.append)
-    yield runner
-    assert runner.close()
-    assert crashes == []
 
 
 @pytest.fixture

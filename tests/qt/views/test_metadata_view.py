@@ -1,0 +1,39 @@
+"""The metadata panel: filter, values, arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+from explorer.qt.models.roles import ItemRole
+
+
+@pytest.fixture
+def twelve(make_window: Callable[..., MainWindow], small_path: Path) -> MainWindow:
+    window = make_window(small_path)
+    window.tabs.setCurrentWidget(window.metadata)
+    return window
+
+
+def test_the_filter_finds_keys_and_values(qtbot: QtBot, twelve: MainWindow) -> None:
+    panel = twelve.metadata.list
+    qtbot.keyClicks(panel.bar.edit, "needle")
+    assert [panel.model.index(0, 0).data(), panel.model.rowCount()] == ["some.text", 1]
+    twelve.metadata.reveal(0)  # hidden by the filter
+    assert panel.bar.text == ""
+    assert panel.table.selected_content_rows() == [0]
+
+
+def test_values_are_shown_in_full(qtbot: QtBot, twelve: MainWindow) -> None:
+    view = twelve.metadata
+    view.list.table.select_row(4)
+    text = "first line\nsecond needle line\nthird"
+    qtbot.waitUntil(lambda: view.value.text.text.toPlainText() == text)
+    view.list.table.select_row(3)
+    qtbot.waitUntil(lambda: view.value.array.isVisible())
+    elements = view.value.elements
+    assert [elements.index(row, 1).data(ItemRole.RAW) for row in range(3)] == [30, -10, 20]

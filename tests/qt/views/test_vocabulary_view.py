@@ -1,0 +1,30 @@
+"""The vocabulary panel: read when looked at, searched as one types."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+
+
+def test_it_is_read_when_looked_at_and_searched(qtbot: QtBot, window: MainWindow) -> None:
+    view = window.vocabulary
+    assert view.model.rowCount() == 0
+    qtbot.keyClick(window, Qt.Key.Key_4, Qt.KeyboardModifier.AltModifier)
+    qtbot.waitUntil(lambda: view.model.rowCount() == 2000)
+    qtbot.keyClicks(view.bar.edit, "id:100-109")
+    assert view.bar.status.text() == "10 of 2,000"
+    assert view.model.index(0, 0).data() == "100"
+    qtbot.keyClick(view.bar.edit, Qt.Key.Key_Escape)
+    assert view.model.rowCount() == 2000
+
+
+def test_after_a_cancel_it_is_read_when_shown_again(qtbot: QtBot, window: MainWindow) -> None:
+    window.tabs.setCurrentWidget(window.vocabulary)
+    window.runner.cancel_all()
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+    assert window.vocabulary.model.rowCount() == 0
+    window.tabs.setCurrentWidget(window.overview)
+    window.tabs.setCurrentWidget(window.vocabulary)
+    qtbot.waitUntil(lambda: window.vocabulary.model.rowCount() == 2000)
