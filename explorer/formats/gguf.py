@@ -38,7 +38,9 @@ def open_gguf(path: Path) -> Model:
         siblings = _siblings(path, log)
         if siblings:
             shards = _open_siblings(opened, siblings, shards, log)
-            _check_split(shards, siblings, log)
+            _check_split(shards, log)
+        else:
+            _check_alone(opened, log)
         return _assemble(path, opened, shards, log)
     except ExplorerError:
         for shard in shards:
@@ -103,15 +105,29 @@ def _open_siblings(
     return ordered
 
 
-def _check_split(shards: list[Shard], siblings: list[Path], log: ProblemLog) -> None:
+def _check_alone(shard: Shard, log: ProblemLog) -> None:
+    """A shard under another name cannot find its siblings: say that they are missing."""
+    count = Metadata(shard.header.entries).integer("split.count")
+    if count is not None and count > 1:
+        log.add(
+            Severity.ERROR,
+            shard.source.path.name,
+            f"is only 1 of {count} shards; give all of them names like "
+            f"model-00001-of-{count:05d}.gguf to open the whole model",
+        )
+
+
+def _check_split(shards: list[Shard], log: ProblemLog) -> None:
     """Compare what the names say with the split keys, gguf.md section 4."""
     declared_tensors = None
+    expected = 0
     for shard in shards:
         keys = Metadata(shard.header.entries)
         name = shard.source.path.name
         match = _SHARD_NAME.match(name)
         if match is None:
             continue
+        expected = int(match["count"])
         number, count = keys.integer("split.no"), keys.integer("split.count")
         if number != int(match["number"]) - 1:
             log.add(
@@ -125,14 +141,11 @@ def _check_split(shards: list[Shard], siblings: list[Path], log: ProblemLog) -> 
             )
         declared_tensors = keys.integer("split.tensors.count") or declared_tensors
     present = sum(len(shard.header.records) for shard in shards)
-    if (
-        declared_tensors is not None
-        and declared_tensors != present
-        and len(shards) == len(siblings)
-    ):
+    complete = len(shards) == expected
+    if complete and declared_tensors is not None and declared_tensors != present:
         log.add(
             Severity.ERROR,
-            siblings[0].name,
+            shards[0].source.path.name,
             f"split.tensors.count is {declared_tensors}, the shards hold {present} tensors",
         )
 

@@ -74,7 +74,8 @@ class Cursor:
         length = self.count(f"the length of {what}")
         if length > limit:
             raise FormatError(
-                f"{what} is {length} bytes long, at most {limit} are allowed; the header is damaged",
+                f"{what} is {length} bytes long, at most {limit} are allowed; "
+                "the header is damaged",
                 self.source.path,
                 at,
             )

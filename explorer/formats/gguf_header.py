@@ -133,8 +133,8 @@ def _read_start(source: ByteSource) -> tuple[int, Layout]:
 def _check_counts(cursor: Cursor, tensor_count: int, key_count: int) -> None:
     left = cursor.source.size - cursor.position
     width = cursor.layout.width
-    # a key/value takes at least its key's length, a byte of key, a type and a byte of value; a tensor
-    # its name's length, n_dims, type and offset
+    # a key/value takes at least its key's length, a byte of key, a type and a byte of value;
+    # a tensor its name's length, n_dims, type and offset
     least = key_count * (width + 6) + tensor_count * (width + 16)
     if key_count > MAX_KEYS or tensor_count > MAX_TENSORS or least > left:
         raise FormatError(
@@ -163,37 +163,33 @@ def _read_entries(cursor: Cursor, count: int, header: GgufHeader, file_index: in
             header.warnings.append((key, "the key occurs more than once; ggml refuses such a file"))
         seen.add(key)
         kind = cursor.u32(f"the type of key {quoted(key)}")
-        entry = _read_value(cursor, key, kind, at, file_index, eager_left)
+        value_offset = cursor.position
+        type_name, length, load = _read_value(cursor, key, kind, eager_left)
+        end = cursor.position
         if kind == STRING:
-            eager_left -= min(eager_left, entry.end - entry.value_offset)
-        header.entries.append(entry)
+            eager_left -= min(eager_left, end - value_offset)
+        header.entries.append(
+            MetadataEntry(key, type_name, length, load, at, value_offset, end, file_index)
+        )
 
 
 def _read_value(
-    cursor: Cursor, key: str, kind: int, at: int, file_index: int, eager_left: int
-) -> MetadataEntry:
+    cursor: Cursor, key: str, kind: int, eager_left: int
+) -> tuple[str, int | None, Callable[[], Value]]:
+    """Step over a value; return its type's name, the length of an array, and what gives it."""
     source, layout = cursor.source, cursor.layout
-    value_offset = cursor.position
-    length: int | None = None
-    load: Callable[[], Value]
     if kind == STRING:
-        type_name = "string"
-        load = _read_string(cursor, key, eager_left)
-    elif kind == ARRAY:
-        place = locate_array(source, value_offset, layout, quoted(key))
+        return "string", None, _read_string(cursor, key, eager_left)
+    if kind == ARRAY:
+        place = locate_array(source, cursor.position, layout, quoted(key))
         cursor.position = place.end
-        type_name, length = place.type_name, place.count
-        load = array_loader(source, place, layout)
-    elif kind in NUMBER_TYPES:
+        return place.type_name, place.count, array_loader(source, place, layout)
+    if kind in NUMBER_TYPES:
         type_name, code = NUMBER_TYPES[kind]
         raw = cursor.take(int(code[1:]), f"the value of key {quoted(key)}")
-        load = _constant(_number(raw, kind, code, layout))
-    else:
-        raise FormatError(
-            f"key {quoted(key)} has the unknown value type {kind}", source.path, value_offset - 4
-        )
-    return MetadataEntry(
-        key, type_name, length, load, at, value_offset, cursor.position, file_index
+        return type_name, None, _constant(_number(raw, kind, code, layout))
+    raise FormatError(
+        f"key {quoted(key)} has the unknown value type {kind}", source.path, cursor.position - 4
     )
 
 
@@ -216,7 +212,8 @@ def _read_string(cursor: Cursor, key: str, eager_left: int) -> Callable[[], Valu
     size = cursor.count(f"the length of key {quoted(key)}")
     if size > GGUF_MAX_STRING_BYTES or size > source.size - cursor.position:
         raise FormatError(
-            f"key {quoted(key)}: a string of {size} bytes, where {source.size - cursor.position} are left",
+            f"key {quoted(key)}: a string of {size} bytes, where "
+            f"{source.size - cursor.position} are left",
             source.path,
             at,
         )

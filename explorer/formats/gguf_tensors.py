@@ -1,8 +1,8 @@
 """From tensor records to a table of tensors, with every size and place checked.
 
 ggml accepts tensors only one behind the other; the specification asks for aligned offsets and
-nothing else (gguf.md section 2), and files with gaps or another order exist. So order and gaps pass,
-while misalignment, overlap and data beyond the end of the file are named.
+nothing else (gguf.md section 2), and files with gaps or another order exist. So order and gaps
+pass, while misalignment, overlap and data beyond the end of the file are named.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class _Columns:
         types: Tensor types.
         parameters: Products of the dimensions; 0 where they overflow.
         nbytes: Stored bytes, int64 [n]; 0 where they cannot be told.
-        odd: Rows whose size cannot be told.
+        odd: Rows whose size cannot be told, int64 [m].
     """
 
     types: list[TensorType]
     parameters: list[int]
     nbytes: NDArray[np.int64]
-    odd: list[int]
+    odd: Places
 
 
 # Types by id, and behind the last one a type of unknown size.
@@ -122,7 +122,7 @@ def _columns_of(records: RecordTable) -> _Columns:
         size = _size_of(record.dims, record.type_id)
         counts[row], nbytes[row] = size.parameters, size.nbytes
         odd[row] = size.fault is not None
-    return _Columns(types, counts, nbytes, np.flatnonzero(odd).tolist())
+    return _Columns(types, counts, nbytes, np.flatnonzero(odd))
 
 
 class TableBuilder:
@@ -144,7 +144,7 @@ class TableBuilder:
         """Check every record and return the table."""
         records, shards, owners = self._records, self.shards, self._owners
         columns = _columns_of(records)
-        for row in self.log.first(columns.odd):
+        for row in self.log.first(columns.odd).tolist():
             fault = _size_of(records[row].dims, records[row].type_id).fault
             severity = Severity.ERROR if columns.types[row].known else Severity.WARNING
             self.log.add(severity, records.names[row], fault or "")
@@ -180,7 +180,7 @@ class TableBuilder:
         records, owners = self._records, self._owners
         alignment = np.array([shard.header.alignment for shard in self.shards], dtype=np.uint64)
         crooked = np.flatnonzero(records.data_offsets % alignment[owners])
-        for row in self.log.first(crooked.tolist()):
+        for row in self.log.first(crooked).tolist():
             self.log.add(
                 Severity.WARNING,
                 records.names[row],
@@ -225,7 +225,7 @@ class TableBuilder:
             # of each row, the last one up to it that reaches farthest
             farthest = np.maximum.accumulate(np.where(ends[rows] == reach, np.arange(len(rows)), 0))
             shared = np.flatnonzero(offsets[rows[1:]] < reach[:-1])
-            for place in self.log.first(shared.tolist()):
+            for place in self.log.first(shared).tolist():
                 self.log.add(
                     Severity.WARNING,
                     self._records.names[rows[place + 1]],
@@ -238,7 +238,7 @@ class TableBuilder:
         if len(set(names)) == len(names):
             return
         seen: set[str] = set()
-        again = []
+        again: list[str] = []
         for name in names:
             if name in seen:
                 again.append(name)

@@ -30,7 +30,7 @@ MAX_KEY_BYTES: Final = 65_535
 MAX_KEYS: Final = 1 << 16
 """Most metadata keys; real files have some dozens."""
 
-MAX_TENSORS: Final = 200_000
+MAX_TENSORS: Final = 1 << 17
 """Most tensors of one file; the largest real model has about 20,000 over all its shards."""
 
 MAX_DIMENSIONS: Final = 4

@@ -146,7 +146,9 @@ class Metadata(Mapping[str, Value]):
     def integer(self, key: str) -> int | None:
         """Return a value if it is an integer (a Boolean is not)."""
         entry = self._by_key.get(key)
-        if entry is None or entry.length is not None or isinstance(entry.value, bool):
+        if entry is None or entry.length is not None or entry.type_name == "string":
+            return None  # without reading it: it may be long
+        if isinstance(entry.value, bool):
             return None
         return entry.value if isinstance(entry.value, int) else None
 

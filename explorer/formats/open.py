@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from explorer.errors import FormatError
@@ -24,7 +25,7 @@ def open_model(path: Path | str) -> Model:
         SourceError: It is missing, unreadable or not a regular file.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike Path.is_dir, it never raises
         return open_folder(path)
     if path.name.endswith(INDEX_SUFFIX):
         return open_index(path)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from explorer.formats.model import Problem, Severity
 
 _MOST = 200
 
-T = TypeVar("T")
+T = TypeVar("T", list[str], NDArray[np.int64])
 
 
 @dataclass
@@ -27,7 +29,7 @@ class ProblemLog:
         else:
             self._left_out += 1
 
-    def first(self, faults: Sequence[T]) -> Sequence[T]:
+    def first(self, faults: T) -> T:
         """Return as many of the faults as there is room for; the others are only counted."""
         room = _MOST - len(self._problems)
         self._left_out += max(0, len(faults) - room)

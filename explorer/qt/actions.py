@@ -32,7 +32,7 @@ class Actions:
             tr("Open a small model that this program makes"),
         )
         self.close_model = self._make(
-            "close_model", tr("&Close model"), Key.Close, tr("Close the current model")
+            "close_model", tr("&Close model"), "Ctrl+W", tr("Close the current model")
         )
         self.clear_recent = self._make(
             "clear_recent", tr("&Forget these"), "", tr("Empty the list of recent models")

@@ -32,10 +32,11 @@ class Settings:
             )
         else:
             self._store = QSettings(str(file), QSettings.Format.IniFormat)
+        if fresh:
+            return
         if self._integer("version", _VERSION) != _VERSION:
             self._store.clear()  # written by another version, whose keys may mean other things
-        if not fresh:
-            self._store.setValue("version", _VERSION)
+        self._store.setValue("version", _VERSION)
 
     @property
     def scheme(self) -> Scheme:
@@ -81,7 +82,8 @@ class Settings:
 
     def reset_layout(self) -> None:
         """Forget all layouts."""
-        self._store.remove("layout")
+        if not self._fresh:
+            self._store.remove("layout")
 
     def _set(self, key: str, value: object) -> None:
         if not self._fresh:

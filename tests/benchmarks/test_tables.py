@@ -9,10 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from statistics import median
 
 import pytest
+from PySide6.QtCore import QByteArray, QSortFilterProxyModel, Qt
+from PySide6.QtGui import QStandardItem, QStandardItemModel
+from PySide6.QtWidgets import QApplication, QTableView, QWidget
+
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document, load_document
+from explorer.qt.views.list_panel import ListPanel
+from explorer.qt.views.tensors_view import TensorsView
+from explorer.qt.views.vocabulary_view import VocabularyView
 from tests.helpers.gguf_writer import (
     ARRAY,
     F32,
@@ -23,18 +31,6 @@ from tests.helpers.gguf_writer import (
     GgufFile,
     TensorSpec,
 )
-
-pytest.importorskip("PySide6")
-
-from PySide6.QtCore import QByteArray, QSortFilterProxyModel, Qt
-from PySide6.QtGui import QStandardItem, QStandardItemModel
-from PySide6.QtWidgets import QApplication, QTableView, QWidget
-
-from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document, load_document
-from explorer.qt.views.list_panel import ListPanel
-from explorer.qt.views.tensors_view import TensorsView
-from explorer.qt.views.vocabulary_view import VocabularyView
 
 _ROWS = 262_144
 _SHARDS = 2  # one file may claim 200,000 tensors
@@ -56,7 +52,8 @@ def _tokens() -> list[str]:
 
 def _names() -> list[str]:
     return [
-        f"blk.{(i * 40_503) % _ROWS // 1024}.{_ROLES[i % 8]}.{i % 1024}.weight" for i in range(_ROWS)
+        f"blk.{(i * 40_503) % _ROWS // 1024}.{_ROLES[i % 8]}.{i % 1024}.weight"
+        for i in range(_ROWS)
     ]
 
 

@@ -56,6 +56,7 @@ def _walk(content: bytes, offset: int, count: int, width: int, order: _Order) ->
 @example(texts=[b"a", b""] * 20, before=b"", after=b"\x01")
 @example(texts=[b"y" * 255, b"z" * 256, b"y" * 255], before=b"", after=b"")
 def test_equals_the_plain_loop(
+    *,
     monkeypatch: pytest.MonkeyPatch,
     order: _Order,
     width: int,

@@ -1,7 +1,7 @@
 """Write GGUF files byte by byte, right ones and wrong ones.
 
 Made from the format's description alone (gguf.md sections 1 to 4), without the program's own
-tables, so that a mistake there cannot hide itself. Anything that a file may claim can be overridden.
+tables, so that a mistake there cannot hide itself. All that a file may claim can be overridden.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document, load_document
 from explorer.qt.settings import Settings
-from tests.helpers.window import HOSTILE, wait_idle
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
+from tests.helpers.window import HOSTILE, wait_idle
+
 
 def _leftovers(app: QApplication) -> list[str]:
     left = [f"visible window {widget!r}" for widget in app.topLevelWidgets() if widget.isVisible()]
@@ -26,7 +27,12 @@ def _leftovers(app: QApplication) -> list[str]:
         kind = type(thing)
         if issubclass(kind, QTimer) and isValid(thing) and thing.isActive():
             left.append(f"active timer {thing!r} of {thing.parent()!r}")
-        elif issubclass(kind, QThread) and thing is not app.thread() and isValid(thing) and thing.isRunning():
+        elif (
+            issubclass(kind, QThread)
+            and thing is not app.thread()
+            and isValid(thing)
+            and thing.isRunning()
+        ):
             left.append(f"running thread {thing!r}")
         elif issubclass(kind, JobRunner) and isValid(thing) and thing._pool.activeThreadCount():
             left.append(f"running job {[job.title for job in thing.jobs]}")
@@ -171,5 +177,3 @@ def small(load: Callable[[Path], Document], small_path: Path) -> Document:
 def hostile(load: Callable[[Path], Document], hostile_path: Path) -> Document:
     """The hostile model, loaded."""
     return load(hostile_path)
-
-

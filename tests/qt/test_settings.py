@@ -35,7 +35,7 @@ def test_recent_models_are_few_and_once_each(settings: Settings) -> None:
     for number in range(15):
         settings.add_recent(Path(f"/{number}"))
     settings.add_recent(Path("/9"))
-    assert [path.name for path in settings.recent] == "9 14 13 12 11 10 8 7 6 5 4 3".split()
+    assert [path.name for path in settings.recent] == ["9", "14", "13", "12", "11", "10", "8", "7", "6", "5", "4", "3"]
     settings.clear_recent()
     assert settings.recent == []
 

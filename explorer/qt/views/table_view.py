@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from PySide6.QtCore import QByteArray, QModelIndex, QPoint, Qt, Signal
+from PySide6.QtCore import QByteArray, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QTableView, QWidget
 
@@ -84,13 +84,26 @@ class TableView(QTableView):
         self.addAction(action)
         return action
 
-    def show_columns(self, state: QByteArray) -> None:
-        """Restore widths, order and visibility of the columns, or choose widths that fit."""
-        columns = self.table.columns
-        # a number at the far edge of a wide window is far from what it belongs to
-        self.horizontalHeader().setStretchLastSection(bool(columns) and not columns[-1].numeric)
-        if state.isEmpty() or not self.horizontalHeader().restoreState(state):
+    def show_columns(self, state: QByteArray, hidden: Collection[str] = ()) -> None:
+        """Restore widths, order and visibility of the columns, or choose them.
+
+        Args:
+            state: What the header remembered; may be empty.
+            hidden: Names of columns to hide if nothing was remembered.
+        """
+        header = self.horizontalHeader()
+        header.setStretchLastSection(False)
+        if state.isEmpty() or not header.restoreState(state):
+            # a hidden section that gets a width leaves a gap: show all, then hide
+            for number in range(header.count()):
+                self.setColumnHidden(number, False)
             self.fit_columns()
+            for number, column in enumerate(self.table.columns):
+                self.setColumnHidden(number, column.name in hidden)
+        # a number at the far edge of a wide window is far from what it belongs to
+        visible = self._visible_columns()
+        numeric = bool(visible) and self.table.columns[visible[-1]].numeric
+        header.setStretchLastSection(bool(visible) and not numeric)
 
     def fit_columns(self) -> None:
         """Give each column the width of its header and its first rows."""
@@ -110,7 +123,9 @@ class TableView(QTableView):
         index = self.table.index_of(content_row)
         if not index.isValid():
             return False
-        self.setCurrentIndex(index)
+        # not `setCurrentIndex`: it adds to the selection while Ctrl is held, as in Ctrl+Right in Raw
+        flags = QItemSelectionModel.SelectionFlag
+        self.selectionModel().setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
         self.scrollTo(index, QAbstractItemView.ScrollHint.PositionAtCenter)
         return True
 

@@ -49,19 +49,8 @@ class TensorsView(ListPanel):
             self.model.set_content((), 0)
         else:
             self.model.set_content(tensor_columns(document), len(document.arrays))
-            first_look = header.isEmpty()
-            self.table.show_columns(header)
-            if first_look:
-                self._hide_rare_columns(document)
+            self.table.show_columns(header, _rare_columns(document))
         self._filter(self.bar.text)
-
-    def _hide_rare_columns(self, document: Document) -> None:
-        several_files = len(document.model.files) > 1
-        damaged = bool(document.arrays.damaged.any())
-        shown = {"file": several_files, "problem": damaged}
-        for number, column in enumerate(self.model.columns):
-            hidden = column.name in _HIDDEN_AT_FIRST and not shown.get(column.name, False)
-            self.table.setColumnHidden(number, hidden)
 
     def reveal(self, row: int) -> None:
         """Select a tensor; the filter is cleared if it hides it."""
@@ -119,3 +108,13 @@ class TensorsView(ListPanel):
                 size=bytes_text(nbytes),
             )
         self._totals.setText(text)
+
+
+def _rare_columns(document: Document) -> set[str]:
+    """Return the names of columns that tell nothing, or little, of this model."""
+    shown = set()
+    if len(document.model.files) > 1:
+        shown.add("file")
+    if document.arrays.damaged.any():
+        shown.add("problem")
+    return set(_HIDDEN_AT_FIRST) - shown

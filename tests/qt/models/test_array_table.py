@@ -34,7 +34,8 @@ def column(model: TableModel, role: int = ItemRole.RAW) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    "key", ["a.i32", "a.bool", "a.empty", "a.nested", "tokenizer.ggml.tokens", "tokenizer.ggml.scores"]
+    "key",
+    ["a.i32", "a.bool", "a.empty", "a.nested", "tokenizer.ggml.tokens", "tokenizer.ggml.scores"],
 )
 def test_it_keeps_qts_contract(arrays: Document, key: str, qtmodeltester: ModelTester) -> None:
     model = table(arrays, key)

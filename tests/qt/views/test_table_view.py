@@ -68,15 +68,13 @@ def test_an_export_that_fails_is_told(
 def test_a_click_on_a_header_sorts(qtbot: QtBot, table: TableView) -> None:
     number = [column.name for column in table.table.columns].index("bytes")
     header = table.horizontalHeader()
-    left, width = header.sectionViewportPosition(number), header.sectionSize(number)
-    place = QRect(left, 0, width, header.height()).center()
 
     def click() -> list[int]:
+        left, width = header.sectionViewportPosition(number), header.sectionSize(number)
+        place = QRect(left, 0, width, header.height()).center()
         qtbot.mouseClick(header.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(place))
         model = table.table
-        return [
-            model.index(row, number).data(ItemRole.RAW) for row in range(model.rowCount())
-        ]
+        return [model.index(row, number).data(ItemRole.RAW) for row in range(model.rowCount())]
 
     table.select_row(21)
     values = click()

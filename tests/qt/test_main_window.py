@@ -1,0 +1,200 @@
+"""The window as a person uses it: opening, closing, keys, linked panels, what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtWidgets import QApplication, QLabel, QTableWidget
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+from explorer.qt.models.roles import ItemRole
+from explorer.qt.settings import Settings
+from explorer.qt.theme import Scheme, is_dark
+from explorer.qt.views.quick_open import QuickOpen
+from explorer.qt.views.shortcuts import ShortcutList
+from tests.helpers.window import unsafe_characters, wait_idle
+
+ALT, CONTROL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier
+
+
+def drop(window: MainWindow, *paths: Path) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    event = QDropEvent(
+        QPointF(9, 9), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, ALT
+    )
+    window.dropEvent(event)
+
+
+def quick_open(qtbot: QtBot, window: MainWindow, text: str) -> QuickOpen:
+    qtbot.keyClick(window, Qt.Key.Key_K, CONTROL)
+    dialog = window.findChildren(QuickOpen)[-1]
+    qtbot.keyClicks(dialog.edit, text)
+    return dialog
+
+
+def tree_text(window: MainWindow) -> str:
+    return str(window.library.tree.currentIndex().data())
+
+
+def test_numbers_choose_the_tabs(qtbot: QtBot, window: MainWindow) -> None:
+    for number in (5, 4, 3, 2, 1):
+        qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), ALT)
+        assert window.tabs.currentIndex() == number - 1
+    wait_idle(qtbot, window)
+
+
+def test_models_are_dropped_shown_and_closed(
+    qtbot: QtBot, window: MainWindow, small_path: Path
+) -> None:
+    drop(window, small_path)
+    qtbot.waitUntil(lambda: len(window.documents) == 2)
+    assert "twelve.gguf" in window.windowTitle()
+    assert window.tensors.model.rowCount() == 12
+    qtbot.keyClick(window, Qt.Key.Key_W, CONTROL)
+    assert len(window.documents) == 1
+    assert window.tensors.model.rowCount() == 22
+    qtbot.keyClick(window, Qt.Key.Key_W, CONTROL)
+    assert window.current is None
+    assert window.tensors.model.rowCount() == 0
+    assert window.windowTitle() == "GGUF Explorer"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"GGUF", b"no model at all"])
+def test_a_bad_file_is_told_and_the_others_stay(
+    qtbot: QtBot, window: MainWindow, tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "bad <b>.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    drop(window, path)
+    qtbot.waitUntil(window.message_bar.isVisible)
+    assert "bad <b>.gguf" in window.message_bar.label.text()
+    assert window.message_bar.label.textFormat() is Qt.TextFormat.PlainText
+    assert len(window.documents) == 1
+
+
+def test_panels_follow_one_selection(qtbot: QtBot, window: MainWindow) -> None:
+    assert window.current is not None
+    model = window.current.model
+    window.tabs.setCurrentWidget(window.tensors)
+    window.tensors.table.select_row(4)
+    assert window.library.tree.currentIndex().data(ItemRole.NODE).tensor_row == 4
+    assert window.raw.hex.cursor_offset == model.tensors.rows[4].offset
+    window.metadata.list.table.select_row(2)
+    assert window.library.tree.currentIndex().data(ItemRole.NODE).key == "general.name"
+    assert window.raw.hex.cursor_offset == model.metadata.entries[2].offset
+    tree = window.library
+    tree.tree.setCurrentIndex(tree.model.find(window.current, lambda node: node.tensor_row == 21))
+    assert window.tensors.table.selected_content_rows() == [21]
+    tree.tree.setCurrentIndex(
+        tree.model.find(window.current, lambda node: node.key == "general.type")
+    )
+    assert window.metadata.list.table.selected_content_rows() == [1]
+    window.raw.tensor_activated.emit(7)
+    assert window.tensors.table.selected_content_rows() == [7]
+    window.raw.key_activated.emit("general.tags")
+    assert window.metadata.list.table.selected_content_rows() == [7]
+    wait_idle(qtbot, window)
+
+
+def test_quick_open_goes_to_a_tensor_and_runs_a_command(qtbot: QtBot, window: MainWindow) -> None:
+    dialog = quick_open(qtbot, window, "blk.1.ffn_d")
+    qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)
+    assert window.tensors.table.selected_content_rows() == [19]
+    assert window.tabs.currentWidget() is window.tensors
+    dialog = quick_open(qtbot, window, "keyboard shortcuts")
+    qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: bool(window.findChildren(ShortcutList)))
+    window.findChildren(ShortcutList)[0].reject()
+
+
+def test_f1_lists_the_shortcuts(qtbot: QtBot, window: MainWindow) -> None:
+    qtbot.keyClick(window, Qt.Key.Key_F1)
+    dialog = window.findChildren(ShortcutList)[0]
+    table = dialog.findChildren(QTableWidget)[0]
+    keys = {table.item(row, 1).text() for row in range(table.rowCount())}
+    assert {"Ctrl+K", "Ctrl+W", "F1", "Alt+3"} <= keys
+    dialog.reject()
+
+
+def test_find_focuses_the_field_of_the_tab(qtbot: QtBot, window: MainWindow) -> None:
+    for number, edit in (
+        (2, window.metadata.list.bar.edit),
+        (3, window.tensors.bar.edit),
+        (4, window.vocabulary.bar.edit),
+    ):
+        qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), ALT)
+        qtbot.keyClick(window, Qt.Key.Key_F, CONTROL)
+        assert edit.hasFocus()
+    wait_idle(qtbot, window)
+
+
+def test_a_hostile_model_is_plain_text_everywhere(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], hostile_path: Path
+) -> None:
+    window = make_window(hostile_path)
+    labels = window.overview.findChildren(QLabel)
+    assert any(label.text() == "<b>bold</b><img src=x>" for label in labels)
+    assert {label.textFormat() for label in labels} == {Qt.TextFormat.PlainText}
+    assert not any(unsafe_characters(label.text()) for label in labels)
+    assert not unsafe_characters(window.windowTitle())
+    dialog = quick_open(qtbot, window, "<b>bold")
+    assert dialog.results.item(0).text().startswith("<b>bold</b>")
+    dialog.reject()
+
+
+def test_a_file_cut_short_while_open_is_told_in_the_panel(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], small_path: Path, tmp_path: Path
+) -> None:
+    window = make_window(small_path)
+    with small_path.open("r+b") as stream:
+        stream.truncate(40)
+    window.tabs.setCurrentWidget(window.raw)
+    qtbot.waitUntil(window.raw.message.isVisible)
+    assert window.raw.message.text()
+    window.tabs.setCurrentWidget(window.tensors)
+    assert window.tensors.model.rowCount() == 12
+
+
+def test_colours_switch_and_are_remembered(
+    qtbot: QtBot, window: MainWindow, settings: Settings, qapp: QApplication
+) -> None:
+    before = qapp.palette()
+    try:
+        for scheme, dark in ((Scheme.DARK, True), (Scheme.LIGHT, False)):
+            window.actions_.schemes[scheme].trigger()
+            assert is_dark(qapp.palette()) is dark
+            assert settings.scheme is scheme
+        wait_idle(qtbot, window)
+    finally:
+        qapp.styleHints().setColorScheme(Qt.ColorScheme.Unknown)
+        qapp.setPalette(before)
+
+
+def test_session_and_layout_are_remembered(
+    make_window: Callable[..., MainWindow], demo_path: Path, settings: Settings
+) -> None:
+    first = make_window(demo_path)
+    first.tensors.table.setColumnWidth(0, 321)
+    first.close()
+    assert settings.session == [demo_path]
+    assert settings.recent == [demo_path]
+    second = make_window(demo_path)
+    assert second.tensors.table.columnWidth(0) == 321
+
+
+def test_closing_while_a_model_is_opened(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
+) -> None:
+    window = make_window()
+    window.open_paths([demo_path])
+    assert window.runner.jobs
+    window.close()
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+    assert window.documents == []
