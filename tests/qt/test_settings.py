@@ -35,7 +35,8 @@ def test_recent_models_are_few_and_once_each(settings: Settings) -> None:
     for number in range(15):
         settings.add_recent(Path(f"/{number}"))
     settings.add_recent(Path("/9"))
-    assert [path.name for path in settings.recent] == ["9", "14", "13", "12", "11", "10", "8", "7", "6", "5", "4", "3"]
+    expected = [9, 14, 13, 12, 11, 10, 8, 7, 6, 5, 4, 3]
+    assert settings.recent == [Path(f"/{number}") for number in expected]
     settings.clear_recent()
     assert settings.recent == []
 

@@ -6,6 +6,8 @@ import io
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QByteArray, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QTableView, QWidget
@@ -52,6 +54,9 @@ class TableView(QTableView):
         self._fit_rows()
         header = self.horizontalHeader()
         header.setHighlightSections(False)
+        # Painting a header asks whether all of its column is selected, cell by cell: seconds for
+        # 262,144 rows after Ctrl+A. Nothing shows the answer, so the header gets no selection.
+        header.setSelectionModel(QItemSelectionModel(model, header))
         header.setSectionsMovable(True)
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
@@ -123,7 +128,7 @@ class TableView(QTableView):
         index = self.table.index_of(content_row)
         if not index.isValid():
             return False
-        # not `setCurrentIndex`: it adds to the selection while Ctrl is held, as in Ctrl+Right in Raw
+        # not `setCurrentIndex`: it adds to the selection while Ctrl is held (Ctrl+Right in Raw)
         flags = QItemSelectionModel.SelectionFlag
         self.selectionModel().setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
         self.scrollTo(index, QAbstractItemView.ScrollHint.PositionAtCenter)
@@ -131,12 +136,16 @@ class TableView(QTableView):
 
     def selected_content_rows(self) -> list[int]:
         """Return the selected rows, as content rows, in the order shown."""
-        return [int(self.table.rows[row]) for row in self._selected_rows()]
+        rows: list[int] = self.table.rows[self._selected_rows()].tolist()
+        return rows
 
-    def _selected_rows(self) -> list[int]:
+    def _selected_rows(self) -> NDArray[np.intp]:
         selection = self.selectionModel().selection()
         ranges = [selection.at(place) for place in range(selection.count())]
-        return sorted({row for part in ranges for row in range(part.top(), part.bottom() + 1)})
+        if not ranges:
+            return np.zeros(0, dtype=np.intp)
+        runs = [np.arange(part.top(), part.bottom() + 1, dtype=np.intp) for part in ranges]
+        return np.unique(np.concatenate(runs))
 
     def _visible_columns(self) -> list[int]:
         header = self.horizontalHeader()
@@ -146,8 +155,8 @@ class TableView(QTableView):
     def copy_rows(self) -> None:
         """Copy the selected rows as tab-separated text."""
         rows = self._selected_rows()
-        if rows:
-            cells = self.table.cells(rows, self._visible_columns())
+        if len(rows):
+            cells = self.table.cells(rows.tolist(), self._visible_columns())
             QGuiApplication.clipboard().setText(to_tsv(None, cells))
 
     def copy_cell(self) -> None:
@@ -161,7 +170,7 @@ class TableView(QTableView):
         columns = self._visible_columns()
         text = io.StringIO()
         names = [self.table.columns[column].name for column in columns]
-        write_json(text, names, self.table.cells(self._selected_rows(), columns))
+        write_json(text, names, self.table.cells(self._selected_rows().tolist(), columns))
         QGuiApplication.clipboard().setText(text.getvalue())
 
     def ask_export(self) -> None:

@@ -47,4 +47,4 @@ def test_a_document_offers_itself_its_keys_and_its_tensors(small: Document) -> N
 def test_hostile_names_are_safe(hostile: Document) -> None:
     listed = document_entries(hostile)
     assert not any(unsafe_characters(entry.text) for entry in listed)
-    assert [entry.text for entry in search(listed, "<b>bold</b> img")][0].startswith("<b>bold")
+    assert search(listed, "<b>bold</b> img")[0].text.startswith("<b>bold")

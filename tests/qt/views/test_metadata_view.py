@@ -34,6 +34,6 @@ def test_values_are_shown_in_full(qtbot: QtBot, twelve: MainWindow) -> None:
     text = "first line\nsecond needle line\nthird"
     qtbot.waitUntil(lambda: view.value.text.text.toPlainText() == text)
     view.list.table.select_row(3)
-    qtbot.waitUntil(lambda: view.value.array.isVisible())
+    qtbot.waitUntil(view.value.array.isVisible)
     elements = view.value.elements
     assert [elements.index(row, 1).data(ItemRole.RAW) for row in range(3)] == [30, -10, 20]
