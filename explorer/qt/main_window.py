@@ -68,6 +68,7 @@ class MainWindow(QMainWindow):
         self.settings = settings
         self.documents: list[Document] = []
         self.current: Document | None = None
+        self._loading: set[Path] = set()
         self._tickets = count()
         self._order: list[int] = []  # the ticket of each document
         self.runner = JobRunner(self)
@@ -166,22 +167,23 @@ class MainWindow(QMainWindow):
 
     def open_paths(self, paths: Sequence[Path]) -> None:
         """Open models in the background; one that is open already is shown."""
-        for path in paths:
-            path = path.absolute()  # noqa: PLW2901 - the same path, told from the root
+        for path in map(Path.absolute, paths):
             known = next((doc for doc in self.documents if doc.path == path), None)
             if known is not None:
                 self.library.reveal_model(known)
                 self.show_document(known)
-                continue
-            self._load(path, next(self._tickets))
+            elif path not in self._loading:
+                self._load(path, next(self._tickets))
 
     def _load(self, path: Path, ticket: int) -> None:
-        self.runner.run(
+        self._loading.add(path)
+        job = self.runner.run(
             self.tr("Opening {name}").format(name=plain_text(path.name)),
             lambda job: load_document(path, job),
             lambda document: self._add_document(document, ticket),
             self.show_error,
         )
+        job.finished.connect(lambda: self._loading.discard(path))
 
     def open_demo(self) -> None:
         """Make the demo model if it is not there, and open it."""

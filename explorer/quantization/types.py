@@ -2,8 +2,8 @@
 
 One table for both formats. Types of ggml carry ggml's id (`gguf.md` section 7; ggml/include/ggml.h,
 `enum ggml_type`, and the traits in ggml/src/ggml.c); types that only safetensors knows have none
-(safetensors/src/tensor.rs, `enum Dtype`). Sub-byte floats of safetensors are blocks too: F4 packs two
-weights into a byte, F6 four into three bytes.
+(safetensors/src/tensor.rs, `enum Dtype`). Sub-byte floats of safetensors are blocks too: F4 packs
+two weights into a byte, F6 four into three bytes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _QUANTIZED = (
     (41, "Q1_0", 128, 18),
     (42, "Q2_0", 64, 18),
 )
-# Types that ggml had once; C says of the last six: use Q4_0 or IQ4_NL, which are repacked at run time.
+# Types that ggml had once; C says of the last six: use Q4_0 or IQ4_NL, repacked at run time.
 _REMOVED: Final[Mapping[int, str]] = MappingProxyType(
     {
         4: "Q4_2",

@@ -41,13 +41,14 @@ class ByteSource(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release the place. A closed source raises `SourceError` on reading; closing twice is fine."""
+        """Release the place; reading raises `SourceError` from then on. Closing twice is fine."""
 
     def _checked(self, offset: int, length: int) -> int:
-        """Return `length` if the range lies inside the source, before anything is allocated for it."""
+        """Return `length` if the range lies inside the source; nothing is allocated before."""
         if offset < 0 or length < 0 or offset + length > self.size:
             raise SourceError(
-                f"asked for {length} bytes where only {max(0, self.size - max(0, offset))} are left",
+                f"asked for {length} bytes where only "
+                f"{max(0, self.size - max(0, offset))} are left",
                 self.path,
                 offset,
             )

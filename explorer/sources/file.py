@@ -49,9 +49,9 @@ class FileSource(ByteSource):
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
         self._lock = threading.Lock()
         self._descriptor = -1
+        self.path = Path(path)
         try:
             _refuse_irregular(os.stat(self.path).st_mode, self.path)
             self._descriptor = os.open(self.path, _OPEN_FLAGS)
@@ -102,6 +102,11 @@ class FileSource(ByteSource):
             if self._descriptor >= 0:
                 os.close(self._descriptor)
                 self._descriptor = -1
+
+    def __del__(self) -> None:
+        # A model that was opened for nobody (its job was cancelled at the last moment) is dropped
+        # unclosed; its descriptor goes with it, as that of Python's own files does.
+        self.close()
 
     def _read_some(self, position: int, view: memoryview) -> int:
         if self._descriptor < 0:

@@ -50,7 +50,9 @@ def _walk(content: bytes, offset: int, count: int, width: int, order: _Order) ->
 
 @pytest.mark.parametrize("order", ["little", "big"])
 @pytest.mark.parametrize("width", [4, 8])
-@pytest.mark.parametrize("window", [8, 9, 16, 31, 64, 1 << 18])
+@pytest.mark.parametrize(
+    ("window", "few"), [(8, 0), (9, 0), (16, 64), (31, 0), (64, 0), (1 << 18, 0)]
+)
 @given(texts=strings, before=st.binary(max_size=9), after=st.binary(max_size=20))
 @example(texts=[b""] * 40, before=b"", after=b"")
 @example(texts=[b"a", b""] * 20, before=b"", after=b"\x01")
@@ -61,11 +63,13 @@ def test_equals_the_plain_loop(
     order: _Order,
     width: int,
     window: int,
+    few: int,
     texts: list[bytes],
     before: bytes,
     after: bytes,
 ) -> None:
     monkeypatch.setattr(gguf_strings, "_WINDOW_BYTES", window)
+    monkeypatch.setattr(gguf_strings, "_FEW", few)
     content = before + _pack(texts, width, order) + after
     assert _walk(content, len(before), len(texts), width, order) == _plain_walk(
         texts, width, len(before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,6 @@ def _number(
     )
 
 
-def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp] | Sequence[int]) -> tuple[int, int]:
+def tensor_totals(arrays: TensorArrays, rows: NDArray[np.intp]) -> tuple[int, int]:
     """Return parameters and bytes of some rows together."""
     return int(arrays.parameters[rows].sum()), int(arrays.nbytes[rows].sum())

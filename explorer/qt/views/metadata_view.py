@@ -160,7 +160,7 @@ class ValueView(QWidget):
             self._stack.setCurrentWidget(self.text)
         elif isinstance(value, Sequence):
             self.elements.set_content(array_columns(entry.key, value), len(value))
-            self.array.fit_columns()
+            self.array.show_columns(QByteArray())
             self._stack.setCurrentWidget(self.array)
         else:
             self.text.show_text(scalar_text(value, key=entry.key))

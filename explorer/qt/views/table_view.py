@@ -109,6 +109,11 @@ class TableView(QTableView):
         visible = self._visible_columns()
         numeric = bool(visible) and self.table.columns[visible[-1]].numeric
         header.setStretchLastSection(bool(visible) and not numeric)
+        # new content comes unsorted: sort it as the header says, or let it say nothing
+        if state.isEmpty():
+            header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+        else:
+            self.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())
 
     def fit_columns(self) -> None:
         """Give each column the width of its header and its first rows."""
@@ -136,8 +141,12 @@ class TableView(QTableView):
 
     def selected_content_rows(self) -> list[int]:
         """Return the selected rows, as content rows, in the order shown."""
-        rows: list[int] = self.table.rows[self._selected_rows()].tolist()
+        rows: list[int] = self.selection_rows().tolist()
         return rows
+
+    def selection_rows(self) -> NDArray[np.intp]:
+        """Return the selected rows as `selected_content_rows` does, as an array: there may be many."""
+        return self.table.rows[self._selected_rows()]
 
     def _selected_rows(self) -> NDArray[np.intp]:
         selection = self.selectionModel().selection()
@@ -145,7 +154,7 @@ class TableView(QTableView):
         if not ranges:
             return np.zeros(0, dtype=np.intp)
         runs = [np.arange(part.top(), part.bottom() + 1, dtype=np.intp) for part in ranges]
-        return np.unique(np.concatenate(runs))
+        return runs[0] if len(runs) == 1 else np.unique(np.concatenate(runs))
 
     def _visible_columns(self) -> list[int]:
         header = self.horizontalHeader()

@@ -92,17 +92,15 @@ class TensorsView(ListPanel):
         if document is None:
             return
         parameters, nbytes = tensor_totals(document.arrays, self.model.rows)
-        text = self.tr("Shown: {count} tensors, {parameters} parameters, {size}").format(
+        text = self.tr("Shown: {count}, {parameters} parameters, {size}").format(
             count=integer_text(self.model.rowCount()),
             parameters=count_text(parameters),
             size=bytes_text(nbytes),
         )
-        selected = self.table.selected_content_rows()
-        if selected:
+        selected = self.table.selection_rows()
+        if len(selected):
             parameters, nbytes = tensor_totals(document.arrays, selected)
-            text += self.tr(
-                "   ·   Selected: {count} tensors, {parameters} parameters, {size}"
-            ).format(
+            text += self.tr("   ·   Selected: {count}, {parameters} parameters, {size}").format(
                 count=integer_text(len(selected)),
                 parameters=count_text(parameters),
                 size=bytes_text(nbytes),
