@@ -145,7 +145,7 @@ class TableView(QTableView):
         return rows
 
     def selection_rows(self) -> NDArray[np.intp]:
-        """Return the selected rows as `selected_content_rows` does, as an array: there may be many."""
+        """Return `selected_content_rows` as an array, for when there are many."""
         return self.table.rows[self._selected_rows()]
 
     def _selected_rows(self) -> NDArray[np.intp]:
