@@ -51,6 +51,8 @@ class FileSource(ByteSource):
     def __init__(self, path: Path | str) -> None:
         self._lock = threading.Lock()
         self._descriptor = -1
+        self._readers = 0
+        self._closing = False
         self.path = Path(path)
         try:
             _refuse_irregular(os.stat(self.path).st_mode, self.path)
@@ -72,13 +74,15 @@ class FileSource(ByteSource):
     def read(self, offset: int, length: int) -> bytes:
         if hasattr(os, "pread") and 0 < length <= _ONE_CALL_BYTES:
             self._checked(offset, length)
+            descriptor = self._borrow()
             try:
-                if self._descriptor >= 0:
-                    content = os.pread(self._descriptor, length, offset)
-                    if len(content) == length:
-                        return content
+                content = os.pread(descriptor, length, offset)
             except OSError as error:
                 raise SourceError(f"cannot be read: {_reason(error)}", self.path, offset) from error
+            finally:
+                self._give_back()
+            if len(content) == length:
+                return content
         return super().read(offset, length)  # which tells what is wrong
 
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
@@ -99,9 +103,8 @@ class FileSource(ByteSource):
 
     def close(self) -> None:
         with self._lock:
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-                self._descriptor = -1
+            self._closing = True
+            self._close_if_unused()
 
     def __del__(self) -> None:
         # A model that was opened for nobody (its job was cancelled at the last moment) is dropped
@@ -109,15 +112,39 @@ class FileSource(ByteSource):
         self.close()
 
     def _read_some(self, position: int, view: memoryview) -> int:
-        if self._descriptor < 0:
-            raise SourceError("was closed; open it again", self.path)
-        if hasattr(os, "preadv"):
-            return os.preadv(self._descriptor, [view], position)
-        with self._lock:  # Windows and old macOS have no positioned read into a buffer
-            os.lseek(self._descriptor, position, os.SEEK_SET)
-            content = os.read(self._descriptor, len(view))
+        descriptor = self._borrow()
+        try:
+            if hasattr(os, "preadv"):
+                return os.preadv(descriptor, [view], position)
+            with self._lock:  # Windows and old macOS have no positioned read into a buffer
+                os.lseek(descriptor, position, os.SEEK_SET)
+                content = os.read(descriptor, len(view))
+        finally:
+            self._give_back()
         view[: len(content)] = content
         return len(content)
+
+    def _borrow(self) -> int:
+        """Return the descriptor and keep it open until `_give_back`.
+
+        The system hands a closed descriptor's number to the next file that is opened: a read that
+        was overtaken by `close` would return bytes of another file.
+        """
+        with self._lock:
+            if self._closing:
+                raise SourceError("was closed; open it again", self.path)
+            self._readers += 1
+            return self._descriptor
+
+    def _give_back(self) -> None:
+        with self._lock:
+            self._readers -= 1
+            self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        if self._closing and not self._readers and self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def _reason(error: OSError | ValueError) -> str:

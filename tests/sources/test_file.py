@@ -269,3 +269,25 @@ def test_errors_are_the_programs_own() -> None:
     error = SourceError("is gone", Path("a.gguf"), 12)
     assert str(error) == "a.gguf: is gone (at byte 12)"
     assert str(SourceError("is gone")) == "is gone"
+
+
+def test_a_close_waits_for_the_reads_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"right bytes")
+    other = tmp_path / "other"
+    other.write_bytes(b"WRONG BYTES")
+    source = FileSource(path)
+    plain_pread = os.pread
+
+    def closed_meanwhile(descriptor: int, length: int, offset: int) -> bytes:
+        source.close()
+        with other.open("rb"):  # takes the number, if it is free
+            return plain_pread(descriptor, length, offset)
+
+    monkeypatch.setattr(os, "pread", closed_meanwhile)
+    assert source.read(0, 11) == b"right bytes"
+    monkeypatch.undo()
+    with pytest.raises(SourceError, match="closed"):
+        source.read(0, 1)
