@@ -93,7 +93,7 @@ class TensorsView(ListPanel):
             return
         parameters, nbytes = tensor_totals(document.arrays, self.model.rows)
         text = self.tr("Shown: {count}, {parameters} parameters, {size}").format(
-            count=integer_text(self.model.rowCount()),
+            count=self._count(self.model.rowCount()),
             parameters=count_text(parameters),
             size=bytes_text(nbytes),
         )
@@ -101,11 +101,15 @@ class TensorsView(ListPanel):
         if len(selected):
             parameters, nbytes = tensor_totals(document.arrays, selected)
             text += self.tr("   ·   Selected: {count}, {parameters} parameters, {size}").format(
-                count=integer_text(len(selected)),
+                count=self._count(len(selected)),
                 parameters=count_text(parameters),
                 size=bytes_text(nbytes),
             )
         self._totals.setText(text)
+
+    def _count(self, count: int) -> str:
+        words = self.tr("{count} tensor") if count == 1 else self.tr("{count} tensors")
+        return words.format(count=integer_text(count))
 
 
 def _rare_columns(document: Document) -> set[str]:

@@ -20,7 +20,7 @@ def test_typing_filters_escape_clears_and_down_enters(qtbot: QtBot, window: Main
     qtbot.keyClick(view.bar.edit, Qt.Key.Key_Down)
     assert view.table.hasFocus()
     assert view.table.selected_content_rows() == [16]  # blk.1.ffn_norm
-    assert "Selected: 1, " in view._totals.text()
+    assert "Selected: 1 tensor, " in view._totals.text()
     qtbot.keyClick(view.bar.edit, Qt.Key.Key_Escape)
     assert view.bar.text == ""
     assert view.model.rowCount() == 22
