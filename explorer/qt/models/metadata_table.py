@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
 from explorer.display import plain_text, type_text
-from explorer.formats.naming import natural_key
+from explorer.formats.tensor_arrays import text_ranks
 from explorer.qt.models.document import Document
 from explorer.qt.models.table import Column
 
@@ -49,11 +47,3 @@ def metadata_mask(document: Document, text: str) -> NDArray[np.bool_]:
         ],
         dtype=np.bool_,
     )
-
-
-def text_ranks(texts: Sequence[str]) -> NDArray[np.intp]:
-    """Return for each text its place in natural order, as a sort key."""
-    order = sorted(range(len(texts)), key=lambda i: natural_key(texts[i]))
-    ranks = np.empty(len(texts), dtype=np.intp)
-    ranks[order] = np.arange(len(texts))
-    return ranks

@@ -7,8 +7,9 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
+from explorer.formats.tensor_arrays import text_ranks
 from explorer.qt.models.document import Document
-from explorer.qt.models.metadata_table import metadata_columns, metadata_mask, text_ranks
+from explorer.qt.models.metadata_table import metadata_columns, metadata_mask
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.table import TableModel
 from tests.helpers.window import unsafe_characters
