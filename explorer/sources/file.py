@@ -69,7 +69,6 @@ class FileSource(ByteSource):
             self.close()
             raise
         self.size = status.st_size
-        self.modified_ns = status.st_mtime_ns
 
     def read(self, offset: int, length: int) -> bytes:
         if hasattr(os, "pread") and 0 < length <= _ONE_CALL_BYTES:

@@ -91,22 +91,22 @@ def test_panels_follow_one_selection(qtbot: QtBot, window: MainWindow) -> None:
     assert window.raw.hex.cursor_offset == model.metadata.entries[2].offset
     tree = window.library
     tree.tree.setCurrentIndex(tree.model.find(window.current, lambda node: node.tensor_row == 21))
-    assert window.tensors.table.selected_content_rows() == [21]
+    assert window.tensors.table.selected_content_rows().tolist() == [21]
     tree.tree.setCurrentIndex(
         tree.model.find(window.current, lambda node: node.key == "general.type")
     )
-    assert window.metadata.list.table.selected_content_rows() == [1]
+    assert window.metadata.list.table.selected_content_rows().tolist() == [1]
     window.raw.tensor_activated.emit(7)
-    assert window.tensors.table.selected_content_rows() == [7]
+    assert window.tensors.table.selected_content_rows().tolist() == [7]
     window.raw.key_activated.emit("general.tags")
-    assert window.metadata.list.table.selected_content_rows() == [7]
+    assert window.metadata.list.table.selected_content_rows().tolist() == [7]
     wait_idle(qtbot, window)
 
 
 def test_quick_open_goes_to_a_tensor_and_runs_a_command(qtbot: QtBot, window: MainWindow) -> None:
     dialog = quick_open(qtbot, window, "blk.1.ffn_d")
     qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)
-    assert window.tensors.table.selected_content_rows() == [19]
+    assert window.tensors.table.selected_content_rows().tolist() == [19]
     assert window.tabs.currentWidget() is window.tensors
     dialog = quick_open(qtbot, window, "keyboard shortcuts")
     qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)

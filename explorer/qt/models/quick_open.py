@@ -42,7 +42,7 @@ class Entry:
 
 
 def document_entries(document: Document) -> list[Entry]:
-    """Return a model, its keys and its tensors as entries; called in a worker for large models."""
+    """Return a model, its keys and its tensors as entries."""
     title = plain_text(document.title)
     entries = [Entry(Target.MODEL, title, title.casefold(), document)]
     for position, entry in enumerate(document.model.metadata.entries):

@@ -139,13 +139,8 @@ class TableView(QTableView):
         self.scrollTo(index, QAbstractItemView.ScrollHint.PositionAtCenter)
         return True
 
-    def selected_content_rows(self) -> list[int]:
+    def selected_content_rows(self) -> NDArray[np.intp]:
         """Return the selected rows, as content rows, in the order shown."""
-        rows: list[int] = self.selection_rows().tolist()
-        return rows
-
-    def selection_rows(self) -> NDArray[np.intp]:
-        """Return `selected_content_rows` as an array, for when there are many."""
         return self.table.rows[self._selected_rows()]
 
     def _selected_rows(self) -> NDArray[np.intp]:

@@ -69,14 +69,10 @@ class TensorsView(ListPanel):
             self.bar.status.clear()
             self._totals.clear()
             return
-        if text.strip():
-            parsed = parse_filter(text)
-            self.model.set_filter(parsed.mask(document.arrays))
-            self.bar.edit.setStatusTip("; ".join(parsed.problems))
-            problem = parsed.problems[0] if parsed.problems else ""
-        else:
-            self.model.set_filter(None)
-            problem = ""
+        parsed = parse_filter(text)
+        self.model.set_filter(None if parsed.is_empty else parsed.mask(document.arrays))
+        self.bar.edit.setStatusTip("; ".join(parsed.problems))
+        problem = parsed.problems[0] if parsed.problems else ""
         if self.model.rowCount():
             self.show_table()
         else:
@@ -97,7 +93,7 @@ class TensorsView(ListPanel):
             parameters=count_text(parameters),
             size=bytes_text(nbytes),
         )
-        selected = self.table.selection_rows()
+        selected = self.table.selected_content_rows()
         if len(selected):
             parameters, nbytes = tensor_totals(document.arrays, selected)
             text += self.tr("   ·   Selected: {count}, {parameters} parameters, {size}").format(

@@ -25,7 +25,7 @@ def test_the_filter_finds_keys_and_values(qtbot: QtBot, twelve: MainWindow) -> N
     assert [panel.model.index(0, 0).data(), panel.model.rowCount()] == ["some.text", 1]
     twelve.metadata.reveal(0)  # hidden by the filter
     assert panel.bar.text == ""
-    assert panel.table.selected_content_rows() == [0]
+    assert panel.table.selected_content_rows().tolist() == [0]
 
 
 def test_values_are_shown_in_full(qtbot: QtBot, twelve: MainWindow) -> None:

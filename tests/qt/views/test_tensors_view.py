@@ -19,7 +19,7 @@ def test_typing_filters_escape_clears_and_down_enters(qtbot: QtBot, window: Main
     assert "4 tensors" in view._totals.text()
     qtbot.keyClick(view.bar.edit, Qt.Key.Key_Down)
     assert view.table.hasFocus()
-    assert view.table.selected_content_rows() == [16]  # blk.1.ffn_norm
+    assert view.table.selected_content_rows().tolist() == [16]  # blk.1.ffn_norm
     assert "Selected: 1 tensor, " in view._totals.text()
     qtbot.keyClick(view.bar.edit, Qt.Key.Key_Escape)
     assert view.bar.text == ""
