@@ -56,7 +56,7 @@ class Task(NamedTuple):
 
 # -P: a folder of downloaded models is no place to import modules from.
 APP = Task(("gui",), {**OFFSCREEN_LIBRARIES, **WINDOW_LIBRARIES}, ("-P", "-m", "explorer"))
-TESTS = Task(("gui", "test"), OFFSCREEN_LIBRARIES, ("-m", "pytest"))
+TESTS = Task(("gui", "test"), OFFSCREEN_LIBRARIES, ("-m", "pytest", "-n", "logical"))
 
 
 def say(text: str) -> None:

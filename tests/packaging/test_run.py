@@ -210,4 +210,12 @@ def test_the_program_gets_its_arguments_and_its_status_comes_back(
         check=False,
     )
     assert answer.returncode == 7
-    assert answer.stdout.splitlines() == [str(checkout), "-m", "pytest", "-k", "two words"]
+    assert answer.stdout.splitlines() == [
+        str(checkout),
+        "-m",
+        "pytest",
+        "-n",
+        "logical",
+        "-k",
+        "two words",
+    ]

@@ -1,0 +1,1 @@
+"""Streams of float32 to evidence: statistics, histograms, errors."""

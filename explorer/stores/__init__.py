@@ -1,0 +1,1 @@
+"""Where downloaded models lie on disk."""
