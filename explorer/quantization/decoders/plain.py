@@ -4,7 +4,7 @@
 
     F16   | half             |    IEEE 754 binary16
     BF16  | high half of F32 |    value = bits << 16
-    F32   | float            |    F64, I8, I16, I32, I64: rounded to the nearest float32
+    F32   | float            |    F64, integers, BOOL: rounded to the nearest float32
 
 Source: `gguf.md` section 8; ggml/src/ggml-impl.h, `ggml_fp16_to_fp32` and `ggml_bf16_to_fp32`.
 """
@@ -59,4 +59,9 @@ DECODERS = {
     "I16": _cast_from("i2"),
     "I32": _cast_from("i4"),
     "I64": _cast_from("i8"),
+    "BOOL": _cast_from("u1"),
+    "U8": _cast_from("u1"),
+    "U16": _cast_from("u2"),
+    "U32": _cast_from("u4"),
+    "U64": _cast_from("u8"),
 }
