@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from array import array
 from pathlib import Path
 from typing import Final
 
@@ -164,7 +165,7 @@ def _assemble(path: Path, opened: Shard, shards: list[Shard], log: ProblemLog) -
                 source=shard.source,
                 header_bytes=header.data_offset,
                 table_offset=header.table_offset,
-                record_offsets=header.records.record_offsets.tolist(),
+                record_offsets=array("q", header.records.record_offsets.tobytes()),
                 table_end=header.table_end,
                 first_tensor=row,
             )

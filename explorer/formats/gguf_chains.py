@@ -68,29 +68,43 @@ def short_lengths(window: bytes, width: int, order: Order) -> tuple[Places, NDAr
     """Return the places in a window that look like a length from 1 to 255, and these lengths.
 
     Such a length is one byte and `width` - 1 zeros; text has no such run of zeros. The zeros always
-    fill an aligned word of half the width, so words are searched, which are few, and the bytes
-    beside a zero word tell the rest. A length at either end of the window may be left out.
+    fill an aligned word of half the width, so words are searched, which are few, and the word
+    beside a zero one tells the rest. Of the zeros only that word's are looked at, so binary data
+    gives more places than there are: `whole_lengths` sorts them out. A length at either end of the
+    window may be left out.
     """
     half = width // 2
     sign, toward = ("<", -1) if order == "little" else (">", 1)
     words = np.frombuffer(window, dtype=f"{sign}u{half}", count=len(window) // half)
-    zero = np.flatnonzero(words[1:-1] == 0) + 1
-    # the word beside the zero one that holds the length's one byte, and the word on the other side
-    beside, other = words.take(zero + toward), words.take(zero - toward)
+    zero = np.flatnonzero(words[1:-1] == 0)
+    zero += 1
+    # the word beside the zero one that holds the length's one byte
+    beside = words.take(zero + toward).astype(f"u{half}", copy=False)
     between = (beside < 1 << 8).view(np.uint8)  # zero bytes between the zero word and that byte
     for size in range(2, half):
         between = between + (beside < 1 << 8 * size).view(np.uint8)
-    byte = zero * half
+    lengths = (beside >> (np.uint8(half - 1) - between) * np.uint8(8)).astype(np.uint8)
+    byte = zero
+    byte *= half
     if order == "little":
         byte -= 1
         byte -= between
     else:
         byte += half
         byte += between
-    lengths = np.frombuffer(window, dtype=np.uint8).take(byte)
-    # the bytes of the length that are in neither of the two words
-    rest = np.array([(1 << 8 * (half - 1 - n)) - 1 for n in range(half)], dtype=words.dtype)
+        byte -= width - 1
     good = lengths != 0
-    good &= (other & rest.take(between)) == 0
-    byte, lengths = byte[good], lengths[good]
-    return (byte if order == "little" else byte - (width - 1)), lengths
+    return (byte, lengths) if good.all() else (byte[good], lengths[good])
+
+
+def whole_lengths(window: bytes, places: Places, width: int, order: Order) -> NDArray[np.bool_]:
+    """Tell which places of `short_lengths` hold a length with all of its zeros."""
+    counts = np.ndarray(
+        len(window) - width + 1,
+        f"{'<' if order == 'little' else '>'}u{width}",
+        buffer=window,
+        strides=(1,),
+    )
+    inside = (places >= 0) & (places < len(counts))
+    whole: NDArray[np.bool_] = inside & (counts[np.where(inside, places, 0)] < 1 << 8)
+    return whole

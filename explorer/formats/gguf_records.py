@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 
 from explorer.errors import FormatError
 from explorer.formats.gguf_arrays import Layout
-from explorer.formats.gguf_chains import Places, follow_chain, short_lengths
+from explorer.formats.gguf_chains import Places, follow_chain, short_lengths, whole_lengths
 from explorer.formats.gguf_cursor import Cursor, quoted
+from explorer.formats.gguf_names import TensorNames
 from explorer.formats.limits import MAX_DIMENSIONS, MAX_KEY_BYTES, MAX_NAMES_BYTES
 from explorer.formats.metadata import decode_text
 
@@ -49,7 +49,7 @@ class RecordTable:
     """Tensor records, a column for each field.
 
     Attributes:
-        names: Decoded names.
+        names: Names, not decoded yet.
         dims: Dimensions in ggml order, uint64 [4, n]; 1 where a tensor has fewer.
         ranks: Number of dimensions, int64 [n].
         type_ids: ggml's type ids, int64 [n].
@@ -57,7 +57,7 @@ class RecordTable:
         record_offsets: First byte of each record in the file, int64 [n].
     """
 
-    names: list[str]
+    names: TensorNames
     dims: NDArray[np.uint64]
     ranks: NDArray[np.int64]
     type_ids: NDArray[np.int64]
@@ -69,7 +69,7 @@ class RecordTable:
         """Return a table without rows."""
         none = np.zeros(0, dtype=np.int64)
         dims = np.zeros((MAX_DIMENSIONS, 0), dtype=np.uint64)
-        return cls([], dims, none, none, none.astype(np.uint64), none)
+        return cls(TensorNames(b"", none, none), dims, none, none, none.astype(np.uint64), none)
 
     @classmethod
     def joined(cls, tables: Sequence[RecordTable]) -> RecordTable:
@@ -79,7 +79,7 @@ class RecordTable:
         if not tables:
             return cls.empty()
         return cls(
-            list(chain.from_iterable(table.names for table in tables)),
+            TensorNames.joined([table.names for table in tables]),
             np.concatenate([table.dims for table in tables], axis=1),
             np.concatenate([table.ranks for table in tables]),
             np.concatenate([table.type_ids for table in tables]),
@@ -120,7 +120,7 @@ def read_records(cursor: Cursor, count: int) -> RecordTable:
         starts, end = _walk_window(window, left, layout)
         if not len(starts):
             raise _explain(cursor, count - left)
-        table, names_bytes = _gather(window, starts, cursor.position, layout)
+        table, names_bytes = _gather(window[:end], starts, cursor.position, layout)
         names_left -= names_bytes
         if names_left < 0:
             raise FormatError(
@@ -141,6 +141,8 @@ def _walk_window(window: bytes, count: int, layout: Layout) -> tuple[Places, int
     if count <= _FEW or len(window) < 64 * _FEW:
         return step(0, count)
     places, lengths = short_lengths(window, layout.width, layout.order)
+    whole = whole_lengths(window, places, layout.width, layout.order)
+    places, lengths = places[whole], lengths[whole]
     after_name = places + layout.width + lengths
     inside = after_name <= len(window) - 4
     places, after_name = places[inside], after_name[inside]
@@ -184,7 +186,7 @@ def _fields(window: bytes, layout: Layout, size: int) -> NDArray[Any]:
 
 
 def _gather(window: bytes, starts: Places, base: int, layout: Layout) -> tuple[RecordTable, int]:
-    """Return the fields of records that lie wholly in the window, and the bytes of their names."""
+    """Return the fields of records that fill the window, and the bytes of their names."""
     width = layout.width
     numbers, counts = _fields(window, layout, 4), _fields(window, layout, width)
     names_start = starts + width
@@ -197,7 +199,7 @@ def _gather(window: bytes, starts: Places, base: int, layout: Layout) -> tuple[R
         places = np.minimum(names_end + (4 + axis * width), after_dims)
         np.copyto(dims[axis], counts[places], where=ranks > axis)
     table = RecordTable(
-        _names(window, names_start.tolist(), names_end.tolist()),
+        TensorNames(window, names_start, names_end),
         dims,
         ranks,
         numbers[after_dims].astype(np.int64),
@@ -205,15 +207,6 @@ def _gather(window: bytes, starts: Places, base: int, layout: Layout) -> tuple[R
         starts + base,
     )
     return table, int((names_end - names_start).sum())
-
-
-def _names(window: bytes, starts: list[int], ends: list[int]) -> list[str]:
-    """Decode names: pieces of one text if all are ASCII, which is four times faster."""
-    text = window.decode("latin-1")
-    names = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-    if "".join(names).isascii():
-        return names
-    return [decode_text(window[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def _explain(cursor: Cursor, index: int) -> FormatError:

@@ -15,11 +15,17 @@ from typing import Final
 import numpy as np
 
 from explorer.errors import FormatError
-from explorer.formats.gguf_chains import Order, Places, follow_chain, short_lengths
+from explorer.formats.gguf_chains import (
+    Order,
+    Places,
+    follow_chain,
+    short_lengths,
+    whole_lengths,
+)
 from explorer.formats.limits import GGUF_MAX_STRING_BYTES
 from explorer.sources import ByteSource
 
-_WINDOW_BYTES = 1 << 17  # with its arrays it stays within a core's cache
+_WINDOW_BYTES = 1 << 18  # with its arrays it stays within a core's cache
 _FEW: Final = 64  # strings that are walked faster one at a time
 _USUAL_BYTES: Final = 64  # of a string with its length, a generous guess
 _STEPS: Final = {
@@ -84,9 +90,14 @@ def _walk_window(window: bytes, count: int, width: int, order: Order) -> tuple[P
         if empty * width > len(window) // 2:
             return width * np.arange(empty, dtype=np.int64), width * empty
     places, lengths = short_lengths(window, width, order)
+    ends = places + width
+    ends += lengths
+    if np.count_nonzero(ends[:-1] != places[1:]) > _FEW:
+        whole = whole_lengths(window, places, width, order)
+        places, ends = places[whole], ends[whole]
     return follow_chain(
         places,
-        places + width + lengths,
+        ends,
         count,
         lambda position, most: _step(window, position, most, width, order),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -18,9 +19,10 @@ from explorer.formats.gguf_chains import Places
 from explorer.formats.gguf_cursor import quoted
 from explorer.formats.gguf_header import GgufHeader
 from explorer.formats.gguf_records import RecordTable
+from explorer.formats.limits import MAX_DIMENSIONS
 from explorer.formats.model import Severity
 from explorer.formats.problems import ProblemLog
-from explorer.formats.tensors import Extent, Tensor, TensorColumns, TensorTable
+from explorer.formats.tensors import Extent, Shape, Tensor, TensorTable
 from explorer.quantization import GGML_TYPES, TensorType, ggml_type
 from explorer.sources import ByteSource
 
@@ -72,21 +74,80 @@ def _size_of(dims: tuple[int, ...], type_id: int) -> _Size:
     return _Size(kind, parameters, nbytes, None)
 
 
-@dataclass
-class _Columns:
-    """What the types and dimensions of all tensors amount to, a row for each tensor.
+class RecordColumns:
+    """What the records of all tensors amount to; see `TensorColumns`.
+
+    Every size is worked out on arrays, because there may be many tensors; only products that might
+    not fit into 63 bits, and types that do not exist, are looked at one by one. Python objects are
+    made of a column when it is first looked at.
 
     Attributes:
-        types: Tensor types.
-        parameters: Products of the dimensions; 0 where they overflow.
-        nbytes: Stored bytes, int64 [n]; 0 where they cannot be told.
         odd: Rows whose size cannot be told, int64 [m].
+        stored_bytes: Stored bytes, int64 [n]; 0 where they cannot be told.
     """
 
-    types: list[TensorType]
-    parameters: list[int]
-    nbytes: NDArray[np.int64]
-    odd: Places
+    def __init__(self, records: RecordTable) -> None:
+        self._records = records
+        ids = np.minimum(records.type_ids, len(_TYPES) - 1)
+        # as if empty dimensions had one element, so that an overflow before a zero is seen
+        extent = np.ones(len(records))
+        for sizes in records.dims:
+            extent *= np.maximum(sizes, 1)
+        large = extent >= _SURELY_FITS
+        weights = np.where(large, np.uint64(0), records.dims.prod(axis=0)).astype(np.int64)
+        block = _BLOCK_WEIGHTS[ids]
+        rows = np.where(large, np.uint64(0), records.dims[0]).astype(np.int64)
+        odd = (block == 0) | (rows % np.maximum(block, 1) != 0)
+        nbytes = np.where(odd, 0, weights // np.maximum(block, 1) * _BLOCK_BYTES[ids])
+        for row in np.flatnonzero(large).tolist():
+            record = records[row]
+            size = _size_of(record.dims, record.type_id)
+            weights[row], nbytes[row] = size.parameters, size.nbytes
+            odd[row] = size.fault is not None
+        self.odd: Places = np.flatnonzero(odd)
+        self.stored_bytes: NDArray[np.int64] = nbytes
+        self._ids, self._weights = ids, weights
+
+    @property
+    def names(self) -> list[str]:
+        """Decoded names."""
+        return self._records.names.listed
+
+    @cached_property
+    def shapes(self) -> list[Shape]:
+        """Shapes, outermost first."""
+        records = self._records
+        by_rank = [
+            list(zip(*records.dims[:rank].tolist()[::-1], strict=True))
+            for rank in range(1, MAX_DIMENSIONS + 1)
+        ]
+        return [
+            by_rank[rank - 1][row] if rank else ()
+            for row, rank in enumerate(records.ranks.tolist())
+        ]
+
+    @cached_property
+    def types(self) -> list[TensorType]:
+        """Tensor types."""
+        types: list[TensorType] = _TYPE_OBJECTS[self._ids].tolist()
+        for row in np.flatnonzero(self._ids == len(_TYPES) - 1).tolist():
+            types[row] = ggml_type(int(self._records.type_ids[row]))
+        return types
+
+    @cached_property
+    def parameters(self) -> list[int]:
+        """Products of the dimensions; 0 where they overflow."""
+        parameters: list[int] = self._weights.tolist()
+        return parameters
+
+    @cached_property
+    def nbytes(self) -> list[int]:
+        """Stored bytes; 0 where they cannot be told."""
+        nbytes: list[int] = self.stored_bytes.tolist()
+        return nbytes
+
+    def __len__(self) -> int:
+        return len(self._records)
 
 
 # Types by id, and behind the last one a type of unknown size.
@@ -94,35 +155,6 @@ _TYPES: Final = [ggml_type(i) for i in range(max(GGML_TYPES) + 2)]
 _TYPE_OBJECTS: Final = np.array(_TYPES, dtype=object)
 _BLOCK_WEIGHTS: Final = np.array([kind.block_weights for kind in _TYPES], dtype=np.int64)
 _BLOCK_BYTES: Final = np.array([kind.block_bytes for kind in _TYPES], dtype=np.int64)
-
-
-def _columns_of(records: RecordTable) -> _Columns:
-    """Work out every size, on arrays: there may be many tensors.
-
-    Only products that might not fit into 63 bits, and types that do not exist, are looked at one by
-    one.
-    """
-    ids = np.minimum(records.type_ids, len(_TYPES) - 1)
-    types: list[TensorType] = _TYPE_OBJECTS[ids].tolist()
-    for row in np.flatnonzero(ids == len(_TYPES) - 1).tolist():
-        types[row] = ggml_type(int(records.type_ids[row]))
-    # as if empty dimensions had one element, so that an overflow before a zero is seen
-    extent = np.ones(len(records))
-    for sizes in records.dims:
-        extent *= np.maximum(sizes, 1)
-    large = extent >= _SURELY_FITS
-    parameters = np.where(large, np.uint64(0), records.dims.prod(axis=0)).astype(np.int64)
-    weights = _BLOCK_WEIGHTS[ids]
-    rows = np.where(large, np.uint64(0), records.dims[0]).astype(np.int64)
-    odd = (weights == 0) | (rows % np.maximum(weights, 1) != 0)
-    nbytes = np.where(odd, 0, parameters // np.maximum(weights, 1) * _BLOCK_BYTES[ids])
-    counts: list[int] = parameters.tolist()
-    for row in np.flatnonzero(large).tolist():
-        record = records[row]
-        size = _size_of(record.dims, record.type_id)
-        counts[row], nbytes[row] = size.parameters, size.nbytes
-        odd[row] = size.fault is not None
-    return _Columns(types, counts, nbytes, np.flatnonzero(odd))
 
 
 class TableBuilder:
@@ -143,12 +175,13 @@ class TableBuilder:
     def build(self) -> TensorTable:
         """Check every record and return the table."""
         records, shards, owners = self._records, self.shards, self._owners
-        columns = _columns_of(records)
+        columns = RecordColumns(records)
         for row in self.log.first(columns.odd).tolist():
             fault = _size_of(records[row].dims, records[row].type_id).fault
-            severity = Severity.ERROR if columns.types[row].known else Severity.WARNING
+            known = ggml_type(int(records.type_ids[row])).known
+            severity = Severity.ERROR if known else Severity.WARNING
             self.log.add(severity, records.names[row], fault or "")
-        self._check_places(columns.nbytes)
+        self._check_places(columns.stored_bytes)
         self._check_names()
 
         def build(row: int) -> Tensor:
@@ -168,10 +201,7 @@ class TableBuilder:
                 damage=size.fault or cut,
             )
 
-        table = TensorColumns(
-            records.names, columns.types, columns.parameters, columns.nbytes.tolist()
-        )
-        return TensorTable(table, build)
+        return TensorTable(columns, build)
 
     def _check_places(self, nbytes: NDArray[np.int64]) -> None:
         """Check alignment, overlap and the end of the files."""
@@ -234,16 +264,7 @@ class TableBuilder:
                 )
 
     def _check_names(self) -> None:
-        names = self._records.names
-        if len(set(names)) == len(names):
-            return
-        seen: set[str] = set()
-        again: list[str] = []
-        for name in names:
-            if name in seen:
-                again.append(name)
-            seen.add(name)
-        for name in self.log.first(again):
+        for name in self.log.first(self._records.names.repeated()):
             self.log.add(Severity.ERROR, name, "the tensor name occurs more than once")
 
 

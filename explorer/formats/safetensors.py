@@ -19,7 +19,7 @@ from explorer.formats.problems import ProblemLog
 from explorer.formats.safetensors_entry import METADATA, Header
 from explorer.formats.safetensors_header import LENGTH_BYTES, read_header
 from explorer.formats.safetensors_places import sort_and_check
-from explorer.formats.tensors import Extent, Tensor, TensorColumns, TensorTable
+from explorer.formats.tensors import Extent, ListedColumns, Tensor, TensorTable
 from explorer.sources import ByteSource, FileSource
 
 
@@ -129,8 +129,9 @@ def _table(files: Sequence[SafetensorsFile]) -> TensorTable:
     headers = [file.header for file in files]
     names = [name for header in headers for name in header.names]
     specs = [spec for header in headers for spec in header.specs]
-    columns = TensorColumns(
+    columns = ListedColumns(
         names=names,
+        shapes=[spec.shape for spec in specs],
         types=[spec.type for spec in specs],
         parameters=[spec.parameters for spec in specs],
         nbytes=[spec.nbytes for spec in specs],

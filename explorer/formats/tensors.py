@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TypeAlias, overload
+from typing import Protocol, TypeAlias, overload
 
 from explorer.errors import FormatError
 from explorer.formats.naming import TensorName, parse_name
 from explorer.quantization import TensorType
+from explorer.quantization.grouped import GroupedLayout
 from explorer.sources import ByteSource
 
 Shape: TypeAlias = tuple[int, ...]
@@ -36,6 +38,48 @@ class Extent:
     nbytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class StoredArray:
+    """One array as a file stores it: a part of a tensor that is made of several.
+
+    Attributes:
+        extent: Where its bytes lie.
+        type: Its stored type: U32 for packed codes, BF16 or U8 for scales …
+        shape: Its stored shape, outermost first.
+    """
+
+    extent: Extent
+    type: TensorType
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedWeights:
+    """The parts of a quantized weight whose scales are arrays of their own.
+
+    safetensors_and_blobs.md section 3; MLX and Ollama store weights so.
+
+    Attributes:
+        weight: Packed codes: U32 [..., rows, columns * bits / 32], or U8 with two codes each.
+        scales: One for each group: [..., rows, columns / group size].
+        biases: The value of code 0 in each group, shaped as `scales`; affine modes only.
+        global_scale: F32, one for all or one for each row; some nvfp4 weights only.
+        layout: How codes and scales make values.
+    """
+
+    weight: StoredArray
+    scales: StoredArray
+    biases: StoredArray | None
+    global_scale: StoredArray | None
+    layout: GroupedLayout
+
+    @property
+    def arrays(self) -> tuple[StoredArray, ...]:
+        """The parts that there are, the weight first; the order of `Tensor.extents`."""
+        parts = (self.weight, self.scales, self.biases, self.global_scale)
+        return tuple(part for part in parts if part is not None)
+
+
 @dataclass(frozen=True)
 class Tensor:
     """One tensor of a model.
@@ -48,6 +92,7 @@ class Tensor:
         parameters: Number of weights, the product of `shape`.
         group: Name of the `TensorGroup` it belongs to, or None.
         damage: Why its bytes cannot all be read, or None.
+        grouped: Its parts, if its scales are arrays of their own; then `extents` are theirs.
     """
 
     name: str
@@ -57,6 +102,7 @@ class Tensor:
     parameters: int
     group: str | None = None
     damage: str | None = field(default=None)
+    grouped: GroupedWeights | None = None
 
     @property
     def nbytes(self) -> int:
@@ -116,21 +162,42 @@ class TensorGroup:
     group_size: int | None = None
 
 
-@dataclass(frozen=True)
-class TensorColumns:
-    """The table of a model's tensors, a list for each column, in file order.
+class TensorColumns(Protocol):
+    """The table of a model's tensors, a column for each field, in file order.
 
     Attributes:
         names: Names; a damaged file may repeat one.
+        shapes: Shapes, outermost first.
         types: Tensor types.
         parameters: Weights of each tensor.
         nbytes: Stored bytes of each tensor; 0 where the type's size is unknown.
     """
 
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def shapes(self) -> Sequence[Shape]: ...
+    @property
+    def types(self) -> Sequence[TensorType]: ...
+    @property
+    def parameters(self) -> Sequence[int]: ...
+    @property
+    def nbytes(self) -> Sequence[int]: ...
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class ListedColumns:
+    """Columns that are lists from the beginning; see `TensorColumns`."""
+
     names: list[str] = field(default_factory=list)
+    shapes: list[Shape] = field(default_factory=list)
     types: list[TensorType] = field(default_factory=list)
     parameters: list[int] = field(default_factory=list)
     nbytes: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +215,19 @@ class TensorTable(Mapping[str, Tensor]):
     Attributes:
         columns: The plain columns that the tensors are made from.
         rows: Every tensor by its position.
+        main_rows: How many rows are the model's own; those behind them belong to a draft model that
+            comes with it, and do not count in totals.
     """
 
-    def __init__(self, columns: TensorColumns, build: Callable[[int], Tensor]) -> None:
+    def __init__(
+        self,
+        columns: TensorColumns,
+        build: Callable[[int], Tensor],
+        main_rows: int | None = None,
+    ) -> None:
         self.columns = columns
-        self.rows: Sequence[Tensor] = _Rows(len(columns.names), build)
+        self.main_rows = len(columns) if main_rows is None else main_rows
+        self.rows: Sequence[Tensor] = _Rows(len(columns), build)
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -162,13 +237,13 @@ class TensorTable(Mapping[str, Tensor]):
 
     @cached_property
     def parameters(self) -> int:
-        """Weights of all tensors together."""
-        return sum(self.columns.parameters)
+        """Weights of all tensors together, a draft model's left out."""
+        return sum(self.columns.parameters[: self.main_rows])
 
     @cached_property
     def nbytes(self) -> int:
-        """Stored bytes of all tensors together."""
-        return sum(self.columns.nbytes)
+        """Stored bytes of all tensors together, a draft model's left out."""
+        return sum(self.columns.nbytes[: self.main_rows])
 
     @cached_property
     def totals_by_type(self) -> dict[str, TypeTotal]:
@@ -177,9 +252,8 @@ class TensorTable(Mapping[str, Tensor]):
         parameters: Counter[str] = Counter()
         nbytes: Counter[str] = Counter()
         columns = self.columns
-        for kind, weights, size in zip(
-            columns.types, columns.parameters, columns.nbytes, strict=True
-        ):
+        rows = zip(columns.types, columns.parameters, columns.nbytes, strict=True)
+        for kind, weights, size in islice(rows, self.main_rows):
             tensors[kind.name] += 1
             parameters[kind.name] += weights
             nbytes[kind.name] += size

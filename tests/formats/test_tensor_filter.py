@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from explorer.formats.naming import natural_key
 from explorer.formats.tensor_arrays import text_ranks
 from explorer.formats.tensor_filter import TensorArrays, parse_filter, tensor_arrays
-from explorer.formats.tensors import Extent, Shape, Tensor, TensorColumns, TensorTable
+from explorer.formats.tensors import Extent, ListedColumns, Shape, Tensor, TensorTable
 from explorer.quantization import TENSOR_TYPES, TensorType, ggml_type
 from explorer.sources import MemorySource
 
@@ -36,12 +36,13 @@ _NAMES = [row[0] for row in _ROWS]
 
 
 def _table(rows: list[tuple[str, TensorType, Shape, int, MemorySource, str | None]]) -> TensorTable:
-    columns = TensorColumns()
+    columns = ListedColumns()
     for name, kind, shape, _, _, _ in rows:
         parameters = 1
         for count in shape:
             parameters *= count
         columns.names.append(name)
+        columns.shapes.append(shape)
         columns.types.append(kind)
         columns.parameters.append(parameters)
         columns.nbytes.append(kind.nbytes(parameters) or 0)

@@ -16,7 +16,7 @@ from explorer.errors import FormatError
 from explorer.formats.gguf import open_gguf
 from explorer.formats.metadata import Metadata, MetadataEntry, NumberArray, StringArray, Value
 from explorer.formats.model import Model
-from explorer.formats.tensors import TensorColumns, TensorTable
+from explorer.formats.tensors import ListedColumns, TensorTable
 from explorer.formats.token_text import NO_TYPE, Scheme, decode_token, decode_tokens
 from explorer.formats.vocabulary import Vocabulary, read_vocabulary
 from explorer.formats.vocabulary_columns import MAX_SHOWN
@@ -49,7 +49,7 @@ def _model(values: Mapping[str, Any]) -> Model:
         path=Path("m.gguf"),
         files=(),
         metadata=Metadata([entry(_P + key, value) for key, value in values.items()]),
-        tensors=TensorTable(TensorColumns(), build),
+        tensors=TensorTable(ListedColumns(), build),
     )
 
 
