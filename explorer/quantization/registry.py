@@ -2,7 +2,7 @@
 
 A family's module is imported when one of its types is first asked for: opening and listing a model
 must not pay for Numba. To add a type: a row in `types.py`, a kernel in its family's module under
-`decoders/`, its name in `_FAMILIES`.
+`decoders/`, its name in `_FAMILIES`, and if it is quantized its anatomy under `anatomy/`.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from typing import Final, TypeAlias
 from explorer.quantization.arrays import Blocks, Weights
 
 Decoder: TypeAlias = Callable[[Blocks, Weights], None]
-"""decode(blocks: uint8 [n, block_bytes], out: float32 [n, block_weights]) fills `out`."""
+"""decode(blocks: uint8 [n, block_bytes], out: float32 [n, block_weights]) fills `out`.
 
-_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "plain": ("F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64")
-        + ("BOOL", "U8", "U16", "U32", "U64"),
-        "legacy": ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q1_0", "Q2_0"),
-        "k_quants": ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K"),
-        "i_quants": ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S")
-        + ("IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS"),
-        "ternary": ("TQ1_0", "TQ2_0"),
-        "microscaling": ("MXFP4", "NVFP4"),
-        "small_floats": ("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
-        + ("F6_E2M3", "F6_E3M2", "F4"),
-    }
+Both C-contiguous, and apart in memory. Nothing is checked; `explorer.quantization.dequantize` does.
+"""
+
+_FAMILIES: Final = (
+    ("plain", ("F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64")),
+    ("plain", ("BOOL", "U8", "U16", "U32", "U64")),
+    ("legacy", ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q1_0", "Q2_0")),
+    ("k_quants", ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K")),
+    ("i_quants", ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S")),
+    ("i_quants", ("IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS")),
+    ("ternary", ("TQ1_0", "TQ2_0")),
+    ("microscaling", ("MXFP4", "NVFP4")),
+    ("small_floats", ("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ")),
+    ("small_floats", ("F6_E2M3", "F6_E3M2", "F4")),
 )
-_FAMILY_OF: Final = {name: family for family, names in _FAMILIES.items() for name in names}
+_FAMILY_OF: Final = {name: module for module, names in _FAMILIES for name in names}
 
 WITHOUT_DECODER: Final[Mapping[str, str]] = MappingProxyType(
     {"C64": "complex numbers have no order, so no histogram"}
@@ -45,6 +46,15 @@ def has_decoder(type_name: str) -> bool:
     return type_name in _FAMILY_OF
 
 
+def family(type_name: str) -> str:
+    """Return the name of the module, here and in `anatomy`, that knows a tensor type.
+
+    Raises:
+        KeyError: There is none; `has_decoder` tells.
+    """
+    return _FAMILY_OF[type_name]
+
+
 @cache
 def decoder(type_name: str) -> Decoder:
     """Return the kernel of a tensor type, importing its family on first use.
@@ -52,6 +62,14 @@ def decoder(type_name: str) -> Decoder:
     Raises:
         KeyError: There is none; `has_decoder` tells.
     """
-    family = import_module(f"explorer.quantization.decoders.{_FAMILY_OF[type_name]}")
-    kernels: Mapping[str, Decoder] = family.DECODERS
-    return kernels[type_name]
+    module = import_module(f"explorer.quantization.decoders.{family(type_name)}")
+    kernels: Mapping[str, Decoder] = module.DECODERS
+    kernel = kernels[type_name]
+
+    def decode(blocks: Blocks, out: Weights) -> None:
+        # Numba compiles once for writable and once for read-only arrays; this way, only once.
+        frozen = blocks.view()
+        frozen.flags.writeable = False
+        kernel(frozen, out)
+
+    return decode

@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
 from explorer.quantization.arrays import Blocks, Weights
-from explorer.quantization.jit import float32_of_bits, float32_of_half, kernel
+from explorer.quantization.jit import float32_of_bits, float32_of_half, kernel, u32
 
 
 @kernel
@@ -36,7 +35,7 @@ def decode_bf16(blocks: Any, out: Any) -> None:
     halves = blocks.reshape(-1).view(np.uint16)
     values = out.reshape(-1)
     for i in range(values.size):
-        values[i] = float32_of_bits(numba.uint32(halves[i]) << numba.uint32(16))
+        values[i] = float32_of_bits(u32(halves[i]) << u32(16))
 
 
 def _cast_from(dtype: str) -> Callable[[Blocks, Weights], None]:

@@ -1,0 +1,155 @@
+"""The anatomy of IQ types: the code of a weight is the number of its signed level.
+
+A block stores a row of a code book for a whole group, so a weight has no bits of its own but in
+IQ4. Its signed level, which the row and its sign (in IQ1 its shift) make, is what stands for a
+code here. No type is called uniform, IQ3_S neither, though its levels rise in equal steps: a book
+has few of the possible rows, so a weight is not rounded to its own nearest level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.quantization.anatomy.contract import Anatomy, BlockField, Codes, Scales, Split
+from explorer.quantization.arrays import Blocks
+from explorer.quantization.decoders.i_quants import WALKS
+from explorer.quantization.decoders.i_quants_books import KVALUES, Book, code_book
+from explorer.quantization.jit import kernel
+
+
+@kernel
+def _rename(codes: Any, numbers: Any) -> None:
+    """Replace each byte by its entry in `numbers`, uint8 [256]."""
+    flat = codes.reshape(-1)
+    for i in range(flat.size):
+        flat[i] = numbers[flat[i]]
+
+
+def _splitter(type_name: str, levels: NDArray[np.float32]) -> Split:
+    walk, book = WALKS[type_name]
+    # What a kernel writes for a level: the level as the bits of an int8, IQ1's in eighths.
+    written = (levels * 8 if book is Book.IQ1S else levels).astype(np.int8).view(np.uint8)
+    numbers = np.zeros(256, np.uint8)
+    numbers[written] = np.arange(len(levels), dtype=np.uint8)
+
+    def split(blocks: Blocks, codes: Codes, scales: Scales, _minima: Scales) -> None:
+        walk(blocks, codes, scales, code_book(book))
+        _rename(codes, numbers)
+
+    return split
+
+
+def _anatomy(
+    type_name: str, levels: Iterable[float], weights_per_scale: int, *fields: BlockField
+) -> Anatomy:
+    level_of_code = np.array(sorted(levels), np.float32)
+    return Anatomy(
+        levels=level_of_code,
+        weights_per_scale=weights_per_scale,
+        has_minimum=False,
+        uniform=False,
+        fields=fields,
+        split=_splitter(type_name, level_of_code),
+    )
+
+
+def _signed(*sizes: int) -> list[int]:
+    return [sign * size for size in sizes for sign in (-1, 1)]
+
+
+_D = BlockField("d", 0, 2, "f16", "scale of the block")
+_LOW_INDEX = "low 8 bits of the code book's row, for each 8 weights"
+_SCALES_OF_16 = "scale of each 16 weights, above one half"
+_IQ1_LEVELS = [grid + shift for grid in (-1, 0, 1) for shift in (-0.125, 0.125)]
+_IQ2_LEVELS = _signed(8, 25, 43)
+
+ANATOMIES: Final = {
+    "IQ1_S": _anatomy(
+        "IQ1_S",
+        _IQ1_LEVELS,
+        32,
+        _D,
+        BlockField("qs", 2, 32, "u8", _LOW_INDEX),
+        BlockField(
+            "qh", 34, 16, "u16", "for each 32 weights: 4 x 3 high bits of the rows, scale, shift"
+        ),
+    ),
+    "IQ1_M": _anatomy(
+        "IQ1_M",
+        _IQ1_LEVELS,
+        16,
+        BlockField("qs", 0, 32, "u8", _LOW_INDEX),
+        BlockField("qh", 32, 16, "4 bits", "for each 8 weights: 3 high bits of the row, shift"),
+        BlockField(
+            "scales", 48, 8, "u16", "for each 64 weights: 4 x 3-bit scale, 4 bits of the block's"
+        ),
+    ),
+    "IQ2_XXS": _anatomy(
+        "IQ2_XXS",
+        _IQ2_LEVELS,
+        32,
+        _D,
+        BlockField(
+            "qs", 2, 64, "u32", "for each 32 weights: 4 x 8-bit row, then 4 x 7-bit signs, scale"
+        ),
+    ),
+    "IQ2_XS": _anatomy(
+        "IQ2_XS",
+        _IQ2_LEVELS,
+        16,
+        _D,
+        BlockField("qs", 2, 64, "u16", "for each 8 weights: 9-bit row, 7-bit signs"),
+        BlockField("scales", 66, 8, "4-bit scales", _SCALES_OF_16),
+    ),
+    "IQ2_S": _anatomy(
+        "IQ2_S",
+        _IQ2_LEVELS,
+        16,
+        _D,
+        BlockField("qs", 2, 32, "u8", _LOW_INDEX),
+        BlockField("signs", 34, 32, "1-bit signs", "set where a weight is negative"),
+        BlockField("qh", 66, 8, "2 bits", "high bits of the row, for each 8 weights"),
+        BlockField("scales", 74, 8, "4-bit scales", _SCALES_OF_16),
+    ),
+    "IQ3_XXS": _anatomy(
+        "IQ3_XXS",
+        _signed(4, 12, 20, 28, 36, 44, 52, 62),
+        32,
+        _D,
+        BlockField("qs", 2, 64, "u8", "the code book's row, for each 4 weights"),
+        BlockField(
+            "scales_and_signs", 66, 32, "u32", "for each 32 weights: 4 x 7-bit signs, scale"
+        ),
+    ),
+    "IQ3_S": _anatomy(
+        "IQ3_S",
+        _signed(*range(1, 16, 2)),
+        32,
+        _D,
+        BlockField("qs", 2, 64, "u8", "low 8 bits of the code book's row, for each 4 weights"),
+        BlockField("qh", 66, 8, "1 bit", "high bit of the row, for each 4 weights"),
+        BlockField("signs", 74, 32, "1-bit signs", "set where a weight is negative"),
+        BlockField("scales", 106, 4, "4-bit scales", "scale of each 32 weights, odd numbers"),
+    ),
+    "IQ4_NL": _anatomy(
+        "IQ4_NL",
+        KVALUES,
+        32,
+        _D,
+        BlockField("qs", 2, 16, "4-bit codes", "numbers of 16 uneven levels"),
+    ),
+    "IQ4_XS": _anatomy(
+        "IQ4_XS",
+        KVALUES,
+        32,
+        _D,
+        BlockField("scales_h", 2, 2, "2 bits", "high bits of the scale of each 32 weights"),
+        BlockField("scales_l", 4, 4, "4 bits", "low bits of the scale of each 32 weights"),
+        BlockField("qs", 8, 128, "4-bit codes", "numbers of 16 uneven levels"),
+    ),
+}
+"""The anatomy of each IQ type, by name."""

@@ -1,0 +1,223 @@
+"""Quantized weights whose scales lie in tensors of their own: Ollama's blobs and MLX folders.
+
+A weight is a run of groups, and a group is `group_size` consecutive weights of one row with one
+scale (and, in affine mode, one bias)::
+
+    packed  | codes of `bits` each, one little-endian bit stream, lowest bit first
+    scale   | affine: BF16, F16 or F32    nvfp4: E4M3 in a byte    mxfp4, mxfp8: E8M0 in a byte
+    bias    | affine only: the value of code 0, a float
+    global  | nvfp4 only, where there is one: a factor of the whole tensor, or of each expert or row
+
+    affine  value = code * scale + bias        mxfp4  value = E2M1[code] * 2^(scale - 127)
+    nvfp4   value = E2M1[code] * E4M3[scale] * global
+    mxfp8   value = E4M3[code] * 2^(scale - 127)
+
+Groups and rows are whole bytes long in every width, so any run of groups, be it some rows or a part
+of one, is a run of bytes in each tensor: `decode_groups` takes such runs, and memory is bounded
+however long a row is. What a weight's layout is, where metadata and shapes must be weighed against
+each other, `grouped_resolution.resolve` tells.
+
+Source: `safetensors_and_blobs.md` sections 3 and 4; mlx/ops.cpp, `dequantize` and `fp_dequantize`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.quantization.arrays import Weights
+from explorer.quantization.float_formats import E2M1, E4M3
+from explorer.quantization.types import TENSOR_TYPES, TensorType
+
+AFFINE_BITS: Final = (2, 3, 4, 5, 6, 8)
+"""Widths of an affine code that MLX writes."""
+
+AFFINE_GROUPS: Final = (32, 64, 128)
+"""Affine group sizes that MLX writes."""
+
+AFFINE_SCALES: Final = ("BF16", "F16", "F32")
+"""Types of affine scales and biases."""
+
+
+class Mode(StrEnum):
+    """How codes become weights, by MLX's names."""
+
+    AFFINE = "affine"
+    NVFP4 = "nvfp4"
+    MXFP4 = "mxfp4"
+    MXFP8 = "mxfp8"
+
+
+FIXED_SIZES: Final = {Mode.NVFP4: (4, 16), Mode.MXFP4: (4, 32), Mode.MXFP8: (8, 32)}
+"""Bits and group size of the modes that have no choice of them."""
+
+BYTE_SCALES: Final = {
+    Mode.NVFP4: ("U8", "F8_E4M3"),
+    Mode.MXFP4: ("U8", "F8_E8M0"),
+    Mode.MXFP8: ("U8", "F8_E8M0"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedLayout:
+    """How a weight with companions is stored.
+
+    Attributes:
+        mode: How codes become weights.
+        bits: Bits of a code.
+        group_size: Weights that share a scale.
+        scale_type: Name of the scales' type: ``"BF16"``, ``"F16"``, ``"F32"`` in affine mode, else
+            ``"U8"`` (or ``"F8_E4M3"``, ``"F8_E8M0"``, as folders of other makers name it).
+        bias_type: Name of the biases' type in affine mode, else None.
+
+    Raises:
+        ValueError: No weight is stored so.
+    """
+
+    mode: Mode
+    bits: int
+    group_size: int
+    scale_type: str = "BF16"
+    bias_type: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode is Mode.AFFINE:
+            valid = (
+                self.bits in AFFINE_BITS
+                and self.group_size in AFFINE_GROUPS
+                and self.scale_type in AFFINE_SCALES
+                and self.bias_type in AFFINE_SCALES
+            )
+        else:
+            valid = (
+                (self.bits, self.group_size) == FIXED_SIZES[self.mode]
+                and self.scale_type in BYTE_SCALES[self.mode]
+                and self.bias_type is None
+            )
+        if not valid:
+            raise ValueError(f"no such layout: {self}")
+
+    @property
+    def name(self) -> str:
+        """The quantization's public name: ``"int4"``, ``"affine3"``, ``"nvfp4"``."""
+        return quantization_name(self.mode, self.bits)
+
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of a group's codes."""
+        return self.group_size * self.bits // 8
+
+    @property
+    def scale_bytes(self) -> int:
+        """Bytes of a group's scale."""
+        return TENSOR_TYPES[self.scale_type].block_bytes
+
+    @property
+    def bias_bytes(self) -> int:
+        """Bytes of a group's bias; 0 without."""
+        return 0 if self.bias_type is None else TENSOR_TYPES[self.bias_type].block_bytes
+
+    @property
+    def type(self) -> TensorType:
+        """The same as a tensor type, whose block is a group: its codes, scale and bias."""
+        size = self.packed_bytes + self.scale_bytes + self.bias_bytes
+        return TensorType(self.name, self.group_size, size, quantized=True)
+
+
+def quantization_name(mode: Mode, bits: int) -> str:
+    """Return the public name of a quantization (interface.md, `inspect`)."""
+    if mode is not Mode.AFFINE:
+        return mode.value
+    return f"int{bits}" if bits in {4, 8} else f"affine{bits}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroups:
+    """The stored bytes of a run of groups; arrays may have any shape, in C order.
+
+    Attributes:
+        packed: uint8, `packed_bytes` for each group.
+        scales: uint8, `scale_bytes` for each group.
+        biases: uint8, `bias_bytes` for each group; None in modes that have none.
+        global_scales: float32, one for all groups or one for each group; None for 1. To be
+            multiplied as it is: a producer's reciprocal must be inverted before.
+    """
+
+    packed: NDArray[np.uint8]
+    scales: NDArray[np.uint8]
+    biases: NDArray[np.uint8] | None = None
+    global_scales: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAnatomy:
+    """How groups make weights from codes; the attributes mean what those of `Anatomy` do.
+
+    Attributes:
+        levels: float32 [number of codes]: the value of each code before scaling.
+        weights_per_scale: Weights that share a scale.
+        has_minimum: Whether a minimum is subtracted.
+        uniform: Whether `levels` rise in equal steps.
+    """
+
+    levels: NDArray[np.float32]
+    weights_per_scale: int
+    has_minimum: bool
+    uniform: bool
+
+
+def group_anatomy(layout: GroupedLayout) -> GroupAnatomy:
+    """Return how a layout makes weights from codes."""
+    affine = layout.mode is Mode.AFFINE
+    floats = E4M3 if layout.mode is Mode.MXFP8 else E2M1
+    levels = np.arange(1 << layout.bits, dtype=np.float32) if affine else floats
+    return GroupAnatomy(levels, layout.group_size, affine, affine)
+
+
+def decode_groups(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> None:
+    """Decode a run of groups, to the bit as float32 arithmetic without fused operations gives.
+
+    Args:
+        layout: How the weight is stored.
+        stored: The run's bytes.
+        out: float32 of any shape, C-contiguous, `group_size` weights for each group; is filled.
+
+    Raises:
+        ValueError: An array has not the length that `out` implies, or `out` is not contiguous.
+    """
+    _kernels().decode(layout, stored, out)
+
+
+def split_groups(
+    layout: GroupedLayout,
+    stored: StoredGroups,
+    codes: NDArray[np.uint8],
+    scales: NDArray[np.float32],
+    minima: NDArray[np.float32],
+) -> None:
+    """Take a run of groups apart; fills the last three as an `Anatomy.split` does.
+
+    Args:
+        layout: How the weight is stored.
+        stored: The run's bytes.
+        codes: uint8 [groups, group_size], C-contiguous.
+        scales: float32 [groups, 1], C-contiguous: effective scales, a global scale included.
+        minima: float32 [groups, 1], C-contiguous: the biases with their sign turned; left alone,
+            and may be of shape [groups, 0], in modes that have none.
+
+    Raises:
+        ValueError: An array has not the length that `codes` implies.
+    """
+    _kernels().split(layout, stored, codes, scales, minima)
+
+
+@cache
+def _kernels() -> Any:
+    """Import Numba's part on first use: listing a model must not wait for it."""
+    return import_module("explorer.quantization.grouped_decoding")

@@ -1,0 +1,181 @@
+"""How a weight with companions is stored, where metadata, configuration and shapes may disagree.
+
+Metadata may be missing, and importers copy a model's general type into every tensor's metadata even
+where another width was used. So whatever is said is held against the shapes, which cannot lie: a
+row's packed bits, divided by its scales, are the bits of a group, ``bits * group_size``. Several
+layouts can have the same product; then what is said decides, and if nothing fits a guess, which is
+told as one. Nothing here reads weights or knows where the shapes come from.
+
+Source: `safetensors_and_blobs.md` section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final
+
+from explorer.quantization.grouped import (
+    AFFINE_BITS,
+    AFFINE_GROUPS,
+    FIXED_SIZES,
+    GroupedLayout,
+    Mode,
+)
+from explorer.quantization.grouped_claims import Claim, claim_of_config, claim_of_metadata
+from explorer.quantization.grouped_shapes import (
+    GroupShapes,
+    Part,
+    Parts,
+    Shape,
+    measure,
+    shape_text,
+)
+
+# Groups of 64 are the default of MLX. Only for 128 bits Ollama prefers 4 in groups of 32.
+_GUESSED_GROUPS: Final = (64, 32, 128)
+_GUESSED_GROUPS_OF_128_BITS: Final = (32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What a weight with companions is.
+
+    Attributes:
+        layout: How it is stored; None if that cannot be told.
+        shape: Its logical shape, outermost first; None if that cannot be told.
+        groups_per_global_scale: Consecutive groups that share one global scale; 0 without any.
+        problem: What contradicts itself, for people: with a layout, what is said about the weight
+            is wrong and the layout is what the shapes say; without, why there is none.
+        guess: Why the layout is only a guess, for people; None if it is certain.
+    """
+
+    layout: GroupedLayout | None
+    shape: Shape | None = None
+    groups_per_global_scale: int = 0
+    problem: str | None = None
+    guess: str | None = None
+
+
+def resolve(
+    parts: Parts,
+    quant_type: str | None = None,
+    group_size: str | None = None,
+    config: Mapping[str, object] | None = None,
+) -> Resolution:
+    """Tell how a weight with companions is stored.
+
+    Args:
+        parts: Types and shapes of the weight and its companions, as their headers tell them.
+        quant_type: What the blob's metadata says, in any case of letters; None if nothing.
+        group_size: The same, as text.
+        config: What `config.json` says about this weight, ``{"bits", "group_size", "mode"}``, any
+            of them missing or of any type; `grouped_claims.config_quantization` finds it.
+
+    Returns:
+        The layout and the logical shape, or why there are none. Odd input never raises.
+    """
+    shapes = measure(parts)
+    if isinstance(shapes, str):
+        return Resolution(None, problem=shapes)
+    claims = (claim_of_metadata(quant_type, group_size), claim_of_config(config))
+    choose = _choose_fixed if parts.bias is None else _choose_affine
+    found = choose(shapes, [claim for claim in claims if claim.says_something])
+    if found.layout is None:
+        return found
+    found = replace(
+        found,
+        shape=(*shapes.rows, shapes.groups_per_row * found.layout.group_size),
+        problem=_joined(*(claim.fault for claim in claims), found.problem),
+    )
+    if parts.global_scale is None:
+        return found
+    return _with_global_scale(found, shapes, parts.global_scale)
+
+
+def _choose_fixed(shapes: GroupShapes, claims: list[Claim]) -> Resolution:
+    """Choose among the modes whose scales are bytes: the bits of a group tell them apart."""
+    layouts = [shapes.layout(mode, *sizes) for mode, sizes in FIXED_SIZES.items()]
+    fitting = [layout for layout in layouts if layout is not None]
+    if not fitting:
+        what = f"{shapes.group_bits} bits for each scale of type {shapes.scale_type}"
+        return Resolution(None, problem=f"no known quantization has {what}")
+    layout = next((one for one in fitting if claims and one.mode is claims[0].mode), fitting[0])
+    return Resolution(layout, problem=_contradiction(claims, layout))
+
+
+def _choose_affine(shapes: GroupShapes, claims: list[Claim]) -> Resolution:
+    """Choose bits and group size: what is said, if it fits, else what the shapes leave open."""
+    telling = [claim for claim in claims if claim.says_sizes]
+    for choose in (_fit, _correct):
+        for claim in telling:
+            layout = choose(shapes, claim)
+            if layout is not None:
+                return Resolution(layout, problem=_contradiction(claims, layout))
+    return _guess_affine(shapes, claims)
+
+
+def _fit(shapes: GroupShapes, claim: Claim) -> GroupedLayout | None:
+    """Return the layout that agrees with a claim and the shapes; what is not said is free."""
+    sizes = (claim.likely_group_size, *AFFINE_GROUPS)  # of an empty weight the first one fits
+    for bits in AFFINE_BITS if claim.bits is None else (claim.bits,):
+        for size in sizes:
+            layout = shapes.layout(Mode.AFFINE, bits, size)
+            if layout is not None and claim.allows(layout):
+                return layout
+    return None
+
+
+def _correct(shapes: GroupShapes, claim: Claim) -> GroupedLayout | None:
+    """Trust a claim's group size only: importers get the width wrong, not the group size."""
+    if claim.group_size is None and claim.mode not in {None, Mode.AFFINE}:
+        return None
+    size = claim.likely_group_size
+    return shapes.layout(Mode.AFFINE, shapes.group_bits // size, size)
+
+
+def _guess_affine(shapes: GroupShapes, claims: list[Claim]) -> Resolution:
+    """Choose the only layout that the shapes allow, or the likeliest of several."""
+    group_bits = shapes.group_bits or 4 * 64  # of an empty weight anything is true
+    sizes = _GUESSED_GROUPS_OF_128_BITS if group_bits == 128 else _GUESSED_GROUPS
+    fitting = [shapes.layout(Mode.AFFINE, group_bits // size, size) for size in sizes]
+    layouts = [layout for layout in fitting if layout is not None]
+    if not layouts:
+        what = f"{group_bits} bits for each scale and bias"
+        return Resolution(None, problem=f"no known quantization has {what}")
+    layout, *others = layouts
+    problem = _contradiction(claims, layout)
+    if not others or not shapes.group_bits:
+        return Resolution(layout, problem=problem)
+    texts = " or ".join(map(_layout_text, others))
+    guess = f"taken for {_layout_text(layout)}; by its shapes it could also be {texts}"
+    return Resolution(layout, problem=problem, guess=guess)
+
+
+def _with_global_scale(found: Resolution, shapes: GroupShapes, part: Part) -> Resolution:
+    """Spread a global scale over the groups: one for all, or one for each expert or row."""
+    if found.layout is None or found.layout.mode is not Mode.NVFP4:
+        what = "only nvfp4 has a global scale; the one that there is is left out"
+        return replace(found, problem=_joined(found.problem, what))
+    for axis in range(len(shapes.rows) + 1):
+        if part.dtype == "F32" and prod(part.shape) == prod(shapes.rows[:axis]):
+            groups = prod(shapes.rows[axis:]) * shapes.groups_per_row
+            return replace(found, groups_per_global_scale=groups)
+    what = f"a global scale of type {part.dtype} and shape {shape_text(part.shape)}"
+    return Resolution(None, problem=f"{what} fits no weight of shape {found.shape}")
+
+
+def _contradiction(claims: list[Claim], layout: GroupedLayout) -> str | None:
+    """Tell where a layout differs from what is said, by whoever is believed first."""
+    if not claims or claims[0].allows(layout):
+        return None
+    return f"{claims[0].origin} says {claims[0].text}, the shapes say {_layout_text(layout)}"
+
+
+def _layout_text(layout: GroupedLayout) -> str:
+    return f"{layout.name} in groups of {layout.group_size}"
+
+
+def _joined(*problems: str | None) -> str | None:
+    return "; ".join(filter(None, problems)) or None

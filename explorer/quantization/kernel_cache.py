@@ -1,0 +1,93 @@
+"""The folder that keeps compiled kernels: one for each version of their sources.
+
+Numba keeps machine code beside a kernel's source, and compiles anew when that file changes. It does
+not look at what the kernel imports: helpers, tables, compiler options. So a new version of the
+program, or an edit, could go on with old machine code, and a program that is installed where the
+user may not write had nowhere to keep it. Here each state of the sources has a folder of its own,
+in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from explorer import __version__
+from explorer.cache import cache_folder
+
+SOURCES: Final = (
+    "quantization/jit.py",
+    "quantization/float_formats.py",
+    "quantization/decoders/*.py",
+    "quantization/encoders/*.py",
+    "quantization/anatomy/*.py",
+    "analysis/kernels*.py",
+    "analysis/places.py",
+)
+"""Modules that define kernels, or helpers and constants that are compiled into kernels."""
+
+KEPT_S: Final = 30 * 24 * 3600.0
+"""How long a folder that nobody uses is kept."""
+
+_VARIABLE: Final = "NUMBA_CACHE_DIR"
+_PREFIX: Final = "kernels-"
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+_MOST_REMOVED: Final = 8
+
+
+def choose_kernel_cache() -> None:
+    """Name this version's folder to Numba, unless the user or an earlier call has named one.
+
+    Without a place that can be written, nothing is chosen: Numba then looks for one of its own.
+    Folders of other versions that were not used for 30 days are removed.
+    """
+    if os.environ.get(_VARIABLE):
+        return
+    try:
+        folder = cache_folder() / (_PREFIX + source_digest())
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)  # marks it as used
+    except (OSError, RuntimeError):  # a read-only disk, or a user without a home
+        return
+    if os.access(folder, os.W_OK | os.X_OK):
+        os.environ[_VARIABLE] = str(folder)
+        _remove_old(folder)
+
+
+def source_digest(package: Path = _PACKAGE) -> str:
+    """Return a digest of the version and of all `SOURCES`; takes about a millisecond.
+
+    Args:
+        package: The folder of the package `explorer`. A frozen program may lack sources, and is
+            then told apart by its version.
+    """
+    digest = blake2b(__version__.encode(), digest_size=8)
+    for pattern in SOURCES:
+        for path in sorted(package.glob(pattern)):
+            source = path.read_bytes()
+            digest.update(f"{path.relative_to(package).as_posix()} {len(source)} ".encode())
+            digest.update(source)
+    return digest.hexdigest()
+
+
+def _remove_old(current: Path) -> None:
+    """Remove some folders of other versions; one that resists is left alone."""
+    oldest = time.time() - KEPT_S
+    removed = 0
+    with contextlib.suppress(OSError), os.scandir(current.parent) as entries:
+        for entry in entries:
+            if removed == _MOST_REMOVED:
+                break
+            if (
+                entry.name.startswith(_PREFIX)
+                and entry.name != current.name
+                and entry.is_dir(follow_symlinks=False)
+                and entry.stat(follow_symlinks=False).st_mtime < oldest
+            ):
+                shutil.rmtree(entry.path, ignore_errors=True)
+                removed += 1
