@@ -43,3 +43,16 @@ class SourceError(ExplorerError):
 
 class FormatError(ExplorerError, ValueError):
     """A file that is not what it claims to be."""
+
+
+class PlanError(ExplorerError, ValueError):
+    """A model, settings or devices for which no memory plan can be made.
+
+    Attributes:
+        reason: ``"requires full"`` or ``"system memory"`` where Ollama would refuse to load the
+            model for that reason; None where the input itself cannot be used.
+    """
+
+    def __init__(self, what: str, reason: str | None = None) -> None:
+        super().__init__(what)
+        self.reason = reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -21,8 +22,38 @@ def path_argument(function: _Command) -> _Command:
     return click.argument("path", type=click.Path(), callback=_not_empty)(function)
 
 
+def root_option(function: _Command) -> _Command:
+    """Add the option --root: the Ollama store in which a name is looked up."""
+    return click.option(
+        "--root",
+        type=click.Path(),
+        metavar="DIR",
+        help="Look ollama:NAME up in this store, not in the user's.",
+    )(function)
+
+
 def json_option(function: _Command) -> _Command:
     """Add the option --json."""
     return click.option(
         "as_json", "--json", is_flag=True, help="Print one JSON object, for programs."
     )(function)
+
+
+def model_path(path: str, root: str | None = None) -> Path:
+    """Return what to open for an argument: a path as it is, a name's manifest.
+
+    Args:
+        path: A path, or ``ollama:NAME[:TAG]``.
+        root: The Ollama store to look into; None for those of this machine.
+
+    Raises:
+        ExplorerError: The name is not valid, or no store has it.
+    """
+    from explorer.stores.names import is_name, resolve  # noqa: PLC0415 - --version needs no stores
+    from explorer.stores.places import this_machine_ollama  # noqa: PLC0415 - as above
+
+    if is_name(path):
+        return resolve(path, this_machine_ollama() if root is None else [Path(root)])
+    if root is not None:
+        raise click.UsageError("--root belongs to a name of a model, such as ollama:llama3")
+    return Path(path)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import click
 
-from explorer.cli.arguments import json_option, path_argument
+from explorer.cli.arguments import json_option, model_path, path_argument, root_option
 from explorer.cli.output import line_width, style, table, write, write_json
 from explorer.cli.problems import problem_lines
 from explorer.cli.records import model_record
@@ -27,26 +27,31 @@ from explorer.formats.facts import Facts, describe
 
 _LEAST_VALUE_WIDTH = 40
 _LONGEST_NAME = 200
+_SHOWN_FILES = 200  # of a model of tensor blobs, which may have thousands
 
 
 @click.command("inspect")
 @path_argument
+@root_option
 @json_option
 @click.option("--tensors", is_flag=True, help="List every tensor.")
 @click.option("--metadata", is_flag=True, help="List every key with its value.")
-def inspect_command(path: str, as_json: bool, tensors: bool, metadata: bool) -> int:
+def inspect_command(
+    path: str, root: str | None, as_json: bool, tensors: bool, metadata: bool
+) -> int:
     """Show what the model at PATH is. Reads headers only, never the weights.
 
-    PATH is a .gguf file (any shard opens the whole), a .safetensors file, its index, or a
-    folder of a Hugging Face model.
+    PATH is a .gguf file (any shard opens the whole), a .safetensors file, its index, a folder of a
+    Hugging Face model, an Ollama manifest, or ollama:NAME[:TAG].
 
     \b
     Examples:
       gguf-explorer inspect model.gguf
       gguf-explorer inspect model.gguf --metadata --tensors
       gguf-explorer inspect model.gguf --json --tensors | jq '.tensors[0]'
+      gguf-explorer inspect ollama:llama3
     """
-    with open_model(path) as model:
+    with open_model(model_path(path, root)) as model:
         if as_json:
             write_json(model_record(model, metadata=metadata, tensors=tensors))
             return 0
@@ -73,9 +78,10 @@ def _summary(model: Model) -> str:
         parts += [_heading("Tensor types"), _types(facts)]
     if len(model.files) > 1:
         parts.append(_heading("Files", len(model.files)))
-        parts.append(
-            table([plain_text(str(f.path)), bytes_text(f.source.size)] for f in model.files)
-        )
+        shown = model.files[:_SHOWN_FILES]
+        parts.append(table([plain_text(str(f.path)), bytes_text(f.source.size)] for f in shown))
+        if len(shown) < len(model.files):
+            parts.append(f"  … and {integer_text(len(model.files) - len(shown))} more\n")
     if model.problems:
         parts += [_heading("Problems", len(model.problems)), problem_lines(model.problems)]
     return "".join(parts)

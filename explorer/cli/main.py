@@ -40,14 +40,53 @@ def _check() -> click.Command:
     return check_command
 
 
+def _library() -> click.Command:
+    from explorer.cli.library_command import library_command  # noqa: PLC0415 - when it runs
+
+    return library_command
+
+
+def _plan() -> click.Command:
+    from explorer.cli.plan_command import plan_command  # noqa: PLC0415 - when it runs
+
+    return plan_command
+
+
 def _completion() -> click.Command:
     from explorer.cli.completion_command import completion_command  # noqa: PLC0415 - when it runs
 
     return completion_command
 
 
+def _stats() -> click.Command:
+    from explorer.cli.stats_command import stats_command  # noqa: PLC0415 - when it runs
+
+    return stats_command
+
+
+def _survey() -> click.Command:
+    from explorer.cli.survey_command import survey_command  # noqa: PLC0415 - when it runs
+
+    return survey_command
+
+
+def _export() -> click.Command:
+    from explorer.cli.export_command import export_command  # noqa: PLC0415 - when it runs
+
+    return export_command
+
+
 _COMMANDS: Final[Mapping[str, Callable[[], click.Command]]] = MappingProxyType(
-    {"inspect": _inspect, "check": _check, "completion": _completion}
+    {
+        "inspect": _inspect,
+        "stats": _stats,
+        "survey": _survey,
+        "export": _export,
+        "check": _check,
+        "library": _library,
+        "plan": _plan,
+        "completion": _completion,
+    }
 )
 
 
@@ -99,7 +138,10 @@ Examples:
   gguf-explorer model.gguf                   open the window on a model
   gguf-explorer inspect model.gguf           print what the model is
   gguf-explorer inspect model.gguf --json --metadata
+  gguf-explorer stats model.gguf output.weight
   gguf-explorer check model.gguf             exit code 0 if nothing is wrong
+  gguf-explorer library                      list the models that were downloaded
+  gguf-explorer plan model.gguf --gpu 24GiB  show which layers fit on the GPU
   gguf-explorer completion bash > ~/.local/share/bash-completion/completions/gguf-explorer
 \b
 A file whose name is that of a command: gguf-explorer ./inspect

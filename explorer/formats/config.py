@@ -49,31 +49,39 @@ def read_config(folder: Path, log: ProblemLog) -> Config:
     try:
         if not path.exists():
             return Config()
-        value = read_json_file(path)
-    except ExplorerError as error:
-        log.add(Severity.WARNING, CONFIG_NAME, f"it {error.what}, and is left out")
-        return Config()
-    except OSError as error:  # of exists: the folder may not be searched
+    except OSError as error:  # the folder may not be searched
         log.add(Severity.WARNING, CONFIG_NAME, f"it cannot be read: {error.strerror}")
         return Config()
-    if not isinstance(value, dict):
-        log.add(Severity.WARNING, CONFIG_NAME, "it is not a JSON object, and is left out")
+    return read_object(path, CONFIG_NAME, _PREFIX, log)
+
+
+def read_object(path: Path, where: str, prefix: str, log: ProblemLog) -> Config:
+    """Read a file that should be one JSON object; warn if it cannot be used, or not wholly.
+
+    Args:
+        path: The file.
+        where: What to call it in the warning.
+        prefix: What the keys of its metadata begin with.
+        log: Where the warning goes.
+    """
+    try:
+        value = read_json_file(path)
+    except ExplorerError as error:
+        log.add(Severity.WARNING, where, f"it {error.what}, and is left out")
         return Config()
-    return make_config(value, log)
-
-
-def make_config(fields: dict[str, Any], log: ProblemLog) -> Config:
-    """Make metadata of a parsed config.json; warn if it has more fields than are shown."""
+    if not isinstance(value, dict):
+        log.add(Severity.WARNING, where, "it is not a JSON object, and is left out")
+        return Config()
     entries: list[MetadataEntry] = []
-    for key, value in _flatten(fields):
+    for key, leaf in _flatten(value):
         if len(entries) == MAX_CONFIG_ENTRIES:
             what = f"only its first {MAX_CONFIG_ENTRIES} fields are shown as metadata"
-            log.add(Severity.WARNING, CONFIG_NAME, what)
+            log.add(Severity.WARNING, where, what)
             break
-        entry = _entry(_PREFIX + key, value)
+        entry = _entry(prefix + key, leaf)
         if entry is not None:
             entries.append(entry)
-    return Config(fields, tuple(entries))
+    return Config(value, tuple(entries))
 
 
 def loaded_entry(key: str, type_name: str, value: Value, file_index: int = 0) -> MetadataEntry:

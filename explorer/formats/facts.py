@@ -6,6 +6,7 @@ has the type that it should have; everything else is "not known" (None) and neve
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -238,10 +239,21 @@ def _file_type(model: Model, config: _Config) -> str | None:
         return None
     if value is not None:
         return enum_name(FILE_TYPE_KEY, value)
+    label = model.metadata.text("ollama.config.file_type")
     method = config.mapping("quantization_config").get("quant_method")
-    if isinstance(method, str) and method:
-        return method
-    return config.text("torch_dtype", "dtype")
+    for text in (label, method):
+        if isinstance(text, str) and text:
+            return text
+    return _usual_quantization(model) or config.text("torch_dtype", "dtype")
+
+
+def _usual_quantization(model: Model) -> str | None:
+    """Return the quantization that most bytes are stored in, where weights have scales apart."""
+    nbytes: Counter[str] = Counter()
+    for group in model.groups:
+        if group.kind == "quantized" and group.quant_type is not None:
+            nbytes[group.quant_type] += group.nbytes
+    return max(nbytes, key=lambda name: (nbytes[name], name), default=None)
 
 
 def _vocabulary(model: Model, keys: _GgufKeys, config: _Config) -> int | None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import re
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from explorer.errors import ExplorerError
+from explorer.formats.confinement import hub_cache, leads_out
 from explorer.formats.gguf_header import read_header
 from explorer.formats.gguf_tensors import Shard, TableBuilder, header_problems
 from explorer.formats.metadata import Metadata
@@ -24,8 +26,13 @@ from explorer.sources import FileSource
 _SHARD_NAME: Final = re.compile(r"^(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
 
 
-def open_gguf(path: Path) -> Model:
+def open_gguf(path: Path, others: Sequence[Path] = ()) -> Model:
     """Open a GGUF file and, if it is a shard, its siblings.
+
+    Args:
+        path: The file.
+        others: The shards behind it, in order, where file names do not tell them: in a store they
+            are digests.
 
     Raises:
         FormatError: The file is not GGUF, or its header is damaged.
@@ -36,7 +43,7 @@ def open_gguf(path: Path) -> Model:
     try:
         opened = _open_shard(path)
         shards.append(opened)
-        siblings = _siblings(path, log)
+        siblings = [path, *others] if others else _siblings(path, log)
         if siblings:
             shards = _open_siblings(opened, siblings, shards, log)
             _check_split(shards, log)
@@ -84,6 +91,12 @@ def _siblings(path: Path, log: ProblemLog) -> list[Path]:
             "put them into the same folder",
         )
     found = [path.with_name(name) for name in names if name in present]
+    cache = hub_cache(path.parent)
+    if cache is not None:
+        for sibling in [other for other in found if leads_out(other, path.parent, cache)]:
+            found.remove(sibling)
+            what = "is a link out of the cache; it is not opened"
+            log.add(Severity.ERROR, sibling.name, what)
     return found if path in found else [path, *found]
 
 
@@ -168,6 +181,9 @@ def _assemble(path: Path, opened: Shard, shards: list[Shard], log: ProblemLog) -
                 record_offsets=array("q", header.records.record_offsets.tobytes()),
                 table_end=header.table_end,
                 first_tensor=row,
+                version=header.version,
+                byte_order=header.layout.order,
+                alignment=header.alignment,
             )
         )
         row += len(header.records)

@@ -199,6 +199,7 @@ class TableBuilder:
                 extents=(Extent(owner.source, offset, size.nbytes),),
                 parameters=size.parameters,
                 damage=size.fault or cut,
+                byte_order=owner.header.layout.order,
             )
 
         return TensorTable(columns, build)

@@ -17,6 +17,7 @@ from typing import Any, Final
 from explorer.errors import ExplorerError, FormatError, SourceError
 from explorer.formats.bounded_json import RepeatedKeys, read_json_file, shorten
 from explorer.formats.config import read_config
+from explorer.formats.confinement import HUB_REPOSITORY, hub_cache, leads_out
 from explorer.formats.gguf import open_gguf
 from explorer.formats.limits import MAX_SHARDS
 from explorer.formats.model import Model, Severity
@@ -164,12 +165,28 @@ def _leaves_folder(name: str) -> bool:
     return any(kind.anchor or ".." in kind.parts for kind in kinds) or not kinds[0].name
 
 
+def _leads_out(folder: Path, name: str) -> bool:
+    """Tell whether a shard is a link to where no shard of that folder may be.
+
+    In a snapshot of the hub's cache, links lead to blobs of that cache. Into any other folder an
+    older hub client may have put links to blobs of a cache (`--local-dir-use-symlinks`).
+    """
+    cache = hub_cache(folder)
+    path = folder / name
+    if cache is not None:
+        return leads_out(path, folder, cache)
+    if not leads_out(path, folder):
+        return False
+    blobs = Path(os.path.realpath(path)).parent
+    return not (blobs.name == "blobs" and blobs.parent.name.startswith(HUB_REPOSITORY))
+
+
 def _open_indexed(path: Path, folder: Path, index: _Index, log: ProblemLog) -> Model:
     files: dict[str, SafetensorsFile] = {}
     try:
         for name, tensors in index.shards.items():
             lost = f"{len(tensors)} tensors of the index are in it"
-            if _leaves_folder(name):
+            if _leaves_folder(name) or _leads_out(folder, name):
                 what = f"the index names a file outside the folder; it is not opened, {lost}"
                 log.add(Severity.ERROR, name, what)
                 continue
@@ -192,8 +209,12 @@ def _open_all(folder: Path, names: list[str], log: ProblemLog) -> Model:
         raise FormatError(f"holds {len(names)} files, more than {MAX_SHARDS} shards", folder)
     files: dict[str, SafetensorsFile] = {}
     owners: dict[str, str] = {}
+    cache = hub_cache(folder)
     try:
         for name in names:
+            if cache is not None and leads_out(folder / name, folder, cache):
+                log.add(Severity.ERROR, name, "is a link out of the cache; it is not opened")
+                continue
             try:
                 file = files[name] = open_file(folder / name, log)
             except ExplorerError as error:

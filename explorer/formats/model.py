@@ -48,6 +48,9 @@ class ModelFile:
         record_offsets: First byte of each tensor's record in the header (GGUF), in table order.
         table_end: First byte behind the tensor table.
         first_tensor: Row of the file's first tensor in the model's table.
+        version: Version of the format (GGUF), or None. Shards may differ.
+        byte_order: ``"little"`` or ``"big"``.
+        alignment: Alignment of tensor data in bytes.
     """
 
     source: ByteSource
@@ -56,6 +59,9 @@ class ModelFile:
     record_offsets: Sequence[int] = ()
     table_end: int = 0
     first_tensor: int = 0
+    version: int | None = None
+    byte_order: Literal["little", "big"] = "little"
+    alignment: int = 1
 
     @property
     def path(self) -> Path:
@@ -78,8 +84,8 @@ class Model:
         groups: Tensors that belong together.
         problems: What is wrong with it.
         config: Parsed ``config.json`` of a Hugging Face model; empty otherwise.
-        version: Version of the format (GGUF), or None.
-        byte_order: ``"little"`` or ``"big"``.
+        version: Version of the format (GGUF) of its first file, or None.
+        byte_order: ``"little"`` or ``"big"``, of its first file.
         alignment: Alignment of tensor data in bytes (GGUF), or None.
     """
 
@@ -88,7 +94,7 @@ class Model:
     files: tuple[ModelFile, ...]
     metadata: Metadata
     tensors: TensorTable
-    groups: tuple[TensorGroup, ...] = ()
+    groups: Sequence[TensorGroup] = ()
     problems: tuple[Problem, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     version: int | None = None
@@ -118,12 +124,20 @@ class Model:
     @cached_property
     def architecture(self) -> str | None:
         """The architecture's name, as the file gives it."""
-        return self.metadata.text("general.architecture") or _text(self.config, "model_type")
+        return (
+            self.metadata.text("general.architecture")
+            or _text(self.config, "model_type")
+            or self.metadata.text("model_index.architecture")
+        )
 
     @cached_property
     def name(self) -> str | None:
-        """The model's own name, if it carries one."""
-        return self.metadata.text("general.name") or _text(self.config, "_name_or_path")
+        """The model's own name, if it carries one; else what the store calls it."""
+        return (
+            self.metadata.text("general.name")
+            or _text(self.config, "_name_or_path")
+            or self.metadata.text("ollama.name")
+        )
 
     def close(self) -> None:
         """Close the files. Metadata and tensors already decoded stay usable."""

@@ -24,6 +24,7 @@ CONFIG_KIND: Final = "config"
 _MEDIA_TYPE: Final = "application/vnd.ollama.image."
 _DIGEST: Final = re.compile(r"sha256[:-](?P<hex>[0-9a-fA-F]{64})")
 _MAX_LAYERS: Final = 65_536
+_MODEL_SUFFIXES: Final = frozenset({".gguf", ".safetensors"})
 _DEPTH: Final = 4  # host, namespace, model, tag
 
 
@@ -81,9 +82,14 @@ class Manifest:
 
 
 def is_manifest_path(path: Path) -> bool:
-    """Tell whether a path lies where a manifest does: four levels below ``manifests``."""
-    parts = _absolute(path).parts
-    return len(parts) > _DEPTH and parts[-_DEPTH - 1] == MANIFESTS
+    """Tell whether a path lies where a manifest does: four levels below ``manifests``.
+
+    A tag may end as the file of a model does; then the blobs beside the manifests tell.
+    """
+    place = _absolute(path)
+    if place.parts[-_DEPTH - 1 : -_DEPTH] != (MANIFESTS,):
+        return False
+    return place.suffix not in _MODEL_SUFFIXES or os.path.isdir(place.parents[_DEPTH] / BLOBS)
 
 
 def _absolute(path: Path) -> Path:
@@ -146,5 +152,5 @@ def _read_layer(value: Any, kind: str) -> Layer:
         told = shorten(digest) if isinstance(digest, str) else "of no text"
         fault = f"its digest {told} is no SHA-256, so no blob is opened for it"
         return Layer(kind, "", nbytes, name, fault)
-    fault = None if nbytes is not None else "the manifest does not say its size"
-    return Layer(kind, f"sha256-{match['hex']}", nbytes, name, fault)
+    unknown = None if nbytes is not None else "the manifest does not say its size"
+    return Layer(kind, f"sha256-{match['hex']}", nbytes, name, unknown)

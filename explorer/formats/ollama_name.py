@@ -1,4 +1,4 @@
-"""Names of Ollama's models: ``registry.ollama.ai/library/llama3:latest``, shown as ``llama3:latest``.
+"""Names of Ollama's models: ``registry.ollama.ai/library/llama3:8b``, shown as ``llama3:8b``.
 
 safetensors_and_blobs.md section 2; ollama/types/model/name.go. A name is four path components below
 ``manifests``, so a valid one can never lead out of it.
@@ -67,9 +67,8 @@ def parse_name(text: str) -> OllamaName:
     Raises:
         FormatError: It is no valid name.
     """
-    path, _, last = text.rpartition("/")
+    *before, last = text.split("/")
     model, colon, tag = last.partition(":")
-    before = path.split("/") if path else []
     if len(before) <= 2 and (tag or not colon):
         host = before[0] if len(before) == 2 else DEFAULT_HOST
         namespace = before[-1] if before else DEFAULT_NAMESPACE

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from explorer.errors import ExplorerError
@@ -17,6 +18,15 @@ from explorer.formats.metadata import Metadata, MetadataEntry
 from explorer.formats.model import Model, ModelFile, Severity
 from explorer.formats.problems import ProblemLog
 from explorer.formats.safetensors_entry import METADATA, Header
+from explorer.formats.safetensors_groups import (
+    MLX_NAMING,
+    OLLAMA_NAMING,
+    Assembly,
+    ExpertGroups,
+    Stored,
+    assemble,
+    may_hold_weights,
+)
 from explorer.formats.safetensors_header import LENGTH_BYTES, read_header
 from explorer.formats.safetensors_places import sort_and_check
 from explorer.formats.tensors import Extent, ListedColumns, Tensor, TensorTable
@@ -36,6 +46,13 @@ class SafetensorsFile:
     source: ByteSource
     header: Header
     damage: dict[int, str]
+
+    def stored(self, row: int) -> Stored:
+        """Return one tensor as the file stores it."""
+        header = self.header
+        spec, name = header.specs[row], header.names[row]
+        extent = Extent(self.source, header.data_offset + header.begins[row], spec.nbytes)
+        return Stored(name, spec, extent, self.damage.get(row), name, header.metadata)
 
     def leave_out(self, names: set[str]) -> None:
         """Drop the tensors of these names."""
@@ -104,25 +121,55 @@ def build_model(
         for key, value in file.header.metadata.items():
             if key not in entries:
                 entries[key] = loaded_entry(key, "string", value, index)
-    model_files = []
-    row = 0
-    for file in files:
-        data_offset = file.header.data_offset
-        model_files.append(
-            ModelFile(
-                file.source, data_offset, LENGTH_BYTES, table_end=data_offset, first_tensor=row
-            )
-        )
-        row += len(file.header.names)
+    metadata = Metadata([*entries.values(), *config.entries])
+    assembly = _assembly(files, config, log)
+    table = _table(files) if assembly is None else assembly.table()
     return Model(
         format="safetensors",
         path=path,
-        files=tuple(model_files),
-        metadata=Metadata([*entries.values(), *config.entries]),
-        tensors=_table(files),
+        files=model_files(files, None if assembly is None else assembly.tensors),
+        metadata=metadata,
+        tensors=table,
+        groups=ExpertGroups(table) if assembly is None else tuple(assembly.groups),
         problems=log.problems(),
         config=config.fields,
     )
+
+
+def model_files(
+    files: Sequence[SafetensorsFile], tensors: Sequence[Tensor] | None = None
+) -> tuple[ModelFile, ...]:
+    """Return how each file is laid out.
+
+    Args:
+        files: The files, in order.
+        tensors: The model's tensors, if they are not simply those of the files, in order.
+    """
+    first_rows: dict[int, int] = {}
+    if tensors is None:
+        counts = accumulate((len(file.header.names) for file in files), initial=0)
+        first_rows = dict(zip((id(file.source) for file in files), counts, strict=False))
+    else:
+        for row, tensor in enumerate(tensors):
+            first_rows.setdefault(id(tensor.extents[0].source), row)
+    return tuple(
+        ModelFile(
+            source=file.source,
+            header_bytes=file.header.data_offset,
+            table_offset=LENGTH_BYTES,
+            table_end=file.header.data_offset,
+            first_tensor=first_rows.get(id(file.source), 0),
+        )
+        for file in files
+    )
+
+
+def _assembly(files: Sequence[SafetensorsFile], config: Config, log: ProblemLog) -> Assembly | None:
+    """Put weights and their scales together; None if there can be none to put together."""
+    if not may_hold_weights([name for file in files for name in file.header.names]):
+        return None
+    stored = [file.stored(row) for file in files for row in range(len(file.header.names))]
+    return assemble(stored, (MLX_NAMING, OLLAMA_NAMING), config.fields, log)
 
 
 def _table(files: Sequence[SafetensorsFile]) -> TensorTable:
@@ -143,16 +190,6 @@ def _table(files: Sequence[SafetensorsFile]) -> TensorTable:
     def build(row: int) -> Tensor:
         # behind the last file whose first row is not above: a file without tensors is passed over
         index = bisect_right(first_rows, row) - 1
-        file, local = files[index], row - first_rows[index]
-        spec = specs[row]
-        start = file.header.data_offset + file.header.begins[local]
-        return Tensor(
-            name=names[row],
-            shape=spec.shape,
-            type=spec.type,
-            extents=(Extent(file.source, start, spec.nbytes),),
-            parameters=spec.parameters,
-            damage=file.damage.get(local),
-        )
+        return files[index].stored(row - first_rows[index]).tensor()
 
     return TensorTable(columns, build)

@@ -1,10 +1,11 @@
 """What each byte of a model's file is: magic, a key, the offset of a tensor, weights, padding.
 
-For looking at raw bytes. Nothing is read here: opening the model has noted where its parts lie, and
-the fields of an entry or of a tensor's record follow from the format (gguf.md section 1,
-safetensors_and_blobs.md section 1). A list of all fields would have a million items in a file with
-many tensors, and would be made whole to show 40 rows; so only the parts (an entry, a record, a run
-of weights) are listed, and their fields are worked out for the part that is looked at.
+For looking at raw bytes. Opening the model has noted where its parts lie, and the fields of an
+entry or of a tensor's record follow from the format (gguf.md section 1, safetensors_and_blobs.md
+section 1); only the texts of small arrays are read, once, in a worker. A list of all fields would
+have a million items in a file with many tensors, and would be made whole to show 40 rows; so only
+the parts (an entry, a record, a run of weights) are listed, and their fields are worked out for the
+part that is looked at.
 
 A damaged file may place tensors over each other, over the header or behind its end. Every part is
 cut to what the parts before it have left: the fields tile the file exactly, whatever it claims.
@@ -13,7 +14,7 @@ cut to what the parts before it have left: the fields tile the file exactly, wha
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -21,6 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from explorer.formats.metadata import MetadataEntry
 from explorer.formats.model import Model
+from explorer.formats.structure_elements import ElementSize, element_sizes
 from explorer.formats.tensors import Tensor
 
 _MAGIC_BYTES: Final = 4
@@ -135,11 +137,14 @@ class Structure:
         self.file_index = file_index
         self._file = model.files[file_index]
         self.size_bytes = self._file.source.size
-        self._width = _U32_BYTES if model.version == 1 else _U64_BYTES
+        self._width = _U32_BYTES if self._file.version == 1 else _U64_BYTES
         self._check: _Check = _no_check
+        self._elements: dict[int, Sequence[ElementSize]] = {}  # by entry
 
     def prepare(self, check: _Check = _no_check) -> None:
         """List the parts now, in a worker: a model with many tensors takes a while.
+
+        Short texts of arrays are read, so that each can be shown as a field of its own.
 
         Args:
             check: Called now and then; raises to stop.
@@ -147,6 +152,9 @@ class Structure:
         self._check = check
         try:
             _ = self._starts
+            for index, entry in enumerate(self._entries):
+                check()
+                self._elements[index] = element_sizes(entry, self._width)
         finally:
             self._check = _no_check
 
@@ -287,7 +295,7 @@ class Structure:
             case _What.HEAD:
                 yield from self._head_pieces()
             case _What.ENTRY:
-                yield from self._entry_pieces(self._entries[part.number])
+                yield from self._entry_pieces(part.number)
             case _What.KEYS:
                 yield _Piece(FieldKind.VALUE, nbytes, "metadata of this shard")
             case _What.RECORD:
@@ -310,7 +318,8 @@ class Structure:
         yield _Piece(FieldKind.COUNT, self._width, "tensors")
         yield _Piece(FieldKind.COUNT, self._width, "metadata keys")
 
-    def _entry_pieces(self, entry: MetadataEntry) -> Iterator[_Piece]:
+    def _entry_pieces(self, index: int) -> Iterator[_Piece]:
+        entry = self._entries[index]
         width, key = self._width, entry.key
         text_bytes = entry.value_offset - entry.offset - width - _U32_BYTES
         value_bytes = entry.end - entry.value_offset
@@ -321,12 +330,23 @@ class Structure:
             head = _U32_BYTES + width
             yield _Piece(FieldKind.TYPE, _U32_BYTES, f"elements of {key}: {entry.type_name}")
             yield _Piece(FieldKind.COUNT, width, f"elements of {key}: {entry.length:,}")
-            yield _Piece(FieldKind.VALUE, value_bytes - head, f"elements of {key}")
+            yield from self._element_pieces(index, value_bytes - head)
         elif entry.type_name == "string":
             yield _Piece(FieldKind.LENGTH, width, f"text of {key}")
             yield _Piece(FieldKind.VALUE, value_bytes - width, f"text of {key}")
         else:
             yield _Piece(FieldKind.VALUE, value_bytes, key)
+
+    def _element_pieces(self, index: int, nbytes: int) -> Iterator[_Piece]:
+        """Give each element a piece if it is known where they lie, else all of them one."""
+        key, sizes = self._entries[index].key, self._elements.get(index, ())
+        if sum(map(sum, sizes)) != nbytes:  # unknown, or not what was there when it was opened
+            yield _Piece(FieldKind.VALUE, nbytes, f"elements of {key}")
+            return
+        for number, size in enumerate(sizes):
+            if size.length_bytes:
+                yield _Piece(FieldKind.LENGTH, size.length_bytes, f"text {number} of {key}")
+            yield _Piece(FieldKind.VALUE, size.value_bytes, f"element {number} of {key}")
 
     def _record_pieces(self, part: _Part) -> Iterator[_Piece]:
         width = self._width
@@ -349,7 +369,7 @@ class Structure:
         if self.model.format == "gguf":
             if part.start == file.table_end and part.end <= file.header_bytes:
                 return _Piece(FieldKind.PADDING, nbytes, "up to the first weights")
-            alignment = self.model.alignment or 1
+            alignment = file.alignment
             ends_aligned = (part.end - file.header_bytes) % alignment == 0
             if part.start >= file.header_bytes and nbytes < alignment and ends_aligned:
                 return _Piece(FieldKind.PADDING, nbytes, "behind the tensor before")

@@ -12,10 +12,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, TypeAlias, overload
+from typing import Literal, Protocol, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from explorer.errors import FormatError
 from explorer.formats.naming import TensorName, parse_name
+from explorer.formats.weights import Check, Chunk, WeightReader, never, read_weights
 from explorer.quantization import TensorType
 from explorer.quantization.grouped import GroupedLayout
 from explorer.sources import ByteSource
@@ -65,6 +69,7 @@ class GroupedWeights:
         biases: The value of code 0 in each group, shaped as `scales`; affine modes only.
         global_scale: F32, one for all or one for each row; some nvfp4 weights only.
         layout: How codes and scales make values.
+        groups_per_global_scale: Consecutive groups that share one global scale; 0 without any.
     """
 
     weight: StoredArray
@@ -72,6 +77,7 @@ class GroupedWeights:
     biases: StoredArray | None
     global_scale: StoredArray | None
     layout: GroupedLayout
+    groups_per_global_scale: int = 0
 
     @property
     def arrays(self) -> tuple[StoredArray, ...]:
@@ -93,6 +99,7 @@ class Tensor:
         group: Name of the `TensorGroup` it belongs to, or None.
         damage: Why its bytes cannot all be read, or None.
         grouped: Its parts, if its scales are arrays of their own; then `extents` are theirs.
+        byte_order: ``"little"`` or ``"big"``: how its numbers of several bytes are stored.
     """
 
     name: str
@@ -103,6 +110,7 @@ class Tensor:
     group: str | None = None
     damage: str | None = field(default=None)
     grouped: GroupedWeights | None = None
+    byte_order: Literal["little", "big"] = "little"
 
     @property
     def nbytes(self) -> int:
@@ -140,6 +148,47 @@ class Tensor:
             raise FormatError(f"tensor {self.name!r}: {self.damage}", self.file, self.offset)
         return b"".join(extent.source.read(extent.offset, extent.nbytes) for extent in self.extents)
 
+    def chunks(
+        self, start: int = 0, stop: int | None = None, check: Check = never
+    ) -> Iterator[Chunk]:
+        """Yield the weights as float32, in order, in runs that fit into the processor's cache.
+
+        Each chunk's arrays are overwritten by the chunk after it: copy what is to be kept.
+
+        Args:
+            start: Flat, row-major index of the first weight.
+            stop: Behind the last weight; None for the tensor's end.
+            check: Called before every chunk; raises to stop.
+
+        Raises:
+            FormatError: The file is damaged there, or the type's weights cannot be decoded.
+            IndexError: The run leaves the tensor.
+            SourceError: The file changed since it was opened.
+        """
+        stop = self.parameters if stop is None else stop
+        yield from WeightReader(self).chunks(start, stop, check)
+
+    def dequantize(self, check: Check = never) -> NDArray[np.float32]:
+        """Return all weights as float32, in the tensor's shape; raises as `chunks` does."""
+        return read_weights(self, 0, self.parameters, check).reshape(self.shape)
+
+    def read_rows(self, start: int, stop: int, check: Check = never) -> NDArray[np.float32]:
+        """Return some rows as float32 [stop - start, columns]; raises as `chunks` does.
+
+        Rows run along the last dimension and are counted through all others. Only blocks that hold
+        them are read.
+        """
+        columns = self.shape[-1] if self.shape else 1
+        run = read_weights(self, start * columns, stop * columns, check)
+        return run.reshape(stop - start, columns)
+
+    def read_block(self, index: int) -> bytes:
+        """Return the stored bytes of one block of `type`; raises as `chunks` does.
+
+        If the scales are arrays of their own, these are a group's codes, scale and bias.
+        """
+        return WeightReader(self).block(index)
+
 
 @dataclass(frozen=True, slots=True)
 class TensorGroup:
@@ -147,7 +196,7 @@ class TensorGroup:
 
     Attributes:
         name: The group's name.
-        kind: ``"quantized"``, ``"experts"`` or ``"shared_experts"``.
+        kind: ``"quantized"``, ``"experts"``, ``"shared_experts"``, or ``"packed"`` (in one blob).
         tensors: Names of its tensors.
         nbytes: Their stored bytes.
         quant_type: Name of the quantization, if it is one and known.

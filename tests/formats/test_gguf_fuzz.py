@@ -59,14 +59,14 @@ def _look_at_everything(model: Model) -> None:
 def _open(path: Path, content: bytes) -> bool:
     """Open bytes and look at everything; return whether they opened."""
     path.write_bytes(content)
-    started = time.perf_counter()
+    started = time.process_time()
     error = None
     try:
         with open_gguf(path) as model:
             _look_at_everything(model)
     except ExplorerError as caught:
         error = caught
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
     if error is None:
         return True
     assert error.what

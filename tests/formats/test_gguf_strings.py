@@ -129,7 +129,7 @@ def test_hostile_strings_cost_little(texts: list[bytes]) -> None:
     many = texts * (400_000 // len(texts))
     content = _pack(many, 8, "little")
     source = MemorySource(content)
-    started = time.perf_counter()
+    started = time.process_time()
     total = sum(len(piece) for piece in walk_strings(source, 0, len(many), 8, "little"))
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
     assert total == len(many) + 1

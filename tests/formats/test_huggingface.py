@@ -312,6 +312,45 @@ def test_endless_config_is_cut(tmp_path: Path) -> None:
         assert len(model.problems) == 1
 
 
+def make_snapshot(cache: Path, repository: str = "models--org--name") -> Path:
+    snapshot = cache / repository / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (cache / repository / "blobs").mkdir()
+    return snapshot
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_links_out_of_the_cache_are_never_opened(indexed: bool, tmp_path: Path) -> None:
+    snapshot = make_snapshot(tmp_path / "hub")
+    outside = write_tensors(tmp_path / "secret.safetensors", ("secret", "U8", [1]))
+    blob = snapshot.parents[1] / "blobs" / "1234"
+    write_tensors(blob, ("a", "U8", [2]))
+    (snapshot / FIRST).symlink_to("../../blobs/1234")
+    (snapshot / SECOND).symlink_to(outside)
+    if indexed:
+        write_index(snapshot, {"a": FIRST, "secret": SECOND})
+    with open_model(snapshot) as model:
+        assert list(model.tensors) == ["a"]
+        assert [where for _, where, _ in told(model)] == [SECOND]
+
+
+def test_a_shard_that_is_a_link(sharded: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Old hub clients linked plain folders to a hub's blobs; nothing else is opened."""
+    outside = tmp_path_factory.mktemp("outside")
+    blob = make_snapshot(outside / "hub").parents[1] / "blobs" / "1234"
+    (sharded / FIRST).rename(blob)
+    (sharded / FIRST).symlink_to(blob)
+    with open_model(sharded) as model:
+        assert list(model.tensors) == ["a", "b", "c"]
+    elsewhere = outside / "elsewhere.safetensors"
+    blob.rename(elsewhere)
+    (sharded / FIRST).unlink()
+    (sharded / FIRST).symlink_to(elsewhere)
+    with open_model(sharded) as model:
+        assert list(model.tensors) == ["c"]
+        assert "outside the folder" in told(model)[0][2]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m.safetensors")

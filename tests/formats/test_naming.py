@@ -77,8 +77,8 @@ def test_any_text_is_a_name(first: str, second: str) -> None:
     ["a." * 30_000, "blk." * 15_000, "." * 65_000, "1" * 65_000, "blk.1." * 10_000, "blk." * 120],
 )
 def test_hostile_names_cost_nothing(name: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for suffix in map(str, range(20)):
         parse_name(name + suffix)
         natural_key(name + suffix)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5

@@ -440,9 +440,9 @@ def test_hostile_header_costs_little(case: str, tmp_path: Path) -> None:
         except ExplorerError as error:
             assert len(str(error)) < 1000  # noqa: PT017 - no error is fine too
 
-    start = time.perf_counter()
+    start = time.process_time()
     attempt()
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     tracemalloc.start()
     attempt()
     peak = tracemalloc.get_traced_memory()[1]

@@ -12,9 +12,11 @@ from explorer.errors import FormatError
 from explorer.formats.metadata import Metadata, MetadataEntry
 from explorer.formats.model import Model, ModelFile
 from explorer.formats.structure import FieldKind, Structure
+from explorer.formats.structure_elements import MOST_ELEMENTS
 from explorer.formats.tensors import Extent, ListedColumns, Tensor, TensorTable
 from explorer.quantization import ggml_type
 from explorer.sources import MemorySource
+from tests.helpers.slow_sources import BrokenSource
 from tests.helpers.small_gguf import SmallGguf, example, model_from
 
 NUMBERS = st.integers(-40, 400)
@@ -66,8 +68,13 @@ def test_names_every_field_of_a_gguf_file(version: int, big: bool) -> None:
         "length", "key", "type", "length", "value",
     ]  # fmt: skip
     assert kinds_of(structure, key="llama.block_count") == ["length", "key", "type", "value"]
-    array = ["length", "key", "type", "type", "count", "value"]
-    assert kinds_of(structure, key="tokenizer.ggml.tokens") == array
+    array = ["length", "key", "type", "type", "count"]
+    assert kinds_of(structure, key="some.numbers") == [*array, "value"]
+    structure.prepare()
+    assert kinds_of(structure, key="some.numbers") == [*array, "value", "value", "value"]
+    texts = ["length", "value", "length", "length", "value"]  # the second one is empty
+    assert kinds_of(structure, key="tokenizer.ggml.tokens") == [*array, *texts]
+    assert_tiles(structure)
     record = ["length", "name", "count", "dims", "type", "offset"]
     assert kinds_of(structure, row=2) == [*record, "tensor_data"]
 
@@ -90,6 +97,64 @@ def test_fields_hold_the_bytes_they_name() -> None:
     assert bytes_of("tensor_data", "first") == bytes(range(16))
     assert bytes_of("tensor_data", "second") == bytes(range(32, 64))
     assert bytes_of("length", "key general.arch") == (20).to_bytes(8, "little")
+
+
+def test_each_element_of_a_small_array_is_a_field() -> None:
+    numbers = list(range(MOST_ELEMENTS))
+    texts = ["a", "", "ü€", "\udcff"]  # the last one is a byte that is no UTF-8
+    raw = SmallGguf(
+        keys=[("few", numbers), ("many", [*numbers, 0]), ("texts", texts), ("none", [])]
+    ).write()
+    structure = Structure(model_from(raw))
+    structure.prepare()
+    assert_tiles(structure)
+
+    def values(key: str) -> list[bytes]:
+        fields = structure.fields(0, len(raw))
+        return [raw[f.offset : f.end] for f in fields if f.key == key and f.kind is FieldKind.VALUE]
+
+    assert values("few") == [number.to_bytes(4, "little") for number in numbers]
+    assert [len(value) for value in values("many")] == [4 * (MOST_ELEMENTS + 1)]
+    assert values("texts") == [b"a", "ü€".encode(), b"\xff"]
+    assert values("none") == []
+    (third,) = [f for f in structure.fields(0, len(raw)) if f.label == "element 2 of texts"]
+    assert (third.key, raw[third.offset : third.end]) == ("texts", "ü€".encode())
+
+
+def test_long_texts_and_texts_that_cannot_be_read_stay_in_one_piece() -> None:
+    keys = [("long", ["x" * 40_000, "y" * 40_000]), ("short", ["a", "b"])]
+    source = BrokenSource(SmallGguf(keys=keys).write(), broken_from=1 << 30)
+    structure = Structure(model_from(source))
+    source.broken_from = 0
+    structure.prepare()
+    assert kinds_of(structure, key="long") == kinds_of(structure, key="short")
+    assert kinds_of(structure, key="long")[-2:] == ["count", "value"]
+    assert_tiles(structure)
+
+
+@pytest.mark.parametrize("versions", [((1, False), (3, True)), ((3, True), (1, False))])
+def test_each_shard_has_its_own_version_and_byte_order(
+    versions: tuple[tuple[int, bool], ...],
+) -> None:
+    raws = [
+        SmallGguf(
+            version, big, keys=[("split.no", index)], tensors=[(f"t{index}", (4,), 0, 0)],
+            data=bytes(16),
+        ).write()
+        for index, (version, big) in enumerate(versions)
+    ]  # fmt: skip
+    model = model_from(*raws)
+    for index, (version, big) in enumerate(versions):
+        assert (model.files[index].version, model.files[index].byte_order) == (
+            version,
+            "big" if big else "little",
+        )
+        structure = Structure(model, index)
+        assert_tiles(structure)
+        kinds = kinds_of(structure, row=index)
+        assert kinds == ["length", "name", "count", "dims", "type", "offset", "tensor_data"]
+        (name,) = [f for f in structure.fields(0, len(raws[index])) if f.kind is FieldKind.NAME]
+        assert raws[index][name.offset : name.end] == b"t%d" % index
 
 
 def test_tells_padding_from_unused_bytes() -> None:
@@ -204,19 +269,20 @@ def hand_made(
         MetadataEntry("one", "uint32", None, lambda: 1, a, b, c),
         MetadataEntry("two", "array[int32]", 3, lambda: [1], d, e, f),
     ]
-    file = ModelFile(source, g, h, numbers[:count], e, 0)
+    version, alignment = abs(a) % 3 + 1, abs(b) % 40 or 1
+    file = ModelFile(source, g, h, numbers[:count], e, 0, version, alignment=alignment)
     return Model(
         format=format_name,  # type: ignore[arg-type]
         path=Path("x"),
         files=(file,),
         metadata=Metadata(entries),
         tensors=TensorTable(columns, build),
-        version=abs(a) % 3 + 1,
-        alignment=abs(b) % 40 or None,
+        version=version,
+        alignment=alignment,
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.integers(0, 300),
     st.sampled_from(["gguf", "safetensors", "ollama"]),
@@ -226,10 +292,13 @@ def hand_made(
 def test_tiles_the_file_whatever_the_model_claims(
     size: int, format_name: str, extents: list[list[tuple[int, int]]], numbers: list[int]
 ) -> None:
-    assert_tiles(Structure(hand_made(bytes(size), format_name, extents, numbers)))
+    structure = Structure(hand_made(bytes(size), format_name, extents, numbers))
+    assert_tiles(structure)
+    structure.prepare()
+    assert_tiles(structure)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_tiles_a_file_with_changed_bytes(data: st.DataObject) -> None:
     raw = bytearray(example(data.draw(st.sampled_from([1, 2, 3]))).write())
@@ -240,7 +309,9 @@ def test_tiles_a_file_with_changed_bytes(data: st.DataObject) -> None:
         model = model_from(bytes(raw[:cut]))
     except FormatError:
         return
-    assert_tiles(Structure(model))
+    structure = Structure(model)
+    structure.prepare()
+    assert_tiles(structure)
 
 
 def test_describes_a_safetensors_file() -> None:

@@ -311,9 +311,9 @@ def test_filters_20000_tensors_while_one_types() -> None:
     parsed = parse_filter("ffn weight -up type:q4_k size>1M layer:3-4000 shape:4096")
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         mask = parsed.mask(columns)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert mask.sum() == 3998
     assert min(times) < 0.05  # takes 1 ms; the budget of 5 ms with room for a busy machine
 

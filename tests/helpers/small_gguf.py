@@ -110,6 +110,9 @@ def model_from(*contents: bytes | ByteSource) -> Model:
                 offsets,
                 header.table_end,
                 row,
+                header.version,
+                header.layout.order,
+                header.alignment,
             )
         )
         row += len(header.records)

@@ -1,0 +1,173 @@
+"""Histograms with the very counts of `numpy.histogram`, and a finer one from the same walk.
+
+numpy places a float32 value by ``(x - first) / (last - first) * bins`` in float32, and then moves
+it to the bin that the edges (float32 as well, from `numpy.linspace`) tell, if that is another one
+(numpy/lib/_histograms_impl.py, `histogram`, "Fast algorithm for equal bins"). The edges here are
+made by numpy itself, and near them the kernel does the same arithmetic and the same correction;
+elsewhere any arithmetic finds the bin. Besides, it counts equal parts of each bin, of which the
+percentiles are made.
+
+numpy refuses a range that float32 cannot divide into so many bins. Then edges and arithmetic are
+float64, as if numpy had got the same weights as float64; where even that fails (a constant beyond
+2^53) the bins reach a millionth of the value to both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis import places
+from explorer.formats.weights_runs import Values
+
+FINE_BINS: Final = 1 << 16
+"""Least number of parts that a range is divided into."""
+
+MAX_BINS: Final = 1 << 20
+"""Most bins of a histogram; float32 tells no more than 2^24 parts of a range apart."""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts of weights in equal bins, half-open but for the last one.
+
+    Attributes:
+        low: The first edge, as it was asked for; `edges` has it as a float32, like the weights.
+        high: The last edge.
+        edges: float64 [bins + 1].
+        counts: int64 [bins].
+    """
+
+    low: float
+    high: float
+    edges: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
+class Binning:
+    """A division of a range into equal bins, and of each bin into equal parts.
+
+    Attributes:
+        edges: float32 or float64 [bins + 1].
+        bins: Number of bins.
+        parts: Parts of each bin, so many that there are at least FINE_BINS in all.
+    """
+
+    def __init__(self, edges: NDArray[Any], asked: tuple[float, float] | None = None) -> None:
+        self.edges = edges
+        self._asked = asked or (float(edges[0]), float(edges[-1]))
+        self.bins = edges.size - 1
+        self.parts = max(1, -(-FINE_BINS // self.bins))
+
+    @classmethod
+    def of_weights(cls, low: float, high: float, bins: int) -> Binning:
+        """Divide the range of weights, as numpy does where no range is given.
+
+        Args:
+            low: The least weight, a float32; inf if there is none.
+            high: The greatest weight.
+            bins: Number of bins, up to MAX_BINS.
+        """
+        if not low <= high:
+            return cls(np.linspace(0.0, 1.0, bins + 1, dtype=np.float32))  # as numpy, of nothing
+        edges = _edges(np.float32(low), np.float32(high), bins, np.dtype(np.float32))
+        if edges is None:
+            edges = _edges(low, high, bins, np.dtype(np.float64))
+        if edges is None:
+            reach = max(abs(low), abs(high)) * 2.0**-20
+            edges = _edges(low - reach, high + reach, bins, np.dtype(np.float64))
+        assert edges is not None  # 2^20 bins of 2^-20 of a value are told apart by float64
+        return cls(edges)
+
+    @classmethod
+    def of_range(cls, low: float, high: float, bins: int) -> Binning:
+        """Divide a given range, as numpy does.
+
+        Raises:
+            ValueError: It is empty, not finite, or too narrow for so many bins.
+        """
+        for kind in (np.float32, np.float64):
+            edges = _edges(low, high, bins, np.dtype(kind))
+            if edges is not None:
+                return cls(edges, (low, high) if low < high else None)
+        raise ValueError(f"{low:g} to {high:g} cannot be divided into {bins} bins")
+
+    @cached_property
+    def _geometry(self) -> NDArray[Any]:
+        """What `count_bins` wants to know, in the edges' type.
+
+        A place that the kernel works out is wrong by up to 4 roundings of a number up to `bins`,
+        and an edge by 2 of those and one of the greatest edge. Twice as much is taken, and
+        everything where numbers get subnormal, because these round coarsely.
+        """
+        kind = np.finfo(self.edges.dtype)
+        width = float(self.edges[-1]) - float(self.edges[0])
+        greatest = max(abs(float(self.edges[0])), abs(float(self.edges[-1])))
+        margin = float(kind.eps) * self.bins * (6 + greatest / width)
+        if width / (self.bins * self.parts) < float(kind.tiny) * FINE_BINS or margin > 0.5:
+            margin = 1.0
+        with np.errstate(over="ignore"):  # then the margin is everything
+            return np.array([self.bins / width, self.parts, margin, 1, self.bins], self.edges.dtype)
+
+    def count(self, values: Values, counts: NDArray[np.int32]) -> None:
+        """Count weights, float32 [n], by part; those outside the range are left out.
+
+        Args:
+            values: The weights.
+            counts: int32 [bins * parts], to be added to.
+        """
+        places.kernels().count_bins(values, self.edges, self._geometry, counts)
+
+    def histogram(self, counts: NDArray[np.int64]) -> Histogram:
+        """Return the counts of bins, from counts of all parts."""
+        together = counts.reshape(self.bins, self.parts).sum(axis=1)
+        return Histogram(*self._asked, self.edges.astype(np.float64), together)
+
+
+class RunningCounts:
+    """Weights so far, counted by the parts of binnings; to each its own stream of weights.
+
+    Attributes:
+        totals: int64 [bins * parts] for each binning: what was combined.
+    """
+
+    def __init__(self, binnings: Sequence[Binning]) -> None:
+        self._binnings = binnings
+        self._sizes = [binning.bins * binning.parts for binning in binnings]
+        self._counts: list[NDArray[np.int32]] | None = None
+
+    @cached_property
+    def totals(self) -> list[NDArray[np.int64]]:
+        return [np.zeros(size, np.int64) for size in self._sizes]
+
+    def add(self, streams: Sequence[Values]) -> None:
+        """Count weights, a run of float32 for each binning; less than 2^31 until combined."""
+        if self._counts is None:
+            self._counts = [np.zeros(size, np.int32) for size in self._sizes]
+        for binning, values, counts in zip(self._binnings, streams, self._counts, strict=True):
+            binning.count(values, counts)
+
+    def combine(self, other: RunningCounts) -> None:
+        """Add what another one counted by itself to the totals."""
+        if other._counts is not None:
+            for total, counts in zip(self.totals, other._counts, strict=True):
+                np.add(total, counts, out=total)
+
+
+def _edges(low: Any, high: Any, bins: int, kind: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return the edges that numpy makes for weights of a type, or None if it cannot."""
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            edges = np.histogram_bin_edges(np.empty(0, kind), bins, (low, high))
+            width = edges[-1] - edges[0]
+    except ValueError:  # the range is too narrow for so many bins
+        return None
+    return edges if np.isfinite(width) and np.isfinite(edges).all() and width > 0 else None

@@ -1,0 +1,51 @@
+"""A histogram of weights whose range is not known yet, good enough to look at.
+
+Weights are counted by a key, the upper half of their float32 bits: sign, exponent and seven bits
+of mantissa. Whatever range they turn out to have, bins are filled from these counts, where the
+weights of a key are taken to be spread over the numbers that share it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis import places
+from explorer.analysis.binning import Histogram
+from explorer.formats.weights_runs import Values
+
+_HALF = places.KEYS // 2
+_FINITE = 0x7F80  # keys of one sign that are finite numbers
+
+
+def counters() -> NDArray[np.int64]:
+    """Return zeros to count in."""
+    return np.zeros(places.KEYS, np.int64)
+
+
+def count(values: Values, counts: NDArray[np.int64]) -> None:
+    """Count weights, float32 [n], by key."""
+    places.kernels().count_keys(values, counts)
+
+
+def histogram(counts: NDArray[np.int64], low: float, high: float, bins: int) -> Histogram:
+    """Return a histogram whose counts are approximate, but for their sum.
+
+    Args:
+        counts: From `count`.
+        low: The least weight.
+        high: The greatest weight.
+        bins: Number of bins.
+    """
+    if not low < high:
+        low, high = (low - 0.5, high + 0.5) if low == high else (0.0, 1.0)
+    edges = np.linspace(low, high, bins + 1)
+    # Borders between keys, in the order of numbers: of -inf, …, of -0 and 0, …, of inf.
+    positive = (np.arange(_FINITE + 1, dtype=np.uint32) << 16).view(np.float32).astype(np.float64)
+    borders = np.concatenate((-positive[::-1], positive))
+    negative = counts[_HALF : _HALF + _FINITE][::-1]
+    weights = np.concatenate((negative, [0], counts[:_FINITE]))
+    below = np.concatenate(([0], np.cumsum(weights)))
+    at_edges = np.rint(np.interp(edges, borders, below)).astype(np.int64)
+    at_edges[0], at_edges[-1] = 0, below[-1]
+    return Histogram(low, high, edges, np.diff(at_edges))

@@ -1,0 +1,58 @@
+"""A small tensor's bytes are read once, though they are walked over twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from explorer.formats.tensors import Extent, StoredArray, Tensor
+from explorer.sources import ByteSource
+
+REMEMBERED_BYTES: Final = 16 << 20
+"""Most stored bytes of a tensor that are kept in memory between two walks."""
+
+
+class _Remembering(ByteSource):
+    """Keeps what was read, for the same reads to come. Closing is its owner's business."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self.path = source.path
+        self.size = source.size
+        self._source = source
+        self._pieces: dict[tuple[int, int], bytes] = {}
+
+    def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
+        place = (offset, len(buffer))
+        piece = self._pieces.get(place)
+        if piece is None:
+            self._source.read_into(offset, buffer)
+            self._pieces[place] = bytes(buffer)
+        else:
+            buffer[:] = piece
+
+    def close(self) -> None:
+        """Do nothing: the model's own source is closed with the model."""
+
+
+def remembering(tensor: Tensor) -> Tensor:
+    """Return the tensor, reading from memory what was read before, if it is small enough."""
+    if tensor.nbytes > REMEMBERED_BYTES:
+        return tensor
+    extents = tuple(map(_extent, tensor.extents))
+    grouped = tensor.grouped
+    if grouped is not None:
+        grouped = replace(
+            grouped,
+            weight=_array(grouped.weight),
+            scales=_array(grouped.scales),
+            biases=None if grouped.biases is None else _array(grouped.biases),
+        )
+    return replace(tensor, extents=extents, grouped=grouped)
+
+
+def _extent(extent: Extent) -> Extent:
+    return replace(extent, source=_Remembering(extent.source))
+
+
+def _array(array: StoredArray) -> StoredArray:
+    return replace(array, extent=_extent(array.extent))

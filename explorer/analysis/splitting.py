@@ -1,0 +1,120 @@
+"""Chunks taken apart into codes, scales and minima, and what the scales say of the rounding."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis import places
+from explorer.formats.tensors import Tensor
+from explorer.formats.weights import Chunk
+from explorer.quantization.anatomy import anatomy, has_anatomy
+from explorer.quantization.grouped import StoredGroups, group_anatomy, split_groups
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the blocks of a chunk are made of; float weights are scale * level - minimum.
+
+    Attributes:
+        codes: uint8 [blocks, weights of a block].
+        scales: float32 [blocks, scales of a block].
+        minima: float32 of the same shape; [blocks, 0] if the type has none.
+    """
+
+    codes: NDArray[np.uint8]
+    scales: NDArray[np.float32]
+    minima: NDArray[np.float32]
+
+
+class Splitter:
+    """Takes the chunks of one tensor apart. Owns buffers: one thread, one splitter.
+
+    Attributes:
+        levels: float32 [codes]: the value of each code before scaling.
+        weights_per_scale: Weights that share a scale.
+        has_minimum: Whether there are minima.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._layout = None if tensor.grouped is None else tensor.grouped.layout
+        self._type = tensor.type
+        found = anatomy(self._type.name) if self._layout is None else group_anatomy(self._layout)
+        self.levels = found.levels
+        self.weights_per_scale = found.weights_per_scale
+        self.has_minimum = found.has_minimum
+        self._parts = self._empty(0)
+
+    def split(self, chunk: Chunk) -> Parts:
+        """Take a chunk of whole blocks apart; the arrays are overwritten by the next one."""
+        count = chunk.values.size // self._type.block_weights
+        if count > len(self._parts.codes):
+            self._parts = self._empty(count)
+        whole = self._parts
+        parts = Parts(whole.codes[:count], whole.scales[:count], whole.minima[:count])
+        if isinstance(chunk.stored, StoredGroups):
+            assert self._layout is not None
+            split_groups(self._layout, chunk.stored, parts.codes, parts.scales, parts.minima)
+        else:
+            split = anatomy(self._type.name).split
+            split(chunk.stored, parts.codes, parts.scales, parts.minima)
+        return parts
+
+    def _empty(self, count: int) -> Parts:
+        weights = self._type.block_weights
+        scales = weights // self.weights_per_scale
+        return Parts(
+            np.empty((count, weights), np.uint8),
+            np.empty((count, scales), np.float32),
+            np.empty((count, scales if self.has_minimum else 0), np.float32),
+        )
+
+
+def is_quantized(tensor: Tensor) -> bool:
+    """Tell whether a tensor's blocks can be taken apart; loads nothing."""
+    return tensor.grouped is not None or has_anatomy(tensor.type.name)
+
+
+def splitter_of(tensor: Tensor) -> Splitter | None:
+    """Return what takes a tensor's blocks apart; None if it is not quantized."""
+    return Splitter(tensor) if is_quantized(tensor) else None
+
+
+def level_error(levels: NDArray[np.float32]) -> float:
+    """Return the RMS error of rounding to the nearest level, in units of the scale.
+
+    Numbers are taken to be spread evenly between the least and the greatest level. In a gap of
+    width g the mean square error is g^2 / 12, so that equal steps of 1 give 1/√12.
+
+    Args:
+        levels: float32 [codes], in any order; several codes may have one level.
+    """
+    known = np.unique(levels.astype(np.float64))
+    gaps = np.diff(known[np.isfinite(known)])
+    if gaps.size == 0:
+        return 0.0
+    return math.sqrt(float((gaps**3).sum() / gaps.sum()) / 12)
+
+
+class RunningScales:
+    """Mean square of the finite block scales so far."""
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(2, np.float64)
+
+    def add(self, scales: NDArray[np.float32]) -> None:
+        """Add scales, each of which holds for as many weights as the others."""
+        places.kernels().sum_squares(scales.reshape(-1), self._sums)
+
+    def combine(self, other: RunningScales) -> None:
+        """Add other scales."""
+        self._sums += other._sums
+
+    @property
+    def rms(self) -> float:
+        """Root of the mean square; NaN of none."""
+        squares, count = self._sums.tolist()
+        return math.sqrt(squares / count) if count else math.nan

@@ -1,0 +1,197 @@
+"""Statistics of a tensor: exact, of every weight, in bounded memory, on any number of threads.
+
+Bins need the range, and the range is known only when every weight was seen. So there are two walks:
+the first for counts, extremes, moments and block scales, the second for the histogram of bins and
+parts of bins, of which the percentiles are made. Of a tensor that takes up to 16 MiB the bytes are
+kept between the two, so that it is read once; a larger one is read a second time, usually from the
+system's file cache: decoding it again costs less than anything that would spare it (bounds from the
+scales of all blocks cost as much as their weights).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from explorer.analysis import provisional
+from explorer.analysis.binning import Binning, Histogram, RunningCounts
+from explorer.analysis.moments import Moments, RunningMoments
+from explorer.analysis.percentiles import PERCENTS, percentiles
+from explorer.analysis.remembering import remembering
+from explorer.analysis.splitting import RunningScales, level_error, splitter_of
+from explorer.formats.tensors import Shape, Tensor
+from explorer.formats.weights import Check, Chunk, never
+from explorer.formats.weights_fold import Fold, fold_chunks
+from explorer.formats.weights_runs import check_decodable
+
+DEFAULT_BINS: Final = 256
+
+Range: TypeAlias = tuple[float, float]
+
+_SNAPSHOT_SECONDS: Final = 0.05  # between two, at least
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorStatistics(Moments):
+    """What `gguf-explorer stats` tells of a tensor.
+
+    Attributes:
+        tensor: The tensor's name.
+        type: Its type's name.
+        shape: Row-major, outermost first.
+        percentiles: Weights below which so many per cent of the finite ones lie, right to a
+            65,536th of the range; NaN if there are none.
+        histogram: Finite weights by equal bins, as `numpy.histogram` counts.
+        step_error_rms: RMS rounding error that the block scales imply; None if not quantized.
+    """
+
+    tensor: str
+    type: str
+    shape: Shape
+    percentiles: dict[float, float]
+    histogram: Histogram
+    step_error_rms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Statistics under way, to look at while they are gathered.
+
+    Attributes:
+        done: Weights walked over so far, those of both walks together.
+        total: Weights of both walks.
+        moments: Statistics of the weights seen in the first walk.
+        histogram: Their approximate histogram over their range so far, or over the given one.
+    """
+
+    done: int
+    total: int
+    moments: Moments
+    histogram: Histogram
+
+
+Progress: TypeAlias = Callable[[Snapshot], object]
+
+
+def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
+    tensor: Tensor,
+    bins: int = DEFAULT_BINS,
+    range: Range | None = None,  # noqa: A002 - numpy.histogram's name for it
+    workers: int = 1,
+    *,
+    cancel: Check | None = None,
+    progress: Progress | None = None,
+) -> TensorStatistics:
+    """Return the statistics of all weights of a tensor; nothing is sampled.
+
+    Args:
+        tensor: The tensor.
+        bins: Bins of the histogram, 1 to `binning.MAX_BINS`.
+        range: First and last edge of the histogram; None for the least and greatest finite weight.
+        workers: Threads. The result is the same to the bit for any number.
+        cancel: Called before every chunk, in the thread that reads it; what it raises ends the
+            work and is passed on.
+        progress: Called in the caller's thread, at most every 50 ms, with what is known so far.
+
+    Raises:
+        FormatError: The file is damaged there, or the type's weights cannot be decoded.
+        SourceError: The file changed since it was opened.
+        ValueError: The range cannot be divided into so many bins.
+    """
+    check_decodable(tensor)
+    given = None if range is None else Binning.of_range(*range, bins)
+    check = never if cancel is None else cancel
+    source = remembering(tensor)
+    watcher = None if progress is None else _Watcher(progress, 2 * tensor.parameters, bins, range)
+    gathering = Fold(lambda: _Gathered(tensor, watcher), _Gathered.add, _Gathered.combine)
+    watch = None if watcher is None else watcher.first
+    found = fold_chunks(source, gathering, workers=workers, check=check, watch=watch)
+    moments = found.moments
+    fine = Binning.of_weights(moments.low, moments.high, bins if given is None else DEFAULT_BINS)
+    binnings = [fine] if given is None else [fine, given]
+
+    def count(counts: RunningCounts, chunk: Chunk) -> None:
+        counts.add([chunk.values] * len(binnings))
+
+    counting = Fold(lambda: RunningCounts(binnings), count, RunningCounts.combine)
+    again = None if watcher is None else watcher.second
+    counted = fold_chunks(source, counting, workers=workers, check=check, watch=again).totals
+    told = dict.fromkeys(PERCENTS, float("nan"))
+    if moments.finite:
+        low, high = float(fine.edges[0]), float(fine.edges[-1])
+        points = np.clip(percentiles(counted[0], low, high), moments.low, moments.high)
+        told = dict(zip(PERCENTS, points.tolist(), strict=True))
+    return TensorStatistics(
+        tensor=tensor.name,
+        type=tensor.type.name,
+        shape=tensor.shape,
+        percentiles=told,
+        histogram=(fine if given is None else given).histogram(counted[-1]),
+        step_error_rms=found.step_error,
+        **moments.fields(),
+    )
+
+
+class _Gathered:
+    """What the first walk gathers."""
+
+    def __init__(self, tensor: Tensor, watcher: _Watcher | None) -> None:
+        self.moments = RunningMoments()
+        self._splitter = splitter_of(tensor)
+        self._scales = RunningScales()
+        self.keys = None if watcher is None else provisional.counters()
+
+    def add(self, chunk: Chunk) -> None:
+        self.moments.add(chunk.values)
+        if self._splitter is not None:
+            self._scales.add(self._splitter.split(chunk).scales)
+        if self.keys is not None:
+            provisional.count(chunk.values, self.keys)
+
+    def combine(self, other: _Gathered) -> None:
+        self.moments.combine(other.moments)
+        self._scales.combine(other._scales)
+        if self.keys is not None and other.keys is not None:
+            self.keys += other.keys
+
+    @property
+    def step_error(self) -> float | None:
+        """The RMS rounding error that the scales imply; None if the tensor is not quantized."""
+        if self._splitter is None:
+            return None
+        return level_error(self._splitter.levels) * self._scales.rms
+
+
+class _Watcher:
+    """Tells somebody how far the two walks are, not too often."""
+
+    def __init__(self, progress: Progress, total: int, bins: int, fixed: Range | None) -> None:
+        self._progress = progress
+        self._total = total
+        self._bins = bins
+        self._fixed = fixed
+        self._next = 0.0
+        self._gathered: _Gathered | None = None
+
+    def first(self, gathered: _Gathered, done: int) -> None:
+        """Tell of the first walk."""
+        self._gathered = gathered
+        self._tell(done)
+
+    def second(self, _counts: RunningCounts, done: int) -> None:
+        """Tell of the second walk, after which the very histogram is known."""
+        self._tell(self._total // 2 + done)
+
+    def _tell(self, done: int) -> None:
+        now = time.monotonic()
+        gathered = self._gathered
+        if now < self._next or gathered is None or gathered.keys is None:
+            return
+        self._next = now + _SNAPSHOT_SECONDS
+        low, high = self._fixed or (gathered.moments.low, gathered.moments.high)
+        histogram = provisional.histogram(gathered.keys, low, high, self._bins)
+        self._progress(Snapshot(done, self._total, gathered.moments.moments(), histogram))

@@ -1,0 +1,240 @@
+"""A plan as text for people: what fits, what each GPU holds, and why it is as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from explorer.cli.output import line_width, on_terminal, style, table
+from explorer.cli.plan_bars import (
+    FREE,
+    GRAPH,
+    KV_CACHE,
+    PROJECTOR,
+    RESERVED,
+    WEIGHTS,
+    Part,
+    draw_bar,
+    key_mark,
+)
+from explorer.planner.advice import Advice
+from explorer.planner.layout import DeviceLayout, Layout
+from explorer.planner.result import Plan
+from explorer.planner.terms import Term
+from explorer.text import bytes_text, integer_text, plain_text, shorten
+
+_INDENT: Final = "  "
+_WIDEST_BAR: Final = 96
+_NARROWEST_BAR: Final = 20
+_LONGEST_NAME: Final = 120
+_SHOWN_INPUTS: Final = 8
+_ANSWERS: Final = {
+    "context": "Largest context with all layers on GPUs",
+    "parallel": "Most sequences with all layers on GPUs",
+    "kv-cache-type": "Least lossy KV cache with all layers on GPUs",
+    "gpu-layers": "Most layers that the GPUs can hold",
+    "fewest-gpu-layers": "Fewest layers that must go to GPUs",
+}
+
+
+def plan_text(
+    plan: Plan, path: str, advice: Advice | None = None, notes: Sequence[str] = ()
+) -> str:
+    """Return everything about one plan.
+
+    Args:
+        plan: The plan.
+        path: What the person called the model.
+        advice: What was solved for, or None.
+        notes: Notes on the machine.
+    """
+    title = style(_safe(path), bold=True)
+    blocks = [f"{title}: {_verdict(plan)}\n"]
+    if advice is not None:
+        blocks.append(_advice(advice))
+    blocks.append(table(_facts(plan)))
+    if plan.layout is None:
+        blocks += [_predicted_device(plan)]
+    else:
+        blocks += [_device_block(held) for held in plan.layout.devices]
+        blocks.append(_cpu_block(plan.layout))
+    blocks.append(_sentences("Warnings", plan.warnings, "yellow"))
+    blocks.append(_sentences("Notes", (*plan.notes, *notes), None))
+    return "".join(blocks)
+
+
+def terms_text(terms: Sequence[Term]) -> str:
+    """Return each figure with its formula and the values in it."""
+    lines = [f"\n{style('Figures', bold=True)}\n"]
+    for term in terms:
+        value = bytes_text(term.value) if isinstance(term.value, int) else f"{term.value:.4g}"
+        lines.append(f"{_INDENT}{_safe(term.name)} = {value} = {_safe(term.formula)}\n")
+        for symbol, given in list(term.inputs.items())[:_SHOWN_INPUTS]:
+            lines.append(f"{_INDENT * 3}{symbol} = {_number(given.value)}, {_safe(given.origin)}\n")
+    return "".join(lines)
+
+
+def _number(value: int | float | tuple[int, ...]) -> str:
+    if isinstance(value, tuple):
+        return f"{integer_text(len(value))} values, together {integer_text(sum(value))}"
+    return integer_text(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _advice(advice: Advice) -> str:
+    """Return an answer and what keeps it from being more."""
+    value = advice.value
+    text = integer_text(value) if isinstance(value, int) else value or "nothing fits"
+    answer = style(f"{_ANSWERS.get(advice.what, advice.what)}: {text}", bold=True)
+    return f"{_INDENT}{answer}\n{_INDENT}limited by: {plain_text(advice.limited_by)}\n\n"
+
+
+def verdict_word(plan: Plan) -> str:
+    """Return in one word or two whether the model fits."""
+    if plan.fully_offloaded:
+        return "fits"
+    if not plan.gpu_layers:
+        return "CPU only" if plan.layout is not None else "does not fit"
+    return "partly"
+
+
+def _verdict(plan: Plan) -> str:
+    colour = {"fits": "green", "partly": "yellow"}.get(verdict_word(plan), "red")
+    layout = plan.layout
+    if layout is None:
+        text = "fits beside other models" if plan.fully_offloaded else "does not fit"
+        return style(f"{text} (predicted)", fg=colour)
+    if plan.fully_offloaded:
+        return style(f"fits, all {layout.total_layers} layers on GPUs", fg=colour)
+    if not layout.placed:
+        return style(f"no layer on a GPU, all {layout.total_layers} on the CPU", fg=colour)
+    return style(f"fits partly, {layout.placed} of {layout.total_layers} layers on GPUs", fg=colour)
+
+
+def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield what holds for the model as a whole."""
+    effective, layout = plan.effective, plan.layout
+    yield "Architecture", _safe(plan.request.h.architecture)
+    yield "Profile", plan.profile
+    batch = effective.batch if layout is None else layout.batch
+    sequences = f" × {integer_text(effective.parallel)} sequences" if effective.parallel > 1 else ""
+    yield "Context", f"{integer_text(effective.context)} tokens{sequences}"
+    yield "Batch", integer_text(batch)
+    attention = "on" if effective.flash_attention else "off"
+    yield "KV cache type", f"{_safe(effective.kv_cache_type)}, flash attention {attention}"
+    yield "Weights", _size(plan.weights)
+    yield "KV cache", _size(plan.kv_total)
+    if layout is not None:
+        graphs = f"{bytes_text(layout.full)} full, {bytes_text(layout.partial)} partial"
+        yield "Compute graph", f"{graphs} offload"
+        yield "On GPUs", _size(layout.vram_total)
+        yield "On the CPU", _size(layout.cpu_weights + layout.cpu_kv_cache)
+        yield "Layers on GPUs", f"{layout.placed} of {layout.total_layers} ({_ratio(plan)})"
+    yield "In all", _size(plan.total)
+
+
+def _ratio(plan: Plan) -> str:
+    text = f"{plan.gpu_ratio or 0:.0%}"
+    quick = plan.quick_estimate_ratio
+    if quick is None:
+        return text
+    cut = "" if 0 <= quick <= 1 else ", clamped"
+    return f"{text}; quick estimate by weights {min(max(quick, 0), 1):.0%}{cut}"
+
+
+def _size(nbytes: int) -> str:
+    if nbytes < 1024:
+        return bytes_text(nbytes)
+    return f"{bytes_text(nbytes)} ({integer_text(nbytes)} bytes)"
+
+
+def _device_block(held: DeviceLayout) -> str:
+    """Return a GPU: its name, its bar, its parts, which add up to what was free on it.
+
+    Ollama keeps the reserve free only while it looks for a fit; a graph may take of it in the end.
+    """
+    device = held.device
+    layers = "no layers" if held.layers is None else _layers(held.layers)
+    name = style(_safe(device.label), bold=True)
+    heading = f"\n{name}, {bytes_text(device.free)} free: {layers}\n"
+    left = max(0, device.free - held.total)
+    reserved = min(held.reserved, left)
+    parts = [
+        (WEIGHTS, held.weights),
+        (KV_CACHE, held.kv_cache),
+        (GRAPH, held.graph),
+        (PROJECTOR, held.projector),
+        (RESERVED, reserved),
+        (FREE, left - reserved),
+    ]
+    return heading + _parts([(part, n) for part, n in parts if n or part is not PROJECTOR])
+
+
+def _parts(parts: Sequence[tuple[Part, int]]) -> str:
+    """Return a bar, on a terminal, and the size of each part."""
+    if not on_terminal():
+        return table([(part.name, bytes_text(n)) for part, n in parts], right=(1,))
+    width = max(_NARROWEST_BAR, min(_WIDEST_BAR, line_width() - len(_INDENT) - 1))
+    lines, used = [_INDENT], 0
+    for part, nbytes in parts:
+        text = f"{part.name} {bytes_text(nbytes)}"
+        if used and used + len(text) + 4 > width:
+            lines.append(_INDENT)
+            used = 0
+        lines[-1] += f"{key_mark(part)} {text}  "
+        used += len(text) + 4
+    keys = "".join(f"{line.rstrip()}\n" for line in lines)
+    return f"{_INDENT}{draw_bar(parts, width)}\n{keys}"
+
+
+def _cpu_block(layout: Layout) -> str:
+    owned = {i for held in layout.devices for i in held.layers or ()}
+    left = [i for i in range(layout.total_layers) if i not in owned]
+    if not left:
+        return ""
+    parts = [(WEIGHTS, layout.cpu_weights), (KV_CACHE, layout.cpu_kv_cache)]
+    last = ", with the output layer" if left[-1] == layout.total_layers - 1 else ""
+    return f"\n{style('CPU', bold=True)}: {_layers(left)}{last}\n{_parts(parts)}"
+
+
+def _predicted_device(plan: Plan) -> str:
+    prediction = plan.prediction
+    if prediction is None:
+        return ""
+    held = prediction.total
+    parts = [
+        (WEIGHTS, prediction.file_bytes),
+        (KV_CACHE, prediction.cache_bytes),
+        (GRAPH, prediction.surcharge_bytes),
+        (FREE, max(0, prediction.available_bytes - held)),
+    ]
+    heading = f"\n{style('All GPUs', bold=True)}, {bytes_text(prediction.available_bytes)} free\n"
+    return heading + _parts(parts)
+
+
+def _layers(layers: Sequence[int]) -> str:
+    """Return runs of layers: ``"layers 0 to 11, 20 (13)"``."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], layer]
+        else:
+            runs.append([layer, layer])
+    text = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in runs)
+    noun = "layer" if len(layers) == 1 else "layers"
+    return f"{noun} {text}" + (f" ({len(layers)})" if len(layers) > 1 else "")
+
+
+def _sentences(title: str, sentences: Sequence[str], colour: str | None) -> str:
+    if not sentences:
+        return ""
+    heading = style(title, bold=True, **({} if colour is None else {"fg": colour}))
+    lines = "".join(f"{_INDENT}{_capital(plain_text(text))}\n" for text in sentences)
+    return f"\n{heading}\n{lines}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _safe(text: str) -> str:
+    return shorten(plain_text(text), _LONGEST_NAME)

@@ -1,0 +1,152 @@
+"""`gguf-explorer survey`: statistics of every tensor of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from explorer.analysis import SurveyRow, survey
+from explorer.analysis.percentiles import PERCENTS
+from explorer.cli.arguments import json_option, model_path, path_argument, root_option
+from explorer.cli.output import cell_width, on_terminal, write, write_error, write_json
+from explorer.cli.progress import Progress
+from explorer.cli.statistics_record import statistics_record
+from explorer.cli.weights_walk import refuse_model_file, teller, workers_option, writing
+from explorer.formats import Model, open_model
+from explorer.quantization.registry import has_decoder
+from explorer.tabular import Cell, write_csv
+from explorer.text import float_text, integer_text, plain_text, shape_text, shorten
+
+_LONGEST_NAME: Final = 64
+_FIGURES: Final = ("min", "max", "mean", "std", "rms", "kurtosis", "step_error_rms")
+
+
+@click.command("survey")
+@path_argument
+@click.option(
+    "csv_path",
+    "--csv",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the table to a file, as comma-separated values.",
+)
+@workers_option
+@root_option
+@json_option
+def survey_command(
+    path: str, csv_path: Path | None, workers: int, root: str | None, as_json: bool
+) -> int:
+    """Show exact statistics of every tensor of the model at PATH, each as it is done.
+
+    Tensors of a type that cannot be decoded are listed without figures. The exit code is 1 if
+    weights that should be there cannot be read.
+
+    \b
+    Examples:
+      gguf-explorer survey model.gguf
+      gguf-explorer survey model.gguf --csv model.csv
+      gguf-explorer survey model.gguf --json | jq '.tensors | max_by(.abs_max) | .tensor'
+    """
+    with open_model(model_path(path, root)) as model:
+        if csv_path is not None:
+            refuse_model_file(model, csv_path)
+        with Progress(2 * model.parameters) as line:
+            # On a terminal the rows themselves show how far it is.
+            tell = teller(line, "weights") if as_json or not on_terminal() else None
+            rows = survey(model, workers, progress=tell)
+            found = list(rows if as_json else _printed(model, rows))
+    records = [_record(row) for row in found]
+    if csv_path is not None:
+        with writing(csv_path) as stream:
+            write_csv(stream, list(_flat(_without_figures())), map(_cells, records))
+    if as_json:
+        write_json({"path": path, "tensors": records})
+    damaged = [row.error for row in found if row.error is not None and _should_be_there(row)]
+    if damaged:
+        write_error(str(damaged[0]))
+    return 1 if damaged else 0
+
+
+def _should_be_there(row: SurveyRow) -> bool:
+    """Tell whether a tensor without figures is damaged; a type may just be unknown."""
+    return row.tensor.grouped is not None or has_decoder(row.tensor.type.name)
+
+
+def _record(row: SurveyRow) -> dict[str, Any]:
+    """Return a row of the JSON object; without statistics all figures are null."""
+    problem = None if row.error is None else row.error.what
+    if row.statistics is not None:
+        return statistics_record(row.statistics) | {"problem": problem}
+    tensor = row.tensor
+    return _without_figures() | {
+        "tensor": tensor.name,
+        "type": tensor.type.name,
+        "shape": list(tensor.shape),
+        "count": tensor.parameters,
+        "problem": problem,
+    }
+
+
+def _without_figures() -> dict[str, Any]:
+    """Return a row in which nothing is known."""
+    head = ("tensor", "type", "shape", "count", "finite", "nan", "inf", "zeros", "min", "max")
+    figures = ("mean", "std", "rms", "abs_max", "skewness", "kurtosis")
+    return {
+        **dict.fromkeys((*head, *figures)),
+        "percentiles": {f"{percent:g}": None for percent in PERCENTS},
+        "step_error_rms": None,
+        "problem": None,
+    }
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Cell]:
+    """Return a record with a column for each percentile and the shape as text."""
+    flat: dict[str, Cell] = {}
+    for key, value in record.items():
+        if key == "percentiles":
+            flat |= {f"percentile_{percent}": number for percent, number in value.items()}
+        else:
+            flat[key] = "x".join(map(str, value)) if isinstance(value, list) else value
+    return flat
+
+
+def _cells(record: dict[str, Any]) -> list[Cell]:
+    return list(_flat(record).values())
+
+
+def _printed(model: Model, rows: Iterable[SurveyRow]) -> Iterator[SurveyRow]:
+    """Print each row when it comes; columns are as wide as the model's names and shapes ask for."""
+    tensors = model.tensors.rows
+    names = min(_LONGEST_NAME, max((cell_width(_name(t.name)) for t in tensors), default=0))
+    types = max((len(plain_text(t.type.name)) for t in tensors), default=0)
+    shapes = max((len(shape_text(t.shape)) for t in tensors), default=0)
+    widths = (max(names, 6), max(types, 4), max(shapes, 5))
+    write(_line(("tensor", "type", "shape"), widths, ("zeros", "not finite", *_FIGURES)))
+    for row in rows:
+        tensor = row.tensor
+        cells = (_name(tensor.name), plain_text(tensor.type.name), shape_text(tensor.shape))
+        found = row.statistics
+        if found is None:
+            what = "" if row.error is None else plain_text(row.error.what)
+            write(_line(cells, widths, ()).rstrip() + f"  {what}\n")
+        else:
+            numbers = [integer_text(found.zeros), integer_text(found.nan + found.inf)]
+            figures = [getattr(found, name) for name in _FIGURES]
+            numbers += ["" if one is None else float_text(one, 5) for one in figures]
+            write(_line(cells, widths, numbers))
+        yield row
+
+
+def _name(name: str) -> str:
+    return shorten(plain_text(name), _LONGEST_NAME)
+
+
+def _line(cells: Iterable[str], widths: Iterable[int], numbers: Iterable[str]) -> str:
+    padded = [
+        text + " " * (width - cell_width(text)) for text, width in zip(cells, widths, strict=True)
+    ]
+    padded += [f"{number:>12}" for number in numbers]
+    return "  ".join(padded).rstrip() + "\n"

@@ -1,0 +1,154 @@
+"""Stored blocks become float32: any run of a tensor's weights, in bounded memory.
+
+Bytes come by positioned reads into a buffer that is used again, and are decoded in pieces that fit
+into the processor's cache, so that whoever walks over the weights finds them there. Reading and
+decoding release the GIL. The kernels, and Numba with them, are loaded by the first `WeightReader`:
+opening and listing a model never gets here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from explorer.formats.weights_runs import Stored, Values, runs_of
+
+if TYPE_CHECKING:
+    from explorer.formats.tensors import Tensor
+
+Check: TypeAlias = Callable[[], object]
+"""Called before every chunk, in the thread that reads it; what it raises ends the work."""
+
+CHUNK_WEIGHTS: Final = 1 << 17
+"""Most weights of a chunk: 512 KiB, which with the stored bytes stays in a second-level cache."""
+
+
+def never() -> None:
+    """Do nothing: nobody can cancel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A bounded run of decoded weights. Its arrays are overwritten by the chunk after it.
+
+    Attributes:
+        start: Flat, row-major index of the first weight in the tensor.
+        values: float32 [n].
+        stored: The blocks that `values` lie in, for taking them apart.
+    """
+
+    start: int
+    values: Values
+    stored: Stored
+
+
+class WeightReader:
+    """Reads and decodes runs of one tensor's weights. Owns buffers: one thread, one reader.
+
+    Attributes:
+        tensor: The tensor.
+        unit: Weights that are decoded together: those of a block.
+
+    Raises:
+        FormatError: The file is damaged there, or the tensor's type is not known or has no values.
+        SourceError: The file changed since it was opened.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self._runs = runs_of(tensor)
+        self.unit = self._runs.unit
+        self._chunk_units = max(1, CHUNK_WEIGHTS // self.unit)
+        self._values: Values = np.empty(0, np.float32)
+
+    def block(self, index: int) -> bytes:
+        """Return the stored bytes of one block, as they are in the file.
+
+        A weight whose scales are arrays of their own has groups for blocks: codes, scale, bias.
+
+        Raises:
+            IndexError: There is no such block.
+            SourceError: The file changed since it was opened.
+        """
+        if not 0 <= index < self.tensor.parameters // self.unit:
+            raise IndexError(f"block {index} of {self.tensor.parameters // self.unit}")
+        return self._runs.block(index)
+
+    def read_into(self, start: int, out: Values, check: Check = never) -> None:
+        """Fill `out` with the weights from flat index `start` on; reads only their blocks.
+
+        Args:
+            start: First weight.
+            out: float32 [n], C-contiguous. Whole blocks are decoded in their place.
+            check: Called before every chunk; raises to stop.
+
+        Raises:
+            IndexError: The run leaves the tensor.
+            SourceError: The file changed since it was opened.
+        """
+        position, stop = self._checked(start, start + out.size)
+        while position < stop:
+            check()
+            rest = out[position - start :]
+            first, skipped = divmod(position, self.unit)
+            count = min(self._chunk_units, rest.size // self.unit)
+            if skipped or not count:  # a part of a block
+                taken = min(self.unit - skipped, rest.size)
+                rest[:taken] = self._decode(first, 1)[0][skipped : skipped + taken]
+            else:
+                taken = count * self.unit
+                self._runs.decode(first, count, rest[:taken])
+            position += taken
+
+    def chunks(self, start: int, stop: int, check: Check = never) -> Iterator[Chunk]:
+        """Yield the weights from flat index `start` to `stop` in order; reads only their blocks.
+
+        Chunks begin and end at blocks, except at the two ends of the run.
+
+        Args:
+            start: First weight.
+            stop: Behind the last weight.
+            check: Called before every chunk; raises to stop.
+
+        Raises:
+            IndexError: The run leaves the tensor.
+            SourceError: The file changed since it was opened.
+        """
+        position, stop = self._checked(start, stop)
+        while position < stop:
+            check()
+            first, skipped = divmod(position, self.unit)
+            count = min(self._chunk_units, -(-stop // self.unit) - first)
+            values, stored = self._decode(first, count)
+            end = min(stop, (first + count) * self.unit)
+            yield Chunk(position, values[skipped : skipped + end - position], stored)
+            position = end
+
+    def _checked(self, start: int, stop: int) -> tuple[int, int]:
+        if not 0 <= start <= stop <= self.tensor.parameters:
+            raise IndexError(f"weights {start} to {stop} of {self.tensor.parameters}")
+        return start, stop
+
+    def _decode(self, first: int, count: int) -> tuple[Values, Stored]:
+        """Decode whole blocks into the reader's own buffer."""
+        size = count * self.unit
+        if size > self._values.size:
+            self._values = np.empty(size, np.float32)
+        values = self._values[:size]
+        return values, self._runs.decode(first, count, values)
+
+
+def read_weights(tensor: Tensor, start: int, stop: int, check: Check = never) -> Values:
+    """Return the weights from flat index `start` to `stop`, float32 [stop - start].
+
+    Raises as `WeightReader` and its `read_into` do.
+    """
+    reader = WeightReader(tensor)
+    if not 0 <= start <= stop <= tensor.parameters:
+        raise IndexError(f"weights {start} to {stop} of {tensor.parameters}")
+    out = np.empty(stop - start, np.float32)
+    reader.read_into(start, out, check)
+    return out

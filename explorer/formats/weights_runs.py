@@ -1,0 +1,178 @@
+"""Reads and decodes whole blocks of a tensor, however its file lays them out.
+
+Two ways exist: blocks one behind the other, each with its scales; and groups whose codes, scales
+and biases are arrays of their own. `WeightReader` makes runs of any weights of either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.errors import FormatError
+from explorer.quantization.arrays import Blocks
+from explorer.quantization.byte_order import swap_byte_order
+from explorer.quantization.grouped import StoredGroups, decode_groups
+from explorer.quantization.registry import WITHOUT_DECODER, decoder, has_decoder
+
+if TYPE_CHECKING:
+    from explorer.formats.tensors import GroupedWeights, StoredArray, Tensor
+
+Values: TypeAlias = NDArray[np.float32]
+"""Decoded weights: float32 [n], C-contiguous."""
+
+Stored: TypeAlias = Blocks | StoredGroups
+"""Stored blocks, little-endian, uint8 [n, block_bytes]; or the bytes of n groups by array."""
+
+
+class Runs(Protocol):
+    """Runs of whole blocks. Owns buffers: for one thread.
+
+    Attributes:
+        unit: Weights of a block.
+    """
+
+    unit: int
+
+    def decode(self, first: int, count: int, out: Values) -> Stored:
+        """Decode `count` blocks from block `first` on into `out`, float32 [count * unit].
+
+        Returns:
+            What was decoded, overwritten by the next call.
+
+        Raises:
+            SourceError: The file changed since it was opened.
+        """
+
+    def block(self, index: int) -> bytes:
+        """Return one block's bytes as stored, its arrays' parts one behind the other."""
+
+
+def check_decodable(tensor: Tensor) -> None:
+    """Raise if a tensor's weights cannot be told, before anything is read or allocated.
+
+    Raises:
+        FormatError: The file is damaged there, or the tensor's type is not known or has no values.
+    """
+    what = _fault(tensor)
+    if what is not None:
+        raise FormatError(f"tensor {tensor.name!r}: {what}", tensor.file, tensor.offset)
+
+
+def _fault(tensor: Tensor) -> str | None:
+    kind = tensor.type
+    if kind.known and tensor.damage is not None:
+        return tensor.damage
+    if tensor.grouped is None and not has_decoder(kind.name):
+        reason = WITHOUT_DECODER.get(kind.name, "this program does not know the type")
+        return f"weights of type {kind.name} cannot be decoded: {reason}"
+    needed = kind.nbytes(tensor.parameters)
+    found = tensor.nbytes
+    if tensor.grouped is not None and tensor.grouped.global_scale is not None:
+        found -= tensor.grouped.global_scale.extent.nbytes
+    if needed != found:
+        return (
+            f"{tensor.parameters} weights of type {kind.name} do not take "
+            f"the {found} bytes that the file has for them"
+        )
+    return None
+
+
+def runs_of(tensor: Tensor) -> Runs:
+    """Return the reader of a tensor's blocks, and load the kernels of its type.
+
+    Raises:
+        FormatError: See `check_decodable`.
+        SourceError: The file changed since it was opened.
+    """
+    check_decodable(tensor)
+    return BlockRuns(tensor) if tensor.grouped is None else GroupRuns(tensor, tensor.grouped)
+
+
+class BlockRuns:
+    """Blocks one behind the other, as GGUF stores them, or plain numbers; see `Runs`."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.unit = tensor.type.block_weights
+        self._name = tensor.type.name
+        self._extent = tensor.extents[0]
+        self._swapped = tensor.byte_order == "big"
+        self._decode = decoder(self._name)
+        self._raw = np.empty((0, tensor.type.block_bytes), np.uint8)
+
+    def decode(self, first: int, count: int, out: Values) -> Blocks:
+        """Read, bring into little-endian order and decode; see `Runs.decode`."""
+        if count > len(self._raw):
+            self._raw = np.empty((count, self._raw.shape[1]), np.uint8)
+        raw = self._raw[:count]
+        start = self._extent.offset + first * raw.shape[1]
+        self._extent.source.read_into(start, raw.data.cast("B"))
+        if self._swapped:
+            swap_byte_order(self._name, raw)
+        self._decode(raw, out.reshape(count, self.unit))
+        return raw
+
+    def block(self, index: int) -> bytes:
+        """Return a block's bytes; see `Runs.block`."""
+        size = self._raw.shape[1]
+        return self._extent.source.read(self._extent.offset + index * size, size)
+
+
+class GroupRuns:
+    """Groups of codes with scales and biases in arrays of their own; see `Runs`."""
+
+    def __init__(self, tensor: Tensor, grouped: GroupedWeights) -> None:
+        layout = grouped.layout
+        self.unit = layout.group_size
+        self._layout = layout
+        self._parts = [_Part(grouped.weight, layout.packed_bytes)]
+        self._parts.append(_Part(grouped.scales, layout.scale_bytes))
+        if grouped.biases is not None:
+            self._parts.append(_Part(grouped.biases, layout.bias_bytes))
+        groups = tensor.parameters // self.unit
+        self._factors = _factors_of(tensor, grouped.global_scale, groups)
+        self._per_factor = groups // len(self._factors) if self._factors is not None else 0
+
+    def decode(self, first: int, count: int, out: Values) -> StoredGroups:
+        """Read the run from each array and decode it; see `Runs.decode`."""
+        packed, scales, *biases = (part.read(first, count) for part in self._parts)
+        factors = self._factors
+        if factors is not None and len(factors) > 1:
+            factors = factors[np.arange(first, first + count) // self._per_factor]
+        stored = StoredGroups(packed, scales, biases[0] if biases else None, factors)
+        decode_groups(self._layout, stored, out)
+        return stored
+
+    def block(self, index: int) -> bytes:
+        """Return a group's bytes: codes, scale, bias; see `Runs.block`."""
+        return b"".join(part.read(index, 1).tobytes() for part in self._parts)
+
+
+class _Part:
+    """One of the arrays that make a weight: so many bytes for each group."""
+
+    def __init__(self, array: StoredArray, group_bytes: int) -> None:
+        self._extent = array.extent
+        self._raw = np.empty((0, group_bytes), np.uint8)
+
+    def read(self, first: int, count: int) -> NDArray[np.uint8]:
+        if count > len(self._raw):
+            self._raw = np.empty((count, self._raw.shape[1]), np.uint8)
+        raw = self._raw[:count]
+        start = self._extent.offset + first * raw.shape[1]
+        self._extent.source.read_into(start, raw.data.cast("B"))
+        return raw
+
+
+def _factors_of(tensor: Tensor, array: StoredArray | None, groups: int) -> Values | None:
+    """Read the global scales, each of which holds for as many groups as the others."""
+    if array is None or groups == 0:
+        return None
+    extent = array.extent
+    count = extent.nbytes // 4
+    if array.type.name != "F32" or count == 0 or groups % count:
+        what = f"tensor {tensor.name!r}: {count} global scales do not fit {groups} groups"
+        raise FormatError(what, extent.source.path, extent.offset)
+    return np.frombuffer(extent.source.read(extent.offset, 4 * count), "<f4")

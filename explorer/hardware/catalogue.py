@@ -1,0 +1,190 @@
+"""GPUs that one may plan for without having them: `resources/gpu_catalogue`, read once.
+
+The figures and where they come from are data, with a source in each row; this module reads them and
+finds a GPU by what a person, or a driver, calls it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from explorer.errors import ExplorerError
+from explorer.hardware.apple import working_set_bytes
+from explorer.hardware.names import Names
+from explorer.planner import Device
+from explorer.resources import resource
+from explorer.text import plain_text, shorten
+
+GPU_FILE: Final = "gpu_catalogue/gpus.csv"
+SOURCES_FILE: Final = "gpu_catalogue/sources.csv"
+
+_GIB: Final = 1 << 30
+_GB: Final = 10**9
+_SHOWN_CANDIDATES: Final = 12
+_TRUTH: Final = {"yes": True, "no": False}
+
+
+class CatalogueError(ExplorerError):
+    """A name that no GPU has, or that several have.
+
+    Attributes:
+        matching: The names of all GPUs that fit.
+        similar: Where none fits, names that were perhaps meant, best first.
+    """
+
+    def __init__(
+        self, what: str, *, matching: Iterable[str] = (), similar: Iterable[str] = ()
+    ) -> None:
+        super().__init__(what)
+        self.matching = tuple(matching)
+        self.similar = tuple(similar)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One row of the catalogue.
+
+    Attributes:
+        name: Vendor and product: ``"NVIDIA GeForce RTX 3090"``.
+        vendor: ``"NVIDIA"``, ``"AMD"``, ``"Intel"`` or ``"Apple"``.
+        kind: ``"consumer"``, ``"workstation"``, ``"server"`` or ``"embedded"``.
+        library: ``"CUDA"``, ``"ROCm"``, ``"Vulkan"`` or ``"Metal"``.
+        memory_bytes: Memory as it is marketed.
+        usable_bytes: The most that the GPU can have of it.
+        memory_type: ``"GDDR6"``, ``"HBM3"``, … or None.
+        bus_bits: Width of the memory bus, or None.
+        bandwidth_bytes_per_s: Peak bandwidth of the memory, or None.
+        compute: NVIDIA's compute capability, or None.
+        integrated: Whether the memory is shared with the processor.
+        year: Year of its release.
+        sources: Where the figures come from: keys of `sources.csv`, perhaps with a page.
+        note: A remark, or nothing.
+    """
+
+    name: str
+    vendor: str
+    kind: str
+    library: str
+    memory_bytes: int
+    usable_bytes: int
+    memory_type: str | None
+    bus_bits: int | None
+    bandwidth_bytes_per_s: int | None
+    compute: tuple[int, int] | None
+    integrated: bool
+    year: int
+    sources: tuple[str, ...]
+    note: str = ""
+
+    def device(self, identity: str = "0") -> Device:
+        """Return it as a plan takes it, with nothing else in its memory."""
+        return Device(
+            id=identity,
+            library=self.library,
+            free=self.usable_bytes,
+            integrated=self.integrated,
+            name=self.name,
+            total=self.memory_bytes,
+            compute=self.compute,
+        )
+
+
+class Catalogue:
+    """GPUs by name.
+
+    Attributes:
+        gpus: All of them, in the order of the file.
+    """
+
+    def __init__(self, gpus: Iterable[Gpu]) -> None:
+        self.gpus = tuple(gpus)
+        self._names = Names([(gpu.name, gpu.memory_type or "") for gpu in self.gpus])
+
+    def find(self, name: str) -> Gpu:
+        """Return the GPU of a name, however it is spelt: ``"rtx3090"``, ``"Tesla T4"``.
+
+        Raises:
+            CatalogueError: No GPU or several are called so.
+        """
+        matching = self._names.matching(name)
+        if len(matching) == 1:
+            return self.gpus[matching[0]]
+        shown = shorten(plain_text(name), 80)
+        if not matching:
+            similar = [self.gpus[row].name for row in self._names.similar(name)]
+            hint = f"; similar: {', '.join(similar)}" if similar else ""
+            what = f"no GPU of the catalogue is called {shown!r}{hint}"
+            raise CatalogueError(f"{what}; give its free memory instead", similar=similar)
+        candidates = [self.gpus[row].name for row in matching]
+        listed = ", ".join(candidates[:_SHOWN_CANDIDATES])
+        more = len(candidates) - _SHOWN_CANDIDATES
+        rest = f" and {more} more" if more > 0 else ""
+        raise CatalogueError(
+            f"several GPUs are called {shown!r}: {listed}{rest}", matching=candidates
+        )
+
+    def search(self, words: str) -> tuple[Gpu, ...]:
+        """Return the GPUs whose name, vendor, kind or library has every word; all for no word."""
+        wanted = words[:200].casefold().split()
+        return tuple(gpu for gpu in self.gpus if all(word in _search_text(gpu) for word in wanted))
+
+
+def _search_text(gpu: Gpu) -> str:
+    name = gpu.name.casefold()
+    return f"{name} {name.replace(' ', '')} {gpu.kind} {gpu.library.casefold()}"
+
+
+@cache
+def load_catalogue() -> Catalogue:
+    """Return the catalogue that the program ships.
+
+    Raises:
+        FileNotFoundError: The installation lacks it.
+    """
+    return Catalogue(read_gpus(resource(GPU_FILE).read_text(encoding="utf-8").splitlines()))
+
+
+def read_gpus(lines: Iterable[str]) -> Iterator[Gpu]:
+    """Yield the GPUs of a catalogue file.
+
+    Raises:
+        ValueError: A row lacks a field or has one that cannot be read.
+    """
+    for row in csv.DictReader(lines):
+        try:
+            yield _gpu(row)
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"GPU catalogue, row {row.get('name')!r}: {error!r}") from error
+
+
+def _gpu(row: dict[str, str]) -> Gpu:
+    memory = round(float(row["memory_gib"]) * _GIB)
+    if row["usable_gib"]:
+        usable = round(float(row["usable_gib"]) * _GIB)
+    else:
+        usable = working_set_bytes(memory) if row["library"] == "Metal" else memory
+    compute = None
+    if row["compute"]:
+        major, minor = row["compute"].split(".")
+        compute = int(major), int(minor)
+    bandwidth = row["bandwidth_gb_s"]
+    return Gpu(
+        name=row["name"],
+        vendor=row["vendor"],
+        kind=row["kind"],
+        library=row["library"],
+        memory_bytes=memory,
+        usable_bytes=usable,
+        memory_type=row["memory_type"] or None,
+        bus_bits=int(row["bus_bits"]) if row["bus_bits"] else None,
+        bandwidth_bytes_per_s=round(float(bandwidth) * _GB) if bandwidth else None,
+        compute=compute,
+        integrated=_TRUTH[row["integrated"]],
+        year=int(row["year"]),
+        sources=tuple(row["sources"].split()),
+        note=row["note"],
+    )

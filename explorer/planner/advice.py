@@ -1,0 +1,256 @@
+"""Inverse questions: what is the most that still fits, and what stands in the way of more.
+
+Every answer comes from the layout itself, never from a formula solved for the unknown. "Fits" means
+that all layers are on GPUs. `explorer.planner.search` says why the answers are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Any, Final
+
+from explorer.errors import PlanError
+from explorer.planner.checks import quoted
+from explorer.planner.fitting import Trace
+from explorer.planner.layout import Layout, lay_out
+from explorer.planner.result import PlanRequest
+from explorer.planner.search import Outcome, largest
+from explorer.planner.settings import EffectiveSettings, effective_settings
+from explorer.planner.workload import MAX_PARALLEL
+from explorer.text import bytes_text
+
+_CACHE_TYPES: Final = ("f16", "q8_0", "q4_0")  # the least lossy first
+_MOST_TOKENS: Final = 1 << 30  # where neither the model nor the memory sets a limit
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """An answer.
+
+    Attributes:
+        what: The question, one of `QUESTIONS`.
+        value: The answer, or None if nothing fits.
+        limited_by: What keeps it from being more (or, of the fewest, less).
+        exact: Whether no larger value can fit, see `explorer.planner.search.Found`.
+    """
+
+    what: str
+    value: int | str | None
+    limited_by: str
+    exact: bool = True
+
+    def record(self) -> dict[str, Any]:
+        """Return what JSON shows of it."""
+        return {"what": self.what, "value": self.value, "limited_by": self.limited_by}
+
+
+def solve(what: str, request: PlanRequest) -> Advice:
+    """Answer one of `QUESTIONS`; all settings but the one in question stay as they are.
+
+    Raises:
+        PlanError: There is no such question, or the model cannot be planned at all.
+    """
+    if what not in QUESTIONS:
+        raise PlanError(f"{quoted(what)!r} cannot be solved for; use one of {', '.join(QUESTIONS)}")
+    return QUESTIONS[what](request)
+
+
+def largest_context(request: PlanRequest) -> Advice:
+    """Return the largest context of each sequence at which all layers are on GPUs."""
+    trained = request.h.trained_context
+    key = request.h.origins.get("trained context", "the model")
+    most = min(trained or _MOST_TOKENS, _MOST_TOKENS)
+    limit = f"{key}: trained for {trained:,} tokens" if trained else f"{most:,} tokens"
+    least = _effective(request, context=1).context  # what Ollama uses at least
+    return _largest("context", request, (least, max(least, most)), limit)
+
+
+def most_parallel(request: PlanRequest) -> Advice:
+    """Return the largest number of sequences at which all layers are on GPUs."""
+    effective = _effective(request, parallel=2)
+    if effective.parallel == 1:
+        return _largest("parallel", request, (1, 1), effective.origins["parallel"])
+    return _largest("parallel", request, (1, MAX_PARALLEL), f"{MAX_PARALLEL:,} sequences")
+
+
+def best_cache_type(request: PlanRequest) -> Advice:
+    """Return the least lossy type of the KV cache at which all layers are on GPUs."""
+    limit = "nothing: it is the least lossy type that Ollama accepts"
+    for name in _CACHE_TYPES:
+        for difference in _effective(request, kv_cache_type=name).differences:
+            if difference.name == "kv_cache_type":
+                return Advice("kv-cache-type", None, f"{limit}; {name}: {difference.reason}")
+        if _fits(request, kv_cache_type=name):
+            return Advice("kv-cache-type", name, limit)
+        limit = f"{name} does not fit: {_obstacle(request, kv_cache_type=name)}"
+    return Advice("kv-cache-type", None, limit)
+
+
+def most_gpu_layers(request: PlanRequest) -> Advice:
+    """Return the most layers that can be asked for (`num_gpu`) without exceeding any GPU."""
+    free: dict[str, int] = {}
+    for device in request.devices:
+        free[device.library] = free.get(device.library, 0) + device.free
+    room = max(free.values(), default=0)  # a model never spans two libraries
+    limit = "nothing: the model has no more layers"
+    for count, nbytes in reversed(list(enumerate(_layer_sums(request)))):
+        obstacle = f"they take {bytes_text(nbytes)}, {bytes_text(room)} are free"
+        if nbytes <= room:
+            obstacle = _layers_obstacle(request, count)
+        if not obstacle:
+            return Advice("gpu-layers", count, limit)
+        limit = f"{count} layers: {obstacle}"
+    return Advice("gpu-layers", None, limit)
+
+
+def fewest_gpu_layers(request: PlanRequest) -> Advice:
+    """Return the fewest layers that must go to GPUs for the rest to fit into system memory."""
+    host, sums = request.host, _layer_sums(request)
+    memory = None if host is None or host.macos else host.free + host.swap
+    limit = "nothing: system memory holds the whole model"
+    for count, nbytes in enumerate(sums):
+        rest = sums[-1] - nbytes
+        obstacle = f"{bytes_text(rest)} are left for the CPU, more than is free of system memory"
+        if memory is None or rest <= memory:
+            obstacle = _layers_obstacle(request, count)
+        if not obstacle:
+            return Advice("fewest-gpu-layers", count, limit)
+        limit = f"{count} layers: {obstacle}"
+    return Advice("fewest-gpu-layers", None, limit)
+
+
+def _layer_sums(request: PlanRequest) -> list[int]:
+    """Return the bytes that so many layers on GPUs take, [T + 1].
+
+    All but the whole are counted from the last block; the output layer comes with the whole only.
+    """
+    layout = _lay_out(replace(request, host=None), num_gpu=0, require_full=False)
+    sizes = [w + c for w, c in zip(layout.layer_weights, layout.layer_kv_cache, strict=True)]
+    return [0, *accumulate(reversed(sizes[:-1])), sum(sizes)]
+
+
+QUESTIONS: Final[Mapping[str, Callable[[PlanRequest], Advice]]] = MappingProxyType(
+    {
+        "context": largest_context,
+        "parallel": most_parallel,
+        "kv-cache-type": best_cache_type,
+        "gpu-layers": most_gpu_layers,
+        "fewest-gpu-layers": fewest_gpu_layers,
+    }
+)
+"""What can be asked for."""
+
+
+def _largest(name: str, request: PlanRequest, bounds: tuple[int, int], limit: str) -> Advice:
+    """Return the largest value of a setting at which all layers are on GPUs."""
+
+    def outcome(value: int) -> Outcome:
+        trace: Trace = []
+        try:
+            layout = _lay_out(request, trace, **{name: value})
+        except PlanError as error:
+            trace.append((-1 if error.reason is None else -2,))  # sizes beyond 63 bits; refused
+            return Outcome(False, trace)
+        return Outcome(layout.fully_offloaded, trace)
+
+    def hopeless(value: int) -> bool:
+        return request.settings.num_gpu in (None, -1) and _exceeds(request, **{name: value})
+
+    found = largest(outcome, hopeless, *bounds)
+    if found.value is None:
+        return Advice(name, None, _obstacle(request, **{name: bounds[0]}))
+    if found.value < bounds[1]:
+        limit = f"{found.value + 1:,}: {_obstacle(request, **{name: found.value + 1})}"
+    if not found.exact:
+        limit += "; a still larger value might fit again, the search was cut short"
+    return Advice(name, found.value, limit, found.exact)
+
+
+def _effective(request: PlanRequest, **changes: Any) -> EffectiveSettings:
+    settings = replace(request.settings, **changes)
+    return effective_settings(request.h, settings, request.devices, request.environment)
+
+
+def _lay_out(request: PlanRequest, trace: Trace | None = None, **changes: Any) -> Layout:
+    effective = _effective(request, **changes)
+    return lay_out(
+        request.h,
+        effective,
+        request.devices,
+        host=request.host,
+        num_gpu=effective.num_gpu,
+        require_full=effective.require_full,
+        overhead=effective.overhead,
+        spread=effective.spread,
+        projector=effective.projector_bytes,
+        trace=trace,
+    )
+
+
+def _fits(request: PlanRequest, **changes: Any) -> bool:
+    try:
+        return _lay_out(request, **changes).fully_offloaded
+    except PlanError as error:
+        if error.reason is None:
+            raise
+        return False
+
+
+def _exceeds(request: PlanRequest, **changes: Any) -> bool:
+    """Tell whether the layers exceed the GPUs of every library, even without any graph.
+
+    Then they do so for every larger value too.
+    """
+    try:
+        layout = _lay_out(replace(request, host=None), require_full=False, num_gpu=0, **changes)
+    except PlanError:
+        return True
+    needed = sum(layout.layer_weights) + sum(layout.layer_kv_cache)
+    rooms: dict[str, int] = {}
+    for held in layout.devices:
+        room = held.device.free - held.projector - held.reserved
+        rooms[held.device.library] = rooms.get(held.device.library, 0) + max(0, room)
+    return needed > max(rooms.values(), default=0)
+
+
+def _obstacle(request: PlanRequest, **changes: Any) -> str:
+    """Say why not all layers are on GPUs."""
+    if not request.devices:
+        return "there is no GPU"
+    try:
+        layout = _lay_out(request, **changes)
+    except PlanError as error:
+        return str(error)
+    if layout.fully_offloaded:
+        return "nothing: all layers are on GPUs"
+    wanted = request.settings.num_gpu
+    if wanted is not None and 0 <= wanted < layout.total_layers:
+        return f"setting num_gpu allows {wanted} of {layout.total_layers} layers"
+    used = [held for held in layout.devices if held.listed] or layout.devices
+    free = sum(held.device.free for held in used)
+    names = ", ".join(quoted(held.device.label) for held in used[:3])
+    names += f" and {len(used) - 3} more" if len(used) > 3 else ""
+    return (
+        f"memory of {names}: {bytes_text(free)} are free, and {layout.placed} of "
+        f"{layout.total_layers} layers fit"
+    )
+
+
+def _layers_obstacle(request: PlanRequest, count: int) -> str:
+    """Say why so many layers cannot be on GPUs; empty if they can."""
+    try:
+        layout = _lay_out(request, num_gpu=count)
+    except PlanError as error:
+        if error.reason is None:
+            raise
+        return str(error)
+    if layout.placed != count:
+        return f"only {layout.placed} can be placed"
+    for held in layout.devices:
+        over = held.total + held.reserved - held.device.free
+        if held.layers is not None and over > 0:
+            return f"{quoted(held.device.label)} is {bytes_text(over)} short"
+    return ""

@@ -1,0 +1,326 @@
+"""What the user asks for, and what Ollama makes of it (planner.md section 3).
+
+Both are kept, with the reason wherever they differ: a user who asked for a context of 100,000
+tokens and gets 8,192 wants to know why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final
+
+from explorer.errors import PlanError
+from explorer.planner import environment as env
+from explorer.planner.checks import MAX_COUNT, MAX_MEMORY, whole, whole_or_none
+from explorer.planner.devices import GIB, Device, check_devices
+from explorer.planner.flash_attention import choose_flash_attention
+from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.workload import DEFAULT_BATCH, DEFAULT_CONTEXT, MAX_PARALLEL
+
+AUTOMATIC: Final = -1
+"""The number of GPU layers that asks for as many as fit."""
+
+_LEAST_CONTEXT: Final = 4
+_LEAST_VISION_CONTEXT: Final = 2048
+_LARGE_CONTEXT: Final = 8192
+_LARGE_CONTEXT_VRAM: Final = 20 * GIB
+_LARGE_CONTEXT_FAMILIES: Final = frozenset({"gptoss", "gpt-oss", "qwen3vl", "qwen3vlmoe"})
+_ONE_SEQUENCE_FAMILIES: Final = frozenset({"mllama", "qwen3vl", "qwen3vlmoe"})
+_CACHE_TYPES: Final = frozenset({"f16", "q8_0", "q4_0"})
+_WHAT_IF_TYPE: Final = "f32"
+_MAX_LAYERS_ASKED: Final = 1 << 31  # people write 999 for "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A request; None leaves the choice to the environment and to Ollama.
+
+    Attributes:
+        context: Tokens of each sequence.
+        parallel: Sequences at a time.
+        batch: Tokens computed at a time.
+        kv_cache_type: ``"f16"``, ``"q8_0"``, ``"q4_0"``, or ``"f32"`` as a what-if.
+        flash_attention: Whether to use it.
+        num_gpu: Layers to put on GPUs; -1 for as many as fit.
+        overhead: Bytes to hold back on each GPU.
+        spread: Whether to use all GPUs instead of as few as possible.
+        require_full: Refuse what does not fit wholly, as if another model were loaded already.
+        projector_bytes: Tensor bytes of a separate projector file.
+    """
+
+    context: int | None = None
+    parallel: int | None = None
+    batch: int | None = None
+    kv_cache_type: str | None = None
+    flash_attention: bool | None = None
+    num_gpu: int | None = None
+    overhead: int | None = None
+    spread: bool | None = None
+    require_full: bool = False
+    projector_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        whole_or_none(self.context, "context", MAX_COUNT)
+        whole_or_none(self.parallel, "parallel", MAX_PARALLEL)
+        whole_or_none(self.batch, "batch", MAX_COUNT)
+        whole_or_none(self.num_gpu, "number of GPU layers", _MAX_LAYERS_ASKED, AUTOMATIC)
+        whole_or_none(self.overhead, "overhead", MAX_MEMORY)
+        whole(self.projector_bytes, "projector", MAX_MEMORY)
+        if self.kv_cache_type is not None and not isinstance(self.kv_cache_type, str):
+            raise PlanError("the KV cache type is no text; use f16, q8_0 or q4_0")
+
+    def record(self) -> dict[str, Any]:
+        """Return what was asked for, without what was left as it is."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        left = {part.name: part.default for part in fields(self)}
+        return {name: value for name, value in values.items() if value is not left[name]}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting that is not as it was asked for.
+
+    Attributes:
+        name: The setting.
+        requested: What was asked for.
+        effective: What holds.
+        reason: Why, as one sentence.
+    """
+
+    name: str
+    requested: int | str | bool
+    effective: int | str | bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSettings:
+    """The settings that hold.
+
+    Attributes:
+        context: Tokens of each sequence.
+        parallel: Sequences at a time.
+        batch: Tokens computed at a time, before the rule of loading an embedding model.
+        kv_cache_type: Type of the cache's elements.
+        flash_attention: Whether it is on.
+        num_gpu: Layers to put on GPUs; -1 for as many as fit.
+        overhead: Bytes held back on each GPU.
+        spread: Whether all GPUs are used.
+        require_full: Whether what does not fit wholly is refused.
+        projector_bytes: Tensor bytes of a separate projector file.
+        requested: What was asked for.
+        differences: Where the two differ, and why.
+        origins: Setting → where its value came from.
+    """
+
+    context: int
+    parallel: int
+    batch: int
+    kv_cache_type: str
+    flash_attention: bool
+    num_gpu: int = AUTOMATIC
+    overhead: int = 0
+    spread: bool = False
+    require_full: bool = False
+    projector_bytes: int = 0
+    requested: Settings = field(default_factory=Settings)
+    differences: tuple[Difference, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def what_if(self) -> bool:
+        """Whether the cache type is one that a running server does not accept."""
+        return self.kv_cache_type == _WHAT_IF_TYPE
+
+
+def effective_settings(
+    h: Hyperparameters,
+    settings: Settings,
+    devices: Sequence[Device] = (),
+    environment: Mapping[str, str] | None = None,
+    *,
+    server_rules: bool = True,
+) -> EffectiveSettings:
+    """Return the settings that hold when Ollama loads a model.
+
+    Args:
+        h: The model.
+        settings: What was asked for.
+        devices: The GPUs of the machine.
+        environment: Ollama's environment variables; the process's own is not looked at.
+        server_rules: Whether to apply what the server does before it hands the model to the
+            loader: least contexts (steps 1) and one sequence for some models (step 4). Without
+            them the result is that of the loader alone (steps 2, 3, 6 and 7).
+
+    Raises:
+        PlanError: The devices contradict each other.
+    """
+    devices = check_devices(devices)
+    log = _Log({} if environment is None else environment)
+    context = _context(h, settings, devices, log, server_rules)
+    batch = _batch(settings, context, log)
+    parallel = _parallel(h, settings, log, server_rules)
+    asked = settings.flash_attention
+    choice = choose_flash_attention(h, asked, devices, log.environment)
+    log.origins["flash_attention"] = choice.reason
+    if choice.requested is not None and choice.requested != choice.on:
+        log.differ("flash_attention", choice.requested, choice.on, choice.reason)
+    return EffectiveSettings(
+        context=context,
+        parallel=parallel,
+        batch=batch,
+        kv_cache_type=_cache_type(settings, choice.on, log),
+        flash_attention=choice.on,
+        num_gpu=AUTOMATIC if settings.num_gpu is None else settings.num_gpu,
+        overhead=_overhead(settings, log),
+        spread=_spread(settings, log),
+        require_full=bool(settings.require_full),
+        projector_bytes=settings.projector_bytes,
+        requested=settings,
+        differences=tuple(log.differences),
+        origins=MappingProxyType(log.origins),
+    )
+
+
+class _Log:
+    """Collects where values came from and where they differ from the request."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self.origins: dict[str, str] = {}
+        self.differences: list[Difference] = []
+
+    def differ(
+        self, name: str, requested: int | str | bool, effective: int | str | bool, reason: str
+    ) -> None:
+        self.differences = [other for other in self.differences if other.name != name]
+        self.differences.append(Difference(name, requested, effective, reason))
+        self.origins[name] = reason
+
+    def first(self, name: str, *choices: tuple[int | None, str]) -> int:
+        """Return the first value that is there, and note where it came from."""
+        for value, origin in choices:
+            if value is not None:
+                self.origins[name] = origin
+                return value
+        raise AssertionError(name)  # the last choice is a default
+
+
+def _context(
+    h: Hyperparameters,
+    settings: Settings,
+    devices: Sequence[Device],
+    log: _Log,
+    server_rules: bool,
+) -> int:
+    """Steps 1 and 2: the request, raised to what the model needs, lowered to what it learned."""
+    variable = env.integer(log.environment, env.CONTEXT_LENGTH)
+    asked = value = log.first(
+        "context",
+        (settings.context, "setting context"),
+        (h.own_context, "the model's own parameter num_ctx"),
+        (variable, env.CONTEXT_LENGTH),
+        (DEFAULT_CONTEXT, f"default {DEFAULT_CONTEXT}"),
+    )
+    if server_rules:
+        for least, reason in _least_contexts(h, settings, devices):
+            if value < least:
+                value = least
+                log.differ("context", asked, value, reason)
+    if 0 < h.trained_context < value:
+        value = h.trained_context
+        key = h.origins.get("trained context", "context_length")
+        log.differ("context", asked, value, f"the model was trained for {value:,} tokens ({key})")
+    return value
+
+
+def _least_contexts(
+    h: Hyperparameters, settings: Settings, devices: Sequence[Device]
+) -> list[tuple[int, str]]:
+    least = [(_LEAST_CONTEXT, f"Ollama uses at least {_LEAST_CONTEXT} tokens")]
+    if h.architecture in _LARGE_CONTEXT_FAMILIES:
+        vram = sum(device.capacity_bytes for device in devices)
+        if vram >= _LARGE_CONTEXT_VRAM:
+            reason = f"Ollama gives {h.architecture} at least {_LARGE_CONTEXT:,} tokens"
+            least.append((_LARGE_CONTEXT, f"{reason} where the GPUs have 20 GiB or more"))
+    if h.vision or settings.projector_bytes:
+        reason = f"Ollama gives a model with vision at least {_LEAST_VISION_CONTEXT:,} tokens"
+        least.append((_LEAST_VISION_CONTEXT, reason))
+    return least
+
+
+def _batch(settings: Settings, context: int, log: _Log) -> int:
+    """Step 3: min(requested or 512, context)."""
+    asked = settings.batch or DEFAULT_BATCH
+    log.origins["batch"] = "setting batch" if settings.batch else f"default {DEFAULT_BATCH}"
+    if asked <= context:
+        return asked
+    reason = f"a batch is no longer than the context of {context:,} tokens"
+    if settings.batch:
+        log.differ("batch", asked, context, reason)
+    log.origins["batch"] = reason
+    return context
+
+
+def _parallel(h: Hyperparameters, settings: Settings, log: _Log, server_rules: bool) -> int:
+    """Step 4: at least one sequence, and for some models only one."""
+    asked = log.first(
+        "parallel",
+        (settings.parallel, "setting parallel"),
+        (env.integer(log.environment, env.NUM_PARALLEL), env.NUM_PARALLEL),
+        (1, "default 1"),
+    )
+    value = min(max(asked, 1), MAX_PARALLEL)
+    if value != asked:
+        log.differ("parallel", asked, value, f"Ollama runs 1 to {MAX_PARALLEL:,} sequences")
+    if not server_rules or value == 1:
+        return value
+    if h.embedding_model:
+        log.differ("parallel", asked, 1, "an embedding model runs one sequence at a time")
+        return 1
+    if h.architecture in _ONE_SEQUENCE_FAMILIES:
+        log.differ("parallel", asked, 1, f"{h.architecture} runs one sequence at a time")
+        return 1
+    return value
+
+
+def _cache_type(settings: Settings, flash_attention: bool, log: _Log) -> str:
+    """Step 7: q8_0 and q4_0 take effect with flash attention only; f32 is a what-if."""
+    origin, asked = "setting kv_cache_type", (settings.kv_cache_type or "").strip().lower()
+    if not asked:
+        origin, asked = env.KV_CACHE_TYPE, env.text(log.environment, env.KV_CACHE_TYPE).lower()
+    elif asked == _WHAT_IF_TYPE:
+        log.origins["kv_cache_type"] = f"{origin}, a what-if: a running server does not accept it"
+        return asked
+    log.origins["kv_cache_type"] = origin if asked else "default f16"
+    if asked in ("", "f16"):
+        return "f16"
+    if asked not in _CACHE_TYPES:
+        log.differ("kv_cache_type", asked, "f16", "Ollama accepts only f16, q8_0 and q4_0")
+        return "f16"
+    if not flash_attention:
+        reason = "a quantized KV cache needs flash attention, which is off"
+        log.differ("kv_cache_type", asked, "f16", reason)
+        return "f16"
+    return asked
+
+
+def _overhead(settings: Settings, log: _Log) -> int:
+    variable = env.integer(log.environment, env.GPU_OVERHEAD)
+    return log.first(
+        "overhead",
+        (settings.overhead, "setting overhead"),
+        (None if variable is None else min(variable, MAX_MEMORY), env.GPU_OVERHEAD),
+        (0, "default 0"),
+    )
+
+
+def _spread(settings: Settings, log: _Log) -> bool:
+    if settings.spread is not None:
+        log.origins["spread"] = "setting spread"
+        return bool(settings.spread)
+    variable = env.boolean(log.environment, env.SCHED_SPREAD)
+    log.origins["spread"] = "default off" if variable is None else env.SCHED_SPREAD
+    return bool(variable)

@@ -1,0 +1,194 @@
+"""The Hugging Face hub's cache: snapshots of repositories, whose files are links to blobs.
+
+safetensors_and_blobs.md section 5; huggingface_hub, `utils/_cache_manager.py`. Where the system
+forbids links, as Windows may, a snapshot holds the files themselves and there are no blobs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from explorer.errors import ExplorerError
+from explorer.formats import Severity
+from explorer.formats.confinement import HUB_REPOSITORY, leads_out
+from explorer.formats.problems import ProblemLog
+from explorer.sources import FileSource
+from explorer.stores.entries import Blob, Check, Entry, PartialDownload, Store, StoreKind, reason
+from explorer.stores.folders import list_folder, unreadable_entry, walk
+from explorer.stores.model_files import models_of, partial_file
+
+_MAIN: Final = "main"
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+_SHORT_COMMIT: Final = 8
+_INCOMPLETE: Final = ".incomplete"
+
+
+@dataclass
+class _Repository:
+    """One ``models--…`` folder.
+
+    Attributes:
+        folder: The folder.
+        name: ``organisation/name``.
+        links: Etag → names of the entries whose snapshot links to that blob.
+    """
+
+    folder: Path
+    name: str
+    links: dict[str, dict[str, None]]
+
+
+def is_hub_cache(path: Path) -> bool:
+    """Tell whether a folder is a hub cache: whether it holds a repository."""
+    try:
+        with os.scandir(path) as children:
+            return any(child.name.startswith(HUB_REPOSITORY) for child in children)
+    except OSError:
+        return False
+
+
+def scan_hub_cache(
+    root: Path, check: Check, kind: StoreKind = StoreKind.HUGGINGFACE
+) -> Generator[Entry, None, Store]:
+    """Read a cache; yield models as they are found, and return the store.
+
+    Args:
+        root: The folder that holds the ``models--…`` folders.
+        check: Called for every folder; raises to give up.
+        kind: Whose store it is: llama.cpp uses the same layout.
+    """
+    scan = _Scan(root, check)
+    entries = []
+    for entry in scan.entries():
+        entries.append(entry)
+        yield entry
+    return Store(
+        kind, root, tuple(entries), tuple(scan.blobs), tuple(scan.partials), scan.log.problems()
+    )
+
+
+class _Scan:
+    """One pass over a cache.
+
+    Attributes:
+        blobs: Its blobs, after `entries`.
+        partials: Downloads that have not finished.
+        log: What is wrong with the cache itself.
+    """
+
+    def __init__(self, root: Path, check: Check) -> None:
+        self.blobs: list[Blob] = []
+        self.partials: list[PartialDownload] = []
+        self.log = ProblemLog()
+        self._root = root
+        self._check = check
+        self._failures: list[Entry] = []
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the models, one repository after the other."""
+        try:
+            children = list_folder(self._root)
+        except OSError as error:
+            what = f"the folder cannot be read: {reason(error)}"
+            self.log.add(Severity.ERROR, str(self._root), what)
+            return
+        for child in children:
+            if child.name.startswith(HUB_REPOSITORY):
+                self._check()
+                name = child.name.removeprefix(HUB_REPOSITORY).replace("--", "/")
+                repository = _Repository(self._root / child.name, name, {})
+                if child.is_symlink() and leads_out(repository.folder, self._root):
+                    what = "is a link out of the cache; it is not followed"
+                    self.log.add(Severity.ERROR, child.name, what)
+                    continue
+                yield from self._repository_entries(repository)
+                self._read_blobs(repository)
+
+    def _repository_entries(self, repository: _Repository) -> Iterator[Entry]:
+        branches = _branches(repository.folder / "refs")
+        snapshots = repository.folder / "snapshots"
+        try:
+            commits = [child.name for child in list_folder(snapshots)]
+        except FileNotFoundError:
+            return  # a download that has just begun
+        except OSError as error:
+            yield unreadable_entry(snapshots, self._root, error)
+            return
+        main = branches.get(_MAIN)
+        for commit in sorted(commits, key=lambda commit: (commit != main, commit)):
+            if commit.startswith("."):
+                continue
+            title = repository.name
+            if commit != main and len(commits) > 1:
+                branch = next((name for name, at in branches.items() if at == commit), None)
+                title += f"@{branch or commit[:_SHORT_COMMIT]}"
+            yield from self._snapshot_entries(repository, snapshots / commit, title)
+
+    def _snapshot_entries(
+        self, repository: _Repository, snapshot: Path, title: str
+    ) -> Iterator[Entry]:
+        failures: list[Entry] = []
+
+        def report(folder: Path, error: OSError) -> None:
+            failures.append(unreadable_entry(folder, self._root, error))
+
+        for folder, files in walk(snapshot, self._check, report, self.log):
+            if leads_out(folder, self._root):
+                what = "is a link out of the cache; it is not followed"
+                self.log.add(Severity.ERROR, str(folder), what)
+                continue
+            inner = "" if folder == snapshot else f"/{folder.relative_to(snapshot).as_posix()}"
+            entries = models_of(folder, title + inner, files, (self._root,))
+            for file in files:
+                self._note_link(repository, file, entries[0].name if entries else title)
+            yield from entries
+        yield from failures
+
+    def _note_link(self, repository: _Repository, file: os.DirEntry[str], name: str) -> None:
+        if file.is_symlink():
+            target = os.path.basename(os.readlink(file.path))
+            repository.links.setdefault(target, {})[name] = None
+
+    def _read_blobs(self, repository: _Repository) -> None:
+        folder = repository.folder / "blobs"
+        try:
+            files = list_folder(folder)
+        except FileNotFoundError:
+            return  # no links on this system
+        except OSError as error:
+            what = f"the folder cannot be read: {reason(error)}"
+            self.log.add(Severity.ERROR, str(folder), what)
+            return
+        for file in files:
+            if file.name.endswith(_INCOMPLETE):
+                self.partials += filter(None, [partial_file(file)])
+            elif file.is_file(follow_symlinks=False):
+                users = tuple(repository.links.get(file.name, ()))
+                self.blobs.append(Blob(file.name, Path(file.path), file.stat().st_size, users))
+
+
+def _branches(refs: Path) -> dict[str, str]:
+    """Return the commit of each branch; a branch with a slash is in a folder of its own."""
+    branches = {}
+    for folder, files in walk(refs, lambda: None, lambda path, error: None, ProblemLog()):
+        for file in files:
+            commit = None if file.is_symlink() else _read_commit(Path(file.path))
+            if commit is not None:
+                branches[(folder / file.name).relative_to(refs).as_posix()] = commit
+    return branches
+
+
+def _read_commit(path: Path) -> str | None:
+    """Return what a reference says, or None if it is no commit."""
+    try:
+        with FileSource(path) as source:
+            text = source.read(0, min(source.size, 64))
+    except ExplorerError:
+        return None
+    match = _COMMIT.fullmatch(text.strip().decode("ascii", "replace"))
+    return None if match is None else match[0]

@@ -1,0 +1,244 @@
+"""Ollama's store: manifests tell the models, and which blobs each of them uses.
+
+safetensors_and_blobs.md section 2. One pass over the folder of blobs gives every size; after that a
+model costs one small file. What is wrong with one manifest stays with its entry.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Final
+
+from explorer.errors import ExplorerError
+from explorer.formats import Problem, Severity
+from explorer.formats.confinement import leads_out
+from explorer.formats.ollama_blobs import size_fault
+from explorer.formats.ollama_manifest import BLOBS, MANIFESTS, Manifest, read_manifest
+from explorer.formats.ollama_name import OllamaName
+from explorer.formats.problems import ProblemLog
+from explorer.stores.entries import (
+    Blob,
+    Check,
+    Entry,
+    PartialDownload,
+    Store,
+    StoreKind,
+    name_problems,
+    reason,
+)
+from explorer.stores.folders import list_folder
+from explorer.stores.model_files import partial_file
+
+_BLOB_NAME: Final = re.compile(r"sha256[:-](?P<hex>[0-9a-fA-F]{64})(?P<partial>[-.].*)?", re.DOTALL)
+_LEVELS: Final = 4
+_CHECK_EVERY: Final = 32
+
+
+def models_folder(root: Path) -> Path:
+    """Return the folder that holds ``manifests``: a root itself, or ``models`` in it."""
+    inside = root / "models"
+    if not (root / MANIFESTS).exists() and (inside / MANIFESTS).is_dir():
+        return inside
+    return root
+
+
+def is_ollama_store(path: Path) -> bool:
+    """Tell whether a path is the root of an Ollama store, or the folder above it."""
+    try:
+        return (models_folder(path) / MANIFESTS).is_dir()
+    except OSError:  # it may not be looked at
+        return False
+
+
+def scan_ollama(root: Path, check: Check) -> Generator[Entry, None, Store]:
+    """Read a store's manifests; yield models as they are found, and return the store.
+
+    Args:
+        root: The folder that holds ``manifests`` and ``blobs``, or the one above.
+        check: Called now and then; raises to give up.
+    """
+    scan = _Scan(root, check)
+    entries = []
+    for entry in scan.entries():
+        entries.append(entry)
+        yield entry
+    return Store(
+        StoreKind.OLLAMA,
+        root,
+        tuple(entries),
+        tuple(scan.used_blobs()),
+        tuple(scan.partials),
+        scan.log.problems(),
+    )
+
+
+class _Scan:
+    """One pass over a store.
+
+    Attributes:
+        partials: Downloads that have not finished.
+        log: What is wrong with the store itself.
+    """
+
+    def __init__(self, root: Path, check: Check) -> None:
+        self.partials: list[PartialDownload] = []
+        self.log = ProblemLog()
+        self._check = check
+        self._blobs: dict[str, Blob] = {}
+        self._faults: dict[str, str] = {}
+        self._users: dict[str, dict[str, None]] = {}  # digest → names, in order
+        self._readable = False
+        try:
+            self._models = models_folder(root)
+        except OSError:  # reading it, next, tells the reason
+            self._models = root
+        self._manifests = self._models / MANIFESTS
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the models; blobs and partial downloads are known after that."""
+        self._read_blobs()
+        try:
+            os.stat(self._manifests)
+        except FileNotFoundError:
+            if not os.path.lexists(self._models):
+                self._fail(self._models, "the folder does not exist")
+            return  # a store before its first download
+        except OSError as error:
+            self._fail(self._manifests, f"the folder cannot be read: {reason(error)}")
+            return
+        for number, (path, failure) in enumerate(self._paths(self._manifests, ())):
+            if number % _CHECK_EVERY == 0:
+                self._check()
+            yield self._entry(path) if failure is None else failure
+
+    def used_blobs(self) -> Iterator[Blob]:
+        """Yield each blob with the models that use it, in order of digests."""
+        for digest, blob in sorted(self._blobs.items()):
+            users = tuple(self._users.get(digest, ()))
+            yield Blob(blob.digest, blob.path, blob.nbytes, users)
+
+    def _fail(self, where: Path, what: str) -> None:
+        self.log.add(Severity.ERROR, str(where), what)
+
+    def _read_blobs(self) -> None:
+        folder = self._models / BLOBS
+        try:
+            files = list_folder(folder)
+        except FileNotFoundError:
+            self._readable = True  # an empty store
+            return
+        except OSError as error:
+            self._fail(folder, f"the folder cannot be read: {reason(error)}")
+            return
+        self._readable = True
+        for number, file in enumerate(files):
+            if number % (64 * _CHECK_EVERY) == 0:
+                self._check()
+            match = _BLOB_NAME.fullmatch(file.name)
+            if match is None:
+                continue
+            if match["partial"]:
+                self.partials += filter(None, [partial_file(file)])
+                continue
+            digest = f"sha256-{match['hex']}"
+            fault = self._look_at(file, digest)
+            if fault is not None:
+                self._faults[digest] = fault
+
+    def _look_at(self, file: os.DirEntry[str], digest: str) -> str | None:
+        """Note a blob; return why it cannot be one."""
+        path = Path(file.path)
+        if file.is_symlink() and leads_out(path, path.parent, self._models):
+            return "its blob is a link out of the store; it is not opened"
+        try:
+            status = file.stat()
+        except OSError as error:
+            return f"its blob cannot be looked at: {reason(error)}"
+        if not stat.S_ISREG(status.st_mode):
+            return "its blob is a folder, a pipe or a device, not a file; it is not opened"
+        self._blobs[digest] = Blob(digest, path, status.st_size, ())
+        return None
+
+    def _paths(self, folder: Path, above: tuple[str, ...]) -> Iterator[tuple[Path, Entry | None]]:
+        """Yield what lies four levels down, or an entry that says why a folder is not read."""
+        try:
+            children = list_folder(folder)
+        except OSError as error:
+            yield folder, self._broken(folder, f"the folder cannot be read: {reason(error)}")
+            return
+        for child in children:
+            if child.name.startswith("."):  # .DS_Store and its like
+                continue
+            path = folder / child.name
+            if child.is_symlink() and leads_out(path, self._manifests, self._models):
+                what = "is a link out of the store; it is not followed"
+                yield path, self._broken(path, what)
+            elif len(above) == _LEVELS - 1:
+                yield path, None
+            else:
+                try:
+                    inner = child.is_dir()
+                except OSError as error:
+                    yield path, self._broken(path, f"cannot be looked at: {reason(error)}")
+                    continue
+                if inner:
+                    yield from self._paths(path, (*above, child.name))
+
+    def _broken(self, path: Path, what: str) -> Entry:
+        name = path.relative_to(self._manifests).as_posix()
+        if name.count("/") == _LEVELS - 1:
+            name = str(OllamaName(*name.split("/")))
+        problem = Problem(Severity.ERROR, name, what)
+        return Entry(name, path, None, 0, None, (*name_problems(name), problem))
+
+    def _entry(self, path: Path) -> Entry:
+        try:
+            modified = os.stat(path).st_mtime
+            manifest = read_manifest(path)
+        except ExplorerError as error:
+            return self._broken(path, f"{error.what} {error.where}".rstrip())
+        except OSError as error:
+            return self._broken(path, f"cannot be read: {reason(error)}")
+        name = str(manifest.name)
+        log = ProblemLog()
+        for problem in name_problems(name):
+            log.add(problem.severity, problem.where, problem.what)
+        if not manifest.name.valid:
+            log.add(Severity.WARNING, name, "is not a name that Ollama accepts")
+        nbytes = self._add_blobs(manifest, name, log)
+        kind = _format_of(manifest)
+        if kind is None:
+            what = "has no weights here: it runs on another machine, or its download did not finish"
+            log.add(Severity.WARNING, name, what)
+        return Entry(name, path, kind, nbytes, modified, log.problems())
+
+    def _add_blobs(self, manifest: Manifest, name: str, log: ProblemLog) -> int:
+        """Note which blobs a model uses; return the bytes that they take, each once."""
+        nbytes = 0
+        counted: set[str] = set()
+        for layer in manifest.all_layers:
+            fault = layer.fault
+            blob = self._blobs.get(layer.digest)
+            if blob is not None:
+                fault = fault or size_fault(layer, blob.nbytes)
+                self._users.setdefault(layer.digest, {})[name] = None
+                if layer.digest not in counted:
+                    counted.add(layer.digest)
+                    nbytes += blob.nbytes
+            elif layer.digest and self._readable:
+                what = "its blob is missing; pull the model again"
+                fault = self._faults.get(layer.digest, what)
+            if fault is not None:
+                log.add(Severity.ERROR, layer.title, fault)
+        return nbytes
+
+
+def _format_of(manifest: Manifest) -> str | None:
+    """Return the format of a model's weights, or None if it has none."""
+    if manifest.of_kind("model"):
+        return "gguf"
+    return "ollama" if manifest.of_kind("tensor") else None

@@ -1,0 +1,262 @@
+"""Statistics of tensors: against NumPy on the whole, the same on any number of threads, watched."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from explorer.analysis import Snapshot, TensorStatistics, tensor_statistics
+from explorer.analysis.percentiles import PERCENTS
+from explorer.analysis.remembering import REMEMBERED_BYTES
+from explorer.errors import FormatError
+from explorer.formats import Tensor, open_model
+from explorer.quantization import TENSOR_TYPES
+from tests.helpers.gguf_writer import GgufFile, TensorSpec
+from tests.helpers.tensors import CountingSource, float_tensor, random_blocks, tensor_of
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def _check(found: TensorStatistics, weights: NDArray[np.float32], bins: int) -> None:
+    """Compare with NumPy's statistics of all weights in float64."""
+    flat = weights.reshape(-1)
+    finite = flat[np.isfinite(flat)]
+    exact = finite.astype(np.float64)
+    mean, std = exact.mean(), exact.std()
+    assert (found.count, found.finite) == (flat.size, finite.size)
+    assert (found.nan, found.inf) == (np.isnan(flat).sum(), np.isinf(flat).sum())
+    assert found.zeros == (finite == 0).sum()
+    assert (found.min, found.max) == (exact.min(), exact.max())
+    figures = (found.mean, found.std, found.rms, found.abs_max)
+    expected = (mean, std, math.sqrt(np.mean(exact**2)), np.abs(exact).max())
+    assert figures == pytest.approx(expected, rel=1e-11, abs=1e-14 * std)
+    standard = (exact - mean) / std
+    assert (found.skewness, found.kurtosis) == pytest.approx(
+        (np.mean(standard**3), np.mean(standard**4)), rel=1e-9, abs=1e-9
+    )
+    counts, edges = np.histogram(finite, bins)
+    np.testing.assert_array_equal(found.histogram.counts, counts)
+    np.testing.assert_array_equal(found.histogram.edges, edges)
+    np.testing.assert_allclose(
+        list(found.percentiles.values()),
+        np.percentile(exact, PERCENTS),
+        rtol=0,
+        atol=(found.max - found.min) / 65_536,
+    )
+
+
+@pytest.mark.parametrize("name", ["Q4_K", "Q6_K", "Q8_0", "Q5_1", "IQ4_NL", "F16", "BF16"])
+def test_statistics_are_numpys(name: str) -> None:
+    kind = TENSOR_TYPES[name]
+    count = 600_000 // kind.block_weights
+    tensor = tensor_of(name, random_blocks(name, count).tobytes(), (count, kind.block_weights))
+    found = tensor_statistics(tensor, bins=100)
+    assert (found.tensor, found.type, found.shape) == (tensor.name, name, tensor.shape)
+    weights = tensor.dequantize()
+    if name == "BF16":  # random bits: numbers of every size there is
+        finite = weights[np.isfinite(weights)].astype(np.float64)  # float32 would overflow
+        np.testing.assert_array_equal(found.histogram.counts, np.histogram(finite, 100)[0])
+        assert found.nan == np.isnan(weights).sum() > 0
+    else:
+        _check(found, weights, 100)
+
+
+def test_a_given_range_does_not_change_the_percentiles() -> None:
+    weights = np.random.default_rng(1).normal(size=300_000).astype(np.float32)
+    whole = tensor_statistics(float_tensor(weights))
+    part = tensor_statistics(float_tensor(weights), 64, (-0.5, 0.25))
+    assert part.percentiles == whole.percentiles
+    expected, _ = np.histogram(weights, 64, (-0.5, 0.25))
+    np.testing.assert_array_equal(part.histogram.counts, expected)
+    assert (part.histogram.low, part.histogram.high) == (-0.5, 0.25)
+
+
+def test_the_same_to_the_bit_on_any_number_of_threads() -> None:
+    weights = np.random.default_rng(2).standard_t(3, 5_000_000).astype(np.float32)
+    weights[::100_001] = np.nan
+    tensor = float_tensor(weights)
+    one, two, five = (tensor_statistics(tensor, workers=workers) for workers in (1, 2, 5))
+    for other in (two, five):
+        for name in ("mean", "std", "rms", "skewness", "kurtosis", "percentiles", "nan", "min"):
+            assert getattr(other, name) == getattr(one, name)
+        np.testing.assert_array_equal(other.histogram.counts, one.histogram.counts)
+    _check(one, weights, 256)
+
+
+@pytest.mark.parametrize(
+    ("weights", "low", "high"),
+    [
+        ([], 0.0, 1.0),
+        ([math.nan, math.inf], 0.0, 1.0),
+        ([3.0], 2.5, 3.5),
+        ([-2.0] * 70, -2.5, -1.5),
+    ],
+)
+def test_nothing_and_constants(weights: list[float], low: float, high: float) -> None:
+    found = tensor_statistics(float_tensor(weights), bins=4)
+    finite = [weight for weight in weights if math.isfinite(weight)]
+    assert (found.count, found.finite) == (len(weights), len(finite))
+    assert (found.histogram.low, found.histogram.high) == (low, high)
+    assert found.histogram.counts.tolist() == [0, 0, len(finite), 0]
+    middle = found.percentiles[50.0]
+    assert middle == finite[0] if finite else math.isnan(middle)
+    assert found.step_error_rms is None
+
+
+def test_rounding_error_of_equal_steps() -> None:
+    blocks = random_blocks("Q8_0", 500)
+    scales = blocks[:, :2].copy().view("<f2").astype(np.float64)
+    found = tensor_statistics(tensor_of("Q8_0", blocks.tobytes(), (500 * 32,)))
+    assert found.step_error_rms == pytest.approx(math.sqrt(np.mean(scales**2) / 12), rel=1e-12)
+
+
+def test_rounding_error_is_what_rounding_does() -> None:
+    """Weights spread evenly over a block's range, rounded to its levels."""
+    random = np.random.default_rng(3)
+    scales = random.uniform(0.05, 0.1, (4000, 1)).astype("<f2")
+    weights = random.uniform(-8.5, 7.5, (4000, 32)) * scales
+    codes = np.clip(np.round(weights / scales) + 8, 0, 15).astype(np.uint8)
+    raw = np.concatenate((scales.view(np.uint8), codes[:, :16] | codes[:, 16:] << 4), axis=1)
+    tensor = tensor_of("Q4_0", raw.tobytes(), (4000, 32))
+    error = math.sqrt(np.mean((tensor.dequantize() - weights) ** 2))
+    assert tensor_statistics(tensor).step_error_rms == pytest.approx(error, rel=0.01)
+
+
+def test_a_small_tensor_is_read_once() -> None:
+    source = CountingSource(np.ones(300_000, "<f4").tobytes())
+    tensor_statistics(tensor_of("F32", source, (300_000,)))
+    assert sum(length for _, length in source.runs) == source.size
+    source = CountingSource(bytes(REMEMBERED_BYTES + 4))
+    tensor_statistics(tensor_of("F32", source, (source.size // 4,)))
+    assert sum(length for _, length in source.runs) == 2 * source.size
+
+
+def test_snapshots_grow_and_are_seldom() -> None:
+    weights = np.random.default_rng(4).normal(size=6_000_000).astype(np.float32)
+    snapshots: list[Snapshot] = []
+    times: list[float] = []
+
+    def note(snapshot: Snapshot) -> None:
+        times.append(time.monotonic())
+        snapshots.append(snapshot)
+
+    found = tensor_statistics(float_tensor(weights), progress=note)
+    assert snapshots
+    assert all(later - earlier >= 0.045 for earlier, later in pairwise(times))
+    done = [snapshot.done for snapshot in snapshots]
+    assert done == sorted(done)
+    assert done[-1] <= snapshots[0].total == 2 * weights.size
+    for snapshot in snapshots:
+        assert snapshot.moments.count == min(snapshot.done, weights.size)
+        assert snapshot.histogram.counts.sum() == snapshot.moments.finite
+        assert snapshot.histogram.low == snapshot.moments.min >= found.min
+        seen = weights[: snapshot.moments.count]
+        exact, _ = np.histogram(seen, 256)
+        wrong = np.abs(snapshot.histogram.counts - exact).sum()
+        assert wrong <= 0.05 * seen.size  # good enough to look at
+
+
+def test_cancelling_leaves_no_thread() -> None:
+    tensor = float_tensor(np.zeros(9_000_000, np.float32))
+    before = threading.active_count()
+    for workers in (1, 2):
+        calls = [0]
+
+        def cancel(calls: list[int] = calls) -> None:
+            calls[0] += 1
+            if calls[0] > 30:
+                raise InterruptedError
+
+        with pytest.raises(InterruptedError):
+            tensor_statistics(tensor, workers=workers, cancel=cancel)
+        assert threading.active_count() == before
+
+
+def test_damage_is_told_before_anything_is_read() -> None:
+    source = CountingSource(bytes(8))
+    with pytest.raises(FormatError, match="cut short"):
+        tensor_statistics(tensor_of("F32", source, (2,), damage="cut short"))
+    assert source.runs == []
+
+
+_MEASURE = """
+import sys
+from explorer.analysis import tensor_statistics
+from explorer.formats import open_model
+
+def status(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(name))
+
+with open_model(sys.argv[1]) as model:
+    tensor_statistics(model.tensors["small"], workers=2)  # loads and compiles
+    before = status("VmRSS")
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    found = tensor_statistics(model.tensors["large"], workers=2)
+    assert found.count == found.zeros == model.tensors["large"].parameters
+    assert found.histogram.counts.sum() == found.count
+    print(status("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        pytest.param(1 << 18, id="64 Mi weights"),
+        pytest.param(
+            1 << 24, id="4 Gi weights", marks=[pytest.mark.slow, pytest.mark.timeout(900)]
+        ),
+    ],
+)
+def test_memory_is_bounded_whatever_the_size(tmp_path: Path, blocks: int) -> None:
+    """A sparse file of Q4_K blocks; a histogram's counters must not overflow either."""
+    kind = TENSOR_TYPES["Q4_K"]
+    small = TensorSpec("small", (8192 * 256,), 12, bytes(8192 * kind.block_bytes))
+    large = TensorSpec("large", (blocks * 256,), 12)
+    path = GgufFile(tensors=[small, large]).write(tmp_path / "sparse.gguf")
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size + blocks * kind.block_bytes + 64)
+    command = [sys.executable, "-c", _MEASURE, str(path)]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= 64 << 20
+
+
+def _sample(model_path: Path, most: int) -> list[str]:
+    """Return the first tensor of each type with less than so many weights."""
+    with open_model(model_path) as model:
+        names: dict[str, str] = {}
+        for tensor in model.tensors.rows:
+            if tensor.parameters <= most:
+                names.setdefault(tensor.type.name, tensor.name)
+    return list(names.values())
+
+
+@pytest.mark.network
+def test_tensors_of_the_real_model(real_model: Path) -> None:
+    names = _sample(real_model, 2_000_000)
+    assert len(names) == 5
+    with open_model(real_model) as model:
+        for name in names:
+            tensor: Tensor = model.tensors[name]
+            _check(tensor_statistics(tensor, workers=2), tensor.dequantize(), 256)
+
+
+@pytest.mark.network
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_tensor_of_the_real_model(real_model: Path) -> None:
+    with open_model(real_model) as model:
+        for tensor in model.tensors.rows:
+            _check(tensor_statistics(tensor, workers=2), tensor.dequantize(), 256)

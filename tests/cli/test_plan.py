@@ -1,0 +1,436 @@
+"""`plan`: the same figures as the planner's own, as text, JSON and CSV; hostile options."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.cli import plan_machine
+from explorer.cli.main import main
+from explorer.formats import open_model
+from explorer.hardware.detect import Machine
+from explorer.planner import Device, Host, Settings, plan
+from explorer.planner.record import plan_record
+from explorer.text import bytes_text
+from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
+
+Capture = pytest.CaptureFixture[str]
+
+GIB = 1 << 30
+MIB = 1 << 20
+KEYS = [
+    *("model", "architecture", "profile", "requested", "effective", "weights", "kv_cache"),
+    *("graph", "layers", "devices", "cpu", "gpu_layers", "total_layers", "fully_offloaded"),
+    *("gpu_ratio", "quick_estimate_ratio", "vram_total", "total", "solved", "terms", "notes"),
+    *("warnings", "environment"),
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU, 8 GiB of memory, none of Ollama's variables: whatever machine runs the tests."""
+    machine = Machine((), Host(8 * GIB), ("No GPU was found.",))
+    monkeypatch.setattr(plan_machine, "detect", lambda: machine)
+    for name in list(os.environ):
+        if name.startswith("OLLAMA_"):
+            monkeypatch.delenv(name)
+
+
+def write_model(path: Path, name: str = "llama", width: int = 1 << 20, blocks: int = 4) -> Path:
+    """Write a model of `blocks` blocks with `width` weights of 4 bytes each."""
+    file = GgufFile(
+        keys=[
+            ("general.architecture", STRING, name),
+            (f"{name}.block_count", U32, blocks),
+            (f"{name}.embedding_length", U32, 256),
+            (f"{name}.context_length", U32, 65536),
+            (f"{name}.attention.head_count", U32, 4),
+            (f"{name}.attention.head_count_kv", U32, 2),
+            ("tokenizer.ggml.tokens", ARRAY, Array(STRING, ["a"] * 100)),
+        ],
+        tensors=[
+            *(
+                TensorSpec(f"blk.{i}.attn_q.weight", (width,), 0, bytes(4 * width))
+                for i in range(blocks)
+            ),
+            TensorSpec("output.weight", (width,), 0, bytes(4 * width)),
+        ],
+    )
+    return file.write(path)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model") / "small.gguf")
+
+
+def run(capsys: Capture, *arguments: object, code: int = 0) -> str:
+    assert main(["plan", *map(str, arguments)]) == code
+    return capsys.readouterr().out
+
+
+def run_json(capsys: Capture, *arguments: object) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(run(capsys, *arguments, "--json"))
+    return record
+
+
+def own_plan(path: Path, settings: Settings, *devices: Device, **more: Any) -> dict[str, Any]:
+    """Return the record of a plan that is made without the command line."""
+    with open_model(path) as opened:
+        record = plan_record(plan(opened, settings, devices, **more))
+    as_json: dict[str, Any] = json.loads(json.dumps(record))
+    return as_json
+
+
+def test_json_is_the_planner_s_own_record(model: Path, capsys: Capture) -> None:
+    options = ("--context", "4k", "--parallel", 2, "--batch", 256, "--overhead", "16MiB")
+    gpu = "name=NVIDIA L4,free=22.5GiB,total=24GiB,library=CUDA,integrated=no"
+    record = run_json(capsys, model, *options, "--gpu", gpu, "--gpu", "480MiB", "--spread")
+    assert list(record) == KEYS
+    settings = Settings(context=4096, parallel=2, batch=256, overhead=16 * MIB, spread=True)
+    first = Device("0", "CUDA", 45 * GIB // 2, name="NVIDIA L4", total=24 * GIB, compute=(8, 9))
+    assert record == own_plan(model, settings, first, Device("1", "CUDA", 480 * MIB))
+    assert record["requested"]["context"] == 4096
+    assert record["fully_offloaded"] is True
+
+
+@pytest.mark.parametrize("free", [460, 470, 490, 520, 560, 700])
+def test_the_parts_of_a_gpu_add_up(model: Path, capsys: Capture, free: int) -> None:
+    record = run_json(capsys, model, "--context", 2048, "--gpu", f"{free}MiB")
+    device = record["devices"][0]
+    held = device["weights"] + device["kv_cache"] + device["graph"]
+    assert held == device["total"]
+    assert device["free"] == free * MIB
+    left = device["free"] - device["total"]
+    reserved = min(left, device["reserved"])  # a graph may take of the reserve
+    text = run(capsys, model, "--context", 2048, "--gpu", f"{free}MiB")
+    sizes = (device["weights"], device["kv_cache"], device["graph"], reserved, left - reserved)
+    lines = text[text.index("MiB free: ") :].splitlines()[1:6]
+    assert [line.split("  ", 2)[-1].strip() for line in lines] == [bytes_text(n) for n in sizes]
+
+
+def test_text_tells_everything_apart(model: Path, capsys: Capture) -> None:
+    text = run(capsys, model, "--context", "8k", "--gpu", "RTX 3090")
+    assert "\x1b" not in text
+    lines = text.splitlines()
+    assert lines[0] == f"{model}: fits, all 5 layers on GPUs"
+    assert "  Context         8,192 tokens" in lines
+    assert "  Weights         20.0 MiB (20,971,520 bytes)" in lines
+    heading = "NVIDIA GeForce RTX 3090 (CUDA 0), 24.0 GiB free: layers 0 to 4 (5)"
+    below = lines[lines.index(heading) + 1 :]
+    parts = [line.split("  ")[1] for line in below[:5]]
+    assert parts == ["weights", "KV cache", "graph", "reserved", "free"]
+
+
+def test_what_stays_on_the_cpu_is_listed(model: Path, capsys: Capture) -> None:
+    text = run(capsys, model, "--num-gpu", 0, "--gpu", "24GiB")
+    assert "no layer on a GPU, all 5 on the CPU" in text
+    assert "CPU: layers 0 to 4 (5)" in text
+    assert "--memory" in text
+    partly = run(capsys, model, "--num-gpu", 2, "--gpu", "24GiB", "--memory", "1GiB")
+    assert "fits partly, 2 of 5 layers on GPUs" in partly
+    assert "CPU: layers 0 to 1, 4 (3), with the output layer" in partly
+    assert "--memory" not in partly
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(("encoding", "blocks"), [("utf-8", "█▓▒░·"), ("ascii", "#=+-.")])
+def test_a_terminal_gets_a_bar(model: Path, encoding: str, blocks: str) -> None:
+    import pty
+
+    reader, writer = pty.openpty()
+    command = [sys.executable, "-m", "explorer", "plan", str(model), "--gpu", "550MiB"]
+    variables = {"PYTHONIOENCODING": encoding, "TERM": "xterm", "COLUMNS": "80", "NO_COLOR": ""}
+    done = subprocess.run(command, stdout=writer, env=os.environ | variables, check=False)
+    os.close(writer)
+    text = b""
+    try:
+        while chunk := os.read(reader, 65536):
+            text += chunk
+    except OSError:  # Linux: the other end is closed
+        pass
+    os.close(reader)
+    assert done.returncode == 0
+    shown = text.decode(encoding)
+    assert all(shown.count(block) > 1 for block in blocks)
+    assert "\x1b[34m" in shown
+
+
+def test_a_model_that_ollama_would_refuse_is_one_error(model: Path, capsys: Capture) -> None:
+    assert main(["plan", str(model), "--gpu", "460MiB", "--memory", "1MiB", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {model}: ")
+    assert "system memory" in err
+    assert err.count("\n") == 1
+
+
+def test_this_machine_is_planned_for_unless_gpus_are_named(
+    model: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = run_json(capsys, model)
+    assert (record["devices"], record["gpu_layers"]) == ([], 0)
+    assert record["notes"][-1] == "No GPU was found."
+    card = Device("GPU-1", "CUDA", 10 * GIB, name="Card", total=12 * GIB, driver_major=12)
+    monkeypatch.setattr(plan_machine, "detect", lambda: Machine((card,), Host(GIB)))
+    assert run_json(capsys, model) == own_plan(model, Settings(), card, host=Host(GIB))
+
+
+def test_ollama_s_variables_count_where_an_option_is_left_out(
+    model: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_CONTEXT_LENGTH", "1234")
+    record = run_json(capsys, model, "--gpu", "1GiB")
+    assert record["effective"]["context"] == 1234
+    assert record["environment"] == {"OLLAMA_CONTEXT_LENGTH": "1234"}
+    assert run_json(capsys, model, "--gpu", "1GiB", "--context", 99)["effective"]["context"] == 99
+
+
+def test_flash_attention_can_be_asked_for_or_not(model: Path, capsys: Capture) -> None:
+    options = ("--kv-cache-type", "q8_0", "--gpu", "1GiB")
+    on = run_json(capsys, model, *options, "--flash-attention")["effective"]
+    off = run_json(capsys, model, *options, "--no-flash-attention")
+    assert (on["flash_attention"], on["kv_cache_type"]) == (True, "q8_0")
+    assert (off["effective"]["flash_attention"], off["effective"]["kv_cache_type"]) == (
+        False,
+        "f16",
+    )
+    assert any("q8_0" in note for note in off["notes"])
+
+
+def test_a_mac_of_the_catalogue(model: Path, capsys: Capture) -> None:
+    record = run_json(capsys, model, "--gpu", "M3 Max 64GB")
+    device = record["devices"][0]
+    assert (device["library"], device["free"]) == ("Metal", 48 * GIB)
+    assert record["graph"]["partial"] == record["graph"]["full"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "library", "free", "name"),
+    [
+        ("24GiB", "CUDA", 24 * GIB, ""),
+        ("22.5 GiB", "CUDA", 45 * GIB // 2, ""),
+        (str(3 * GIB), "CUDA", 3 * GIB, ""),
+        ("3090", "CUDA", 24 * GIB, "NVIDIA GeForce RTX 3090"),
+        ("7900 XTX", "ROCm", 24 * GIB, "AMD Radeon RX 7900 XTX"),
+        ("name=NVIDIA L4,free=20GiB", "CUDA", 20 * GIB, "NVIDIA L4"),
+        ("name=My card,free=20GiB,library=vulkan", "Vulkan", 20 * GIB, "My card"),
+        ("name=A100,free=70GiB", "CUDA", 70 * GIB, "A100"),
+        ("name=M3 Max,free=40GiB", "Metal", 40 * GIB, "M3 Max"),
+    ],
+)
+def test_a_spec(spec: str, library: str, free: int, name: str) -> None:
+    device = plan_machine.named_gpu(spec, 3)
+    assert (device.id, device.library, device.free, device.name) == ("3", library, free, name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--gpu", "A100"),
+        ("--gpu", "no such card"),
+        ("--gpu", ""),
+        ("--gpu", "3"),
+        ("--gpu", "-5GiB"),
+        ("--gpu", "999999999999TiB"),
+        ("--gpu", "name=NVIDIA L4,free=x"),
+        ("--gpu", "=,="),
+        ("--gpu", "x" * 5000),
+        ("--gpu", "\x1b[31m"),
+        ("--context", "many"),
+        ("--context", "-1"),
+        ("--context", "9" * 5000),
+        ("--parallel", "0"),
+        ("--parallel", "9" * 30),
+        ("--batch", "1.5"),
+        ("--num-gpu", "-2"),
+        ("--num-gpu", "9" * 30),
+        ("--overhead", "nothing"),
+        ("--memory", "1e9999"),
+        ("--kv-cache-type", "q5_1"),
+        ("--profile", "latest"),
+        ("--solve", "everything"),
+        ("--solve", "context", "--profile", "ollama-0.30"),
+        ("--root", "/tmp"),
+    ],
+)
+def test_wrong_usage(model: Path, capsys: Capture, options: tuple[str, ...]) -> None:
+    assert main(["plan", str(model), *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1].startswith("error: ")
+    assert len(err) < 3000
+    assert "\x1b" not in err
+
+
+def test_too_many_gpus(model: Path, capsys: Capture) -> None:
+    assert main(["plan", str(model), *("--gpu", "1GiB") * 300]) in (1, 2)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"GGUF\x03\x00\x00\x00" + b"\xff" * 16])
+def test_a_bad_file_is_one_error(tmp_path: Path, capsys: Capture, content: bytes) -> None:
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(content)
+    assert main(["plan", str(path), "--gpu", "1GiB", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith(f"error: {path}: ")
+
+
+def test_no_path_at_all(capsys: Capture) -> None:
+    assert main(["plan"]) == 2
+    assert main(["plan", ""]) == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_hostile_names_never_reach_the_terminal(tmp_path: Path, capsys: Capture) -> None:
+    path = write_model(tmp_path / "odd\x1b[31m\u202e.gguf", "ll\x1b[2Jama\u202e", 1 << 10)
+    texts = [run(capsys, path, "--gpu", "name=\x1b[0mcard,free=1GiB")]
+    texts += [run(capsys, path, path, "--gpu", "1GiB"), run(capsys, path, "--explain")]
+    for text in texts:
+        assert not {"\x1b", "\u202e"} & set(text)
+    assert run_json(capsys, path)["architecture"] == "ll\x1b[2Jama\u202e"
+
+
+def test_many_models_are_a_table(tmp_path: Path, model: Path, capsys: Capture) -> None:
+    other = write_model(tmp_path / "other.gguf", blocks=2)
+    lines = run(capsys, model, other, "--gpu", "24GiB", "--context", 1024).splitlines()
+    assert lines[0].split()[:3] == ["model", "profile", "context"]
+    names = [line.split()[0] for line in lines[1:3]]
+    assert [name[-12:] for name in names] == [str(path)[-12:] for path in (model, other)]
+    assert max(map(len, names)) <= 60
+    assert [line.split()[-1] for line in lines[1:3]] == ["fits", "fits"]
+    assert lines[0].index("result") == lines[1].rindex("fits")
+
+
+def test_one_bad_model_does_not_stop_the_others(
+    tmp_path: Path, model: Path, capsys: Capture
+) -> None:
+    saved = tmp_path / "plans.csv"
+    absent = tmp_path / "absent.gguf"
+    assert main(["plan", str(absent), str(model), "--gpu", "1GiB", "--csv", str(saved)]) == 1
+    out, err = capsys.readouterr()
+    assert model.name in out
+    assert err.startswith(f"error: {absent}: does not exist")
+    with saved.open(encoding="utf-8", newline="") as file:
+        bad, good = csv.DictReader(file)
+    assert (bad["model"], bad["total"]) == (str(absent), "")
+    assert "does not exist" in bad["error"]
+    assert good["error"] == ""
+    with open_model(model) as opened:
+        own = plan(opened, Settings(), [Device("0", "CUDA", GIB)])
+    assert int(good["total"]) == own.total
+    assert int(good["kv_cache"]) == own.kv_total
+    assert good["fully_offloaded"] == "true"
+
+
+def test_every_profile_at_once(model: Path, capsys: Capture) -> None:
+    record = run_json(capsys, model, "--gpu", "1GiB", "--profile", "all")
+    plans = record["plans"]
+    assert [one["profile"] for one in plans] == ["ollama-graphsize", "ollama-0.30"]
+    assert {one["path"] for one in plans} == {str(model)}
+    assert plans[0]["layers"]
+    assert plans[1]["layers"] == []
+    newer = run_json(capsys, model, "--gpu", "1GiB", "--profile", "ollama-0.30")
+    assert newer == {key: plans[1][key] for key in KEYS}
+    text = run(capsys, model, "--gpu", "1GiB", "--profile", "ollama-0.30")
+    assert "fits beside other models (predicted)" in text
+
+
+def test_json_of_many_tells_of_those_that_failed(
+    tmp_path: Path, model: Path, capsys: Capture
+) -> None:
+    absent = tmp_path / "absent.gguf"
+    text = run(capsys, model, absent, "--gpu", "1GiB", "--json", code=1)
+    good, bad = json.loads(text)["plans"]
+    assert good["total"] > 0
+    assert (bad["path"], bad["error"]["reason"]) == (str(absent), None)
+    assert "does not exist" in bad["error"]["what"]
+
+
+def test_a_question_is_answered_beside_the_plan(model: Path, capsys: Capture) -> None:
+    options = ("--context", 1024, "--gpu", "600MiB")
+    record = run_json(capsys, model, *options, "--solve", "context")
+    solved = record["solved"]
+    assert list(solved) == ["what", "value", "limited_by"]
+    assert record["effective"]["context"] == 1024
+    most = solved["value"]
+    assert 1024 < most < 65536
+    fits = run_json(capsys, model, "--context", most, "--gpu", "600MiB")
+    more = run_json(capsys, model, "--context", most + 1, "--gpu", "600MiB")
+    assert (fits["fully_offloaded"], more["fully_offloaded"]) == (True, False)
+    text = run(capsys, model, *options, "--solve", "context")
+    assert f"Largest context with all layers on GPUs: {most:,}" in text
+
+
+@pytest.mark.parametrize(
+    "question", ["context", "parallel", "kv-cache-type", "gpu-layers", "fewest-gpu-layers"]
+)
+def test_every_question_has_an_answer(model: Path, capsys: Capture, question: str) -> None:
+    record = run_json(capsys, model, "--gpu", "1GiB", "--context", 512, "--solve", question)
+    assert record["solved"]["what"] == question
+    assert question != "parallel" or record["solved"]["value"] >= 1
+    nothing = run(capsys, model, "--gpu", "458MiB", "--context", 512, "--solve", question)
+    assert "limited by: " in nothing
+
+
+def test_where_the_plan_is_refused_the_answer_still_stands(model: Path, capsys: Capture) -> None:
+    options = ("--gpu", "1GiB", "--num-gpu", 0, "--memory", "8MiB", "--context", 512)
+    assert main(["plan", str(model), *map(str, options)]) == 1
+    record = run_json(capsys, model, *options, "--solve", "fewest-gpu-layers")
+    assert record["gpu_layers"] == record["solved"]["value"] > 0
+
+
+def test_a_projector_is_counted(tmp_path: Path, model: Path, capsys: Capture) -> None:
+    projector = GgufFile(
+        keys=[("general.architecture", STRING, "clip")],
+        tensors=[TensorSpec("v.blk.0.w", (1 << 18,), 0, bytes(1 << 20))],
+    ).write(tmp_path / "mmproj.gguf")
+    options = (model, "--gpu", "1GiB", "--context", 2048)
+    without = run_json(capsys, *options)
+    record = run_json(capsys, *options, "--projector", projector)
+    assert record["devices"][0]["projector"] == 1 << 20
+    assert record["vram_total"] == without["vram_total"] + (1 << 20)
+
+
+def test_explain_prints_formulas(model: Path, capsys: Capture) -> None:
+    text = run(capsys, model, "--gpu", "1GiB", "--explain")
+    assert "kv_cache.per_layer[0] = 2.00 MiB = int(C * (Dk + Dv) * Ki * P)" in text
+    assert "llama.attention.head_count_kv" in text
+
+
+def test_a_table_does_not_replace_a_model(model: Path, capsys: Capture) -> None:
+    before = model.read_bytes()
+    assert main(["plan", str(model), "--gpu", "1GiB", "--csv", str(model)]) == 2
+    assert model.read_bytes() == before
+    folder = model.parent / "absent" / "plans.csv"
+    assert main(["plan", str(model), "--gpu", "1GiB", "--csv", str(folder)]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_help_has_examples(capsys: Capture) -> None:
+    text = run(capsys, "--help")
+    assert "Examples:" in text
+    assert "gguf-explorer plan model.gguf --context 32k" in text
+    assert main(["--help"]) == 0
+    assert "gguf-explorer plan " in capsys.readouterr().out
+
+
+def test_a_plan_reads_headers_only(tmp_path: Path, model: Path, capsys: Capture) -> None:
+    """A file without its weights plans as the whole one does, for nothing of them is read."""
+    with open_model(model) as opened:
+        start = opened.data_offset
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(model.read_bytes()[:start])
+    whole, headers = (run_json(capsys, path, "--gpu", "1GiB") for path in (model, cut))
+    assert headers["layers"] == whole["layers"]
+    assert headers["devices"] == whole["devices"]

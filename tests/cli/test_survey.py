@@ -1,0 +1,105 @@
+"""`survey`: rows as text, JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from explorer.cli.main import main
+from tests.helpers.gguf_writer import GgufFile, TensorSpec
+from tests.helpers.tensors import random_blocks
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    specs = [
+        TensorSpec("=evil\x1b[0m", (256, 2), 12, random_blocks("Q4_K", 2).tobytes()),
+        TensorSpec("newer", (4,), 99, b""),
+        TensorSpec("none", (0,), 0, b""),
+        TensorSpec("norm", (3,), 0, np.array([1, 2, 4], "<f4").tobytes()),
+    ]
+    return GgufFile(tensors=specs).write(tmp_path / "model.gguf")
+
+
+def test_json(path: Path, capsys: Capture) -> None:
+    assert main(["survey", str(path), "--json", "--workers", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    record = json.loads(out)
+    assert record["path"] == str(path)
+    rows = {row["tensor"]: row for row in record["tensors"]}
+    assert list(rows) == ["=evil\x1b[0m", "newer", "none", "norm"]
+    assert len({tuple(row) for row in rows.values()}) == 1  # the same keys in every row
+    assert "histogram" not in rows["norm"]
+    assert rows["norm"]["mean"] == pytest.approx(7 / 3)
+    assert rows["norm"]["percentiles"]["50"] == pytest.approx(2, abs=1e-4)
+    assert rows["norm"]["problem"] is None
+    assert rows["newer"]["mean"] is None
+    assert "cannot be decoded" in rows["newer"]["problem"]
+    assert rows["none"]["min"] is None
+    main(["stats", str(path), "norm", "--json"])
+    single = json.loads(capsys.readouterr().out)
+    assert {key: single[key] for key in rows["norm"] if key != "problem"} == {
+        key: value for key, value in rows["norm"].items() if key != "problem"
+    }
+
+
+def test_text(path: Path, capsys: Capture) -> None:
+    assert main(["survey", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith("tensor")
+    assert lines[1].startswith("=evil\\x1b[0m")
+    assert "cannot be decoded" in lines[2]
+    assert lines[4].split()[:3] == ["norm", "F32", "3"]
+    assert lines[0].index("min") + 3 == lines[4].index(" 1 ") + 2
+
+
+def test_csv(path: Path, tmp_path: Path, capsys: Capture) -> None:
+    target = tmp_path / "table.csv"
+    assert main(["survey", str(path), "--csv", str(target)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    rows = list(csv.DictReader(target.read_text("utf-8").splitlines()))
+    assert [row["tensor"] for row in rows] == ["'=evil\x1b[0m", "newer", "none", "norm"]
+    assert rows[0]["shape"] == "2x256"
+    assert float(rows[3]["mean"]) == pytest.approx(7 / 3)
+    assert float(rows[3]["percentile_50"]) == pytest.approx(2, abs=1e-4)
+    assert rows[1]["mean"] == ""
+
+
+def test_csv_where_nothing_can_be_written(path: Path, tmp_path: Path, capsys: Capture) -> None:
+    before = path.read_bytes()
+    link = tmp_path / "link.csv"
+    link.symlink_to(path)
+    for target in (path, link):
+        assert main(["survey", str(path), "--csv", str(target)]) == 1
+        assert "is a file of the model itself" in capsys.readouterr().err
+    assert path.read_bytes() == before
+    missing = tmp_path / "no folder" / "table.csv"
+    assert main(["survey", str(path), "--csv", str(missing)]) == 1
+    assert f"error: {missing}: cannot be written: no such file" in capsys.readouterr().err
+
+
+def test_damage_fails_the_survey_but_not_the_other_rows(path: Path, capsys: Capture) -> None:
+    path.write_bytes(path.read_bytes()[:-4])
+    assert main(["survey", str(path), "--json"]) == 1
+    out, err = capsys.readouterr()
+    rows = json.loads(out)["tensors"]
+    assert rows[0]["mean"] is not None
+    assert "cut short" in rows[3]["problem"]
+    assert err.count("\n") == 1
+    assert "tensor 'norm': cut short" in err
+
+
+def test_a_model_without_tensors(tmp_path: Path, capsys: Capture) -> None:
+    path = GgufFile().write(tmp_path / "none.gguf")
+    target = tmp_path / "none.csv"
+    assert main(["survey", str(path), "--json", "--csv", str(target)]) == 0
+    assert json.loads(capsys.readouterr().out)["tensors"] == []
+    assert target.read_text().startswith("tensor,type,shape,count")

@@ -1,0 +1,296 @@
+"""Weights of tensors: any slice, any byte order, damaged files, and the values that ggml gives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from explorer.errors import FormatError, SourceError
+from explorer.formats import Tensor, open_model
+from explorer.formats.weights import CHUNK_WEIGHTS, WeightReader, read_weights
+from explorer.quantization import TENSOR_TYPES, ggml_type
+from tests.helpers.gguf_writer import GgufFile, TensorSpec
+from tests.helpers.tensors import CountingSource, random_blocks, tensor_of
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+_MANY = 3 * CHUNK_WEIGHTS // 256 + 5  # blocks of 256 weights: three chunks and a bit
+
+
+def _example(name: str, blocks: int) -> Tensor:
+    kind = TENSOR_TYPES[name]
+    return tensor_of(name, random_blocks(name, blocks).tobytes(), (blocks * kind.block_weights,))
+
+
+@pytest.fixture(scope="module")
+def wholes() -> dict[str, tuple[Tensor, np.ndarray]]:
+    """Tensors of several kinds of blocks, with all their weights."""
+    counts = {"Q4_K": 7, "Q8_0": 20, "BF16": 100, "F6_E2M3": 25, "F4": 31}
+    tensors = {name: _example(name, count) for name, count in counts.items()}
+    return {name: (tensor, tensor.dequantize()) for name, tensor in tensors.items()}
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_any_slice_is_that_slice_of_the_whole(
+    wholes: dict[str, tuple[Tensor, np.ndarray]], data: st.DataObject
+) -> None:
+    tensor, whole = wholes[data.draw(st.sampled_from(sorted(wholes)))]
+    start = data.draw(st.integers(0, tensor.parameters))
+    stop = data.draw(st.integers(start, tensor.parameters))
+    np.testing.assert_array_equal(read_weights(tensor, start, stop), whole[start:stop])
+    chunks = [chunk.values.tobytes() for chunk in tensor.chunks(start, stop)]
+    assert b"".join(chunks) == whole[start:stop].tobytes()
+
+
+def test_chunks_follow_each_other_and_reuse_their_memory() -> None:
+    tensor = _example("Q4_K", _MANY)
+    whole = tensor.dequantize()
+    position, places = 0, set()
+    for chunk in tensor.chunks(100):
+        assert chunk.start == 100 + position
+        assert 0 < chunk.values.size <= CHUNK_WEIGHTS
+        start, stop = chunk.start, chunk.start + chunk.values.size
+        np.testing.assert_array_equal(chunk.values, whole[start:stop])
+        places.add(chunk.values.__array_interface__["data"][0] // (4 * CHUNK_WEIGHTS))
+        position += chunk.values.size
+    assert position == tensor.parameters - 100
+    assert len(places) <= 2
+
+
+def test_only_the_blocks_asked_for_are_read() -> None:
+    kind = TENSOR_TYPES["Q4_K"]
+    source = CountingSource(random_blocks("Q4_K", 64).tobytes())
+    tensor = tensor_of("Q4_K", source, (32, 512))
+    tensor.read_rows(10, 12)
+    assert source.runs == [(20 * kind.block_bytes, 4 * kind.block_bytes)]
+    source.runs.clear()
+    read_weights(tensor, 300, 301)
+    assert source.runs == [(kind.block_bytes, kind.block_bytes)]
+
+
+def test_rows_that_begin_and_end_inside_blocks() -> None:
+    whole = _example("F6_E2M3", 15)  # four weights to a block
+    tensor = replace(whole, shape=(2, 5, 6))
+    rows = tensor.dequantize().reshape(10, 6)
+    assert tensor.dequantize().shape == (2, 5, 6)
+    for start in range(10):
+        for stop in range(start, 11):
+            np.testing.assert_array_equal(tensor.read_rows(start, stop), rows[start:stop])
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0), (0, 3)])
+def test_one_weight_and_none(shape: tuple[int, ...]) -> None:
+    tensor = tensor_of("F32", np.full(shape, 2.5, "<f4").tobytes(), shape)
+    whole = tensor.dequantize()
+    assert (whole.shape, whole.dtype) == (shape, np.float32)
+    assert (whole == 2.5).all()
+    assert sum(chunk.values.size for chunk in tensor.chunks()) == whole.size
+    rows = int(np.prod(shape[:-1])) if shape else 1
+    assert tensor.read_rows(0, rows).size == whole.size
+
+
+def test_runs_outside_the_tensor_are_refused() -> None:
+    tensor = _example("Q8_0", 4)
+    attempts: list[Callable[[], object]] = [
+        lambda: list(tensor.chunks(0, 129)),
+        lambda: list(tensor.chunks(-1, 5)),
+        lambda: list(tensor.chunks(7, 5)),
+        lambda: tensor.read_rows(0, 2),
+        lambda: tensor.read_rows(-1, 1),
+        lambda: tensor.read_block(4),
+        lambda: tensor.read_block(-1),
+    ]
+    for attempt in attempts:
+        with pytest.raises(IndexError):
+            attempt()
+
+
+def test_a_block_is_its_stored_bytes() -> None:
+    blocks = random_blocks("Q4_K", 3)
+    big = tensor_of("Q4_K", blocks.tobytes(), (768,), "big")
+    assert big.read_block(1) == blocks[1].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("F16", "f2"), ("F32", "f4"), ("F64", "f8"), ("I16", "i2"), ("I32", "i4"), ("I64", "i8")],
+)
+def test_plain_numbers_of_both_byte_orders(name: str, dtype: str) -> None:
+    values = np.arange(-300, 300).astype(dtype)
+    for order, sign in (("little", "<"), ("big", ">")):
+        raw = values.astype(sign + dtype).tobytes()
+        tensor = tensor_of(name, raw, (600,), order)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(tensor.dequantize(), values.astype(np.float32))
+
+
+@pytest.mark.parametrize(("name", "halves"), [("Q4_0", [0]), ("Q4_K", [0, 2]), ("Q6_K", [208])])
+def test_a_big_endian_file_has_the_weights_of_a_little_endian_one(
+    name: str, halves: list[int], tmp_path: Path
+) -> None:
+    """Fields as gguf_convert_endian.py of llama.cpp turns them round."""
+    blocks = random_blocks(name, 8)
+    turned = blocks.copy()
+    for offset in halves:
+        turned[:, [offset, offset + 1]] = blocks[:, [offset + 1, offset]]
+    kind = TENSOR_TYPES[name]
+    dims = (8 * kind.block_weights,)
+    found = []
+    for order, content in (("little", blocks), ("big", turned)):
+        spec = TensorSpec("t", dims, kind.id or 0, content.tobytes())
+        path = GgufFile(order=order, tensors=[spec]).write(tmp_path / f"{order}.gguf")  # type: ignore[arg-type]
+        with open_model(path) as model:
+            assert model.tensors["t"].byte_order == order
+            found.append(model.tensors["t"].dequantize())
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_what_cannot_be_decoded_says_why() -> None:
+    unknown = replace(
+        tensor_of("F32", b"", (0,)), type=ggml_type(77), parameters=5, damage="no size"
+    )
+    cases = [
+        (unknown, r"weights of type unknown \(77\) cannot be decoded"),
+        (tensor_of("C64", bytes(16), (2,)), "complex numbers have no order"),
+        (tensor_of("Q4_K", bytes(144), (512,)), "512 weights of type Q4_K do not take the 144"),
+        (tensor_of("F32", bytes(8), (2,), damage="cut short"), "made.weight.*cut short"),
+    ]
+    for tensor, message in cases:
+        calls = (
+            tensor.dequantize,
+            lambda t=tensor: list(t.chunks()),
+            lambda t=tensor: t.read_block(0),
+        )
+        for call in calls:
+            with pytest.raises(FormatError, match=message) as caught:
+                call()
+            assert caught.value.path == tensor.file
+            assert caught.value.offset == 0
+
+
+def test_a_truncated_file_names_file_and_byte(tmp_path: Path) -> None:
+    spec = TensorSpec("t", (1 << 20,), 0, bytes(4 << 20))
+    path = GgufFile(tensors=[spec]).write(tmp_path / "cut.gguf")
+    path.write_bytes(path.read_bytes()[:-1000])
+    with open_model(path) as model, pytest.raises(FormatError, match="cut short") as caught:
+        model.tensors["t"].dequantize()
+    assert (caught.value.path, caught.value.offset) == (path, model.data_offset)
+
+
+def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
+    spec = TensorSpec("t", (1 << 20,), 0, bytes(4 << 20))
+    path = GgufFile(tensors=[spec]).write(tmp_path / "shrinks.gguf")
+    with open_model(path) as model:
+        chunks = model.tensors["t"].chunks()
+        next(chunks)
+        with path.open("r+b") as file:
+            file.truncate(1 << 20)
+        with pytest.raises(SourceError, match=r"shrinks\.gguf"):
+            list(chunks)
+
+
+def test_check_is_called_before_every_chunk_and_can_stop() -> None:
+    tensor = _example("Q4_K", _MANY)
+    calls = []
+
+    def check() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        tensor.dequantize(check)
+    assert len(calls) == 3
+    calls.clear()
+    with pytest.raises(InterruptedError):
+        list(tensor.chunks(check=check))
+    assert len(calls) == 3
+
+
+def test_opening_and_listing_load_no_numba(tmp_path: Path) -> None:
+    spec = TensorSpec("t", (256,), 12, bytes(144))
+    path = GgufFile(tensors=[spec]).write(tmp_path / "small.gguf")
+    script = f"""
+import sys
+import explorer.analysis
+from explorer.formats import open_model
+with open_model({str(path)!r}) as model:
+    [(t.name, t.shape, t.nbytes) for t in model.tensors.rows]
+    assert "numba" not in sys.modules
+    model.tensors["t"].dequantize()
+    assert "numba" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=_ROOT)
+
+
+@pytest.mark.parametrize("part", ["quant", "rand"])
+def test_weights_are_those_of_ggml(shared_reference: Path, part: str) -> None:
+    golden = np.load(shared_reference / "ggml_golden.npz")
+    names = [key.split(".")[0] for key in golden if key.endswith(f".{part}_raw")]
+    assert len(names) >= 25
+    for name in names:
+        if name == "Q8_1" and part == "rand":  # has no decoder in C to compare with
+            continue
+        raw, expected = golden[f"{name}.{part}_raw"], golden[f"{name}.{part}_deq"]
+        found = tensor_of(name, raw.tobytes(), expected.shape).dequantize()
+        same = (found.view(np.uint32) == expected.view(np.uint32)) | (
+            np.isnan(found) & np.isnan(expected)
+        )
+        assert same.all(), name
+
+
+def test_weights_with_scales_in_arrays_of_their_own(
+    shared_data: Path, shared_reference: Path
+) -> None:
+    golden = np.load(shared_reference / "blob_golden.npz")
+    manifests = shared_data / "ollama_store" / "models" / "manifests"
+    seen: set[str] = set()
+    for key in golden:
+        place, _, what = key.partition("|")
+        if what != "dequant":
+            continue
+        manifest, _, name = place.rpartition("/")
+        with open_model(manifests / manifest.replace(":", "/")) as model:
+            tensor = model.tensors[name]
+            assert tensor.grouped is not None
+            seen.add(tensor.type.name)
+            whole = tensor.dequantize()
+            np.testing.assert_array_equal(whole, golden[key].reshape(whole.shape))
+            flat = whole.reshape(-1)
+            np.testing.assert_array_equal(read_weights(tensor, 7, 201), flat[7:201])
+            assert len(tensor.read_block(0)) == tensor.type.block_bytes
+    assert {"int4", "int8", "nvfp4", "mxfp4", "mxfp8"} <= seen
+
+
+def test_readers_share_nothing() -> None:
+    tensor = _example("Q8_0", 8)
+    first, second = WeightReader(tensor), WeightReader(tensor)
+    one = next(first.chunks(0, 64)).values
+    kept = one.copy()
+    next(second.chunks(128, 256))
+    np.testing.assert_array_equal(one, kept)
+
+
+@pytest.mark.network
+def test_weights_of_the_real_model(real_model: Path) -> None:
+    gguf = pytest.importorskip("gguf", reason="the gguf package is the oracle")
+    with open_model(real_model) as model:
+        kinds: dict[str, Tensor] = {}
+        for tensor in model.tensors.rows:
+            if tensor.parameters < 2_000_000:
+                kinds.setdefault(tensor.type.name, tensor)
+        assert set(kinds) == {"F32", "Q5_0", "Q4_K", "Q6_K", "Q8_0"}
+        for tensor in kinds.values():
+            raw = np.frombuffer(tensor.read(), np.uint8).reshape(tensor.shape[0], -1)
+            kind = gguf.GGMLQuantizationType[tensor.type.name]
+            expected = gguf.dequantize(raw.reshape(-1) if raw.shape[1] == 4 else raw, kind)
+            expected = expected.view(np.float32).reshape(tensor.shape)
+            np.testing.assert_array_equal(tensor.dequantize(), expected)

@@ -1,0 +1,78 @@
+"""Tensors in memory, without a file around them, and blocks of every type to fill them with."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.formats import Extent, Tensor
+from explorer.quantization import TENSOR_TYPES
+from explorer.sources import ByteSource, MemorySource
+
+# Bytes of a block where half floats lie: random ones there are often NaN or huge.
+HALVES = {
+    "F16": (0,),
+    "Q4_0": (0,),
+    "Q4_1": (0, 2),
+    "Q5_0": (0,),
+    "Q5_1": (0, 2),
+    "Q8_0": (0,),
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+    "IQ4_NL": (0,),
+    "IQ4_XS": (0,),
+    "TQ2_0": (64,),
+}
+
+
+def tensor_of(
+    type_name: str,
+    content: bytes | ByteSource,
+    shape: tuple[int, ...],
+    byte_order: Literal["little", "big"] = "little",
+    damage: str | None = None,
+) -> Tensor:
+    """Return a tensor whose bytes are all of a source, or a bytes object."""
+    source = content if isinstance(content, ByteSource) else MemorySource(content, "made.gguf")
+    extent = Extent(source, 0, source.size)
+    count = int(np.prod(shape, dtype=np.int64))
+    kind = TENSOR_TYPES[type_name]
+    return Tensor("made.weight", shape, kind, (extent,), count, None, damage, None, byte_order)
+
+
+def float_tensor(values: Any, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Return an F32 tensor of these weights."""
+    array = np.ascontiguousarray(values, "<f4")
+    return tensor_of("F32", array.tobytes(), array.shape if shape is None else shape)
+
+
+def random_blocks(type_name: str, count: int, seed: int = 0) -> NDArray[np.uint8]:
+    """Return blocks of random bytes whose scales are of usual size: uint8 [count, block_bytes]."""
+    random = np.random.default_rng(seed)
+    kind = TENSOR_TYPES[type_name]
+    blocks = random.integers(0, 256, (count, kind.block_bytes), np.uint8)
+    for offset in HALVES.get(type_name, ()):
+        scales = random.uniform(0.001, 0.1, count).astype("<f2")
+        blocks[:, offset : offset + 2] = scales.view(np.uint8).reshape(count, 2)
+    return blocks
+
+
+class CountingSource(MemorySource):
+    """Notes each run of bytes that is read."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content, "counted.gguf")
+        self.runs: list[tuple[int, int]] = []
+
+    def read(self, offset: int, length: int) -> bytes:
+        self.runs.append((offset, length))
+        return super().read(offset, length)
+
+    def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
+        self.runs.append((offset, len(buffer)))
+        super().read_into(offset, buffer)

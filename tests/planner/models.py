@@ -1,0 +1,104 @@
+"""Small models, GPUs and requests for tests, and strategies that make random ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from explorer.planner import Device, Hyperparameters, Settings
+
+MIB, GIB = 1 << 20, 1 << 30
+
+ARCHITECTURES = (
+    "llama", "llama4", "mllama", "gemma", "gemma2", "gemma3", "gemma3n", "command-r", "qwen2",
+    "phi2", "stablelm", "deepseek2", "chatglm", "gptoss", "gpt-oss", "qwen3", "jamba", "nothing",
+)  # fmt: skip
+LIBRARIES = ("CUDA", "ROCm", "Vulkan", "Metal", "oneAPI")
+
+
+def small_model(architecture: str = "llama", blocks: int = 4, **keys: Any) -> Hyperparameters:
+    """Return a model of some hundred MB; `keys` are GGUF keys with ``__`` for the dots."""
+    a = architecture
+    metadata: dict[str, Any] = {
+        "general.architecture": a,
+        f"{a}.block_count": blocks,
+        f"{a}.embedding_length": 2048,
+        f"{a}.context_length": 32768,
+        f"{a}.feed_forward_length": 8192,
+        f"{a}.attention.head_count": 16,
+        f"{a}.attention.head_count_kv": 8,
+        "tokenizer.ggml.tokens": range(32000),
+    }
+    metadata |= {f"{a}.{key.replace('__', '.')}": value for key, value in keys.items()}
+    metadata = {key: value for key, value in metadata.items() if value is not None}
+    tensors = [(f"blk.{i}.ffn.weight", "F16", [2048, 8192]) for i in range(blocks)]
+    tensors += [("token_embd.weight", "F16", [2048, 32000]), ("output_norm.weight", "F32", [2048])]
+    return Hyperparameters.from_parts(metadata, tensors, "small")
+
+
+@st.composite
+def random_models(draw: st.DrawFn) -> Hyperparameters:
+    """Make models of any family: uneven blocks, lists of heads, experts, recurrent blocks."""
+    a = draw(st.sampled_from(ARCHITECTURES))
+    blocks = draw(st.integers(0, 12))
+    heads = st.integers(1, 64) | st.lists(st.integers(0, 32), min_size=1, max_size=blocks + 2)
+    metadata: dict[str, Any] = {
+        "general.architecture": a,
+        f"{a}.block_count": blocks,
+        f"{a}.embedding_length": draw(st.integers(0, 16384)),
+        f"{a}.attention.head_count": draw(st.integers(1, 64)),
+        f"{a}.attention.head_count_kv": draw(heads),
+        f"{a}.attention.sliding_window": draw(st.integers(0, 4096)),
+        f"{a}.context_length": draw(st.integers(0, 1 << 20)),
+        f"{a}.feed_forward_length": draw(st.integers(0, 30000)),
+        "tokenizer.ggml.tokens": range(draw(st.integers(0, 300_000))),
+    }
+    if draw(st.booleans()):
+        metadata[f"{a}.attention.key_length"] = draw(st.integers(0, 512))
+        metadata[f"{a}.attention.value_length"] = draw(st.integers(0, 512))
+    if draw(st.booleans()):
+        metadata |= {
+            f"{a}.ssm.{key}": draw(st.integers(0, 4096))
+            for key in ("conv_kernel", "state_size", "inner_size", "group_count")
+        }
+    if draw(st.integers(0, 4)) == 0:
+        metadata[f"{a}.pooling_type"] = 1
+    size = st.integers(0, 1 << 27)
+    tensors = [(f"blk.{i}.x.weight", "F16", [draw(size)]) for i in range(blocks)]
+    tensors += [("output_norm.weight", "F32", [8]), ("token_embd.weight", "F16", [draw(size)])]
+    extra = draw(st.sampled_from([None, "ffn_gate_exps.weight", "ffn_gate.0.weight"]))
+    if extra and blocks:
+        tensors.append((f"blk.0.{extra}", "F16", [64, 128]))
+    return Hyperparameters.from_parts(metadata, tensors)
+
+
+@st.composite
+def random_devices(draw: st.DrawFn, most: int = 4) -> list[Device]:
+    """Make up to `most` GPUs of up to two libraries, some integrated, some nearly full."""
+    libraries = draw(st.lists(st.sampled_from(LIBRARIES), min_size=1, max_size=2, unique=True))
+    return [
+        Device(
+            str(i),
+            draw(st.sampled_from(libraries)),
+            draw(st.integers(0, 4 * GIB) | st.integers(0, 64 * GIB)),
+            integrated=draw(st.booleans()),
+            compute=draw(st.sampled_from([None, (7, 2), (8, 6)])),
+        )
+        for i in range(draw(st.integers(0, most)))
+    ]
+
+
+random_settings = st.builds(
+    Settings,
+    context=st.none() | st.integers(0, 1 << 18),
+    parallel=st.none() | st.integers(0, 8),
+    batch=st.none() | st.integers(0, 4096),
+    kv_cache_type=st.sampled_from([None, "f16", "q8_0", "q4_0", "f32", "q5_1", "nonsense"]),
+    flash_attention=st.none() | st.booleans(),
+    num_gpu=st.none() | st.integers(-1, 20) | st.just(999),
+    overhead=st.none() | st.integers(0, GIB),
+    spread=st.none() | st.booleans(),
+    require_full=st.booleans(),
+    projector_bytes=st.just(0) | st.integers(0, GIB),
+)

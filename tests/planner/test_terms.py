@@ -1,0 +1,129 @@
+"""Every figure of a plan has a term, and every term's formula gives the figure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from explorer.errors import PlanError
+from explorer.planner import Device, Hyperparameters, Settings, plan
+from explorer.planner.record import plan_record
+from explorer.planner.result import Plan
+from explorer.planner.terms import Term
+from tests.planner.golden import Golden
+from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
+
+_FUNCTIONS = {"max": max, "min": min, "sum": sum, "int": int}
+_NO_TERMS = re.compile(
+    r"devices\[\d+\]\.(free|projector|layers.*)|layers\[\d+\]\.(index|device)|effective\..*"
+    r"|requested\..*|cpu\.layers|gpu_layers|total_layers|(gpu|quick_estimate)_ratio"
+)  # what was put in, and counts of layers
+
+
+def evaluate(term: Term) -> int | float:
+    """Return what a term's formula gives."""
+    inputs = {symbol: given.value for symbol, given in term.inputs.items()}
+    value: int | float = eval(term.formula, {"__builtins__": {}}, _FUNCTIONS | inputs)
+    return value
+
+
+def check(p: Plan) -> None:
+    """Evaluate each term, and look for a term of each figure."""
+    for term in p.terms:
+        assert evaluate(term) == term.value, term
+        assert all(given.origin for given in term.inputs.values()), term
+    terms = {term.name: term.value for term in p.terms}
+    record = plan_record(p)
+    for name, value in figures(record):
+        assert terms.get(name) == value, name
+
+
+def figures(value: Any, name: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the figures of a plan's JSON with their names."""
+    if name in ("terms", "notes", "warnings", "environment", "model"):
+        return
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from figures(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from figures(inner, f"{name}[{i}]")
+    elif isinstance(value, int) and not isinstance(value, bool) and not _NO_TERMS.fullmatch(name):
+        yield name, value
+
+
+@pytest.mark.parametrize("flash_attention", [False, True])
+def test_terms_of_the_golden_models(subset: Golden, flash_attention: bool) -> None:
+    devices = [Device("0", "CUDA", 12 * GIB), Device("1", "CUDA", 8 * GIB)]
+    for name in subset.content["models"]:
+        asked = Settings(context=20_000, parallel=2, flash_attention=flash_attention)
+        check(plan(subset.model(name), asked, devices))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "tensor"),
+    [
+        ("llama", {}, ("blk.0.ffn_gate_exps.weight", "Q8_0", [64, 32, 8])),
+        ("llama", {}, ("blk.0.ffn_gate.0.weight", "Q8_0", [64, 8192])),
+        ("chatglm", {}, ("blk.0.attn_qkv.bias", "F32", [6144])),
+        (
+            "mllama",
+            {"attention__cross_attention_layers": [1, 2]},
+            ("rope_freqs.weights", "F32", [64]),
+        ),
+        ("deepseek2", {"attention__key_length": 192}, None),
+        ("gemma3", {"attention__sliding_window": 1024}, None),
+        ("gemma3n", {}, None),
+        ("qwen2", {}, None),
+        ("stablelm", {}, None),
+        ("nothing", {"ssm__inner_size": 64, "attention__head_count_kv": [0, 8, 0, 8]}, None),
+    ],
+)
+def test_terms_of_each_family(architecture: str, keys: Any, tensor: Any) -> None:
+    h = small_model(architecture, **keys)
+    if tensor is not None:
+        from dataclasses import replace
+
+        from explorer.planner.tensor_groups import group_list
+
+        h = replace(h, tensors=group_list([tensor]))
+    p = plan(h, Settings(context=9000), [Device("0", "CUDA", 4 * GIB)])
+    assert p.sizes is not None
+    assert (p.sizes.row is None) is (architecture == "nothing")
+    check(p)
+
+
+@given(h=random_models(), asked=random_settings, devices=random_devices())
+@settings(max_examples=40)
+def test_terms_of_random_plans(h: Hyperparameters, asked: Settings, devices: list[Device]) -> None:
+    try:
+        p = plan(h, asked, devices)
+    except PlanError:
+        return
+    check(p)
+
+
+def test_terms_of_the_other_profile() -> None:
+    p = plan(small_model(), Settings(), [Device("0", "CUDA", 4 * GIB)], profile="ollama-0.30")
+    for term in p.terms:
+        assert evaluate(term) == term.value
+    assert {"weights", "kv_cache.total", "total"} <= {term.name for term in p.terms}
+
+
+def test_a_term_says_which_key_a_value_came_from() -> None:
+    p = plan(small_model(), Settings(context=9000), [Device("0", "CUDA", 4 * GIB)])
+    term = next(term for term in p.terms if term.name == "kv_cache.per_layer[1]")
+    assert term.formula == "int(C * (Dk + Dv) * Ki * P)"
+    assert term.inputs["Ki"].origin == "llama.attention.head_count_kv, block 1"
+    assert "setting context" in term.inputs["C"].origin
+    assert "embedding_length // smallest of llama.attention.head_count" in term.inputs["Dk"].origin
+
+
+def test_terms_are_worked_out_only_when_asked_for() -> None:
+    p = plan(small_model(), Settings(), [])
+    assert "terms" not in vars(p)
+    assert p.terms is p.terms

@@ -1,0 +1,153 @@
+"""The library: events in order, cancelling, details on demand, digests, and speed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from explorer.stores import (
+    EntryFound,
+    Place,
+    StoreFinished,
+    StoreKind,
+    StoreStarted,
+    read_details,
+    read_library,
+    scan,
+)
+from explorer.stores.digests import digest_fault, manifest_blobs
+from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.small_gguf import SmallGguf
+
+
+class Cancelled(Exception):
+    pass
+
+
+@pytest.fixture
+def two_stores(tmp_path: Path) -> list[Place]:
+    store = OllamaStore(tmp_path / "models")
+    gguf = SmallGguf(keys=[("general.architecture", "llama")]).write()
+    for tag in ("a", "b"):
+        store.manifest([store.layer("model", gguf)], f"registry.ollama.ai/library/m/{tag}")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x.gguf").write_bytes(gguf)
+    return [
+        Place(StoreKind.OLLAMA, store.models),
+        Place(StoreKind.FOLDER, tmp_path / "folder"),
+    ]
+
+
+def test_events_come_one_by_one(two_stores: list[Place]) -> None:
+    events = list(scan(two_stores))
+    kinds = [type(event) for event in events]
+    one = [StoreStarted, EntryFound, EntryFound, StoreFinished]
+    assert kinds == [*one, StoreStarted, EntryFound, StoreFinished]
+    found = [event.entry.name for event in events if isinstance(event, EntryFound)]
+    assert found == ["m:a", "m:b", "x.gguf"]
+    library = read_library(two_stores)
+    assert library.entry_count == 3
+    assert [store.kind for store in library.stores] == [StoreKind.OLLAMA, StoreKind.FOLDER]
+
+
+def test_listing_opens_no_model(two_stores: list[Place], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    really_open = os.open
+
+    def spy(path: str | Path, *rest: int) -> int:
+        opened.append(os.path.basename(path))
+        return really_open(path, *rest)
+
+    monkeypatch.setattr(os, "open", spy)
+    library = read_library(two_stores)
+    assert opened == ["a", "b"]  # the manifests
+    opened.clear()
+    for store in library.stores:
+        for entry in store.entries:
+            assert read_details(entry).architecture == "llama"
+    assert {name for name in opened if not name.startswith("sha256-")} == {"a", "b", "x.gguf"}
+
+
+def read_all(events: Iterable[object], seen: list[object]) -> None:
+    for event in events:  # not extend, which keeps nothing of what came before an error
+        seen.append(event)
+
+
+def test_a_scan_can_be_given_up(two_stores: list[Place]) -> None:
+    seen: list[object] = []
+
+    def check() -> None:
+        if any(isinstance(event, StoreFinished) for event in seen):
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        read_all(scan(two_stores, check), seen)
+    assert [type(event) for event in seen] == [StoreStarted, EntryFound, EntryFound, StoreFinished]
+
+
+def test_details_can_be_given_up(two_stores: list[Place]) -> None:
+    def check() -> None:
+        raise Cancelled
+
+    entry = read_library(two_stores).stores[0].entries[0]
+    with pytest.raises(Cancelled):
+        read_details(entry, check)
+
+
+def test_details_of_tensor_blobs_can_be_given_up_between_blobs(tmp_path: Path) -> None:
+    store = OllamaStore(tmp_path / "models")
+    store.manifest([store.tensor(name, [(name, "F32", [1])]) for name in "abcd"])
+    (entry,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores[0].entries
+    calls = []
+
+    def check() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        read_details(entry, check)
+
+
+def test_details_of_a_broken_model_are_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "x.gguf").write_bytes(b"junk")
+    (entry,) = read_library([Place(StoreKind.FOLDER, tmp_path)]).stores[0].entries
+    details = read_details(entry)
+    assert details.parameters is None
+    assert len(details.problems) == 1
+
+
+def test_digests(tmp_path: Path) -> None:
+    content = b"x" * 3_000_000
+    path = tmp_path / "blob"
+    path.write_bytes(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    sha1 = hashlib.sha1(b"blob 3000000\0" + content).hexdigest()
+    read: list[int] = []
+    for name in (f"sha256-{sha256}", f"sha256:{sha256}", sha256, sha1):
+        assert digest_fault(path, name, read.append) is None
+    assert sum(read) == 4 * len(content)
+    wrong = digest_fault(path, "sha256-" + "0" * 64)
+    assert wrong is not None
+    assert sha256 in wrong
+    assert "no digest" in (digest_fault(path, "readme") or "")
+    assert "does not exist" in (digest_fault(tmp_path / "none", sha256) or "")
+
+    def check() -> None:
+        if len(read) > 5:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        digest_fault(path, sha256, read.append, check)
+
+
+def test_blobs_of_a_manifest(tmp_path: Path) -> None:
+    store = OllamaStore(tmp_path / "models")
+    here, gone = store.layer("model", b"a"), store.layer("license", b"b")
+    store.blob_path(gone).unlink()
+    path = store.manifest([here, here, gone], config={})
+    assert [title for title, _, _ in manifest_blobs(path)] == ["model layer", "config layer"]
