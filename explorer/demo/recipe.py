@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from explorer.demo.cache import cache_folder
+from explorer.cache import cache_folder
 from explorer.demo.model import write_model
 from explorer.errors import SourceError
 from explorer.resources import resource

@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-from PySide6.QtCore import QTimer
 from PySide6.QtGui import (
-    QAction,
     QCloseEvent,
     QDragEnterEvent,
     QDropEvent,
     QGuiApplication,
-    QKeySequence,
 )
 from PySide6.QtWidgets import (
     QFileDialog,
@@ -32,17 +29,17 @@ from explorer.errors import ExplorerError
 from explorer.qt.actions import Actions
 from explorer.qt.jobs import JobRunner
 from explorer.qt.linking import SelectionLink, key_position
+from explorer.qt.menus import fill_menu_bar
 from explorer.qt.models.document import Document, load_document
-from explorer.qt.models.quick_open import Entry, Target, document_entries
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.views.about import AboutBox
+from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.job_bar import JobBar
 from explorer.qt.views.library_view import LibraryView
 from explorer.qt.views.message_bar import MessageBar
 from explorer.qt.views.metadata_view import MetadataView
 from explorer.qt.views.overview import OverviewView
-from explorer.qt.views.quick_open import QuickOpen
 from explorer.qt.views.raw_view import RawView
 from explorer.qt.views.recent_menu import RecentMenu
 from explorer.qt.views.shortcuts import ShortcutList
@@ -91,6 +88,7 @@ class MainWindow(QMainWindow):
         self.link = SelectionLink(self.library, self.metadata, self.tensors, self.raw, self)
         self.tabs = QTabWidget(self)
         self.tabs.setDocumentMode(True)
+        self.tabs.setAccessibleName(self.tr("Panels"))
         for view, title in (
             (self.overview, self.tr("Overview")),
             (self.metadata, self.tr("Metadata")),
@@ -111,31 +109,17 @@ class MainWindow(QMainWindow):
         layout.addWidget(self.message_bar)
         layout.addWidget(self.splitter, 1)
         self.setCentralWidget(centre)
+        self.place = ElidedLabel(self)
+        self.place.setAccessibleName(self.tr("Path of the model"))
+        self.place.setContentsMargins(6, 0, 6, 0)
+        self.statusBar().addWidget(self.place, 1)
         self.statusBar().addPermanentWidget(JobBar(self.runner, self))
         self._show_in_views(None)
 
     def _make_menus(self) -> None:
-        actions, bar = self.actions_, self.menuBar()
-        file_menu = bar.addMenu(self.tr("&File"))
-        file_menu.addActions([actions.open_files, actions.open_folder, actions.open_demo])
-        recent = RecentMenu(self.settings, actions.clear_recent, self)
+        recent = RecentMenu(self.settings, self.actions_.clear_recent, self)
         recent.path_chosen.connect(lambda path: self.open_paths([path]))
-        file_menu.addMenu(recent)
-        file_menu.addActions([actions.close_model, actions.quit])
-        edit_menu = bar.addMenu(self.tr("&Edit"))
-        edit_menu.addActions([actions.find, actions.go_to, actions.copy_path])
-        view_menu = bar.addMenu(self.tr("&View"))
-        for number in range(self.tabs.count()):
-            tab = QAction(self.tabs.tabText(number), self)
-            tab.setObjectName(f"tab_{number + 1}")
-            tab.setShortcut(QKeySequence(f"Alt+{number + 1}"))
-            tab.triggered.connect(lambda _=False, number=number: self.tabs.setCurrentIndex(number))
-            view_menu.addAction(tab)
-            self.addAction(tab)
-        scheme_menu = view_menu.addMenu(self.tr("&Colours"))
-        scheme_menu.addActions(list(actions.schemes.values()))
-        view_menu.addAction(actions.reset_layout)
-        bar.addMenu(self.tr("&Help")).addActions([actions.shortcuts, actions.about])
+        fill_menu_bar(self, self.actions_, recent, self.tabs)
 
     def _connect(self) -> None:
         actions = self.actions_
@@ -170,8 +154,7 @@ class MainWindow(QMainWindow):
         for path in map(Path.absolute, paths):
             known = next((doc for doc in self.documents if doc.path == path), None)
             if known is not None:
-                self.library.reveal_model(known)
-                self.show_document(known)
+                self.reveal_model(known)
             elif path not in self._loading:
                 self._load(path, next(self._tickets))
 
@@ -202,8 +185,7 @@ class MainWindow(QMainWindow):
         self.settings.add_recent(document.path)
         self.library.add(document, place)
         if place == len(self.documents) - 1:
-            self.library.reveal_model(document)
-            self.show_document(document)
+            self.reveal_model(document)
 
     def close_document(self, document: Document) -> None:
         """Close a model."""
@@ -235,6 +217,11 @@ class MainWindow(QMainWindow):
 
     # Linked selection
 
+    def reveal_model(self, document: Document) -> None:
+        """Select a model in the tree and show it."""
+        self.library.reveal_model(document)
+        self.show_document(document)
+
     def reveal_tensor(self, document: Document, row: int) -> None:
         """Select a tensor in every panel that knows it, and show one of them."""
         self.show_document(document)
@@ -262,27 +249,9 @@ class MainWindow(QMainWindow):
 
     def show_quick_open(self) -> None:
         """Open the search over everything."""
-        entries = [entry for document in self.documents for entry in document_entries(document)]
-        commands = [action for action in self.actions() if action.text()]
-        for number, action in enumerate(commands):
-            text = action.text().replace("&", "").removesuffix("…")
-            entries.append(Entry(Target.ACTION, text, text.casefold(), None, number))
-        dialog = QuickOpen(entries, self)
-        dialog.chosen.connect(lambda entry: self._go_to(entry, commands))
-        dialog.open()
+        from explorer.qt.go_to import GoTo  # noqa: PLC0415 - not needed for the first paint
 
-    def _go_to(self, entry: Entry, commands: list[QAction]) -> None:
-        if entry.target is Target.ACTION:
-            QTimer.singleShot(0, commands[entry.position].trigger)
-        elif entry.document is None or entry.document not in self.documents:
-            return
-        elif entry.target is Target.MODEL:
-            self.library.reveal_model(entry.document)
-            self.show_document(entry.document)
-        elif entry.target is Target.KEY:
-            self.reveal_key(entry.document, entry.position)
-        else:
-            self.reveal_tensor(entry.document, entry.position)
+        GoTo(self, self, self.runner).show(self.actions())
 
     def _ask_files(self) -> None:
         names, _ = QFileDialog.getOpenFileNames(
@@ -356,6 +325,11 @@ class MainWindow(QMainWindow):
         if self.current is not None:
             name = f"{plain_text(self.current.title)} — {name}"
         self.setWindowTitle(name)
+        self.place.setText(
+            self.tr("Ctrl+O opens a model, F1 lists the keys")
+            if self.current is None
+            else plain_text(str(self.current.path))
+        )
 
     def _save_headers(self) -> None:
         for name, table in self._tables().items():

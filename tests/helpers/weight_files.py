@@ -34,7 +34,9 @@ def weights_model() -> GgufFile:
     """Return a file with a tensor for each of the panel's states."""
     random = np.random.default_rng(7)
     tensors = [
-        TensorSpec(f"blk.{layer}.attn_q.weight", (COLUMNS, ROWS), F32, layer_weights(layer).tobytes())
+        TensorSpec(
+            f"blk.{layer}.attn_q.weight", (COLUMNS, ROWS), F32, layer_weights(layer).tobytes()
+        )
         for layer in range(LAYERS)
     ]
     scales = random.uniform(0.01, 0.02, (32, 1)).astype("<f2").view(np.uint8)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, QPointF, Qt
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -13,6 +15,9 @@ from explorer.qt.models.weight_figures import Gathered
 from explorer.qt.views.plots.histogram_plot import HistogramPlot
 from explorer.qt.views.weights import WeightsView
 from explorer.qt.views.weights.body import WeightsBody
+from explorer.qt.views.weights.histogram_page import HistogramPage
+
+_STEPS = 6  # of a drag
 
 
 class Panel:
@@ -51,16 +56,27 @@ class Panel:
         """Select tensors, without waiting."""
         self.view.show_tensors([self.row(name) for name in names])
 
+    def begin(self, *names: str) -> HistogramPage:
+        """Select tensors and wait until their reading has begun."""
+        self.select(*names)
+        self.qtbot.waitUntil(lambda: self.view.body is not None and self.body.histogram.busy)
+        return self.body.histogram
+
     def show(self, *names: str) -> None:
         """Select tensors and wait until all is read."""
         self.select(*names)
         self.settle()
 
     def settle(self) -> None:
-        """Wait until nothing is read any more."""
-        self.qtbot.waitUntil(lambda: not self.runner.jobs, timeout=20_000)
-        QApplication.processEvents()
-        self.qtbot.waitUntil(lambda: not self.runner.jobs, timeout=20_000)
+        """Wait until nothing is prepared or read any more."""
+
+        def idle() -> bool:
+            QApplication.processEvents()
+            state = self.view.state
+            preparing = state.isVisible() and state.heading.text().startswith("Preparing")
+            return not self.runner.jobs and not preparing
+
+        self.qtbot.waitUntil(idle, timeout=20_000)
 
     def statistics(self) -> dict[str, object]:
         """Return the table beside the histogram, as it is shown."""
@@ -76,33 +92,34 @@ def pixel(plot: HistogramPlot, x: float, y: float) -> QPoint:
     return plot.mapFromScene(plot.box.mapViewToScene(QPointF(x, y)))
 
 
-def drag(qtbot: QtBot, plot: HistogramPlot, start: QPoint, stop: QPoint) -> None:
-    """Draw a rubber band with the left button."""
-    port = plot.viewport()
-    left = Qt.MouseButton.LeftButton
-    qtbot.mouseMove(port, start)
-    qtbot.mousePress(port, left, pos=start)
-    steps = 6
-    for step in range(1, steps + 1):
-        place = start + (stop - start) * step / steps
-        _move_pressed(plot, place)
-    qtbot.mouseRelease(port, left, pos=stop)
+def drag(plot: HistogramPlot, start: QPoint, stop: QPoint) -> None:
+    """Draw a rubber band with the left button; the same place twice is a click.
+
+    Events are sent as they are: `QTest` warns of presses that a scene does not accept, and its
+    moves tell of no button.
+    """
+    left, none = Qt.MouseButton.LeftButton, Qt.MouseButton.NoButton
+    limit = pg.getConfigOption("mouseRateLimit")
+    pg.setConfigOption("mouseRateLimit", 0)  # else moves that come so fast are left out
+    try:
+        _send(plot, QEvent.Type.MouseMove, start, none, none)
+        _send(plot, QEvent.Type.MouseButtonPress, start, left, left)
+        for step in range(1, _STEPS + 1):
+            _send(plot, QEvent.Type.MouseMove, start + (stop - start) * step / _STEPS, none, left)
+        _send(plot, QEvent.Type.MouseButtonRelease, stop, left, none)
+    finally:
+        pg.setConfigOption("mouseRateLimit", limit)
     QApplication.processEvents()
 
 
-def _move_pressed(plot: HistogramPlot, place: QPoint) -> None:
-    """Move the mouse with the button held; `QTest.mouseMove` tells of no button."""
-    from PySide6.QtCore import QEvent
-    from PySide6.QtGui import QMouseEvent
-
-    left = Qt.MouseButton.LeftButton
+def _send(
+    plot: HistogramPlot,
+    kind: QEvent.Type,
+    place: QPoint,
+    button: Qt.MouseButton,
+    held: Qt.MouseButton,
+) -> None:
     port = plot.viewport()
-    event = QMouseEvent(
-        QEvent.Type.MouseMove,
-        QPointF(place),
-        QPointF(port.mapToGlobal(place)),
-        Qt.MouseButton.NoButton,
-        left,
-        Qt.KeyboardModifier.NoModifier,
-    )
-    QApplication.sendEvent(port, event)
+    there = QPointF(port.mapToGlobal(place))
+    modifiers = Qt.KeyboardModifier.NoModifier
+    QApplication.sendEvent(port, QMouseEvent(kind, QPointF(place), there, button, held, modifiers))

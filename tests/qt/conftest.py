@@ -135,12 +135,16 @@ def load(qapp: QApplication) -> Iterator[Callable[[Path], Document]]:
 
 @pytest.fixture
 def make_window(qtbot: QtBot, settings: Settings) -> Iterator[Callable[..., MainWindow]]:
-    """Make windows that are shown, idle, and have opened some models."""
+    """Make windows that are shown, idle, and have opened some models.
+
+    A fault of the program fails the test, unless it says `expect_crash`.
+    """
     crashes: list[object] = []
 
-    def make(*paths: Path, settings: Settings = settings) -> MainWindow:
+    def make(*paths: Path, settings: Settings = settings, expect_crash: bool = False) -> MainWindow:
         window = MainWindow(settings)
-        window.runner.crashed.connect(crashes.append)
+        if not expect_crash:
+            window.runner.crashed.connect(crashes.append)
         qtbot.addWidget(window)
         window.show()
         qtbot.waitExposed(window)

@@ -8,8 +8,9 @@ job was cancelled meanwhile: a view that has moved on never hears of what it no 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, Signal, Slot
 
@@ -18,6 +19,9 @@ from explorer.errors import ExplorerError
 Result = TypeVar("Result")
 
 _CLOSE_WAIT_MS = 5_000
+_LEAST_THREADS = 4
+_PUBLISH_SECONDS = 0.05  # between two values that a job publishes, at least
+_NOTHING: Final = object()
 
 
 class Cancelled(Exception):
@@ -32,13 +36,16 @@ class Job(QObject):
 
     Signals:
         progressed: (done, total), in units of the job's choice; total 0 means unknown.
+        published: What there is so far, at most 20 times a second; see `publish`.
         crashed: The function failed with something else than an `ExplorerError`.
         finished: The job ended, however it did.
     """
 
     progressed = Signal(object, object)
+    published = Signal(object)
     crashed = Signal(object)
     finished = Signal()
+    _waiting = Signal()
     _returned = Signal(object)
     _raised = Signal(object)
 
@@ -54,6 +61,10 @@ class Job(QObject):
         self._on_done = on_done
         self._on_failed = on_failed
         self._cancel = threading.Event()
+        self._lock = threading.Lock()  # of the two below
+        self._latest: object = _NOTHING  # published, and not yet heard of
+        self._next_publishing = 0.0
+        self._waiting.connect(self._tell, Qt.ConnectionType.QueuedConnection)
         self._returned.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
         self._raised.connect(self._explain, Qt.ConnectionType.QueuedConnection)
 
@@ -75,6 +86,27 @@ class Job(QObject):
         """Tell how far the work is; called by the function."""
         self.progressed.emit(done, total)
 
+    def publish(self, make: Callable[[], object]) -> None:
+        """Show what there is so far; called by the function, as often as it likes.
+
+        The GUI thread gets at most 20 values a second, and only the latest one if it is busy. So a
+        value must not rely on the one before, and must not be changed afterwards.
+
+        Args:
+            make: Returns the value; only called if it is to be shown.
+        """
+        now = time.monotonic()
+        with self._lock:
+            if now < self._next_publishing:
+                return
+            self._next_publishing = now + _PUBLISH_SECONDS
+        value = make()
+        with self._lock:
+            told = self._latest is not _NOTHING
+            self._latest = value
+        if not told:
+            self._waiting.emit()
+
     def execute(self, op: Callable[[Job], Any]) -> None:
         """Run the function and send off what comes of it. Called in the worker."""
         try:
@@ -86,6 +118,13 @@ class Job(QObject):
             self._raised.emit(error)
         else:
             self._returned.emit(result)
+
+    @Slot()
+    def _tell(self) -> None:
+        with self._lock:
+            value, self._latest = self._latest, _NOTHING
+        if not self.cancelled:
+            self.published.emit(value)
 
     @Slot(object)
     def _deliver(self, result: object) -> None:
@@ -138,6 +177,8 @@ class JobRunner(QObject):
         super().__init__(parent)
         self.jobs: list[Job] = []
         self._pool = QThreadPool(self)
+        # On a machine of two cores two models being read must not hold up what is looked at
+        self._pool.setMaxThreadCount(max(_LEAST_THREADS, self._pool.maxThreadCount()))
 
     def run(
         self,

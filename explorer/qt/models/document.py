@@ -11,6 +11,7 @@ from explorer.formats import MetadataEntry, Model, open_model
 from explorer.formats.facts import Facts, describe
 from explorer.formats.tensor_filter import TensorArrays, tensor_arrays
 from explorer.qt.jobs import Job
+from explorer.qt.models.names import NameList, name_list
 
 _PREVIEW_CHARACTERS = 160
 
@@ -25,6 +26,8 @@ class Document:
         facts: What it is.
         arrays: Columns of its tensor table, for sorting and filtering.
         previews: A line of text for the value of each metadata entry.
+        key_names: The metadata keys, ready for searching.
+        tensor_names: The tensors' names, ready for searching.
     """
 
     path: Path
@@ -32,6 +35,8 @@ class Document:
     facts: Facts
     arrays: TensorArrays
     previews: tuple[str, ...]
+    key_names: NameList
+    tensor_names: NameList
 
     @property
     def title(self) -> str:
@@ -64,10 +69,13 @@ def load_document(path: Path, job: Job) -> Document:
         for entry in model.metadata.entries:
             job.check()
             previews.append(_preview(model, entry))
+        keys = [entry.key.lower() for entry in model.metadata.entries]
+        key_names = name_list(keys, check=job.check)
+        tensor_names = name_list(arrays.names, arrays.name_ranks, job.check)
     except BaseException:
         model.close()
         raise
-    return Document(path, model, facts, arrays, tuple(previews))
+    return Document(path, model, facts, arrays, tuple(previews), key_names, tensor_names)
 
 
 def _preview(model: Model, entry: MetadataEntry) -> str:

@@ -1,16 +1,20 @@
-"""Everything that Ctrl+K can jump to, and how a query ranks it."""
+"""Everything that Ctrl+K can jump to, and which of it a query finds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from heapq import nsmallest
+from heapq import merge
+from itertools import islice
+from typing import Final
 
-from explorer.display import plain_text
+from explorer.display import plain_text, shorten
 from explorer.qt.models.document import Document
+from explorer.qt.models.names import Match, NameList, name_list
 
-_MOST = 200
+MOST_FOUND: Final = 200
+_LONGEST_TEXT: Final = 300
 
 
 class Target(Enum):
@@ -29,42 +33,98 @@ class Entry:
     Attributes:
         target: What it is.
         text: Its text, safe to show.
-        folded: The text in lower case, which queries are looked for in.
         document: The model, of a MODEL, KEY or TENSOR.
         position: Position of the key or tensor, or of the action.
     """
 
     target: Target
     text: str
-    folded: str
     document: Document | None
-    position: int = 0
+    position: int
 
 
-def document_entries(document: Document) -> list[Entry]:
-    """Return a model, its keys and its tensors as entries."""
-    title = plain_text(document.title)
-    entries = [Entry(Target.MODEL, title, title.casefold(), document)]
-    for position, entry in enumerate(document.model.metadata.entries):
-        key = plain_text(entry.key)
-        entries.append(Entry(Target.KEY, key, key.casefold(), document, position))
-    for row, name in enumerate(document.model.tensors.columns.names):
-        shown = plain_text(name)
-        entries.append(Entry(Target.TENSOR, shown, shown.casefold(), document, row))
-    return entries
+@dataclass(frozen=True, eq=False)
+class Shelf:
+    """Things of one kind to jump to.
+
+    Attributes:
+        target: What they are.
+        names: Their names, ready for searching.
+        text: Returns the name at a position as the file has it; called in a worker.
+        document: The model that they belong to, or None.
+    """
+
+    target: Target
+    names: NameList
+    text: Callable[[int], str]
+    document: Document | None = None
 
 
-def search(entries: Sequence[Entry], query: str) -> list[Entry]:
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a query found.
+
+    Attributes:
+        entries: The best, in order.
+        count: How many there are in all.
+    """
+
+    entries: Sequence[Entry]
+    count: int
+
+
+def text_shelf(target: Target, texts: Sequence[str], document: Document | None = None) -> Shelf:
+    """Return a shelf of a few texts."""
+    return Shelf(target, name_list([text.lower() for text in texts]), texts.__getitem__, document)
+
+
+def all_shelves(documents: Sequence[Document], commands: Sequence[str]) -> list[Shelf]:
+    """Return everything to jump to. What there is little of comes first among equals."""
+    models = [text_shelf(Target.MODEL, [document.title], document) for document in documents]
+    keys = [
+        Shelf(Target.KEY, document.key_names, _key_text(document), document)
+        for document in documents
+    ]
+    tensors = [
+        Shelf(
+            Target.TENSOR,
+            document.tensor_names,
+            document.model.tensors.columns.names.__getitem__,
+            document,
+        )
+        for document in documents
+    ]
+    return [*models, text_shelf(Target.ACTION, commands), *keys, *tensors]
+
+
+def search(shelves: Sequence[Shelf], query: str, check: Callable[[], None] = lambda: None) -> Found:
     """Return the best entries that hold every word of the query.
 
-    A match at the start ranks before one inside, a short text before a long one.
+    A word that is a whole word of the name ranks before one that is only a part of it: with
+    ``attn 0``, ``blk.0.attn_norm`` comes before ``blk.10.attn_k``. Then come names that begin with
+    the query's first word. Equals are in the order of the shelves, on a shelf in natural order.
+
+    Args:
+        shelves: Where to look.
+        query: Any text; case does not count.
+        check: Called every few thousand names; raises to give up.
     """
-    words = query.casefold().split()
-    if not words:
-        return list(entries[:_MOST])
-    found = [
-        (not entry.folded.startswith(words[0]), len(entry.folded), number, entry)
-        for number, entry in enumerate(entries)
-        if all(word in entry.folded for word in words)
-    ]
-    return [item[3] for item in nsmallest(_MOST, found)]
+    words = query.lower().split()
+    count = 0
+    found: list[list[tuple[int, bool, int, Match]]] = []
+    for number, shelf in enumerate(shelves):
+        matches, all_count = shelf.names.search(words, MOST_FOUND, check)
+        count += all_count
+        found.append([(match.misses, match.inside, number, match) for match in matches])
+    best = islice(merge(*found), MOST_FOUND)
+    return Found([_entry(shelves[number], match) for _, _, number, match in best], count)
+
+
+def _entry(shelf: Shelf, match: Match) -> Entry:
+    text = plain_text(shelf.text(match.position)[: 2 * _LONGEST_TEXT])
+    return Entry(shelf.target, shorten(text, _LONGEST_TEXT), shelf.document, match.position)
+
+
+def _key_text(document: Document) -> Callable[[int], str]:
+    entries = document.model.metadata.entries
+    return lambda position: entries[position].key

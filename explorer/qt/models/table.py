@@ -23,6 +23,17 @@ Cell: TypeAlias = str | int | float | bool | None
 
 _RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 _LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+_ANSWERED = frozenset(
+    map(
+        int,
+        (
+            Qt.ItemDataRole.DisplayRole,
+            Qt.ItemDataRole.TextAlignmentRole,
+            ItemRole.RAW,
+            ItemRole.ROW,
+        ),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -112,7 +123,8 @@ class TableModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid():
+        # a view asks each cell that it paints for seven roles
+        if role not in _ANSWERED or not index.isValid():
             return None
         column = self.columns[index.column()]
         row = int(self.rows[index.row()])

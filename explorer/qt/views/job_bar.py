@@ -12,24 +12,31 @@ _STEPS = 1000
 
 
 class JobBar(QWidget):
-    """Shows the oldest running job once it has taken 200 ms."""
+    """Shows the oldest running job once it has taken 200 ms.
+
+    Attributes:
+        label: What it does.
+        progress: How far it is.
+        cancel: Stops it.
+    """
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._runner = runner
         self._shown: Job | None = None
-        self._label = QLabel(self)
-        self._label.setTextFormat(Qt.TextFormat.PlainText)
-        self._progress = QProgressBar(self)
-        self._progress.setFixedWidth(140)
-        self._progress.setTextVisible(False)
-        self._progress.setAccessibleName(self.tr("Progress"))
-        self._cancel = QToolButton(self)
-        self._cancel.setText(self.tr("Cancel"))
-        self._cancel.clicked.connect(self._cancel_shown)
+        self.label = QLabel(self)
+        self.label.setTextFormat(Qt.TextFormat.PlainText)
+        self.progress = QProgressBar(self)
+        self.progress.setFixedWidth(140)
+        self.progress.setTextVisible(False)
+        self.progress.setAccessibleName(self.tr("Progress"))
+        self.cancel = QToolButton(self)
+        self.cancel.setText(self.tr("Cancel"))
+        self.cancel.setToolTip(self.tr("Stop this work"))
+        self.cancel.clicked.connect(self._cancel_shown)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        for widget in (self._label, self._progress, self._cancel):
+        for widget in (self.label, self.progress, self.cancel):
             layout.addWidget(widget)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -55,14 +62,14 @@ class JobBar(QWidget):
         self._shown = job
         self.setVisible(job is not None)
         if job is not None:
-            self._label.setText(job.title)
-            self._progress.setRange(0, 0)
+            self.label.setText(job.title)
+            self.progress.setRange(0, 0)
             job.progressed.connect(self._show_progress)
 
     def _show_progress(self, done: int, total: int) -> None:
         if total > 0 and self.sender() is self._shown:
-            self._progress.setRange(0, _STEPS)
-            self._progress.setValue(min(_STEPS, done * _STEPS // total))
+            self.progress.setRange(0, _STEPS)
+            self.progress.setValue(min(_STEPS, done * _STEPS // total))
 
     def _cancel_shown(self) -> None:
         if self._shown is not None:

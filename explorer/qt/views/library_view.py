@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QModelIndex, QPoint, QSize, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
     QMenu,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
     QTreeView,
     QVBoxLayout,
     QWidget,
 )
 
 from explorer.qt.models.document import Document
-from explorer.qt.models.tree import Index, Node, NodeKind, TreeModel
+from explorer.qt.models.tree import Node, NodeKind, TreeModel
+from explorer.qt.views.roomy_delegate import RoomyDelegate
 
 _DETAIL_WIDTH = 120
-_ROW_PADDING = 6
 
 
 class LibraryView(QWidget):
@@ -54,7 +52,7 @@ class LibraryView(QWidget):
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(1, QHeaderView.ResizeMode.Interactive)
         header.resizeSection(1, _DETAIL_WIDTH)
-        self.tree.setItemDelegate(_RoomyDelegate(self.tree))
+        self.tree.setItemDelegate(RoomyDelegate(self.tree))
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.tree.customContextMenuRequested.connect(self._show_menu)
         self.tree.selectionModel().currentChanged.connect(self._tell)
@@ -118,10 +116,11 @@ class LibraryView(QWidget):
         if node is not None:
             QGuiApplication.clipboard().setText(_full_name(node))
 
-    def _show_menu(self, place: QPoint) -> None:
+    def menu_at(self, place: QPoint) -> QMenu | None:
+        """Return the menu of the row at a place, to be shown; closing it deletes it."""
         node = self.model.node(self.tree.indexAt(place))
         if node is None:
-            return
+            return None
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(self._copy_action)
@@ -134,17 +133,12 @@ class LibraryView(QWidget):
             menu.addAction(self.tr("C&lose model")).triggered.connect(
                 lambda: self.close_requested.emit(node.document)
             )
-        menu.popup(self.tree.viewport().mapToGlobal(place))
+        return menu
 
-
-class _RoomyDelegate(QStyledItemDelegate):
-    """Gives the rows the height that the tables' rows have."""
-
-    # Qt
-
-    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        hint = super().sizeHint(option, index)
-        return QSize(hint.width(), hint.height() + _ROW_PADDING)
+    def _show_menu(self, place: QPoint) -> None:
+        menu = self.menu_at(place)
+        if menu is not None:
+            menu.popup(self.tree.viewport().mapToGlobal(place))
 
 
 def _full_name(node: Node) -> str:

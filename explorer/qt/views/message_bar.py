@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPalette
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
@@ -11,24 +11,33 @@ from explorer.qt.theme import warning_colour
 
 
 class MessageBar(QWidget):
-    """Shows the latest message until it is dismissed; its details can be copied."""
+    """Shows the latest message until it is dismissed; its details can be copied.
+
+    Attributes:
+        label: The message.
+        copy: Copies its details.
+        dismiss: Takes it away.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._details = ""
+        self._error = False
         self.label = QLabel(self)
         self.label.setTextFormat(Qt.TextFormat.PlainText)
         self.label.setWordWrap(True)
         self.label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        copy = QPushButton(self.tr("Copy details"), self)
-        copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self._details))
-        close = QPushButton(self.tr("Dismiss"), self)
-        close.clicked.connect(self.hide)
+        self.label.setAccessibleName(self.tr("Message"))
+        self.copy = QPushButton(self.tr("Copy details"), self)
+        self.copy.setToolTip(self.tr("Copy the message with all that is known, for a report"))
+        self.copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self._details))
+        self.dismiss = QPushButton(self.tr("Dismiss"), self)
+        self.dismiss.clicked.connect(self.hide)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(12, 8, 12, 8)
         layout.addWidget(self.label, 1)
-        layout.addWidget(copy)
-        layout.addWidget(close)
+        layout.addWidget(self.copy)
+        layout.addWidget(self.dismiss)
         self.setAutoFillBackground(True)
         self.hide()
 
@@ -48,17 +57,26 @@ class MessageBar(QWidget):
         self._show(f"✔  {plain_text(sentence)}", error=False)
 
     def _show(self, text: str, *, error: bool) -> None:
-        palette = self.window().palette()
+        self._error = error
+        self.label.setText(text)
+        self._take_colours()
+        self.show()
+
+    def _take_colours(self) -> None:
+        palette = QGuiApplication.palette()
         role = QPalette.ColorRole
-        colour = warning_colour(palette) if error else palette.color(role.WindowText)
+        colour = warning_colour(palette) if self._error else palette.color(role.WindowText)
         own = QPalette(palette)
         own.setColor(role.Window, palette.color(role.AlternateBase))
         own.setColor(role.WindowText, colour)
         self.setPalette(own)
-        self.label.setText(text)
-        self.show()
 
     # Qt
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ApplicationPaletteChange:  # dark has become light
+            self._take_colours()
+        return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:

@@ -35,6 +35,7 @@ class MetadataView(QWidget):
         super().__init__(parent)
         self._document: Document | None = None
         self.list = ListPanel(runner, self.tr("Filter metadata by key, type or value"), parent=self)
+        self.list.table.setAccessibleName(self.tr("Metadata"))
         self.value = ValueView(runner, self)
         self.splitter = QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.list)
@@ -112,6 +113,7 @@ class ValueView(QWidget):
         self.text = TextView(self)
         self.elements = TableModel(self)
         self.array = TableView(self.elements, runner, self)
+        self.array.setAccessibleName(self.tr("Elements of the array"))
         self._message = QLabel(self)
         self._message.setTextFormat(Qt.TextFormat.PlainText)
         self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)

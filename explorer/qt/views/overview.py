@@ -30,6 +30,7 @@ class OverviewView(QScrollArea):
         super().__init__(parent)
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setAccessibleName(self.tr("Overview"))
         self._document: Document | None = None
         self.show_document(None)
 

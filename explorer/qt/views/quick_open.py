@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QDialog, QLineEdit, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QLabel, QLineEdit, QListView, QVBoxLayout, QWidget
 
-from explorer.display import plain_text
-from explorer.qt.models.quick_open import Entry, search
+from explorer.display import integer_text, plain_text
+from explorer.errors import ExplorerError
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.found_list import FoundList
+from explorer.qt.models.quick_open import Found, Shelf, search
+from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.roomy_delegate import RoomyDelegate
 
 _MOVES = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
 
 
 class QuickOpen(QDialog):
-    """A search line over a list of results.
+    """A search line over a list of results, which are looked for in the background.
+
+    Attributes:
+        edit: The search line.
+        found: What was found.
+        results: Shows it.
+        status: How much there is of it.
 
     Signals:
         chosen: The user chose an entry.
@@ -23,42 +34,76 @@ class QuickOpen(QDialog):
 
     chosen = Signal(object)
 
-    def __init__(self, entries: Sequence[Entry], parent: QWidget | None = None) -> None:
+    def __init__(
+        self, shelves: Sequence[Shelf], runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setWindowTitle(self.tr("Go to"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._entries = entries
-        self._found: list[Entry] = []
+        self._shelves = shelves
+        self._jobs = JobSlot(runner, self)
+        self._choose_when_found = False
         self.edit = QLineEdit(self)
         self.edit.setPlaceholderText(self.tr("Model, metadata key, tensor or command"))
         self.edit.setAccessibleName(self.tr("Go to"))
         self.edit.installEventFilter(self)
-        self.results = QListWidget(self)
+        self.found = FoundList(self)
+        self.results = QListView(self)
+        self.results.setModel(self.found)
         self.results.setUniformItemSizes(True)
+        self.results.setItemDelegate(RoomyDelegate(self.results))
+        self.results.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.results.setAccessibleName(self.tr("Results"))
-        self.results.itemActivated.connect(self._choose)
+        self.results.activated.connect(self._choose)
+        self.status = QLabel(self)
+        self.status.setTextFormat(Qt.TextFormat.PlainText)
+        self.status.setEnabled(False)
         layout = QVBoxLayout(self)
         layout.addWidget(self.edit)
         layout.addWidget(self.results)
-        self.resize(620, 420)
+        layout.addWidget(self.status)
+        self.resize(680, 460)
         self.edit.textChanged.connect(self._search)
-        self.edit.returnPressed.connect(self._choose)
+        self.edit.returnPressed.connect(self._choose_current)
         self._search("")
 
     def _search(self, text: str) -> None:
-        self._found = search(self._entries, text)
-        self.results.clear()
-        for entry in self._found:
-            place = entry.target.value
-            if entry.document is not None:
-                place += f" — {plain_text(entry.document.title)}"
-            QListWidgetItem(f"{entry.text}    ({place})", self.results)
-        self.results.setCurrentRow(0)
+        self._choose_when_found = False
+        self._jobs.run(
+            self.tr("Searching names"),
+            lambda job: search(self._shelves, text, job.check),
+            self._show,
+            self._show_failure,
+        )
 
-    def _choose(self) -> None:
-        row = self.results.currentRow()
-        if 0 <= row < len(self._found):
-            self.chosen.emit(self._found[row])
+    def _show(self, found: Found) -> None:
+        self.found.set_entries(found.entries)
+        self.results.setCurrentIndex(self.found.index(0))
+        shown = len(found.entries)
+        if not shown:
+            text = self.tr("Nothing has all of these words in its name.")
+        elif shown < found.count:
+            text = self.tr("The best {shown} of {all}").format(
+                shown=integer_text(shown), all=integer_text(found.count)
+            )
+        else:
+            text = self.tr("{count} found").format(count=integer_text(shown))
+        self.status.setText(text)
+        if self._choose_when_found:
+            self._choose_current()
+
+    def _show_failure(self, error: ExplorerError) -> None:
+        self.status.setText(plain_text(str(error)))
+
+    def _choose_current(self) -> None:
+        if self._jobs.busy:  # what is shown belongs to an earlier text
+            self._choose_when_found = True
+        else:
+            self._choose(self.results.currentIndex())
+
+    def _choose(self, index: QModelIndex) -> None:
+        if index.isValid():
+            self.chosen.emit(self.found.entries[index.row()])
             self.accept()
 
     # Qt

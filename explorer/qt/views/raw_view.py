@@ -273,7 +273,7 @@ class RawView(QWidget):
     def _show_numbers(self) -> None:
         if self._model is not None and self.hex.size_bytes:
             raw = self.hex.bytes_at(self.hex.cursor_offset, _LONGEST_NUMBER_BYTES)
-            self.status.show_numbers(raw, self._model.byte_order)
+            self.status.show_numbers(raw, self._model.files[self.file_index].byte_order)
 
     def _announce(self) -> None:
         """Tell which key or tensor the user has moved to, once for each visit."""

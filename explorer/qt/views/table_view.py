@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QTableView,
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.table import Cell, TableModel
+from explorer.qt.views.table_padding import PaddedDelegate, PaddedHeader
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
 
 _SAMPLE_ROWS = 100
@@ -41,7 +42,9 @@ class TableView(QTableView):
         super().__init__(parent)
         self.table = model
         self._runner = runner
+        self.setHorizontalHeader(PaddedHeader(self))
         self.setModel(model)
+        self.setItemDelegate(PaddedDelegate(self))
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setAlternatingRowColors(True)
@@ -119,14 +122,11 @@ class TableView(QTableView):
         """Give each column the width of its header and its first rows."""
         # resizeColumnToContents asks for far more rows than are seen (stack.md section 5)
         metrics = QFontMetrics(self.font())
-        model = self.table
-        for column in range(model.columnCount()):
-            texts = [str(model.columns[column].title) + "    "]
-            texts += [
-                str(model.index(row, column).data())[:_WIDEST_CHARACTERS]
-                for row in range(min(_SAMPLE_ROWS, model.rowCount()))
-            ]
-            self.setColumnWidth(column, max(map(metrics.horizontalAdvance, texts)) + 18)
+        rows = self.table.rows[:_SAMPLE_ROWS].tolist()
+        for number, column in enumerate(self.table.columns):
+            texts = [f"{column.title}      "]  # the arrow of sorting takes some
+            texts += [f"{column.text(row)[:_WIDEST_CHARACTERS]}  " for row in rows]
+            self.setColumnWidth(number, max(map(metrics.horizontalAdvance, texts)) + 18)
 
     def select_row(self, content_row: int) -> bool:
         """Make a content row current and show it; return whether it is in the list."""

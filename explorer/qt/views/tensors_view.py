@@ -33,6 +33,7 @@ class TensorsView(ListPanel):
                 "size>100M   params>1M   bpw<5"
             )
         )
+        self.table.setAccessibleName(self.tr("Tensors"))
         self._document: Document | None = None
         self._totals = QLabel(self)
         self._totals.setContentsMargins(8, 3, 8, 4)

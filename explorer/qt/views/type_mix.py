@@ -18,7 +18,11 @@ _MOST_ROWS = 12
 
 
 class TypeMixChart(QWidget):
-    """Horizontal bars, the type with most bytes on top; each says its numbers as text."""
+    """Horizontal bars, the type with most bytes on top; each says its numbers as text.
+
+    Attributes:
+        labels: The text beside each bar.
+    """
 
     def __init__(self, types: tuple[TypeShare, ...], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,8 +47,9 @@ class TypeMixChart(QWidget):
                 pen=None,
             )
         )
-        for row, share in zip(rows, shown, strict=True):
-            plot.addItem(_label(share, row, text))
+        self.labels = [_label(share, row, text) for row, share in zip(rows, shown, strict=True)]
+        for label in self.labels:
+            plot.addItem(label)
         self._style_axes(plot, shown, text)
         plot.setXRange(0, max([*shares, 1]) * 1.75, padding=0)
         plot.setYRange(-0.5, max(len(shown), 1) - 0.5, padding=0)
@@ -61,8 +66,8 @@ class TypeMixChart(QWidget):
         axis = item.getAxis("left")
         axis.setTicks([[(row, share.name) for row, share in enumerate(shown)]])
         axis.setTextPen(text)
-        axis.setPen(None)
-        axis.setStyle(tickLength=0)
+        axis.setPen(pg.mkPen(None))
+        axis.setStyle(tickLength=0, tickAlpha=0)  # a length of 0 alone leaves a dot
 
 
 def _label(share: TypeShare, row: int, colour: QColor) -> Any:

@@ -12,6 +12,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.vocabulary import read_vocabulary
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.document import Document
+from explorer.qt.models.recent_vocabularies import RecentVocabularies
 from explorer.qt.models.vocabulary_table import (
     VocabularyContent,
     plain_ranks,
@@ -29,8 +30,10 @@ class VocabularyView(ListPanel):
         self.bar.edit.setPlaceholderText(
             self.tr("Search tokens:  text  id:100-200  type:control  len>20")
         )
+        self.table.setAccessibleName(self.tr("Vocabulary"))
         self._document: Document | None = None
         self._content: VocabularyContent | None = None
+        self._recent = RecentVocabularies()
         self._header = QByteArray()
         self._jobs = JobSlot(runner, self)
         self.bar.changed.connect(self._filter)
@@ -51,14 +54,21 @@ class VocabularyView(ListPanel):
         document = self._document
         if document is None or self._content is not None or self._jobs.busy:
             return
+        if document in self._recent:
+            self._show(self._recent.get(document))
+            return
         self.show_empty(self.tr("Reading the vocabulary…"))
         job = self._jobs.run(
             self.tr("Reading the vocabulary of {name}").format(name=plain_text(document.title)),
             lambda job: _read(document, job),
-            self._show,
+            lambda content: self._keep(document, content),
             self._show_failure,
         )
         job.finished.connect(self._show_stopped)
+
+    def _keep(self, document: Document, content: VocabularyContent | None) -> None:
+        self._recent.add(document, content)
+        self._show(content)
 
     def _show(self, content: VocabularyContent | None) -> None:
         self._content = content

@@ -188,3 +188,17 @@ def test_closing_tells_of_a_worker_that_does_not_end(
     go_on.set()
     qtbot.waitUntil(lambda: not runner.jobs)
     assert outcome.results == []
+
+
+def test_work_that_waits_for_a_disk_does_not_hold_up_what_one_looks_at(
+    qtbot: QtBot, runner: JobRunner
+) -> None:
+    go_on = threading.Event()
+    for _ in range(3):  # more than some machines have cores
+        runner.run("Waiting", lambda _: go_on.wait(10), lambda _: None, lambda _: None)
+    done: list[int] = []
+    runner.run("Quick", lambda _: 1, done.append, lambda _: None)
+    qtbot.waitUntil(lambda: done == [1])
+    assert len(runner.jobs) == 3
+    go_on.set()
+    qtbot.waitUntil(lambda: not runner.jobs)

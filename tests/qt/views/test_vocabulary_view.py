@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from explorer.formats import Model
+from explorer.formats.vocabulary import Vocabulary, read_vocabulary
 from explorer.qt.main_window import MainWindow
 
 
@@ -28,3 +33,31 @@ def test_after_a_cancel_it_is_read_when_shown_again(qtbot: QtBot, window: MainWi
     window.tabs.setCurrentWidget(window.overview)
     window.tabs.setCurrentWidget(window.vocabulary)
     qtbot.waitUntil(lambda: window.vocabulary.model.rowCount() == 2000)
+
+
+def test_going_back_to_a_model_does_not_read_its_vocabulary_again(
+    qtbot: QtBot, window: MainWindow, hostile_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(model: Model) -> Vocabulary | None:
+        read.append(model.path.name)
+        return read_vocabulary(model)
+
+    monkeypatch.setattr("explorer.qt.views.vocabulary_view.read_vocabulary", counted)
+    rows = window.vocabulary.model.rowCount
+    window.tabs.setCurrentWidget(window.vocabulary)
+    qtbot.waitUntil(lambda: rows() == 2000)
+    window.open_paths([hostile_path])
+    qtbot.waitUntil(lambda: rows() == 8)
+    demo, hostile = window.documents
+    for _ in range(2):
+        window.show_document(demo)
+        assert rows() == 2000  # at once
+        window.show_document(hostile)
+        assert rows() == 8
+    assert read == [demo.title, hostile.title]
+    window.close_document(hostile)
+    window.open_paths([hostile_path])  # may be another file by now
+    qtbot.waitUntil(lambda: rows() == 8)
+    assert read == [demo.title, hostile.title, hostile.title]

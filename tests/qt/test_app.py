@@ -1,0 +1,176 @@
+"""The program from start to end: what it opens first, what nobody caught, and Ctrl+C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QGuiApplication
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.app import _catch_everything, _open_first
+from explorer.qt.main_window import MainWindow
+from tests.helpers.window import wait_idle
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# The program as `gguf-explorer` starts it, with a look at it once nothing moves any more.
+_PROGRAM = """
+import sys
+from PySide6.QtCore import QTimer
+from explorer.__main__ import main
+from explorer.qt.main_window import MainWindow
+
+action = sys.argv.pop(1)
+plain_show = MainWindow.show
+
+def look(window):
+    if window.documents and not window.runner.jobs:
+        window.findChild(QTimer, "look").stop()
+        print(*(document.title for document in window.documents), flush=True)
+        if action == "close":
+            window.close()
+
+def show(window):
+    plain_show(window)
+    timer = QTimer(window, objectName="look", interval=10)
+    timer.timeout.connect(lambda: look(window))
+    timer.start()
+
+MainWindow.show = show
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Start the program with an empty home of the test's own."""
+    environment = {
+        **os.environ,
+        "QT_QPA_PLATFORM": "offscreen",
+        "HOME": str(tmp_path / "home"),
+        "XDG_CONFIG_HOME": str(tmp_path / "home"),
+        "GGUF_EXPLORER_CACHE": str(tmp_path / "cache"),
+        "PYTHONPATH": str(ROOT),
+    }
+    (tmp_path / "home").mkdir()
+
+    def start_one(action: str, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, action, *arguments],
+            env=environment,
+            cwd=tmp_path,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    return start_one
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    """Wait for the end of a program in which nothing went wrong; return what it printed."""
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+    return output.strip()
+
+
+def test_a_session_is_left_and_found_again(
+    start: Callable[..., subprocess.Popen[str]], small_path: Path
+) -> None:
+    assert end(start("close", str(small_path))) == "twelve.gguf"
+    assert end(start("close")) == "twelve.gguf"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_ctrl_c_closes_the_program_as_its_window_would(
+    start: Callable[..., subprocess.Popen[str]], small_path: Path, tmp_path: Path
+) -> None:
+    process = start("wait", str(small_path))
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "twelve.gguf"
+    before = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    end(process)
+    assert time.monotonic() - before < 5
+    (settings,) = (tmp_path / "home").rglob("*.ini")
+    assert f"session={small_path}" in settings.read_text()
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_path_ranks_before_the_last_session(
+    qtbot: QtBot,
+    make_window: Callable[..., MainWindow],
+    small_path: Path,
+    hostile_path: Path,
+    given: bool,
+) -> None:
+    window = make_window()
+    window.settings.session = [hostile_path, small_path, Path("/gone/model.gguf")]
+    _open_first(window, [small_path] if given else [])
+    expected = [small_path] if given else [hostile_path, small_path]
+    qtbot.waitUntil(lambda: [document.path for document in window.documents] == expected)
+    wait_idle(qtbot, window)
+    assert not window.message_bar.isVisible()
+
+
+def test_with_nothing_to_open_it_opens_the_demo(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
+) -> None:
+    window = make_window()
+    _open_first(window, [])
+    qtbot.waitUntil(lambda: len(window.documents) == 1, timeout=20_000)
+    assert window.documents[0].path.is_relative_to(tmp_path / "cache")
+    wait_idle(qtbot, window)
+
+
+@pytest.fixture
+def caught(
+    make_window: Callable[..., MainWindow], demo_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> MainWindow:
+    """A window that is told of what nobody caught."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(sys, "__excepthook__", lambda *_: None)  # it prints
+    window = make_window(demo_path, expect_crash=True)
+    _catch_everything(window)
+    return window
+
+
+def shows_the_crash(qtbot: QtBot, window: MainWindow) -> None:
+    """The message is there with its details, and the window works on."""
+    qtbot.waitUntil(window.message_bar.isVisible)
+    assert "ZeroDivisionError" in window.message_bar.label.text()
+    window.message_bar.copy.click()
+    details = QGuiApplication.clipboard().text()
+    assert "Traceback" in details
+    assert "in fail" in details
+    window.tabs.setCurrentWidget(window.tensors)
+    assert window.tensors.model.rowCount() == 22
+
+
+def fail() -> None:
+    _ = 1 / 0
+
+
+def test_an_error_that_nobody_caught_is_shown(qtbot: QtBot, caught: MainWindow) -> None:
+    try:
+        fail()
+    except ZeroDivisionError as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    shows_the_crash(qtbot, caught)
+
+
+def test_an_error_of_another_thread_is_shown(qtbot: QtBot, caught: MainWindow) -> None:
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    shows_the_crash(qtbot, caught)

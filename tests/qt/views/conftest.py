@@ -1,0 +1,30 @@
+"""Fixtures of the panels' tests: single panels, each shown by itself."""
+
+from __future__ import annotations
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.jobs import JobRunner
+from explorer.qt.views.hex_view import HexView
+from explorer.qt.views.raw_view import RawView
+
+
+@pytest.fixture
+def hex_view(qtbot: QtBot, runner: JobRunner) -> HexView:
+    """A hex view, shown, without a file."""
+    view = HexView(runner)
+    qtbot.addWidget(view)
+    view.resize(700, 400)
+    view.show()
+    return view
+
+
+@pytest.fixture
+def raw_view(qtbot: QtBot, runner: JobRunner) -> RawView:
+    """A raw view, shown, without a model."""
+    view = RawView(runner)
+    qtbot.addWidget(view)
+    view.resize(900, 600)
+    view.show()
+    return view

@@ -1,0 +1,143 @@
+"""Pictures and data of plots in files: white paper, whatever the window's colours are."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PySide6.QtGui import QColor, QImage, QPalette
+from PySide6.QtWidgets import QFileDialog, QWidget
+from pytestqt.qtbot import QtBot
+
+from explorer.errors import ExplorerError
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.histogram_curve import HistogramCurve, histogram_of
+from explorer.qt.views.plots.export import PlotExport
+from explorer.qt.views.plots.histogram_plot import HistogramPlot
+from explorer.qt.views.plots.small_multiples import SmallMultiples
+
+WHITE = QColor("white")
+
+
+class Outcome:
+    """Collects what an export tells."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.errors: list[ExplorerError] = []
+
+
+def curves(count: int) -> tuple[HistogramCurve, ...]:
+    edges = np.linspace(-1, 1, 5)
+    return tuple(
+        HistogramCurve(f"=t{n}", n, histogram_of(edges, np.array([n, 5, 3, 1])), 20, 0, 1, -1, 1)
+        for n in range(count)
+    )
+
+
+@pytest.fixture(params=[HistogramPlot, SmallMultiples])
+def picture(request: pytest.FixtureRequest, qtbot: QtBot) -> HistogramPlot | SmallMultiples:
+    plot = request.param()
+    qtbot.addWidget(plot)
+    plot.resize(500, 300)
+    palette = QPalette(plot.palette())
+    palette.setColor(QPalette.ColorRole.Base, QColor("#101010"))
+    palette.setColor(QPalette.ColorRole.Text, QColor("#eeeeee"))
+    plot.setPalette(palette)
+    plot.show_curves(curves(2))
+    plot.show()
+    qtbot.waitExposed(plot)
+    return plot  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def outcome() -> Outcome:
+    return Outcome()
+
+
+@pytest.fixture
+def export(qtbot: QtBot, runner: JobRunner, outcome: Outcome) -> PlotExport:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    return PlotExport(runner, parent, outcome.written.append, outcome.errors.append)
+
+
+def test_png_is_twice_as_fine_and_white(
+    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, outcome: Outcome
+) -> None:
+    path = tmp_path / "plot.png"
+    export.save(picture, path)
+    qtbot.waitUntil(lambda: outcome.written == [str(path)])
+    image = QImage(str(path))
+    assert (image.width(), image.height()) == (1000, 600)
+    for place in ((1, 1), (998, 1), (1, 598), (998, 598)):
+        assert image.pixelColor(*place) == WHITE
+    colours = {image.pixelColor(x, y).rgb() for x in range(0, 1000, 7) for y in range(0, 600, 7)}
+    assert len(colours) > 5
+    assert picture.grab().toImage().pixelColor(2, 2) == QColor("#101010")  # the window's stays
+
+
+def test_svg_is_well_formed_and_white(
+    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, outcome: Outcome
+) -> None:
+    path = tmp_path / "plot.svg"
+    export.save(picture, path)
+    qtbot.waitUntil(lambda: outcome.written == [str(path)])
+    root = ElementTree.parse(path).getroot()
+    assert root.tag.endswith("svg")
+    assert root.get("viewBox") == "0 0 500 300"
+    text = path.read_text()
+    assert "#ffffff" in text
+    assert "#101010" not in text
+
+
+def test_csv_holds_edges_and_counts(
+    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, outcome: Outcome
+) -> None:
+    path = tmp_path / "plot.csv"
+    export.save(picture, path)
+    qtbot.waitUntil(lambda: outcome.written == [str(path)])
+    with path.open() as stream:
+        rows = list(csv.reader(stream))
+    assert rows[0] == ["low", "high", "count =t0", "count =t1"]
+    assert rows[1] == ["-1.0", "-0.5", "0", "1"]
+    assert len(rows) == 5
+
+
+def test_a_place_that_cannot_be_written_is_told_of(
+    qtbot: QtBot, export: PlotExport, picture: HistogramPlot, tmp_path: Path, outcome: Outcome
+) -> None:
+    for suffix in ("png", "svg", "csv"):
+        export.save(picture, tmp_path / "missing" / f"plot.{suffix}")
+    qtbot.waitUntil(lambda: len(outcome.errors) == 3)
+    assert all("cannot be written" in str(error) for error in outcome.errors)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_dialog_suggests_a_name_that_a_file_can_have(
+    *,
+    qtbot: QtBot,
+    export: PlotExport,
+    picture: HistogramPlot,
+    tmp_path: Path,
+    outcome: Outcome,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suggested: list[str] = []
+
+    def choose(_parent: QWidget, _title: str, name: str, kinds: str) -> tuple[str, str]:
+        suggested.append(name)
+        return str(tmp_path / "typed.v2"), kinds.split(";;")[1]
+
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
+    export.ask(picture, "../blk.0/<b>" + "n" * 200)
+    qtbot.waitUntil(lambda: bool(outcome.written))
+    assert outcome.written == [str(tmp_path / "typed.v2.svg")]
+    assert "/" not in suggested[0]
+    assert len(suggested[0]) < 90
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("", ""))
+    export.ask(picture, "plot")
+    assert len(outcome.written) == 1

@@ -1,0 +1,128 @@
+"""The dialog of Ctrl+K, with keys and mouse; the search behind it waits where a test says so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.names import NameList, name_list
+from explorer.qt.models.quick_open import Entry, Shelf, Target, text_shelf
+from explorer.qt.views.quick_open import QuickOpen
+from explorer.qt.views.roomy_delegate import ROW_PADDING
+
+KEY = Qt.Key
+TEXTS = [f"name {number}" for number in range(300)] + ["other"]
+
+
+@pytest.fixture
+def make(qtbot: QtBot, runner: JobRunner) -> Callable[[Shelf], QuickOpen]:
+    def make_one(shelf: Shelf) -> QuickOpen:
+        dialog = QuickOpen([shelf], runner)
+        dialog.open()
+        return dialog
+
+    return make_one
+
+
+@pytest.fixture
+def dialog(qtbot: QtBot, make: Callable[[Shelf], QuickOpen]) -> Iterator[QuickOpen]:
+    dialog = make(text_shelf(Target.ACTION, TEXTS))
+    qtbot.waitUntil(lambda: dialog.found.rowCount() == 200)
+    yield dialog
+    if isValid(dialog):  # it goes when something is chosen
+        dialog.reject()
+
+
+class WaitingNames(NameList):
+    """Names whose search waits for the test, which says how often it may go on."""
+
+    go_on = threading.Semaphore(0)
+
+    def search(self, words, most, check=lambda: None):  # type: ignore[no-untyped-def] # as above
+        assert self.go_on.acquire(timeout=10)
+        return super().search(words, most, check)
+
+
+def type_text(qtbot: QtBot, dialog: QuickOpen, text: str, count: int) -> None:
+    qtbot.keyClicks(dialog.edit, text)
+    qtbot.waitUntil(lambda: dialog.found.rowCount() == count and not dialog._jobs.busy)
+
+
+def chosen(qtbot: QtBot, dialog: QuickOpen, act: Callable[[], object]) -> Entry:
+    with qtbot.waitSignal(dialog.chosen) as caught:
+        act()
+    assert isinstance(caught.args[0], Entry)
+    return caught.args[0]
+
+
+def test_it_tells_how_much_it_found(qtbot: QtBot, dialog: QuickOpen) -> None:
+    assert dialog.status.text() == "The best 200 of 301"
+    type_text(qtbot, dialog, "other", 1)
+    assert dialog.status.text() == "1 found"
+    type_text(qtbot, dialog, " more", 0)
+    assert "Nothing has all of these words" in dialog.status.text()
+    with qtbot.assertNotEmitted(dialog.chosen):
+        qtbot.keyClick(dialog.edit, KEY.Key_Return)
+
+
+def test_arrow_keys_move_in_the_list_while_one_types(qtbot: QtBot, dialog: QuickOpen) -> None:
+    type_text(qtbot, dialog, "name 1", 138)
+    assert dialog.results.currentIndex().row() == 0
+    for _ in range(3):
+        qtbot.keyClick(dialog.edit, KEY.Key_Down)
+    qtbot.keyClick(dialog.edit, KEY.Key_Up)
+    assert dialog.results.currentIndex().row() == 2
+    assert dialog.edit.text() == "name 1"
+    entry = chosen(qtbot, dialog, lambda: qtbot.keyClick(dialog.edit, KEY.Key_Return))
+    assert TEXTS[entry.position] == "name 11"
+
+
+def test_a_double_click_chooses(qtbot: QtBot, dialog: QuickOpen) -> None:
+    place = dialog.results.visualRect(dialog.found.index(4)).center()
+    qtbot.mouseClick(dialog.results.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    entry = chosen(
+        qtbot,
+        dialog,
+        lambda: qtbot.mouseDClick(dialog.results.viewport(), Qt.MouseButton.LeftButton, pos=place),
+    )
+    assert entry.position == 4
+
+
+def test_return_waits_for_the_results_of_what_was_typed(
+    qtbot: QtBot, make: Callable[[Shelf], QuickOpen]
+) -> None:
+    names = name_list(TEXTS)
+    waiting = WaitingNames(names.folded, names.ranks, names._spaced)
+    waiting.go_on.release()
+    dialog = make(Shelf(Target.ACTION, waiting, TEXTS.__getitem__))
+    qtbot.waitUntil(lambda: dialog.found.rowCount() == 200)
+    qtbot.keyClicks(dialog.edit, "other")
+    with qtbot.assertNotEmitted(dialog.chosen):
+        qtbot.keyClick(dialog.edit, KEY.Key_Return)
+    entry = chosen(qtbot, dialog, lambda: waiting.go_on.release(5))
+    assert TEXTS[entry.position] == "other"
+
+
+def test_escape_in_the_middle_of_a_search(
+    qtbot: QtBot, runner: JobRunner, make: Callable[[Shelf], QuickOpen]
+) -> None:
+    names = name_list(TEXTS)
+    waiting = WaitingNames(names.folded, names.ranks, names._spaced)
+    dialog = make(Shelf(Target.ACTION, waiting, TEXTS.__getitem__))
+    qtbot.keyClick(dialog.edit, KEY.Key_Escape)
+    assert not dialog.isVisible()
+    waiting.go_on.release()
+    qtbot.waitUntil(lambda: not runner.jobs)
+
+
+def test_rows_have_room_and_names_for_screen_readers(dialog: QuickOpen) -> None:
+    height = dialog.results.visualRect(dialog.found.index(0)).height()
+    assert height >= dialog.fontMetrics().height() + ROW_PADDING
+    assert dialog.edit.accessibleName() == "Go to"
+    assert dialog.results.accessibleName() == "Results"
