@@ -17,7 +17,7 @@ from explorer.planner.checks import quoted
 from explorer.planner.fitting import Trace
 from explorer.planner.layout import Layout, lay_out
 from explorer.planner.result import PlanRequest
-from explorer.planner.search import Outcome, largest
+from explorer.planner.search import MOST_LAYOUTS, Outcome, largest
 from explorer.planner.settings import EffectiveSettings, effective_settings
 from explorer.planner.workload import MAX_PARALLEL
 from explorer.text import bytes_text
@@ -159,7 +159,8 @@ def _largest(name: str, request: PlanRequest, bounds: tuple[int, int], limit: st
     def hopeless(value: int) -> bool:
         return request.settings.num_gpu in (None, -1) and _exceeds(request, **{name: value})
 
-    found = largest(outcome, hopeless, *bounds)
+    most_layouts = MOST_LAYOUTS // max(1, len(request.devices))
+    found = largest(outcome, hopeless, *bounds, most_layouts)
     if found.value is None:
         return Advice(name, None, _obstacle(request, **{name: bounds[0]}))
     if found.value < bounds[1]:

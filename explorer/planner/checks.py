@@ -11,7 +11,7 @@ from typing import Final
 from explorer.errors import PlanError
 from explorer.text import plain_text, shorten
 
-MAX_BLOCKS: Final = 4096
+MAX_BLOCKS: Final = 1024
 """Most blocks of a model, and most entries of a list with a value for each; real ones have 200."""
 
 MAX_COUNT: Final = 1 << 40

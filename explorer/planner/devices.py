@@ -13,7 +13,7 @@ from explorer.planner.checks import MAX_MEMORY, quoted, whole, whole_or_none
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
-MAX_DEVICES: Final = 256
+MAX_DEVICES: Final = 64
 """Most GPUs of a plan."""
 
 _MINIMUM_BYTES: Final = 457 * MIB  # planner.md section 7; Ollama's DeviceInfo.MinimumMemory

@@ -7,11 +7,13 @@ planner.md section 2. The symbols of the formulas (L, E, H, …) are the propert
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+from explorer.errors import PlanError
 from explorer.formats.model import Model
+from explorer.planner.checks import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, whole, whole_or_none
 from explorer.planner.tensor_groups import TensorGroups, group_list, group_table
 
 
@@ -48,6 +50,9 @@ class Hyperparameters:
         origins: Symbol → where its value came from.
         warnings: What is odd about the header.
         own_context: The context among the model's own parameters, or None.
+
+    Raises:
+        PlanError: A number is no integer, negative, or absurdly large.
     """
 
     architecture: str = "unknown"
@@ -75,6 +80,22 @@ class Hyperparameters:
     origins: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     own_context: int | None = None
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if part.name in ("head_counts", "kv_head_counts"):
+                if not 0 < len(value) <= MAX_BLOCKS:
+                    raise PlanError(
+                        f"{part.name} has {len(value):,} entries, not 1 to {MAX_BLOCKS}"
+                    )
+                for count in value:
+                    whole(count, part.name)
+            elif part.type == "int":
+                most = MAX_MEMORY if part.name == "file_bytes" else MAX_COUNT
+                whole(value, part.name, MAX_BLOCKS if part.name == "block_count" else most)
+            elif part.type == "int | None":
+                whole_or_none(value, part.name)
 
     @classmethod
     def from_model(cls, model: Model) -> Hyperparameters:

@@ -73,10 +73,11 @@ class Plan:
 
     @property
     def fully_offloaded(self) -> bool:
-        """Whether everything is on GPUs, as far as the profile can tell."""
+        """Whether everything is on GPUs; without a layout, whether it is predicted to fit there."""
         if self.layout is not None:
             return self.layout.fully_offloaded
-        return self.prediction is not None and self.prediction.fits
+        fits = self.prediction is not None and self.prediction.fits
+        return fits and bool(self.request.devices)
 
     @property
     def gpu_layers(self) -> int | None:

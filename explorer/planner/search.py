@@ -25,8 +25,11 @@ from typing import Final
 
 from explorer.planner.fitting import Trace
 
-MOST_LAYOUTS: Final = 3000
-"""Some seconds' worth. Nearly all questions take some hundred; eight uneven GPUs may take more."""
+MOST_LAYOUTS: Final = 20_000
+"""With one GPU, some seconds' worth; with more GPUs, so many fewer, as each takes longer.
+
+Nearly all questions take some hundred. Eight uneven GPUs, some of them left out, may take more.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,7 @@ def test_tied_embeddings_are_the_output_layer() -> None:
 
 HOSTILE: list[tuple[str, Any]] = [
     ("llama.block_count", 1 << 63),
-    ("llama.block_count", 4097),
+    ("llama.block_count", 1025),
     ("llama.block_count", -1),
     ("llama.block_count", "32"),
     ("llama.block_count", 32.0),
@@ -236,6 +236,23 @@ def test_a_list_of_a_million_is_refused_without_being_read() -> None:
     entry = MetadataEntry("unknown.attention.head_count", "array[int32]", 1_000_000, load)
     with pytest.raises(PlanError, match="1,000,000 entries"):
         read_metadata(Metadata([entry]), group_list([]), 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"block_count": 1 << 63},
+        {"embedding_length": -1},
+        {"vocabulary": "many"},
+        {"head_counts": ()},
+        {"kv_head_counts": (1,) * 5000},
+        {"kv_head_counts": (-1,)},
+        {"stored_key_length": 1.5},
+    ],
+)
+def test_absurd_numbers_cannot_be_put_together(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PlanError):
+        Hyperparameters(**wrong)
 
 
 def test_an_architecture_that_is_no_short_text_is_refused() -> None:

@@ -118,7 +118,9 @@ def test_fits_within_80_per_cent() -> None:
 
 def test_without_gpus_the_memory_of_the_machine_counts() -> None:
     p = plan(small_model(), Settings(context=100), [], host=Host(64 * GIB), profile=NAME)
-    assert p.fully_offloaded
+    assert p.prediction is not None
+    assert p.prediction.fits
+    assert not p.fully_offloaded
 
 
 def test_how_a_failed_load_goes_on() -> None:
