@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from explorer.quantization.kernel_cache import choose_kernel_cache
+
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+choose_kernel_cache()  # before a test turns the user's cache folder elsewhere
 
 # Time is bounded by the number of examples: a slow machine is no failure.
 settings.register_profile(

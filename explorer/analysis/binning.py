@@ -72,8 +72,12 @@ class Binning:
         Args:
             low: The least weight, a float32; inf if there is none.
             high: The greatest weight.
-            bins: Number of bins, up to MAX_BINS.
+            bins: Number of bins, 1 to MAX_BINS.
+
+        Raises:
+            ValueError: There are too few or too many bins.
         """
+        _check_bins(bins)
         if not low <= high:
             return cls(np.linspace(0.0, 1.0, bins + 1, dtype=np.float32))  # as numpy, of nothing
         edges = _edges(np.float32(low), np.float32(high), bins, np.dtype(np.float32))
@@ -90,8 +94,10 @@ class Binning:
         """Divide a given range, as numpy does.
 
         Raises:
-            ValueError: It is empty, not finite, or too narrow for so many bins.
+            ValueError: It is empty, not finite, or too narrow for so many bins, or these are not
+                1 to MAX_BINS.
         """
+        _check_bins(bins)
         for kind in (np.float32, np.float64):
             edges = _edges(low, high, bins, np.dtype(kind))
             if edges is not None:
@@ -158,6 +164,11 @@ class RunningCounts:
         if other._counts is not None:
             for total, counts in zip(self.totals, other._counts, strict=True):
                 np.add(total, counts, out=total)
+
+
+def _check_bins(bins: int) -> None:
+    if not 1 <= bins <= MAX_BINS:
+        raise ValueError(f"a histogram has 1 to {MAX_BINS:,} bins, not {bins}")
 
 
 def _edges(low: Any, high: Any, bins: int, kind: np.dtype[Any]) -> NDArray[Any] | None:

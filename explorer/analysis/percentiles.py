@@ -28,10 +28,10 @@ def percentiles(
     behind = np.cumsum(counts)
     last = int(behind[-1]) - 1
     wanted = np.asarray(percents, np.float64) / 100 * last
-    before = np.floor(wanted)
+    before = np.floor(wanted).astype(np.int64)
     width = (high - low) / counts.size
 
-    def weight_at(rank: NDArray[np.float64]) -> NDArray[np.float64]:
+    def weight_at(rank: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the weights of some ranks, 0 for the least."""
         found = np.searchsorted(behind, rank, side="right")
         inside = (rank - (behind[found] - counts[found]) + 0.5) / counts[found]

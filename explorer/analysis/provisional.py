@@ -28,14 +28,18 @@ def count(values: Values, counts: NDArray[np.int64]) -> None:
     places.kernels().count_keys(values, counts)
 
 
-def histogram(counts: NDArray[np.int64], low: float, high: float, bins: int) -> Histogram:
-    """Return a histogram whose counts are approximate, but for their sum.
+def histogram(
+    counts: NDArray[np.int64], low: float, high: float, bins: int, *, whole: bool
+) -> Histogram:
+    """Return a histogram whose counts are approximate.
 
     Args:
         counts: From `count`.
-        low: The least weight.
-        high: The greatest weight.
+        low: First edge.
+        high: Last edge.
         bins: Number of bins.
+        whole: Whether the edges are the least and the greatest weight: then the sum of the counts
+            is right.
     """
     if not low < high:
         low, high = (low - 0.5, high + 0.5) if low == high else (0.0, 1.0)
@@ -47,5 +51,6 @@ def histogram(counts: NDArray[np.int64], low: float, high: float, bins: int) -> 
     weights = np.concatenate((negative, [0], counts[:_FINITE]))
     below = np.concatenate(([0], np.cumsum(weights)))
     at_edges = np.rint(np.interp(edges, borders, below)).astype(np.int64)
-    at_edges[0], at_edges[-1] = 0, below[-1]
+    if whole:
+        at_edges[0], at_edges[-1] = 0, below[-1]
     return Histogram(low, high, edges, np.diff(at_edges))

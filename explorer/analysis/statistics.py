@@ -100,7 +100,7 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     Raises:
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
         SourceError: The file changed since it was opened.
-        ValueError: The range cannot be divided into so many bins.
+        ValueError: There are too few or too many bins, or the range cannot be divided into them.
     """
     check_decodable(tensor)
     given = None if range is None else Binning.of_range(*range, bins)
@@ -193,5 +193,6 @@ class _Watcher:
             return
         self._next = now + _SNAPSHOT_SECONDS
         low, high = self._fixed or (gathered.moments.low, gathered.moments.high)
-        histogram = provisional.histogram(gathered.keys, low, high, self._bins)
+        whole = self._fixed is None
+        histogram = provisional.histogram(gathered.keys, low, high, self._bins, whole=whole)
         self._progress(Snapshot(done, self._total, gathered.moments.moments(), histogram))

@@ -172,7 +172,9 @@ def _largest(name: str, request: PlanRequest, bounds: tuple[int, int], limit: st
 
 def _effective(request: PlanRequest, **changes: Any) -> EffectiveSettings:
     settings = replace(request.settings, **changes)
-    return effective_settings(request.h, settings, request.devices, request.environment)
+    return effective_settings(
+        request.h, settings, request.devices, request.environment, server_rules=True
+    )
 
 
 def _lay_out(request: PlanRequest, trace: Trace | None = None, **changes: Any) -> Layout:

@@ -23,7 +23,9 @@ class GraphSizeProfile:
             PlanError: The model cannot be planned, or Ollama would refuse to load it.
         """
         h = request.h
-        effective = effective_settings(h, request.settings, request.devices, request.environment)
+        effective = effective_settings(
+            h, request.settings, request.devices, request.environment, server_rules=True
+        )
         layout = lay_out(
             h,
             effective,

@@ -141,7 +141,7 @@ def effective_settings(
     devices: Sequence[Device] = (),
     environment: Mapping[str, str] | None = None,
     *,
-    server_rules: bool = True,
+    server_rules: bool = False,
 ) -> EffectiveSettings:
     """Return the settings that hold when Ollama loads a model.
 
@@ -150,9 +150,10 @@ def effective_settings(
         settings: What was asked for.
         devices: The GPUs of the machine.
         environment: Ollama's environment variables; the process's own is not looked at.
-        server_rules: Whether to apply what the server does before it hands the model to the
-            loader: least contexts (steps 1) and one sequence for some models (step 4). Without
-            them the result is that of the loader alone (steps 2, 3, 6 and 7).
+        server_rules: Whether what was asked for also obeys what the server does before it hands
+            the model to the loader: least contexts (step 1) and one sequence for some models
+            (step 4), as `plan` does. Without, an explicit context or number of sequences goes to
+            the loader as it is, as in the golden settings cases; defaults obey the server always.
 
     Raises:
         PlanError: The devices contradict each other.
@@ -224,7 +225,7 @@ def _context(
         (variable, env.CONTEXT_LENGTH),
         (DEFAULT_CONTEXT, f"default {DEFAULT_CONTEXT}"),
     )
-    if server_rules:
+    if server_rules or settings.context is None:
         for least, reason in _least_contexts(h, settings, devices):
             if value < least:
                 value = least
@@ -275,7 +276,7 @@ def _parallel(h: Hyperparameters, settings: Settings, log: _Log, server_rules: b
     value = min(max(asked, 1), MAX_PARALLEL)
     if value != asked:
         log.differ("parallel", asked, value, f"Ollama runs 1 to {MAX_PARALLEL:,} sequences")
-    if not server_rules or value == 1:
+    if value == 1 or not (server_rules or settings.parallel is None):
         return value
     if h.embedding_model:
         log.differ("parallel", asked, 1, "an embedding model runs one sequence at a time")

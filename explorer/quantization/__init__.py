@@ -1,6 +1,8 @@
-"""Blocks and float32: the tensor-type table and the decoders. Knows no file."""
+"""Blocks and float32, both ways, and the tensor-type table. Knows no file."""
 
-from explorer.quantization.decode import QuantizationError, dequantize, warm_up
+from explorer.quantization.arrays import QuantizationError
+from explorer.quantization.decode import dequantize, warm_up
+from explorer.quantization.encode import quantize
 from explorer.quantization.types import GGML_TYPES, TENSOR_TYPES, TensorType, ggml_type
 
 __all__ = [
@@ -10,5 +12,6 @@ __all__ = [
     "TensorType",
     "dequantize",
     "ggml_type",
+    "quantize",
     "warm_up",
 ]

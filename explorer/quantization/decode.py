@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.errors import ExplorerError
+from explorer.quantization.anatomy import anatomy, has_anatomy
+from explorer.quantization.arrays import QuantizationError
 from explorer.quantization.registry import WITHOUT_DECODER, decoder, has_decoder
 from explorer.quantization.types import TENSOR_TYPES, TensorType
-
-
-class QuantizationError(ExplorerError, ValueError):
-    """Blocks or weights that do not fit their tensor type, or a type that has no decoder."""
 
 
 def dequantize(
@@ -59,15 +56,25 @@ def dequantize(
     return out
 
 
-def warm_up(type_name: str) -> None:
+def warm_up(type_name: str, *, split: bool = False) -> None:
     """Compile a type's kernel or load it from disk, so that the next `dequantize` does not wait.
 
     For a worker thread: compiling holds the GIL for most of its 0.1 to 0.5 s.
 
+    Args:
+        type_name: A tensor type, such as ``"Q4_K"``.
+        split: Whether to do the same for the kernel that takes blocks apart, if there is one.
+
     Raises:
         QuantizationError: The type is not known or not decoded.
     """
-    dequantize(bytes(_decodable(type_name).block_bytes), type_name)
+    kind = _decodable(type_name)
+    dequantize(bytes(kind.block_bytes), type_name)
+    if split and has_anatomy(type_name):
+        parts = anatomy(type_name)
+        codes = np.empty((1, kind.block_weights), np.uint8)
+        scales = np.empty((1, kind.block_weights // parts.weights_per_scale), np.float32)
+        parts.split(np.zeros((1, kind.block_bytes), np.uint8), codes, scales, scales.copy())
 
 
 def _decodable(type_name: str) -> TensorType:

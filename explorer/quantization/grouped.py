@@ -217,6 +217,21 @@ def split_groups(
     _kernels().split(layout, stored, codes, scales, minima)
 
 
+def quantize_groups(layout: GroupedLayout, values: NDArray[np.float32]) -> StoredGroups:
+    """Round weights to groups as MLX does, with no global scale; NaN and infinities count as 0.
+
+    Args:
+        layout: How the weight is to be stored.
+        values: float32 of any shape, in rows of whole groups.
+
+    Raises:
+        ValueError: `values` are no float32, or no whole number of groups.
+    """
+    module = import_module("explorer.quantization.grouped_encoding")
+    stored: StoredGroups = module.encode(layout, values)
+    return stored
+
+
 @cache
 def _kernels() -> Any:
     """Import Numba's part on first use: listing a model must not wait for it."""

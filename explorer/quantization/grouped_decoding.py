@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization import float_formats as formats
-from explorer.quantization.arrays import Weights
+from explorer.quantization.arrays import Weights, read_only
 from explorer.quantization.decoders.affine import decode_affine, unpack_codes
 from explorer.quantization.decoders.float_groups import decode_mxfp4, decode_mxfp8, decode_nvfp4
 from explorer.quantization.decoders.small_floats import look_up_bytes
@@ -21,8 +21,6 @@ from explorer.quantization.types import TENSOR_TYPES
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
-
-Number = TypeVar("Number", np.uint8, np.float32)
 
 _SCALE_TABLES: Final = {
     (Mode.NVFP4, "U8"): formats.E4M3,
@@ -95,10 +93,10 @@ def _widened(stored: Bytes, groups: int, type_name: str, what: str) -> Floats:
 
 def _global_scales(stored: StoredGroups, groups: int) -> Floats:
     if stored.global_scales is None:
-        return _read_only(np.ones(1, np.float32))
+        return read_only(np.ones(1, np.float32))
     if stored.global_scales.size not in {1, groups}:
         raise ValueError(f"{groups} groups have {stored.global_scales.size} global scales")
-    return _read_only(np.ascontiguousarray(stored.global_scales, np.float32).reshape(-1))
+    return read_only(np.ascontiguousarray(stored.global_scales, np.float32).reshape(-1))
 
 
 def _rows(stored: Bytes, groups: int, width: int, what: str) -> Bytes:
@@ -106,11 +104,4 @@ def _rows(stored: Bytes, groups: int, width: int, what: str) -> Bytes:
     if stored.size != groups * width:
         wanted = f"{groups} groups need {groups * width:,}"
         raise ValueError(f"{stored.size:,} bytes of {what}, where {wanted}")
-    return _read_only(np.ascontiguousarray(stored, np.uint8).reshape(groups, width))
-
-
-def _read_only(array: NDArray[Number]) -> NDArray[Number]:
-    """Return a view that kernels cannot write to: Numba compiles anew for what it could."""
-    view = array.view()
-    view.setflags(write=False)
-    return view
+    return read_only(np.ascontiguousarray(stored, np.uint8).reshape(groups, width))

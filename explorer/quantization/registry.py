@@ -13,12 +13,21 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from explorer.quantization.arrays import Blocks, Weights
+from explorer.quantization.arrays import (
+    FLOAT32,
+    UINT8,
+    Blocks,
+    Weights,
+    check_array,
+    check_output,
+    read_only,
+)
+from explorer.quantization.types import TENSOR_TYPES
 
 Decoder: TypeAlias = Callable[[Blocks, Weights], None]
 """decode(blocks: uint8 [n, block_bytes], out: float32 [n, block_weights]) fills `out`.
 
-Both C-contiguous, and apart in memory. Nothing is checked; `explorer.quantization.dequantize` does.
+Both C-contiguous and apart in memory; `out` writable.
 """
 
 _FAMILIES: Final = (
@@ -57,7 +66,10 @@ def family(type_name: str) -> str:
 
 @cache
 def decoder(type_name: str) -> Decoder:
-    """Return the kernel of a tensor type, importing its family on first use.
+    """Return the decoder of a tensor type, importing its family on first use.
+
+    It raises `QuantizationError` for arrays of other shapes or elements, at less than a microsecond
+    a call; that they are apart in memory is the caller's promise.
 
     Raises:
         KeyError: There is none; `has_decoder` tells.
@@ -65,11 +77,12 @@ def decoder(type_name: str) -> Decoder:
     module = import_module(f"explorer.quantization.decoders.{family(type_name)}")
     kernels: Mapping[str, Decoder] = module.DECODERS
     kernel = kernels[type_name]
+    kind = TENSOR_TYPES[type_name]
 
     def decode(blocks: Blocks, out: Weights) -> None:
-        # Numba compiles once for writable and once for read-only arrays; this way, only once.
-        frozen = blocks.view()
-        frozen.flags.writeable = False
-        kernel(frozen, out)
+        count = len(blocks)
+        check_array("blocks", blocks, UINT8, (count, kind.block_bytes))
+        check_output("out", out, FLOAT32, (count, kind.block_weights))
+        kernel(read_only(blocks), out)
 
     return decode

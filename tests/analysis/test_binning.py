@@ -121,6 +121,13 @@ def test_equal_weights_have_a_histogram(value: float) -> None:
     assert found.low < values[0] < found.high
 
 
+@pytest.mark.parametrize("bins", [-1, 0, (1 << 20) + 1])
+def test_a_number_of_bins_that_cannot_be(bins: int) -> None:
+    for make in (Binning.of_range, Binning.of_weights):
+        with pytest.raises(ValueError, match="1 to 1,048,576 bins"):
+            make(0.0, 1.0, bins)
+
+
 def test_parts_of_bins_are_in_order() -> None:
     values = np.linspace(-1, 1, 1 << 18, dtype=np.float32)
     binning = Binning.of_weights(-1.0, 1.0, 512)

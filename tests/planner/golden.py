@@ -124,7 +124,7 @@ def _graph(h: Hyperparameters, case: Case) -> dict[str, Any]:
 def _settings(h: Hyperparameters, case: Case) -> dict[str, Any]:
     """Return what the loader makes of the request; its cases begin behind the server's rules."""
     asked = Settings(context=case["num_ctx"], batch=case["batch"], parallel=case["parallel"])
-    e = effective_settings(h, asked, devices_of(case), case["env"], server_rules=False)
+    e = effective_settings(h, asked, devices_of(case), case["env"])
     expected_type = case["expected"]["kv_type"]  # "" means the default, which is f16
     return {
         "num_ctx": e.context,

@@ -59,7 +59,7 @@ def test_the_trained_context_is_the_most() -> None:
 def test_the_least_contexts(
     keys: dict[str, Any], devices: list[Device], asked: int, context: int
 ) -> None:
-    e = effective_settings(small_model(**keys), Settings(context=asked), devices)
+    e = effective_settings(small_model(**keys), Settings(context=asked), devices, server_rules=True)
     assert e.context == context
     assert reason(e, "context")
 
@@ -68,13 +68,19 @@ def test_the_least_contexts(
 def test_some_families_have_8192_tokens_where_there_is_memory(family: str) -> None:
     h = small_model(family)
     large = [Device("0", "CUDA", GIB, total=12 * GIB), Device("1", "CUDA", 8 * GIB)]
-    assert effective_settings(h, Settings(context=4096), large).context == 8192
-    assert effective_settings(h, Settings(context=4096), large[:1]).context == 4096
-    assert effective_settings(h, Settings(context=9000), large).context == 9000
+    assert effective_settings(h, Settings(context=4096), large, server_rules=True).context == 8192
+    assert (
+        effective_settings(h, Settings(context=4096), large[:1], server_rules=True).context == 4096
+    )
+    assert effective_settings(h, Settings(context=9000), large, server_rules=True).context == 9000
+    assert effective_settings(h, Settings(), large).context == 8192
+    assert effective_settings(h, Settings(context=4096), large).context == 4096, "as the loader"
 
 
 def test_a_projector_makes_a_model_see() -> None:
-    e = effective_settings(small_model(), Settings(context=100, projector_bytes=5))
+    e = effective_settings(
+        small_model(), Settings(context=100, projector_bytes=5), server_rules=True
+    )
     assert e.context == 2048
 
 
@@ -92,7 +98,7 @@ def test_parallel_sequences() -> None:
     )
     assert effective_settings(h, Settings(parallel=0)).parallel == 1
     for one in (small_model(pooling_type=1), small_model("mllama"), small_model("qwen3vl")):
-        e = effective_settings(one, Settings(parallel=4))
+        e = effective_settings(one, Settings(parallel=4), server_rules=True)
         assert e.parallel == 1
         assert "one sequence" in reason(e, "parallel")
 
@@ -221,8 +227,8 @@ def test_what_the_golden_cases_leave_out_are_the_rules_of_the_server(subset: Any
     for case in subset.cases("settings_cases"):
         h = subset.model(case["model"])
         asked = Settings(context=case["num_ctx"], parallel=case["parallel"])
-        loader = effective_settings(h, asked, devices_of(case), case["env"], server_rules=False)
-        whole = effective_settings(h, asked, devices_of(case), case["env"])
+        loader = effective_settings(h, asked, devices_of(case), case["env"])
+        whole = effective_settings(h, asked, devices_of(case), case["env"], server_rules=True)
         assert (whole.kv_cache_type, whole.flash_attention) == (
             loader.kv_cache_type,
             loader.flash_attention,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from explorer.quantization import TENSOR_TYPES, dequantize
+from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize
 from explorer.quantization.anatomy import Anatomy, anatomy, has_anatomy
 
 QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]
@@ -91,6 +91,21 @@ def test_parts_make_the_weights_that_the_decoder_gives(name: str) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         close = np.abs(weights - made) <= 4e-7 * largest + 1e-44
         assert (close | (weights == made.astype(np.float32))).all()
+
+
+def test_arrays_that_do_not_fit_are_refused_before_a_kernel_runs() -> None:
+    blocks, codes = np.zeros((2, 20), np.uint8), np.zeros((2, 32), np.uint8)
+    scales, short = np.zeros((2, 1), np.float32), np.zeros((1, 1), np.float32)
+    split = anatomy("Q4_1").split
+    split(blocks, codes, scales, scales.copy())
+    for arguments in (
+        (blocks[:, 1:], codes, scales, scales),
+        (blocks, codes[:1], scales, scales),
+        (blocks, codes, short, scales),
+        (blocks, codes, scales, short),
+    ):
+        with pytest.raises(QuantizationError, match="must be a contiguous array of"):
+            split(*arguments)
 
 
 def test_q4_k_by_hand() -> None:

@@ -144,6 +144,9 @@ kernel = sys.modules["explorer.quantization.decoders.legacy"].decode_q8_0
 assert len(kernel.signatures) == 1
 quantization.dequantize(bytearray(34), "Q8_0")
 assert len(kernel.signatures) == 1
+quantization.warm_up("Q8_0", split=True)
+splitter = sys.modules["explorer.quantization.anatomy.legacy"].split_q8_0
+assert len(splitter.signatures) == 1
 """
     result = subprocess.run(
         [sys.executable, "-c", program], check=False, cwd=_ROOT, capture_output=True, text=True

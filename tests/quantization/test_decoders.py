@@ -13,15 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.quantization import TENSOR_TYPES, dequantize
+from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize
 from explorer.quantization.anatomy import anatomy, has_anatomy
 from explorer.quantization.jit import _float32_of_half_portable, float32_of_half, kernel
 from explorer.quantization.registry import WITHOUT_DECODER, decoder, has_decoder
 
 OF_GGML = [name for name, kind in TENSOR_TYPES.items() if kind.quantized or name.endswith("F16")]
-SMALL = [name for name in OF_GGML if not name.startswith("IQ")]  # IQ: test_i_quants.py
-# Types that the gguf package (0.17) sizes but does not dequantize
-WITHOUT_PEER = ("Q8_1", "Q8_K", "Q1_0", "Q2_0")
+# All but IQ (test_i_quants.py) and what the gguf package (0.17) sizes but does not dequantize
+WITH_PEER = [
+    name
+    for name in OF_GGML
+    if not name.startswith("IQ") and name not in ("Q8_1", "Q8_K", "Q1_0", "Q2_0")
+]
 _DATA = Path(__file__).parents[1] / "data"
 _SCALE_BYTES = {"f16": 2, "f32": 4, "E8M0": 1, "UE4M3": 4}
 
@@ -56,12 +59,30 @@ def test_every_type_has_a_decoder_or_a_reason_for_having_none(name: str) -> None
         assert len(WITHOUT_DECODER[name]) > 10
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", OF_GGML)
 def test_golden_blocks(name: str) -> None:
     with np.load(_DATA / "decoders_golden.npz", allow_pickle=False) as golden:
         blocks, weights = golden[f"{name}.blocks"], golden[f"{name}.weights"]
-    assert len(blocks) >= (2 if name == "Q8_1" else 12)
+    assert len(blocks) >= (4 if name == "Q8_1" else 12)
     _assert_same_bits(dequantize(blocks, name), weights)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "weights"),
+    [
+        (np.zeros((2, 34), np.uint8), np.zeros((1, 32), np.float32)),
+        (np.zeros((1, 34), np.uint8), np.zeros((2, 32), np.float32)),
+        (np.zeros((1, 33), np.uint8), np.zeros((1, 32), np.float32)),
+        (np.zeros(34, np.uint8), np.zeros((1, 32), np.float32)),
+        (np.zeros((1, 34), np.int8), np.zeros((1, 32), np.float32)),
+        (np.zeros((1, 34), np.uint8), np.zeros((1, 32))),
+        (np.zeros((1, 68), np.uint8)[:, ::2], np.zeros((1, 32), np.float32)),
+        (np.zeros((2, 34), np.uint8), np.zeros((2, 64), np.float32)[:, ::2]),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_before_a_kernel_runs(blocks: Any, weights: Any) -> None:
+    with pytest.raises(QuantizationError, match="must be a contiguous array of"):
+        decoder("Q8_0")(blocks, weights)
 
 
 @pytest.mark.parametrize("name", OF_GGML)
@@ -76,7 +97,7 @@ def test_all_golden_blocks(name: str, shared_reference: Path) -> None:
     assert compared >= ({"quant"} if name == "Q8_1" else {"quant", "rand"})
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL if name not in WITHOUT_PEER])
+@pytest.mark.parametrize("name", WITH_PEER)
 @settings(max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.binary(min_size=4, max_size=4))
 def test_any_bytes_as_the_gguf_package(name: str, seed: int, scale: bytes) -> None:

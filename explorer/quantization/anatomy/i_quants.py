@@ -18,27 +18,27 @@ from explorer.quantization.anatomy.contract import Anatomy, BlockField, Codes, S
 from explorer.quantization.arrays import Blocks
 from explorer.quantization.decoders.i_quants import WALKS
 from explorer.quantization.decoders.i_quants_books import KVALUES, Book, code_book
-from explorer.quantization.jit import kernel
+from explorer.quantization.jit import i32, kernel
 
 
 @kernel
-def _rename(codes: Any, numbers: Any) -> None:
-    """Replace each byte by its entry in `numbers`, uint8 [256]."""
-    flat = codes.reshape(-1)
-    for i in range(flat.size):
-        flat[i] = numbers[flat[i]]
+def _number(levels: Any, parts: Any, numbers: Any, codes: Any) -> None:
+    """Look up the number of each level: that in `numbers` for `parts` times the level, a byte."""
+    for b in range(len(levels)):
+        for i in range(levels.shape[1]):
+            codes[b, i] = numbers[i32(levels[b, i] * parts) & 255]
 
 
 def _splitter(type_name: str, levels: NDArray[np.float32]) -> Split:
     walk, book = WALKS[type_name]
-    # What a kernel writes for a level: the level as the bits of an int8, IQ1's in eighths.
-    written = (levels * 8 if book is Book.IQ1S else levels).astype(np.int8).view(np.uint8)
+    parts = np.float32(8 if book is Book.IQ1S else 1)  # what makes each level a whole number
     numbers = np.zeros(256, np.uint8)
-    numbers[written] = np.arange(len(levels), dtype=np.uint8)
+    numbers[(levels * parts).astype(np.int8).view(np.uint8)] = np.arange(len(levels))
 
     def split(blocks: Blocks, codes: Codes, scales: Scales, _minima: Scales) -> None:
-        walk(blocks, codes, scales, code_book(book))
-        _rename(codes, numbers)
+        found = np.empty(codes.shape, np.float32)
+        walk(blocks, found, scales, code_book(book))
+        _number(found, parts, numbers, codes)
 
     return split
 

@@ -7,12 +7,21 @@ the same reason: a kernel's module brings Numba.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
-from explorer.quantization.anatomy.contract import Anatomy
+from explorer.quantization.anatomy.contract import Anatomy, Codes, Scales, Split
+from explorer.quantization.arrays import (
+    FLOAT32,
+    UINT8,
+    Blocks,
+    check_array,
+    check_output,
+    read_only,
+)
 from explorer.quantization.registry import family
-from explorer.quantization.types import TENSOR_TYPES
+from explorer.quantization.types import TENSOR_TYPES, TensorType
 
 
 def has_anatomy(type_name: str) -> bool:
@@ -25,6 +34,8 @@ def has_anatomy(type_name: str) -> bool:
 def anatomy(type_name: str) -> Anatomy:
     """Return the anatomy of a quantized tensor type, importing its family on first use.
 
+    Its `split` raises `QuantizationError` for arrays of other shapes or elements.
+
     Raises:
         KeyError: The type is not quantized; `has_anatomy` tells.
     """
@@ -32,4 +43,20 @@ def anatomy(type_name: str) -> Anatomy:
         raise KeyError(type_name)
     module = import_module(f"explorer.quantization.anatomy.{family(type_name)}")
     anatomies: Mapping[str, Anatomy] = module.ANATOMIES
-    return anatomies[type_name]
+    parts = anatomies[type_name]
+    return replace(parts, split=_checked(parts, TENSOR_TYPES[type_name]))
+
+
+def _checked(parts: Anatomy, kind: TensorType) -> Split:
+    scale_count = kind.block_weights // parts.weights_per_scale
+
+    def split(blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
+        count = len(blocks)
+        check_array("blocks", blocks, UINT8, (count, kind.block_bytes))
+        check_output("codes", codes, UINT8, (count, kind.block_weights))
+        check_output("scales", scales, FLOAT32, (count, scale_count))
+        if parts.has_minimum:
+            check_output("minima", minima, FLOAT32, (count, scale_count))
+        parts.split(read_only(blocks), codes, scales, minima)
+
+    return split

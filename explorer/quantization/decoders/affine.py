@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.arrays import Blocks, Weights
-from explorer.quantization.jit import f32, i32, inlined, kernel
-
-u8 = numba.uint8
-u64 = numba.uint64
+from explorer.quantization.jit import f32, i32, inlined, kernel, u8, u64
 
 
 @inlined

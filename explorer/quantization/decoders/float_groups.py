@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
-
 from explorer.quantization.jit import (
     bits_of_float32,
     f32,
@@ -22,11 +20,10 @@ from explorer.quantization.jit import (
     i32,
     inlined,
     kernel,
+    u8,
     u16,
     u32,
 )
-
-u8 = numba.uint8
 
 
 @inlined

@@ -7,9 +7,9 @@
     IQ3_XXS, IQ3_S           8 signs, and twice 4 sizes of a book  `i_quants_3`
     IQ4_NL, IQ4_XS           no groups: 16 uneven levels           `i_quants_4`
 
-There is one kernel for each type, and it has two uses. Given float32 to fill, it decodes: level
-times scale. Given uint8, it takes blocks apart for `explorer.quantization.anatomy`: it writes the
-level itself, as the bits of an int8, and keeps the scales. So no layout is written down twice.
+There is one kernel for each type, and it has two uses. Without a place for scales, it decodes:
+level times scale. With one, it takes blocks apart for `explorer.quantization.anatomy`: it writes
+the levels themselves and keeps the scales. So no layout is written down twice.
 """
 
 from __future__ import annotations

@@ -28,12 +28,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from explorer.quantization.decoders.i_quants_books import Book
-from explorer.quantization.decoders.i_quants_groups import Walk, nibble_at, with_shift, write_group
+from explorer.quantization.decoders.i_quants_groups import Walk, nibble_at
 from explorer.quantization.jit import (
     f32,
     float32_of_half,
     half_at,
-    i8,
+    i32,
     inlined,
     kernel,
     u16,
@@ -48,10 +48,8 @@ def _scale(d: Any, three_bits: Any) -> Any:
 
 
 @inlined
-def _shifted(row: Any, minus: Any) -> Any:
-    """Shift a row of the book, which is in eighths, by an eighth."""
-    shift = i8(-1) if minus else i8(1)
-    return with_shift(row, shift)
+def _shift(minus: Any) -> Any:
+    return i32(-1) if minus else i32(1)
 
 
 @kernel
@@ -63,13 +61,14 @@ def walk_iq1_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
             high = u16_at(blocks, b, 34 + 2 * sub)
             scale = _scale(d, high >> u32(12))
             if scales is not None:
-                scales[b, sub] = scale
+                scales[b, sub], scale = scale, f32(1)
             of_eighths = scale * f32(0.125)  # exact: a power of two, and d is a half float
             for part in range(4):
                 group = 4 * sub + part
                 index = u32(blocks[b, 2 + group]) | (((high >> u32(3 * part)) & u32(7)) << u32(8))
-                row = _shifted(book[index], high & u32(0x8000))
-                write_group(out, b, 8 * group, row, of_eighths)
+                shift = _shift(high & u32(0x8000))
+                for i in range(8):
+                    out[b, 8 * group + i] = of_eighths * f32(i32(i32(book[index, i]) + shift))
 
 
 @kernel
@@ -83,13 +82,14 @@ def walk_iq1_m(blocks: Any, out: Any, scales: Any, book: Any) -> None:
         for sub in range(16):
             scale = _scale(d, u16_at(blocks, b, 48 + 2 * (sub >> 2)) >> u32(3 * (sub & 3)))
             if scales is not None:
-                scales[b, sub] = scale
+                scales[b, sub], scale = scale, f32(1)
             of_eighths = scale * f32(0.125)
             for group in range(2 * sub, 2 * sub + 2):
                 high = nibble_at(blocks, b, 32, group)
                 index = u32(blocks[b, group]) | ((high & u32(7)) << u32(8))
-                row = _shifted(book[index], high & u32(8))
-                write_group(out, b, 8 * group, row, of_eighths)
+                shift = _shift(high & u32(8))
+                for i in range(8):
+                    out[b, 8 * group + i] = of_eighths * f32(i32(i32(book[index, i]) + shift))
 
 
 WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {

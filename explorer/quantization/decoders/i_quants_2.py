@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from explorer.quantization.decoders.i_quants_books import SIGNS_OF_CODE, Book
-from explorer.quantization.decoders.i_quants_groups import Walk, nibble_at, with_signs, write_group
+from explorer.quantization.decoders.i_quants_groups import Walk, nibble_at, signed
 from explorer.quantization.jit import f32, half_at, inlined, kernel, u16_at, u32, u32_at
 
 
@@ -46,11 +46,13 @@ def walk_iq2_xxs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
             packed = u32_at(blocks, b, 6 + 8 * sub)
             scale = _scale(d, packed >> u32(28))
             if scales is not None:
-                scales[b, sub] = scale
+                scales[b, sub], scale = scale, f32(1)
             for part in range(4):
+                group = 4 * sub + part
+                index = blocks[b, 2 + 8 * sub + part]
                 signs = SIGNS_OF_CODE[(packed >> u32(7 * part)) & u32(127)]
-                row = book[blocks[b, 2 + 8 * sub + part]]
-                write_group(out, b, 32 * sub + 8 * part, with_signs(row, signs), scale)
+                for i in range(8):
+                    out[b, 8 * group + i] = scale * signed(book[index, i], signs, i)
 
 
 @kernel
@@ -61,12 +63,13 @@ def walk_iq2_xs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
         for sub in range(16):
             scale = _scale(d, nibble_at(blocks, b, 66, sub))
             if scales is not None:
-                scales[b, sub] = scale
+                scales[b, sub], scale = scale, f32(1)
             for group in range(2 * sub, 2 * sub + 2):
                 packed = u16_at(blocks, b, 2 + 2 * group)
+                index = packed & u32(511)
                 signs = SIGNS_OF_CODE[packed >> u32(9)]
-                row = book[packed & u32(511)]
-                write_group(out, b, 8 * group, with_signs(row, signs), scale)
+                for i in range(8):
+                    out[b, 8 * group + i] = scale * signed(book[index, i], signs, i)
 
 
 @kernel
@@ -77,11 +80,13 @@ def walk_iq2_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
         for sub in range(16):
             scale = _scale(d, nibble_at(blocks, b, 74, sub))
             if scales is not None:
-                scales[b, sub] = scale
+                scales[b, sub], scale = scale, f32(1)
             for group in range(2 * sub, 2 * sub + 2):
                 high = u32(blocks[b, 66 + (group >> 2)]) >> u32(2 * (group & 3))
-                row = book[u32(blocks[b, 2 + group]) | ((high & u32(3)) << u32(8))]
-                write_group(out, b, 8 * group, with_signs(row, blocks[b, 34 + group]), scale)
+                index = u32(blocks[b, 2 + group]) | ((high & u32(3)) << u32(8))
+                signs = blocks[b, 34 + group]
+                for i in range(8):
+                    out[b, 8 * group + i] = scale * signed(book[index, i], signs, i)
 
 
 WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {

@@ -27,16 +27,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from numba import uint64
-
 from explorer.quantization.decoders.i_quants_books import SIGNS_OF_CODE, Book
-from explorer.quantization.decoders.i_quants_groups import Walk, nibble_at, with_signs, write_group
-from explorer.quantization.jit import f32, half_at, inlined, kernel, u32, u32_at
+from explorer.quantization.decoders.i_quants_groups import Walk, nibble_at, signed
+from explorer.quantization.jit import f32, half_at, inlined, kernel, u32, u32_at, u64
+
+
+# Two rows in one word, because two loops of four would not become vector instructions.
+@inlined
+def _joined(first: Any, second: Any) -> Any:
+    return u64(first) | (u64(second) << u64(32))
 
 
 @inlined
-def _joined(first: Any, second: Any) -> Any:
-    return uint64(first) | (uint64(second) << uint64(32))
+def _byte(word: Any, i: Any) -> Any:
+    return u32(word >> u64(8 * i)) & u32(255)
 
 
 @kernel
@@ -48,12 +52,13 @@ def walk_iq3_xxs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
             packed = u32_at(blocks, b, 66 + 4 * sub)
             scale = (d * (f32(0.5) + f32(packed >> u32(28)))) * f32(0.5)
             if scales is not None:
-                scales[b, sub] = scale
+                scales[b, sub], scale = scale, f32(1)
             for part in range(4):
                 group = 4 * sub + part
+                rows = _joined(book[blocks[b, 2 + 2 * group]], book[blocks[b, 3 + 2 * group]])
                 signs = SIGNS_OF_CODE[(packed >> u32(7 * part)) & u32(127)]
-                row = _joined(book[blocks[b, 2 + 2 * group]], book[blocks[b, 3 + 2 * group]])
-                write_group(out, b, 8 * group, with_signs(row, signs), scale)
+                for i in range(8):
+                    out[b, 8 * group + i] = scale * signed(_byte(rows, i), signs, i)
 
 
 @kernel
@@ -64,17 +69,16 @@ def walk_iq3_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
         for sub in range(8):
             scale = d * f32(u32(1) + u32(2) * nibble_at(blocks, b, 106, sub))
             if scales is not None:
-                scales[b, sub] = scale
+                scales[b, sub], scale = scale, f32(1)
             high = u32(blocks[b, 66 + sub]) << u32(8)
             for part in range(4):
                 group = 4 * sub + part
-                first = (high >> u32(2 * part)) & u32(256)
-                second = (high >> u32(2 * part + 1)) & u32(256)
-                row = _joined(
-                    book[u32(blocks[b, 2 + 2 * group]) | first],
-                    book[u32(blocks[b, 3 + 2 * group]) | second],
-                )
-                write_group(out, b, 8 * group, with_signs(row, blocks[b, 74 + group]), scale)
+                first = u32(blocks[b, 2 + 2 * group]) | ((high >> u32(2 * part)) & u32(256))
+                second = u32(blocks[b, 3 + 2 * group]) | ((high >> u32(2 * part + 1)) & u32(256))
+                rows = _joined(book[first], book[second])
+                signs = blocks[b, 74 + group]
+                for i in range(8):
+                    out[b, 8 * group + i] = scale * signed(_byte(rows, i), signs, i)
 
 
 WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {

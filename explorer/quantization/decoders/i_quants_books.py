@@ -1,8 +1,4 @@
-"""The code books of the IQ types: data of ggml, shipped in `resources/code_books`.
-
-A kernel takes a row of a book as one unsigned integer, with weight j in byte j: one load for the
-whole group.
-"""
+"""The code books of the IQ types: data of ggml, shipped in `resources/code_books`."""
 
 from __future__ import annotations
 
@@ -36,9 +32,9 @@ def code_book(book: Book) -> NDArray[Any]:
     """Return a code book as kernels read it, read-only; the file is read at first use.
 
     Returns:
-        One number for each row: uint64 [rows] in groups of 8 weights, uint32 [rows] in groups of
-        4. IQ1's rows are in eighths, so that its shift by an eighth is a whole number too. IQ4's
-        book is its 16 levels, int8 [16].
+        IQ1 and IQ2: int8 [rows, 8]; IQ1's rows are in eighths, so that its shift by an eighth is a
+        whole number too. IQ3: uint32 [rows], with weight j of 4 in byte j. IQ4: its 16 levels,
+        int8 [16].
 
     Raises:
         FileNotFoundError: The installation lacks the file.
@@ -49,7 +45,8 @@ def code_book(book: Book) -> NDArray[Any]:
         rows = grid(book)
         if book is Book.IQ1S:
             rows = rows * np.int8(8)
-        rows = rows.view(np.dtype(f"u{rows.shape[1]}"))[:, 0]
+        elif book in {Book.IQ3XXS, Book.IQ3S}:
+            rows = rows.view("<u4")[:, 0].astype(np.uint32)
     rows.flags.writeable = False
     return rows
 
