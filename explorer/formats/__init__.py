@@ -1,10 +1,19 @@
-"""Bytes become models: GGUF, safetensors, Hugging Face folders."""
+"""Bytes become models: GGUF, safetensors, Hugging Face folders, Ollama manifests.
+
+The readers are loaded when the first model is opened: a window is on the screen before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats.metadata import Metadata, MetadataEntry, NumberArray, StringArray
 from explorer.formats.model import Model, ModelFile, Problem, Severity
-from explorer.formats.open import open_model
 from explorer.formats.tensors import Extent, Tensor, TensorGroup, TensorTable
+
+if TYPE_CHECKING:
+    from explorer.formats.open import open_model
 
 __all__ = [
     "ExplorerError",
@@ -23,3 +32,11 @@ __all__ = [
     "TensorTable",
     "open_model",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "open_model":
+        from explorer.formats.open import open_model  # noqa: PLC0415 - see above
+
+        return open_model
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,17 +12,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import FormatError
 from explorer.formats.naming import TensorName, parse_name
-from explorer.formats.weights import Check, Chunk, WeightReader, never, read_weights
 from explorer.quantization import TensorType
-from explorer.quantization.grouped import GroupedLayout
 from explorer.sources import ByteSource
+
+if TYPE_CHECKING:
+    from explorer.formats.weights import Check, Chunk, WeightReader
+    from explorer.quantization.grouped import GroupedLayout
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -149,7 +151,7 @@ class Tensor:
         return b"".join(extent.source.read(extent.offset, extent.nbytes) for extent in self.extents)
 
     def chunks(
-        self, start: int = 0, stop: int | None = None, check: Check = never
+        self, start: int = 0, stop: int | None = None, check: Check | None = None
     ) -> Iterator[Chunk]:
         """Yield the weights as float32, in order, in runs that fit into the processor's cache.
 
@@ -166,20 +168,20 @@ class Tensor:
             SourceError: The file changed since it was opened.
         """
         stop = self.parameters if stop is None else stop
-        yield from WeightReader(self).chunks(start, stop, check)
+        yield from _reader(self).chunks(start, stop, check or _never)
 
-    def dequantize(self, check: Check = never) -> NDArray[np.float32]:
+    def dequantize(self, check: Check | None = None) -> NDArray[np.float32]:
         """Return all weights as float32, in the tensor's shape; raises as `chunks` does."""
-        return read_weights(self, 0, self.parameters, check).reshape(self.shape)
+        return self._weights(0, self.parameters, check).reshape(self.shape)
 
-    def read_rows(self, start: int, stop: int, check: Check = never) -> NDArray[np.float32]:
+    def read_rows(self, start: int, stop: int, check: Check | None = None) -> NDArray[np.float32]:
         """Return some rows as float32 [stop - start, columns]; raises as `chunks` does.
 
         Rows run along the last dimension and are counted through all others. Only blocks that hold
         them are read.
         """
         columns = self.shape[-1] if self.shape else 1
-        run = read_weights(self, start * columns, stop * columns, check)
+        run = self._weights(start * columns, stop * columns, check)
         return run.reshape(stop - start, columns)
 
     def read_block(self, index: int) -> bytes:
@@ -187,7 +189,25 @@ class Tensor:
 
         If the scales are arrays of their own, these are a group's codes, scale and bias.
         """
-        return WeightReader(self).block(index)
+        return _reader(self).block(index)
+
+    def _weights(self, start: int, stop: int, check: Check | None) -> NDArray[np.float32]:
+        """Return a run of weights, float32 [stop - start]."""
+        if not 0 <= start <= stop <= self.parameters:
+            raise IndexError(f"weights {start} to {stop} of {self.parameters}")
+        weights = np.empty(stop - start, np.float32)
+        _reader(self).read_into(start, weights, check or _never)
+        return weights
+
+
+def _reader(tensor: Tensor) -> WeightReader:
+    from explorer.formats.weights import WeightReader  # noqa: PLC0415 - not needed for listing
+
+    return WeightReader(tensor)
+
+
+def _never() -> None:
+    """Do nothing: nobody can cancel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 Check: TypeAlias = Callable[[], object]
 """Called before every chunk, in the thread that reads it; what it raises ends the work."""
 
-CHUNK_WEIGHTS: Final = 1 << 17
-"""Most weights of a chunk: 512 KiB, which with the stored bytes stays in a second-level cache."""
+CHUNK_WEIGHTS: Final = 1 << 18
+"""Most weights of a chunk: 1 MiB, which stays in a core's share of the caches.
+
+A chunk costs some 15 µs of Python, during which other threads wait: with a quarter of this size,
+statistics took 15 % longer, and two threads were 1.4 instead of 1.7 times as fast as one.
+"""
 
 
 def never() -> None:
@@ -139,16 +143,3 @@ class WeightReader:
             self._values = np.empty(size, np.float32)
         values = self._values[:size]
         return values, self._runs.decode(first, count, values)
-
-
-def read_weights(tensor: Tensor, start: int, stop: int, check: Check = never) -> Values:
-    """Return the weights from flat index `start` to `stop`, float32 [stop - start].
-
-    Raises as `WeightReader` and its `read_into` do.
-    """
-    reader = WeightReader(tensor)
-    if not 0 <= start <= stop <= tensor.parameters:
-        raise IndexError(f"weights {start} to {stop} of {tensor.parameters}")
-    out = np.empty(stop - start, np.float32)
-    reader.read_into(start, out, check)
-    return out

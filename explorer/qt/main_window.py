@@ -23,11 +23,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.demo import make_demo
 from explorer.display import plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.actions import Actions
-from explorer.qt.jobs import JobRunner
+from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.linking import SelectionLink, key_position
 from explorer.qt.menus import fill_menu_bar
 from explorer.qt.models.document import Document, load_document
@@ -172,7 +171,7 @@ class MainWindow(QMainWindow):
         """Make the demo model if it is not there, and open it."""
         self.runner.run(
             self.tr("Making the demo model"),
-            lambda _job: make_demo().model,
+            _make_demo,
             lambda path: self.open_paths([path]),
             self.show_error,
         )
@@ -372,3 +371,9 @@ class MainWindow(QMainWindow):
         for document in self.documents:
             document.model.close()
         super().closeEvent(event)
+
+
+def _make_demo(_job: Job) -> Path:
+    from explorer.demo import make_demo  # noqa: PLC0415 - rarely needed, and then in a worker
+
+    return make_demo().model

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from explorer.display import bytes_text, count_text, value_text
 from explorer.errors import ExplorerError
-from explorer.formats import MetadataEntry, Model, open_model
+from explorer.formats import MetadataEntry, Model
 from explorer.formats.facts import Facts, describe
 from explorer.formats.tensor_filter import TensorArrays, tensor_arrays
 from explorer.qt.jobs import Job
@@ -60,6 +60,8 @@ def load_document(path: Path, job: Job) -> Document:
     Raises:
         ExplorerError: It cannot be opened.
     """
+    from explorer.formats import open_model  # noqa: PLC0415 - the readers load in the worker
+
     model = open_model(path)
     try:
         job.check()

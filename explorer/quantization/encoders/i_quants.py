@@ -1,0 +1,7 @@
+"""IQ types that can be made without an importance matrix."""
+
+from __future__ import annotations
+
+from explorer.quantization.encoders import i_quants_4
+
+ENCODERS = {**i_quants_4.ENCODERS}

@@ -1,0 +1,344 @@
+"""Super-blocks of 256 weights: scales (and minima) searched, then rounded to a scale of their own.
+
+A weight counts by its magnitude, as in ggml; with importance, by that times the root of its square
+plus the super-block's mean square. Codes are chosen last, for the scales as they are stored.
+
+Source: ggml/src/ggml-quants.c, `quantize_row_q2_K_ref` and its siblings (without importance),
+`quantize_row_q2_K_impl` and its siblings (with).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from explorer.quantization.decoders.k_quants import q3_k_scale, q4_k_minimum, q4_k_scale
+from explorer.quantization.encoders.contract import LANES
+from explorer.quantization.encoders.rounding import clamped, finite, inverse, nearest
+from explorer.quantization.encoders.search import (
+    EPSILON,
+    MINIMUM,
+    SCALE,
+    SUM_W,
+    Steps,
+    search_codes,
+    search_scale_of_scales,
+    search_scales,
+    search_scales_and_minima,
+)
+from explorer.quantization.jit import f32, i32, inlined, kernel, routine, set_half, u8
+
+# Without importance and with it.
+_STEPS_2: Final = Steps(16, 3.0, -0.5, 0.1, 15, absolute=True)
+_STEPS_2_WEIGHTED: Final = Steps(16, 3.0, -0.9, 0.05, 36, absolute=False)
+_STEPS_4: Final = Steps(32, 15.0, -1.0, 0.1, 20, absolute=False)
+_STEPS_4_WEIGHTED: Final = Steps(32, 15.0, -0.9, 0.05, 36, absolute=False)
+_STEPS_5: Final = Steps(32, 31.0, -0.5, 0.1, 15, absolute=False)
+_STEPS_5_WEIGHTED: Final = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False)
+
+_SCALES: Final = 0  # rows of Work.sub
+_MINIMA: Final = 1
+_WEIGHTS: Final = 2
+
+# How a weight counts without importance.
+_MAGNITUDE: Final = 1  # |x|
+_MAGNITUDE_AND_MEAN: Final = 2  # |x| and the sub-block's root mean square
+_SQUARE: Final = 3
+
+
+@routine
+def _load_lanes(values: Any, b: Any, first: Any, count: Any, x: Any) -> None:
+    """Spread eight sub-blocks of `count` weights over the lanes, from sub-block `first` on."""
+    for k in range(LANES):
+        for i in range(count):
+            x[LANES * i + k] = finite(values[b, (first + k) * count + i])
+
+
+@routine
+def _weigh(count: Any, how: Any, work: Any) -> None:
+    """Set how much each weight in the lanes counts."""
+    x, w, lanes = work.x, work.w, work.lanes
+    for k in range(LANES):
+        lanes[SCALE + k] = f32(0)
+    if how == _MAGNITUDE_AND_MEAN:
+        for i in range(count):
+            for k in range(LANES):
+                lanes[SCALE + k] += x[LANES * i + k] * x[LANES * i + k]
+        for k in range(LANES):
+            lanes[SCALE + k] = f32(math.sqrt(lanes[SCALE + k] / f32(count)))
+    for i in range(count):
+        for k in range(LANES):
+            v = x[LANES * i + k]
+            w[LANES * i + k] = v * v if how == _SQUARE else abs(v) + lanes[SCALE + k]
+
+
+@routine
+def _weigh_by_importance(importance: Any, b: Any, place: Any, mean_square: Any, work: Any) -> None:
+    """The same where importance is given; place: first sub-block and weights of each."""
+    first, count = place
+    row = b % importance.shape[0]
+    for k in range(LANES):
+        for i in range(count):
+            v = work.x[LANES * i + k]
+            factor = f32(math.sqrt(mean_square + v * v))
+            work.w[LANES * i + k] = importance[row, (first + k) * count + i] * factor
+
+
+@routine
+def _mean_square(values: Any, b: Any) -> Any:
+    total = f32(0)
+    for i in range(256):
+        x = finite(values[b, i])
+        total += x * x
+    return total / f32(256)
+
+
+@inlined
+def _keep(first: Any, work: Any) -> None:
+    """Note what was found in the lanes for sub-blocks `first` to `first` + 7."""
+    for k in range(LANES):
+        work.sub[_SCALES, first + k] = work.lanes[SCALE + k]
+        work.sub[_MINIMA, first + k] = work.lanes[MINIMUM + k]
+        work.sub[_WEIGHTS, first + k] = work.lanes[SUM_W + k]
+
+
+@inlined
+def _greatest(figures: Any, count: Any) -> Any:
+    most = f32(0)
+    for k in range(count):
+        most = figures[k] if figures[k] > most else most
+    return most
+
+
+@inlined
+def _first_of_largest(figures: Any, count: Any) -> Any:
+    most, largest = f32(0), f32(0)
+    for k in range(count):
+        if abs(figures[k]) > largest:
+            largest, most = abs(figures[k]), figures[k]
+    return most
+
+
+@inlined
+def _scale_of_positive(figures: Any, weights: Any, count: Any, top: Any, importance: Any) -> Any:
+    """Return the scale of scales or minima, which are stored as numbers from 0 to `top`."""
+    if importance is not None:
+        return search_scale_of_scales(figures, weights, count, 0, top)
+    return _greatest(figures, count) / f32(top)
+
+
+@inlined
+def _number(figure: Any, factor: Any, low: Any, high: Any) -> Any:
+    return i32(clamped(nearest(figure * factor), f32(low), f32(high)))
+
+
+@routine
+def _round_with_minimum(values: Any, b: Any, place: Any, scale: Any, minimum: Any) -> None:
+    """Write the codes of a sub-block; place: its first weight, its length, top code, codes."""
+    first, count, top, codes = place
+    for i in range(first, first + count):
+        code = f32(0)
+        if scale != 0:
+            code = clamped(nearest((finite(values[b, i]) + minimum) / scale), f32(0), f32(top))
+        codes[i] = u8(i32(code))
+
+
+@routine
+def _round(values: Any, b: Any, place: Any, scale: Any) -> None:
+    """Write the codes of a sub-block of 16; place: first weight, codes below 0, codes."""
+    first, half, codes = place
+    for i in range(first, first + 16):
+        code = f32(0)
+        if scale != 0:
+            code = clamped(nearest(finite(values[b, i]) / scale), f32(-half), f32(half - 1))
+        codes[i] = u8(i32(code) + i32(half))
+
+
+@routine
+def _store_pairs_of_bits(codes: Any, shift: Any, blocks: Any, b: Any, offset: Any) -> None:
+    """Store two bits of each code, from bit `shift` on, as Q2_K does."""
+    for half in range(2):
+        for i in range(32):
+            packed = u8(0)
+            for j in range(4):
+                packed |= u8((codes[128 * half + 32 * j + i] >> shift & 3) << 2 * j)
+            blocks[b, offset + 32 * half + i] = packed
+
+
+@kernel
+def encode_q2_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q2_K; see `Encode`."""
+    for b in range(blocks.shape[0]):
+        for first in range(0, 16, LANES):
+            _load_lanes(values, b, first, 16, work.x)
+            if importance is not None:
+                _weigh_by_importance(importance, b, (first, 16), _mean_square(values, b), work)
+                search_scales_and_minima(work.x, work.w, work.lanes, _STEPS_2_WEIGHTED)
+            else:
+                _weigh(16, _MAGNITUDE, work)
+                search_scales_and_minima(work.x, work.w, work.lanes, _STEPS_2)
+            _keep(first, work)
+        scales, minima, weights = work.sub[_SCALES], work.sub[_MINIMA], work.sub[_WEIGHTS]
+        d = _scale_of_positive(scales, weights, 16, 15, importance)
+        dmin = _scale_of_positive(minima, weights, 16, 15, importance)
+        stored, stored_min = set_half(blocks, b, 80, d), set_half(blocks, b, 82, dmin)
+        factor, factor_min = inverse(d), inverse(dmin)
+        for k in range(16):
+            scale = _number(scales[k], factor, 0, 15)
+            minimum = _number(minima[k], factor_min, 0, 15)
+            blocks[b, k] = u8(scale | minimum << 4)
+            place = (16 * k, 16, 3, work.codes)
+            _round_with_minimum(values, b, place, stored * f32(scale), stored_min * f32(minimum))
+        _store_pairs_of_bits(work.codes, 0, blocks, b, 16)
+
+
+@inlined
+def _store_q3_k_scale(blocks: Any, b: Any, k: Any, number: Any) -> None:
+    """Store the scale of sub-block k of 16, -32 to 31, in bytes that were 0."""
+    code = u8(number + i32(32))
+    blocks[b, 96 + (k & 7)] |= u8((code & 15) << (k >> 3) * 4)
+    blocks[b, 104 + (k & 3)] |= u8((code >> 4) << (k >> 2) * 2)
+
+
+@kernel
+def encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q3_K; see `Encode`."""
+    for b in range(blocks.shape[0]):
+        for first in range(0, 16, LANES):
+            _load_lanes(values, b, first, 16, work.x)
+            if importance is not None:
+                mean_square = _mean_square(values, b) * f32(2)
+                _weigh_by_importance(importance, b, (first, 16), mean_square, work)
+                search_scales(work.x, work.w, work.lanes, 16, 4)
+            else:
+                _weigh(16, _SQUARE, work)
+                search_codes(work.x, work.w, work.lanes, work.spare, 4)
+            _keep(first, work)
+        scales = work.sub[_SCALES]
+        if importance is not None:
+            d = search_scale_of_scales(scales, work.sub[_WEIGHTS], 16, -32, 31)
+        else:
+            d = _first_of_largest(scales, 16) / f32(-32)
+        stored = set_half(blocks, b, 108, d)
+        factor = inverse(d)
+        for i in range(96, 108):
+            blocks[b, i] = 0
+        for k in range(16):
+            _store_q3_k_scale(blocks, b, k, _number(scales[k], factor, -32, 31))
+            scale = stored * f32(i32(q3_k_scale(blocks, b, k)))
+            _round(values, b, (16 * k, 4, work.codes), scale)
+        _store_pairs_of_bits(work.codes, 0, blocks, b, 32)
+        for i in range(32):
+            bits = u8(0)
+            for k in range(8):
+                bits |= u8((work.codes[32 * k + i] >> 2) << k)
+            blocks[b, i] = bits
+
+
+@inlined
+def _store_q4_k_pair(blocks: Any, b: Any, k: Any, scale: Any, minimum: Any) -> None:
+    """Store scale and minimum of sub-block k of 8, 0 to 63; in the order of k."""
+    if k < 4:
+        blocks[b, 4 + k] = u8(scale)
+        blocks[b, 8 + k] = u8(minimum)
+    else:
+        blocks[b, 8 + k] = u8((scale & 15) | (minimum & 15) << 4)
+        blocks[b, k] |= u8((scale >> 4) << 6)
+        blocks[b, 4 + k] |= u8((minimum >> 4) << 6)
+
+
+@inlined
+def _encode_with_minima(values: Any, importance: Any, blocks: Any, b: Any, search: Any) -> None:
+    """Store the scales of a block of Q4_K or Q5_K, which are the same, and write its codes."""
+    steps, steps_weighted, work = search
+    _load_lanes(values, b, 0, 32, work.x)
+    if importance is not None:
+        mean_square = _mean_square(values, b) * f32(2)
+        _weigh_by_importance(importance, b, (0, 32), mean_square, work)
+        search_scales_and_minima(work.x, work.w, work.lanes, steps_weighted)
+    else:
+        _weigh(32, _MAGNITUDE_AND_MEAN, work)
+        search_scales_and_minima(work.x, work.w, work.lanes, steps)
+    _keep(0, work)
+    scales, minima, weights = work.sub[_SCALES], work.sub[_MINIMA], work.sub[_WEIGHTS]
+    d = _scale_of_positive(scales, weights, 8, 63, importance)
+    dmin = _scale_of_positive(minima, weights, 8, 63, importance)
+    stored, stored_min = set_half(blocks, b, 0, d), set_half(blocks, b, 2, dmin)
+    factor, factor_min = inverse(d), inverse(dmin)
+    for k in range(8):
+        scale = _number(scales[k], factor, 0, 63)
+        minimum = _number(minima[k], factor_min, 0, 63)
+        _store_q4_k_pair(blocks, b, k, scale, minimum)
+    for k in range(8):
+        scale = stored * f32(i32(q4_k_scale(blocks, b, k)))
+        minimum = stored_min * f32(i32(q4_k_minimum(blocks, b, k)))
+        place = (32 * k, 32, steps.top, work.codes)
+        _round_with_minimum(values, b, place, scale, minimum)
+
+
+@routine
+def _store_quarters(codes: Any, blocks: Any, b: Any, offset: Any) -> None:
+    for quarter in range(4):
+        for i in range(32):
+            low, high = codes[64 * quarter + i] & 15, codes[64 * quarter + 32 + i] & 15
+            blocks[b, offset + 32 * quarter + i] = u8(low | high << 4)
+
+
+@kernel
+def encode_q4_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q4_K; see `Encode`."""
+    for b in range(blocks.shape[0]):
+        _encode_with_minima(values, importance, blocks, b, (_STEPS_4, _STEPS_4_WEIGHTED, work))
+        _store_quarters(work.codes, blocks, b, 16)
+
+
+@kernel
+def encode_q5_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q5_K; see `Encode`."""
+    for b in range(blocks.shape[0]):
+        _encode_with_minima(values, importance, blocks, b, (_STEPS_5, _STEPS_5_WEIGHTED, work))
+        _store_quarters(work.codes, blocks, b, 48)
+        for i in range(32):
+            bits = u8(0)
+            for k in range(8):
+                bits |= u8((work.codes[32 * k + i] >> 4) << k)
+            blocks[b, 16 + i] = bits
+
+
+@kernel
+def encode_q6_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q6_K; see `Encode`."""
+    for b in range(blocks.shape[0]):
+        for first in range(0, 16, LANES):
+            _load_lanes(values, b, first, 16, work.x)
+            _weigh(16, _SQUARE, work)
+            if importance is not None:
+                row = b % importance.shape[0]
+                for k in range(LANES):
+                    for i in range(16):
+                        work.w[LANES * i + k] = importance[row, (first + k) * 16 + i]
+            search_scales(work.x, work.w, work.lanes, 16, 32)
+            _keep(first, work)
+        scales = work.sub[_SCALES]
+        most = _first_of_largest(scales, 16)
+        d = most / f32(-128) if abs(most) >= f32(EPSILON) else f32(0)
+        stored = set_half(blocks, b, 208, d)
+        factor = inverse(d)
+        for k in range(16):
+            number = _number(scales[k], factor, -128, 127)
+            blocks[b, 192 + k] = u8(number)
+            _round(values, b, (16 * k, 32, work.codes), stored * f32(number))
+        _store_pairs_of_bits(work.codes, 4, blocks, b, 128)
+        for half in range(2):
+            for i in range(64):
+                low, high = work.codes[128 * half + i] & 15, work.codes[128 * half + 64 + i] & 15
+                blocks[b, 64 * half + i] = u8(low | high << 4)
+
+
+ENCODERS = {
+    "Q2_K": encode_q2_k,
+    "Q3_K": encode_q3_k,
+    "Q4_K": encode_q4_k,
+    "Q5_K": encode_q5_k,
+    "Q6_K": encode_q6_k,
+}

@@ -1,0 +1,279 @@
+"""Searching the scales, or scales and minima, that lose least: weighted least squares.
+
+A scale is tried by rounding all weights of a sub-block to it; with the codes fixed, the best scale
+(and minimum) is then a linear problem with a closed solution. Scales around the obvious one are
+tried, and the best stays. Figures are named as in ggml's code; sums run in its order, in float32.
+
+Eight sub-blocks are searched side by side, in the lanes of vector registers: `x` and `w` hold
+weight i of sub-block k at [8 i + k], `lanes` the figure F of sub-block k at [F + k]. Within one
+sub-block nothing could be vectorized, because float sums keep their order.
+
+Source: ggml/src/ggml-quants.c, `make_qx_quants`, `make_q3_quants`, `make_qkx2_quants`,
+`make_qkx3_quants`, `make_qp_quants`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from explorer.quantization.encoders.contract import LANES
+from explorer.quantization.encoders.rounding import clamped, nearest
+from explorer.quantization.jit import f32, routine
+
+SCALE: Final = 0 * LANES
+MINIMUM: Final = 1 * LANES
+SUM_W: Final = 2 * LANES
+_LOW: Final = 3 * LANES
+HIGH: Final = 4 * LANES
+_SUM_X: Final = 5 * LANES
+BEST: Final = 6 * LANES
+INVERSE: Final = 7 * LANES
+_SUM_L: Final = 8 * LANES
+SUM_L2: Final = 9 * LANES
+SUM_XL: Final = 10 * LANES
+_TRIED_SCALE: Final = 11 * LANES
+_TRIED_LOW: Final = 12 * LANES
+_ERROR: Final = 13 * LANES
+MAX: Final = 14 * LANES
+
+EPSILON: Final = 1e-15
+"""Sub-blocks whose weights are all smaller have the scale 0 (ggml: `GROUP_MAX_EPS`)."""
+
+
+class Steps(NamedTuple):
+    """Which scales are tried: those that put `top` + `first` + n * `step` codes into the range.
+
+    Attributes:
+        weights: Weights of a sub-block.
+        top: The highest code.
+        first: By how much the first try's number of codes differs from `top`.
+        step: By how much tries differ from each other.
+        tries: The last n.
+        absolute: Whether absolute errors are summed, rather than square ones.
+    """
+
+    weights: int
+    top: float
+    first: float
+    step: float
+    tries: int
+    absolute: bool
+
+
+@routine
+def _add_errors(x: Any, w: Any, lanes: Any, steps: Any) -> None:
+    """Sum up what rounding costs with the scales and minima that are tried."""
+    top = f32(steps.top)
+    for k in range(LANES):
+        lanes[_ERROR + k] = f32(0)
+    for i in range(steps.weights):
+        for k in range(LANES):
+            v = x[LANES * i + k]
+            code = clamped(nearest(lanes[INVERSE + k] * (v - lanes[_LOW + k])), f32(0), top)
+            difference = lanes[_TRIED_SCALE + k] * code + lanes[_TRIED_LOW + k] - v
+            loss = abs(difference) if steps.absolute else difference * difference
+            lanes[_ERROR + k] += w[LANES * i + k] * loss
+
+
+@routine
+def _sum_up(x: Any, w: Any, lanes: Any, steps: Any) -> None:
+    top = f32(steps.top)
+    for k in range(LANES):
+        lanes[_SUM_L + k] = f32(0)
+        lanes[SUM_L2 + k] = f32(0)
+        lanes[SUM_XL + k] = f32(0)
+    for i in range(steps.weights):
+        for k in range(LANES):
+            v = x[LANES * i + k]
+            code = clamped(nearest(lanes[INVERSE + k] * (v - lanes[_LOW + k])), f32(0), top)
+            weighted = w[LANES * i + k] * code
+            lanes[_SUM_L + k] += weighted
+            lanes[SUM_L2 + k] += weighted * code
+            lanes[SUM_XL + k] += weighted * v
+
+
+@routine
+def _solve(lanes: Any) -> None:
+    """Find the scales and minima that are best for the codes; a minimum above 0 is not allowed."""
+    for k in range(LANES):
+        sum_l, sum_l2, sum_xl = lanes[_SUM_L + k], lanes[SUM_L2 + k], lanes[SUM_XL + k]
+        determinant = lanes[SUM_W + k] * sum_l2 - sum_l * sum_l
+        scale = (lanes[SUM_W + k] * sum_xl - lanes[_SUM_X + k] * sum_l) / determinant
+        low = (sum_l2 * lanes[_SUM_X + k] - sum_l * sum_xl) / determinant
+        if low > 0:
+            low = f32(0)
+            scale = sum_xl / sum_l2
+        lanes[_TRIED_SCALE + k] = scale
+        lanes[_TRIED_LOW + k] = low
+        if not determinant > 0:
+            lanes[_TRIED_SCALE + k] = f32(float("nan"))  # is never better
+
+
+@routine
+def _start(x: Any, w: Any, lanes: Any, count: Any) -> None:
+    """Find the range of each sub-block, which holds 0, and sum up its weights."""
+    for k in range(LANES):
+        lanes[_LOW + k] = lanes[HIGH + k] = x[k]
+        lanes[SUM_W + k] = w[k]
+        lanes[_SUM_X + k] = w[k] * x[k]
+    for i in range(1, count):
+        for k in range(LANES):
+            v = x[LANES * i + k]
+            lanes[_LOW + k] = v if v < lanes[_LOW + k] else lanes[_LOW + k]
+            lanes[HIGH + k] = v if v > lanes[HIGH + k] else lanes[HIGH + k]
+            lanes[SUM_W + k] += w[LANES * i + k]
+            lanes[_SUM_X + k] += w[LANES * i + k] * v
+    for k in range(LANES):
+        lanes[_LOW + k] = lanes[_LOW + k] if lanes[_LOW + k] < 0 else f32(0)
+
+
+@routine
+def search_scales_and_minima(x: Any, w: Any, lanes: Any, steps: Any) -> None:
+    """Set SCALE and MINIMUM so that codes from 0 to `top` times scale minus minimum lose least."""
+    top = f32(steps.top)
+    _start(x, w, lanes, steps.weights)
+    for k in range(LANES):
+        span = lanes[HIGH + k] - lanes[_LOW + k]
+        lanes[INVERSE + k] = top / span if span > 0 else f32(0)
+        lanes[_TRIED_SCALE + k] = f32(1) / lanes[INVERSE + k] if span > 0 else f32(0)
+        lanes[_TRIED_LOW + k] = lanes[_LOW + k]
+    _add_errors(x, w, lanes, steps)
+    for k in range(LANES):
+        lanes[SCALE + k] = lanes[_TRIED_SCALE + k]
+        lanes[BEST + k] = lanes[_ERROR + k]
+    for n in range(steps.tries + 1):
+        number = f32(steps.first) + f32(steps.step) * f32(n) + top
+        for k in range(LANES):
+            span = lanes[HIGH + k] - lanes[_LOW + k]
+            lanes[INVERSE + k] = number / span if span > 0 else f32(0)
+        _sum_up(x, w, lanes, steps)
+        _solve(lanes)
+        _add_errors(x, w, lanes, steps)
+        for k in range(LANES):
+            if lanes[_ERROR + k] < lanes[BEST + k]:
+                lanes[BEST + k] = lanes[_ERROR + k]
+                lanes[SCALE + k] = lanes[_TRIED_SCALE + k]
+                lanes[_LOW + k] = lanes[_TRIED_LOW + k]
+    for k in range(LANES):
+        lanes[MINIMUM + k] = -lanes[_LOW + k]
+
+
+@routine
+def find_largest(x: Any, w: Any, lanes: Any, count: Any) -> None:
+    """Find the first weight of the largest magnitude, with its sign."""
+    for k in range(LANES):
+        lanes[HIGH + k] = f32(0)
+        lanes[MAX + k] = f32(0)
+        lanes[SUM_W + k] = f32(0)
+    for i in range(count):
+        for k in range(LANES):
+            v = x[LANES * i + k]
+            more = abs(v) > lanes[HIGH + k]
+            lanes[HIGH + k] = abs(v) if more else lanes[HIGH + k]
+            lanes[MAX + k] = v if more else lanes[MAX + k]
+            lanes[SUM_W + k] += w[LANES * i + k]
+
+
+@routine
+def search_scales(x: Any, w: Any, lanes: Any, count: Any, half: Any) -> None:
+    """Set SCALE so that codes from -half to half - 1 times scale lose least."""
+    low, high = f32(-half), f32(half - 1)
+    find_largest(x, w, lanes, count)
+    for k in range(LANES):
+        lanes[SCALE + k] = f32(0)
+        lanes[BEST + k] = f32(0)
+    for n in range(19):
+        shift = (0, -9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9)[n]
+        number = f32(-(f32(half) + f32(0.1) * f32(shift)))
+        for k in range(LANES):
+            enough = lanes[HIGH + k] >= f32(EPSILON)
+            lanes[INVERSE + k] = number / lanes[MAX + k] if enough else f32(0)
+            lanes[SUM_XL + k] = f32(0)
+            lanes[SUM_L2 + k] = f32(0)
+        for i in range(count):
+            for k in range(LANES):
+                v = x[LANES * i + k]
+                code = clamped(nearest(lanes[INVERSE + k] * v), low, high)
+                lanes[SUM_XL + k] += w[LANES * i + k] * v * code
+                lanes[SUM_L2 + k] += w[LANES * i + k] * code * code
+        for k in range(LANES):
+            sum_xl, sum_l2 = lanes[SUM_XL + k], lanes[SUM_L2 + k]
+            if sum_l2 > 0 and (n == 0 or sum_xl * sum_xl > lanes[BEST + k] * sum_l2):
+                lanes[SCALE + k] = sum_xl / sum_l2
+                lanes[BEST + k] = lanes[SCALE + k] * sum_xl
+
+
+@routine
+def search_codes(x: Any, w: Any, lanes: Any, codes: Any, half: Any) -> None:
+    """Set SCALE, for sub-blocks of 16, by improving one code after the other.
+
+    `codes`, float32 [16 * LANES], is worked in.
+    """
+    low, high = f32(-half), f32(half - 1)
+    find_largest(x, w, lanes, 16)
+    for k in range(LANES):
+        enough = lanes[HIGH + k] >= f32(EPSILON)
+        lanes[INVERSE + k] = low / lanes[MAX + k] if enough else f32(0)
+        lanes[SUM_XL + k] = f32(0)
+        lanes[SUM_L2 + k] = f32(0)
+    for i in range(16):
+        for k in range(LANES):
+            v = x[LANES * i + k]
+            code = clamped(nearest(lanes[INVERSE + k] * v), low, high)
+            codes[LANES * i + k] = code
+            lanes[SUM_XL + k] += w[LANES * i + k] * v * code
+            lanes[SUM_L2 + k] += w[LANES * i + k] * code * code
+    for _ in range(5):
+        for i in range(16):
+            for k in range(LANES):
+                v, u, code = x[LANES * i + k], w[LANES * i + k], codes[LANES * i + k]
+                old_xl, old_l2 = lanes[SUM_XL + k], lanes[SUM_L2 + k]
+                sum_xl = old_xl - u * v * code
+                sum_l2 = old_l2 - u * code * code
+                other = clamped(nearest(v * sum_l2 / sum_xl), low, high)
+                new_xl = sum_xl + u * v * other
+                new_l2 = sum_l2 + u * other * other
+                better = (
+                    (sum_xl > 0)
+                    & (other != code)
+                    & (new_l2 > 0)
+                    & (new_xl * new_xl * old_l2 > old_xl * old_xl * new_l2)
+                )
+                codes[LANES * i + k] = other if better else code
+                lanes[SUM_XL + k] = new_xl if better else old_xl
+                lanes[SUM_L2 + k] = new_l2 if better else old_l2
+    for k in range(LANES):
+        sum_l2 = lanes[SUM_L2 + k]
+        lanes[SCALE + k] = lanes[SUM_XL + k] / sum_l2 if sum_l2 > 0 else f32(0)
+
+
+@routine
+def search_scale_of_scales(scales: Any, weights: Any, count: Any, low: Any, high: Any) -> Any:
+    """Return the scale with which whole numbers between two bounds come nearest to scales.
+
+    Args:
+        scales: float32 [count]: what is to be rounded.
+        weights: float32 [count]: how much the square error of each counts.
+        count: How many.
+        low: The lowest number: 0, or minus the number of codes below 0.
+        high: The highest number.
+    """
+    most, largest = f32(0), f32(0)
+    for k in range(count):
+        if abs(scales[k]) > largest:
+            largest, most = abs(scales[k]), scales[k]
+    if largest < f32(EPSILON):
+        return f32(0)
+    end = f32(low) if low < 0 else f32(high)
+    best, found = f32(0), f32(0)
+    for n in range(-9, 10):
+        factor = (end + f32(0.1) * f32(n)) / most
+        sum_xl, sum_l2 = f32(0), f32(0)
+        for k in range(count):
+            code = clamped(nearest(factor * scales[k]), f32(low), f32(high))
+            sum_xl += weights[k] * scales[k] * code
+            sum_l2 += weights[k] * code * code
+        if sum_l2 > 0 and sum_xl * sum_xl > best * sum_l2:
+            found = sum_xl / sum_l2
+            best = found * sum_xl
+    return found
