@@ -21,7 +21,7 @@ TEMPLATE_KEY = "tokenizer.chat_template"
 LIMIT_S = 60
 # Scheme, scale, views. One process each: Qt reads the scale when it starts.
 SHEETS = (
-    ("light", 1, "overview,tensors,quick-open"),
+    ("light", 1, "overview,tensors,weights,quick-open"),
     ("light", 1, "metadata"),
     ("dark", 1, "vocabulary,raw"),
     ("dark", 2, "overview"),
@@ -90,15 +90,23 @@ def show_view(window, view: str) -> None:  # type: ignore[no-untyped-def]
         keys = [entry.key for entry in document.model.metadata.entries]
         window.reveal_key(document, keys.index(TEMPLATE_KEY) if TEMPLATE_KEY in keys else 0)
     elif view == "tensors":
-        window.tensors.bar.edit.setText("ffn layer:0-7 size>100k")
-        rows = window.tensors.model.rows
+        window.panels.tensors.bar.edit.setText("ffn layer:0-7 size>100k")
+        rows = window.panels.tensors.model.rows
         window.reveal_tensor(document, int(rows[min(2, len(rows) - 1)]) if len(rows) else 0)
     elif view == "vocabulary":
-        window.vocabulary.bar.edit.setText("ing")
+        window.panels.vocabulary.bar.edit.setText("ing")
+    elif view == "weights":
+        window.reveal_tensor(document, the_largest(document))
     elif view == "raw":
-        window.tabs.setCurrentWidget(window.raw)
+        window.panels.setCurrentWidget(window.panels.raw)
         window.reveal_key(document, 0)
-    window.tabs.setCurrentWidget(getattr(window, view))
+    window.panels.setCurrentWidget(getattr(window, view))
+
+
+def the_largest(document) -> int:  # type: ignore[no-untyped-def]
+    """Return the row of the tensor of most weights that lies in a layer."""
+    arrays = document.arrays
+    return int((arrays.parameters * (arrays.layers >= 0)).argmax())
 
 
 def settle(app, condition: Callable[[], bool]) -> None:  # type: ignore[no-untyped-def]

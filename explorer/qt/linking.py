@@ -7,10 +7,8 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject
 
 from explorer.qt.models.document import Document
+from explorer.qt.panels import Panels
 from explorer.qt.views.library_view import LibraryView
-from explorer.qt.views.metadata_view import MetadataView
-from explorer.qt.views.raw_view import RawView
-from explorer.qt.views.tensors_view import TensorsView
 
 
 class SelectionLink(QObject):
@@ -19,25 +17,16 @@ class SelectionLink(QObject):
     A panel that is made to follow answers with a signal of its own; that one is not followed again.
     """
 
-    def __init__(
-        self,
-        library: LibraryView,
-        metadata: MetadataView,
-        tensors: TensorsView,
-        raw: RawView,
-        parent: QObject,
-    ) -> None:
+    def __init__(self, library: LibraryView, panels: Panels, parent: QObject) -> None:
         super().__init__(parent)
         self._library = library
-        self._metadata = metadata
-        self._tensors = tensors
-        self._raw = raw
+        self._panels = panels
         self._document: Document | None = None
         self._busy = False
-        metadata.key_selected.connect(self.select_key)
-        tensors.table.row_selected.connect(self.select_tensor)
-        raw.key_activated.connect(self._select_key_by_name)
-        raw.tensor_activated.connect(self.select_tensor)
+        panels.metadata.key_selected.connect(self.select_key)
+        panels.tensors.table.row_selected.connect(self.select_tensor)
+        panels.raw.key_activated.connect(self._select_key_by_name)
+        panels.raw.tensor_activated.connect(self.select_tensor)
 
     def set_document(self, document: Document | None) -> None:
         """Follow selections of this model from now on."""
@@ -48,9 +37,9 @@ class SelectionLink(QObject):
 
         def follow(document: Document) -> None:
             key = document.model.metadata.entries[position].key
-            self._metadata.reveal(position)
+            self._panels.metadata.reveal(position)
             self._library.reveal_key(document, key)
-            self._raw.reveal_key(key)
+            self._panels.raw.reveal_key(key)
 
         self._once(follow)
 
@@ -58,9 +47,9 @@ class SelectionLink(QObject):
         """Select a tensor everywhere."""
 
         def follow(document: Document) -> None:
-            self._tensors.reveal(row)
+            self._panels.tensors.reveal(row)
             self._library.reveal_tensor(document, row)
-            self._raw.reveal_tensor(row)
+            self._panels.raw.reveal_tensor(row)
 
         self._once(follow)
 

@@ -18,7 +18,6 @@ from PySide6.QtWidgets import (
     QFileDialog,
     QMainWindow,
     QSplitter,
-    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -30,6 +29,7 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.linking import SelectionLink, key_position
 from explorer.qt.menus import fill_menu_bar
 from explorer.qt.models.document import Document, load_document
+from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.views.about import AboutBox
@@ -37,14 +37,8 @@ from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.job_bar import JobBar
 from explorer.qt.views.library_view import LibraryView
 from explorer.qt.views.message_bar import MessageBar
-from explorer.qt.views.metadata_view import MetadataView
-from explorer.qt.views.overview import OverviewView
-from explorer.qt.views.raw_view import RawView
 from explorer.qt.views.recent_menu import RecentMenu
 from explorer.qt.views.shortcuts import ShortcutList
-from explorer.qt.views.table_view import TableView
-from explorer.qt.views.tensors_view import TensorsView
-from explorer.qt.views.vocabulary_view import VocabularyView
 
 _FIRST_WIDTH, _FIRST_HEIGHT = 1280, 800
 _TREE_WIDTH = 380
@@ -79,26 +73,11 @@ class MainWindow(QMainWindow):
     def _make_views(self) -> None:
         self.message_bar = MessageBar(self)
         self.library = LibraryView(self)
-        self.overview = OverviewView(self)
-        self.metadata = MetadataView(self.runner, self)
-        self.tensors = TensorsView(self.runner, self)
-        self.vocabulary = VocabularyView(self.runner, self)
-        self.raw = RawView(self.runner, self)
-        self.link = SelectionLink(self.library, self.metadata, self.tensors, self.raw, self)
-        self.tabs = QTabWidget(self)
-        self.tabs.setDocumentMode(True)
-        self.tabs.setAccessibleName(self.tr("Panels"))
-        for view, title in (
-            (self.overview, self.tr("Overview")),
-            (self.metadata, self.tr("Metadata")),
-            (self.tensors, self.tr("Tensors")),
-            (self.vocabulary, self.tr("Vocabulary")),
-            (self.raw, self.tr("Raw")),
-        ):
-            self.tabs.addTab(view, title)
+        self.panels = Panels(self.runner, self.settings, self)
+        self.link = SelectionLink(self.library, self.panels, self)
         self.splitter = QSplitter(self)
         self.splitter.addWidget(self.library)
-        self.splitter.addWidget(self.tabs)
+        self.splitter.addWidget(self.panels)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
         centre = QWidget(self)
@@ -118,7 +97,7 @@ class MainWindow(QMainWindow):
     def _make_menus(self) -> None:
         recent = RecentMenu(self.settings, self.actions_.clear_recent, self)
         recent.path_chosen.connect(lambda path: self.open_paths([path]))
-        fill_menu_bar(self, self.actions_, recent, self.tabs)
+        fill_menu_bar(self, self.actions_, recent, self.panels)
 
     def _connect(self) -> None:
         actions = self.actions_
@@ -141,10 +120,10 @@ class MainWindow(QMainWindow):
         self.library.key_chosen.connect(self._reveal_key_by_name)
         self.library.tensor_chosen.connect(self.reveal_tensor)
         self.library.close_requested.connect(self.close_document)
-        self.tensors.table.row_opened.connect(self._open_tensor_bytes)
-        for table in self._tables().values():
-            table.failed.connect(self.show_error)
-            table.exported.connect(self._show_written)
+        self.panels.tensors.table.row_opened.connect(self._open_tensor_bytes)
+        self.panels.weights.tensor_chosen.connect(self.link.select_tensor)
+        self.panels.failed.connect(self.show_error)
+        self.panels.written.connect(self._show_written)
 
     # Opening and closing
 
@@ -199,18 +178,14 @@ class MainWindow(QMainWindow):
         """Show a model in the panels."""
         if document is self.current:
             return
-        self._save_headers()
+        self.panels.save_headers()
         self.current = document
         self.link.set_document(document)
         self._show_in_views(document)
         self._show_title()
 
     def _show_in_views(self, document: Document | None) -> None:
-        self.overview.show_document(document)
-        self.metadata.show_document(document, self.settings.layout("metadata"))
-        self.tensors.show_document(document, self.settings.layout("tensors"))
-        self.vocabulary.show_document(document, self.settings.layout("vocabulary"))
-        self.raw.show_model(document.model if document is not None else None)
+        self.panels.show_document(document)
         self.actions_.close_model.setEnabled(document is not None)
         self.actions_.copy_path.setEnabled(document is not None)
 
@@ -225,15 +200,14 @@ class MainWindow(QMainWindow):
         """Select a tensor in every panel that knows it, and show one of them."""
         self.show_document(document)
         self.link.select_tensor(row)
-        if self.tabs.currentWidget() not in (self.tensors, self.raw):
-            self.tabs.setCurrentWidget(self.tensors)
+        panels = self.panels
+        panels.show_one_of(panels.tensors, panels.weights, panels.raw)
 
     def reveal_key(self, document: Document, position: int) -> None:
         """Select a metadata entry in every panel that knows it, and show one of them."""
         self.show_document(document)
         self.link.select_key(position)
-        if self.tabs.currentWidget() not in (self.metadata, self.raw):
-            self.tabs.setCurrentWidget(self.metadata)
+        self.panels.show_one_of(self.panels.metadata, self.panels.raw)
 
     def _reveal_key_by_name(self, document: Document, key: str) -> None:
         position = key_position(document, key)
@@ -242,7 +216,7 @@ class MainWindow(QMainWindow):
 
     def _open_tensor_bytes(self, row: int) -> None:
         self.link.select_tensor(row)
-        self.tabs.setCurrentWidget(self.raw)
+        self.panels.setCurrentWidget(self.panels.raw)
 
     # Commands
 
@@ -267,11 +241,8 @@ class MainWindow(QMainWindow):
             self.open_paths([Path(name)])
 
     def _focus_search(self) -> None:
-        view = self.tabs.currentWidget()
-        if view is self.overview:
+        if not self.panels.focus_search():
             self.show_quick_open()
-        elif isinstance(view, MetadataView | TensorsView | VocabularyView | RawView):
-            view.focus_search()
 
     def _close_current(self) -> None:
         if self.current is not None:
@@ -290,7 +261,7 @@ class MainWindow(QMainWindow):
     def _set_scheme(self, scheme: Scheme) -> None:
         self.settings.scheme = scheme
         apply_scheme(scheme)
-        self.overview.show_document(self.current)  # its chart takes its colours when it is made
+        self.panels.follow_scheme(self.current)
 
     # Messages
 
@@ -312,13 +283,6 @@ class MainWindow(QMainWindow):
 
     # Layout
 
-    def _tables(self) -> dict[str, TableView]:
-        return {
-            "metadata": self.metadata.list.table,
-            "tensors": self.tensors.table,
-            "vocabulary": self.vocabulary.table,
-        }
-
     def _show_title(self) -> None:
         name = "GGUF Explorer"
         if self.current is not None:
@@ -330,11 +294,6 @@ class MainWindow(QMainWindow):
             else plain_text(str(self.current.path))
         )
 
-    def _save_headers(self) -> None:
-        for name, table in self._tables().items():
-            if table.table.columns:
-                self.settings.set_layout(name, table.horizontalHeader().saveState())
-
     def _restore_layout(self) -> None:
         geometry = self.settings.layout("window")
         if geometry.isEmpty() or not self.restoreGeometry(geometry):
@@ -342,13 +301,12 @@ class MainWindow(QMainWindow):
         state = self.settings.layout("splitter")
         if state.isEmpty() or not self.splitter.restoreState(state):
             self.splitter.setSizes([_TREE_WIDTH, _FIRST_WIDTH - _TREE_WIDTH])
-        self.metadata.splitter.restoreState(self.settings.layout("metadata_splitter"))
+        self.panels.restore_layout()
 
     def _reset_layout(self) -> None:
         self.settings.reset_layout()
         self._restore_layout()
-        for table in self._tables().values():
-            table.fit_columns()
+        self.panels.reset_layout()
 
     # Qt
 
@@ -362,10 +320,9 @@ class MainWindow(QMainWindow):
         event.acceptProposedAction()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        self._save_headers()
+        self.panels.save_layout()
         self.settings.set_layout("window", self.saveGeometry())
         self.settings.set_layout("splitter", self.splitter.saveState())
-        self.settings.set_layout("metadata_splitter", self.metadata.splitter.saveState())
         self.settings.session = [document.path for document in self.documents]
         self.runner.close()
         for document in self.documents:

@@ -71,6 +71,15 @@ class Settings:
     def session(self, paths: list[Path]) -> None:
         self._set("session", [str(path) for path in paths])
 
+    @property
+    def library_folders(self) -> list[Path]:
+        """Folders of models that the user added to those of other programs."""
+        return [Path(text) for text in self._texts("library_folders")]
+
+    @library_folders.setter
+    def library_folders(self, folders: list[Path]) -> None:
+        self._set("library_folders", [str(folder) for folder in folders])
+
     def layout(self, name: str) -> QByteArray:
         """Return a remembered layout (geometry, header, splitter); empty if there is none."""
         value = None if self._fresh else self._store.value(f"layout/{name}")

@@ -153,8 +153,8 @@ def shows_the_crash(qtbot: QtBot, window: MainWindow) -> None:
     details = QGuiApplication.clipboard().text()
     assert "Traceback" in details
     assert "in fail" in details
-    window.tabs.setCurrentWidget(window.tensors)
-    assert window.tensors.model.rowCount() == 22
+    window.panels.setCurrentWidget(window.panels.tensors)
+    assert window.panels.tensors.model.rowCount() == 22
 
 
 def fail() -> None:

@@ -65,12 +65,12 @@ def window(make_window: Callable[..., MainWindow], demo_path: Path, path: Path) 
 def the_other_model_works(qtbot: QtBot, window: MainWindow) -> None:
     demo = window.documents[0]
     window.show_document(demo)
-    assert window.tensors.model.rowCount() == 22
-    window.tabs.setCurrentWidget(window.raw)
-    qtbot.waitUntil(lambda: window.raw.hex.bytes_at(0, 4) == b"GGUF")
-    assert not window.raw.message.isVisible()
-    window.tabs.setCurrentWidget(window.vocabulary)
-    qtbot.waitUntil(lambda: window.vocabulary.model.rowCount() == 2000)
+    assert window.panels.tensors.model.rowCount() == 22
+    window.panels.setCurrentWidget(window.panels.raw)
+    qtbot.waitUntil(lambda: window.panels.raw.hex.bytes_at(0, 4) == b"GGUF")
+    assert not window.panels.raw.message.isVisible()
+    window.panels.setCurrentWidget(window.panels.vocabulary)
+    qtbot.waitUntil(lambda: window.panels.vocabulary.model.rowCount() == 2000)
     wait_idle(qtbot, window)
 
 
@@ -85,11 +85,11 @@ def test_raw_tells_it_below_the_bytes(
     qtbot: QtBot, window: MainWindow, path: Path, change: Change
 ) -> None:
     told = change(path)
-    window.tabs.setCurrentWidget(window.raw)
-    window.raw.reveal_tensor(0)
-    qtbot.waitUntil(window.raw.message.isVisible)
-    assert told in window.raw.message.text()
-    assert window.tensors.model.rowCount() == 1  # what is in memory stays
+    window.panels.setCurrentWidget(window.panels.raw)
+    window.panels.raw.reveal_tensor(0)
+    qtbot.waitUntil(window.panels.raw.message.isVisible)
+    assert told in window.panels.raw.message.text()
+    assert window.panels.tensors.model.rowCount() == 1  # what is in memory stays
     the_other_model_works(qtbot, window)
 
 
@@ -98,9 +98,9 @@ def test_the_vocabulary_tells_it_in_its_place(
     qtbot: QtBot, window: MainWindow, path: Path, change: Change
 ) -> None:
     told = change(path)
-    window.tabs.setCurrentWidget(window.vocabulary)
+    window.panels.setCurrentWidget(window.panels.vocabulary)
     qtbot.waitUntil(label_with(window, told))
-    assert window.vocabulary.model.rowCount() == 0
+    assert window.panels.vocabulary.model.rowCount() == 0
     the_other_model_works(qtbot, window)
 
 
@@ -113,7 +113,7 @@ def test_a_metadata_value_tells_it_in_its_place(
     window.reveal_key(window.current, 2)
     qtbot.waitUntil(label_with(window, told))
     window.reveal_key(window.current, 0)  # is in memory
-    qtbot.waitUntil(lambda: window.metadata.value.text.text.toPlainText() == "llama")
+    qtbot.waitUntil(lambda: window.panels.metadata.value.text.text.toPlainText() == "llama")
     the_other_model_works(qtbot, window)
 
 
@@ -121,14 +121,14 @@ def test_a_metadata_value_tells_it_in_its_place(
 def test_a_search_for_bytes_tells_it(
     qtbot: QtBot, window: MainWindow, path: Path, change: Change
 ) -> None:
-    window.tabs.setCurrentWidget(window.raw)
-    qtbot.waitUntil(lambda: window.raw.hex.bytes_at(0, 4) == b"GGUF")
+    window.panels.setCurrentWidget(window.panels.raw)
+    qtbot.waitUntil(lambda: window.panels.raw.hex.bytes_at(0, 4) == b"GGUF")
     wait_idle(qtbot, window)
     told = change(path)
-    qtbot.keyClicks(window.raw.search.edit, "ff ff ff ff")
-    qtbot.keyClick(window.raw.search.edit, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: told in window.raw.message.text())
-    assert not window.raw.search.busy
+    qtbot.keyClicks(window.panels.raw.search.edit, "ff ff ff ff")
+    qtbot.keyClick(window.panels.raw.search.edit, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: told in window.panels.raw.message.text())
+    assert not window.panels.raw.search.busy
     wait_idle(qtbot, window)
 
 
@@ -136,8 +136,8 @@ def test_a_deleted_file_can_be_read_while_it_is_still_open(
     qtbot: QtBot, window: MainWindow, path: Path
 ) -> None:
     path.unlink()
-    window.tabs.setCurrentWidget(window.vocabulary)
-    qtbot.waitUntil(lambda: window.vocabulary.model.rowCount() == 4_000)
+    window.panels.setCurrentWidget(window.panels.vocabulary)
+    qtbot.waitUntil(lambda: window.panels.vocabulary.model.rowCount() == 4_000)
     wait_idle(qtbot, window)
 
 
@@ -161,5 +161,5 @@ def test_closing_and_opening_again_shows_the_new_file(
     assert window.current is not None
     window.close_document(window.current)
     window.open_paths([path])
-    qtbot.waitUntil(lambda: window.tensors.model.rowCount() == 12)
+    qtbot.waitUntil(lambda: window.panels.tensors.model.rowCount() == 12)
     wait_idle(qtbot, window)

@@ -29,8 +29,8 @@ def window(
 ) -> MainWindow:
     """A window with two models; the one of twelve layers is shown, in Raw."""
     window = make_window(demo_path, small_path)
-    window.tabs.setCurrentWidget(window.raw)
-    settled(qtbot, window.raw)
+    window.panels.setCurrentWidget(window.panels.raw)
+    settled(qtbot, window.panels.raw)
     wait_idle(qtbot, window)
     return window
 
@@ -46,14 +46,14 @@ def selected(window: MainWindow) -> tuple[str, list[int], list[int]]:
     assert isinstance(node, Node)
     return (
         node.key or (str(node.tensor_row) if node.tensor_row >= 0 else node.title),
-        window.tensors.table.selected_content_rows().tolist(),
-        window.metadata.list.table.selected_content_rows().tolist(),
+        window.panels.tensors.table.selected_content_rows().tolist(),
+        window.panels.metadata.list.table.selected_content_rows().tolist(),
     )
 
 
 def click_byte(qtbot: QtBot, window: MainWindow, offset: int) -> None:
     """Click on a byte that the user has scrolled to."""
-    hexes = window.raw.hex
+    hexes = window.panels.raw.hex
     bar = hexes.verticalScrollBar()
     bar.setValue(max(0, offset // hexes.columns - 3))
     assert offset in hexes.visible_bytes
@@ -73,8 +73,8 @@ def test_a_click_on_weights_selects_their_tensor(qtbot: QtBot, window: MainWindo
         extent = model(window).tensors.rows[row].extents[0]
         click_byte(qtbot, window, extent.offset + 3)
         assert selected(window)[:2] == (str(row), [row])
-        assert window.raw.hex.cursor_offset == extent.offset + 3  # the answer moves nothing
-    assert window.tabs.currentWidget() is window.raw
+        assert window.panels.raw.hex.cursor_offset == extent.offset + 3  # the answer moves nothing
+    assert window.panels.currentWidget() is window.panels.raw
 
 
 def test_a_click_on_a_tensors_record_selects_it(qtbot: QtBot, window: MainWindow) -> None:
@@ -90,23 +90,23 @@ def test_a_click_on_a_key_or_its_value_selects_it(qtbot: QtBot, window: MainWind
     assert selected(window) == ("some.text", [], [4])
     click_byte(qtbot, window, entries[3].end - 1)  # an element of the array
     assert selected(window) == ("some.numbers", [], [3])
-    assert "element 2 of some.numbers" in window.raw.status.place.text()
+    assert "element 2 of some.numbers" in window.panels.raw.status.place.text()
 
 
 def test_keys_move_from_field_to_field_and_take_the_selection_along(
     qtbot: QtBot, window: MainWindow
 ) -> None:
-    window.raw.hex.setFocus()
+    window.panels.raw.hex.setFocus()
     told = []
     for _ in range(14):
-        qtbot.keyClick(window.raw.hex, KEY.Key_Right, CONTROL)
+        qtbot.keyClick(window.panels.raw.hex, KEY.Key_Right, CONTROL)
         told.append(selected(window)[0])
     assert told == (
         ["twelve.gguf"] * 3 + ["general.architecture"] * 5 + ["general.name"] * 5
         + ["llama.block_count"]
     )  # fmt: skip
-    assert len(window.metadata.list.table.selected_content_rows()) == 1  # Ctrl adds nothing
-    qtbot.keyClick(window.raw.hex, KEY.Key_End, CONTROL)
+    assert len(window.panels.metadata.list.table.selected_content_rows()) == 1  # Ctrl adds nothing
+    qtbot.keyClick(window.panels.raw.hex, KEY.Key_End, CONTROL)
     assert selected(window)[:2] == ("11", [11])
 
 
@@ -115,12 +115,12 @@ def test_a_click_in_the_tree_moves_the_bytes(qtbot: QtBot, window: MainWindow) -
     assert document is not None
     index = tree.model.find(document, lambda node: node.tensor_row == 7)
     click_row(qtbot, tree.tree, index)
-    assert window.raw.hex.cursor_offset == model(window).tensors.rows[7].offset
+    assert window.panels.raw.hex.cursor_offset == model(window).tensors.rows[7].offset
     assert selected(window)[:2] == ("7", [7])
-    assert window.tabs.currentWidget() is window.raw
+    assert window.panels.currentWidget() is window.panels.raw
     index = tree.model.find(document, lambda node: node.key == "some.numbers")
     click_row(qtbot, tree.tree, index)
-    assert window.raw.hex.cursor_offset == model(window).metadata.entries[3].offset
+    assert window.panels.raw.hex.cursor_offset == model(window).metadata.entries[3].offset
     assert selected(window)[2] == [3]
 
 
@@ -131,36 +131,36 @@ def test_arrow_keys_in_the_tree_move_the_bytes(qtbot: QtBot, window: MainWindow)
     click_row(qtbot, tree.tree, index)
     qtbot.keyClick(tree.tree, KEY.Key_Down)
     assert selected(window)[0] == "general.name"
-    assert window.raw.hex.cursor_offset == model(window).metadata.entries[1].offset
+    assert window.panels.raw.hex.cursor_offset == model(window).metadata.entries[1].offset
 
 
 def test_a_row_of_the_tensor_table_moves_the_bytes_and_enter_shows_them(
     qtbot: QtBot, window: MainWindow
 ) -> None:
-    window.tabs.setCurrentWidget(window.tensors)
-    table = window.tensors.table
+    window.panels.setCurrentWidget(window.panels.tensors)
+    table = window.panels.tensors.table
     click_row(qtbot, table, table.table.index_of(4))
-    assert window.raw.hex.cursor_offset == model(window).tensors.rows[4].offset
+    assert window.panels.raw.hex.cursor_offset == model(window).tensors.rows[4].offset
     assert selected(window)[0] == "4"
     qtbot.keyClick(table, KEY.Key_Down)
     row = table.table.content_row(table.currentIndex())
-    assert window.raw.hex.cursor_offset == model(window).tensors.rows[row].offset
+    assert window.panels.raw.hex.cursor_offset == model(window).tensors.rows[row].offset
     qtbot.keyClick(table, KEY.Key_Return)
-    assert window.tabs.currentWidget() is window.raw
-    window.tabs.setCurrentWidget(window.tensors)
+    assert window.panels.currentWidget() is window.panels.raw
+    window.panels.setCurrentWidget(window.panels.tensors)
     place = click_row(qtbot, table, table.table.index_of(2))
     qtbot.mouseDClick(table.viewport(), LEFT, NONE, place)
-    assert window.tabs.currentWidget() is window.raw
-    assert window.raw.hex.cursor_offset == model(window).tensors.rows[2].offset
+    assert window.panels.currentWidget() is window.panels.raw
+    assert window.panels.raw.hex.cursor_offset == model(window).tensors.rows[2].offset
     wait_idle(qtbot, window)
 
 
 def test_a_row_of_the_metadata_moves_tree_and_bytes(qtbot: QtBot, window: MainWindow) -> None:
-    window.tabs.setCurrentWidget(window.metadata)
-    table = window.metadata.list.table
+    window.panels.setCurrentWidget(window.panels.metadata)
+    table = window.panels.metadata.list.table
     click_row(qtbot, table, table.table.index_of(4))
     assert selected(window)[0] == "some.text"
-    assert window.raw.hex.cursor_offset == model(window).metadata.entries[4].offset
+    assert window.panels.raw.hex.cursor_offset == model(window).metadata.entries[4].offset
     wait_idle(qtbot, window)
 
 
@@ -170,7 +170,7 @@ def test_a_selection_in_another_model_shows_that_model(qtbot: QtBot, window: Mai
     click_row(qtbot, window.library.tree, index)
     assert window.current is demo
     assert selected(window)[:2] == ("21", [21])
-    assert window.raw.hex.cursor_offset == demo.model.tensors.rows[21].offset
+    assert window.panels.raw.hex.cursor_offset == demo.model.tensors.rows[21].offset
     wait_idle(qtbot, window)
 
 
@@ -178,15 +178,25 @@ def test_a_tensor_of_another_shard_shows_its_file(
     qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
 ) -> None:
     window = make_window(write_shards(tmp_path, 2)[0])
-    window.tabs.setCurrentWidget(window.raw)
-    settled(qtbot, window.raw)
-    window.raw.files.setFocus()
-    qtbot.keyClick(window.raw.files, KEY.Key_Down)
-    assert window.raw.file_index == 1
-    settled(qtbot, window.raw)
+    window.panels.setCurrentWidget(window.panels.raw)
+    settled(qtbot, window.panels.raw)
+    window.panels.raw.files.setFocus()
+    qtbot.keyClick(window.panels.raw.files, KEY.Key_Down)
+    assert window.panels.raw.file_index == 1
+    settled(qtbot, window.panels.raw)
     click_byte(qtbot, window, model(window).tensors.rows[2].offset + 1)
     assert selected(window)[:2] == ("2", [2])
-    click_row(qtbot, window.tensors.table, window.tensors.table.table.index_of(0))
-    assert window.raw.file_index == 0
-    assert window.raw.hex.cursor_offset == model(window).tensors.rows[0].offset
+    click_row(qtbot, window.panels.tensors.table, window.panels.tensors.table.table.index_of(0))
+    assert window.panels.raw.file_index == 0
+    assert window.panels.raw.hex.cursor_offset == model(window).tensors.rows[0].offset
     wait_idle(qtbot, window)
+
+
+def test_the_weights_panel_follows_the_selection(qtbot: QtBot, window: MainWindow) -> None:
+    panels = window.panels
+    window.reveal_tensor(window.documents[0], 3)
+    assert panels.weights.shown_rows == (3,)
+    panels.tensors.table.selectAll()
+    assert len(panels.weights.shown_rows) > 1
+    window.reveal_tensor(window.documents[0], 5)
+    assert panels.weights.shown_rows == (5,)

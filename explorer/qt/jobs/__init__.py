@@ -1,5 +1,6 @@
 """Background work: the only place that knows threads."""
 
+from explorer.qt.jobs.consideration import consideration, reconsider
 from explorer.qt.jobs.runner import Cancelled, Job, JobRunner
 
-__all__ = ["Cancelled", "Job", "JobRunner"]
+__all__ = ["Cancelled", "Job", "JobRunner", "consideration", "reconsider"]

@@ -15,21 +15,21 @@ from explorer.qt.models.roles import ItemRole
 @pytest.fixture
 def twelve(make_window: Callable[..., MainWindow], small_path: Path) -> MainWindow:
     window = make_window(small_path)
-    window.tabs.setCurrentWidget(window.metadata)
+    window.panels.setCurrentWidget(window.panels.metadata)
     return window
 
 
 def test_the_filter_finds_keys_and_values(qtbot: QtBot, twelve: MainWindow) -> None:
-    panel = twelve.metadata.list
+    panel = twelve.panels.metadata.list
     qtbot.keyClicks(panel.bar.edit, "needle")
     assert [panel.model.index(0, 0).data(), panel.model.rowCount()] == ["some.text", 1]
-    twelve.metadata.reveal(0)  # hidden by the filter
+    twelve.panels.metadata.reveal(0)  # hidden by the filter
     assert panel.bar.text == ""
     assert panel.table.selected_content_rows().tolist() == [0]
 
 
 def test_values_are_shown_in_full(qtbot: QtBot, twelve: MainWindow) -> None:
-    view = twelve.metadata
+    view = twelve.panels.metadata
     view.list.table.select_row(4)
     text = "first line\nsecond needle line\nthird"
     qtbot.waitUntil(lambda: view.value.text.text.toPlainText() == text)

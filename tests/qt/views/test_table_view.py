@@ -20,9 +20,9 @@ CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftM
 
 @pytest.fixture
 def table(window: MainWindow) -> TableView:
-    window.tabs.setCurrentWidget(window.tensors)
-    window.tensors.table.setFocus()
-    return window.tensors.table
+    window.panels.setCurrentWidget(window.panels.tensors)
+    window.panels.tensors.table.setFocus()
+    return window.panels.tensors.table
 
 
 def test_rows_cell_and_json_are_copied(qtbot: QtBot, table: TableView) -> None:
@@ -42,7 +42,7 @@ def test_rows_cell_and_json_are_copied(qtbot: QtBot, table: TableView) -> None:
 def test_what_is_shown_is_exported(
     qtbot: QtBot, window: MainWindow, table: TableView, tmp_path: Path, ending: str
 ) -> None:
-    qtbot.keyClicks(window.tensors.bar.edit, "ffn_up")
+    qtbot.keyClicks(window.panels.tensors.bar.edit, "ffn_up")
     path = tmp_path / f"tensors{ending}"
     with qtbot.waitSignal(table.exported) as written:
         table.export(path)

@@ -9,7 +9,7 @@ from explorer.qt.main_window import MainWindow
 
 
 def test_typing_filters_escape_clears_and_down_enters(qtbot: QtBot, window: MainWindow) -> None:
-    view = window.tensors
+    view = window.panels.tensors
     qtbot.keyClick(window, Qt.Key.Key_3, Qt.KeyboardModifier.AltModifier)
     qtbot.keyClick(window, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
     assert view.bar.edit.hasFocus()
@@ -27,8 +27,8 @@ def test_typing_filters_escape_clears_and_down_enters(qtbot: QtBot, window: Main
 
 
 def test_no_match_and_a_wrong_term_are_told(qtbot: QtBot, window: MainWindow) -> None:
-    view = window.tensors
-    window.tabs.setCurrentWidget(view)
+    view = window.panels.tensors
+    window.panels.setCurrentWidget(view)
     qtbot.keyClicks(view.bar.edit, "no_such_tensor")
     assert view._empty.isVisible()
     qtbot.keyClick(view.bar.edit, Qt.Key.Key_Escape)
@@ -39,9 +39,9 @@ def test_no_match_and_a_wrong_term_are_told(qtbot: QtBot, window: MainWindow) ->
 
 
 def test_enter_shows_the_bytes(qtbot: QtBot, window: MainWindow) -> None:
-    window.tabs.setCurrentWidget(window.tensors)
-    window.tensors.table.select_row(3)
-    qtbot.keyClick(window.tensors.table, Qt.Key.Key_Return)
-    assert window.tabs.currentWidget() is window.raw
+    window.panels.setCurrentWidget(window.panels.tensors)
+    window.panels.tensors.table.select_row(3)
+    qtbot.keyClick(window.panels.tensors.table, Qt.Key.Key_Return)
+    assert window.panels.currentWidget() is window.panels.raw
     assert window.current is not None
-    assert window.raw.hex.cursor_offset == window.current.model.tensors.rows[3].offset
+    assert window.panels.raw.hex.cursor_offset == window.current.model.tensors.rows[3].offset

@@ -14,9 +14,9 @@ from explorer.qt.main_window import MainWindow
 
 
 def test_it_is_read_when_looked_at_and_searched(qtbot: QtBot, window: MainWindow) -> None:
-    view = window.vocabulary
+    view = window.panels.vocabulary
     assert view.model.rowCount() == 0
-    qtbot.keyClick(window, Qt.Key.Key_4, Qt.KeyboardModifier.AltModifier)
+    window.panels.setCurrentWidget(view)
     qtbot.waitUntil(lambda: view.model.rowCount() == 2000)
     qtbot.keyClicks(view.bar.edit, "id:100-109")
     assert view.bar.status.text() == "10 of 2,000"
@@ -26,13 +26,13 @@ def test_it_is_read_when_looked_at_and_searched(qtbot: QtBot, window: MainWindow
 
 
 def test_after_a_cancel_it_is_read_when_shown_again(qtbot: QtBot, window: MainWindow) -> None:
-    window.tabs.setCurrentWidget(window.vocabulary)
+    window.panels.setCurrentWidget(window.panels.vocabulary)
     window.runner.cancel_all()
     qtbot.waitUntil(lambda: not window.runner.jobs)
-    assert window.vocabulary.model.rowCount() == 0
-    window.tabs.setCurrentWidget(window.overview)
-    window.tabs.setCurrentWidget(window.vocabulary)
-    qtbot.waitUntil(lambda: window.vocabulary.model.rowCount() == 2000)
+    assert window.panels.vocabulary.model.rowCount() == 0
+    window.panels.setCurrentWidget(window.panels.overview)
+    window.panels.setCurrentWidget(window.panels.vocabulary)
+    qtbot.waitUntil(lambda: window.panels.vocabulary.model.rowCount() == 2000)
 
 
 def test_going_back_to_a_model_does_not_read_its_vocabulary_again(
@@ -45,8 +45,8 @@ def test_going_back_to_a_model_does_not_read_its_vocabulary_again(
         return read_vocabulary(model)
 
     monkeypatch.setattr("explorer.qt.views.vocabulary_view.read_vocabulary", counted)
-    rows = window.vocabulary.model.rowCount
-    window.tabs.setCurrentWidget(window.vocabulary)
+    rows = window.panels.vocabulary.model.rowCount
+    window.panels.setCurrentWidget(window.panels.vocabulary)
     qtbot.waitUntil(lambda: rows() == 2000)
     window.open_paths([hostile_path])
     qtbot.waitUntil(lambda: rows() == 8)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -399,6 +401,17 @@ def test_every_control_has_a_name_and_is_reached_by_tab(panel: Panel) -> None:
         text = getattr(widget, "text", lambda: "")()
         named = widget.accessibleName() or text or isinstance(widget, QAbstractSpinBox)
         assert named, widget
+
+
+def test_the_window_can_hold_the_panel_without_loading_plots_or_kernels() -> None:
+    program = (
+        "import sys; from explorer.qt.views.weights import WeightsView;"
+        "print([name for name in ('pyqtgraph', 'numba') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_closing_in_the_middle_ends_the_work(runner: JobRunner, huge: Panel) -> None:

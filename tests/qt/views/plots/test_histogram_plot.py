@@ -65,6 +65,19 @@ def test_several_curves_show_shares(plot: HistogramPlot) -> None:
     assert drawn(plot).tolist() == list(range(1, 21))
 
 
+def test_a_legend_names_a_few_curves_and_takes_no_name_for_html(plot: HistogramPlot) -> None:
+    assert not plot._legend.isVisible()
+    names = ["<b>bold</b><img src=x>", "&amp; &x"]
+    plot.show_curves(tuple(curve(name, row=row) for row, name in enumerate(names)))
+    assert plot._legend.isVisible()
+    labels = [label for _, label in plot._legend.items]
+    assert [label.item.toPlainText() for label in labels] == names
+    plot.show_curves(tuple(curve(str(row), row=row) for row in range(9)))
+    assert not plot._legend.isVisible()
+    colours = {plot.colour(number).name() for number in range(9)}
+    assert len(colours) == 9
+
+
 def test_the_cursor_reads_bins_by_mouse_and_keys(qtbot: QtBot, plot: HistogramPlot) -> None:
     told: list[tuple[float, float, int, float]] = []
     plot.bins_read.connect(

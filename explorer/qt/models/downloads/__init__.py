@@ -1,0 +1,1 @@
+"""What the panel of downloaded models lists: rows made in workers, models that show them."""

@@ -1,0 +1,93 @@
+"""What a view gets for each cell of the tree of downloaded models."""
+
+from __future__ import annotations
+
+import html
+from typing import Any, Final
+
+from PySide6.QtCore import Qt
+
+from explorer.qt.models.downloads.node import DownloadsColumn, Node
+from explorer.qt.models.downloads.rows import mark, translate
+from explorer.qt.models.roles import ItemRole
+from explorer.text import plain_text, shorten
+
+_LONGEST_TIP: Final = 2000
+_SHOWN_PROBLEMS: Final = 20
+_RIGHT: Final = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+_LEFT: Final = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+_NUMBERS: Final = frozenset({DownloadsColumn.PARAMETERS, DownloadsColumn.BYTES})
+
+ANSWERED: Final = frozenset(
+    map(
+        int,
+        (
+            Qt.ItemDataRole.DisplayRole,
+            Qt.ItemDataRole.TextAlignmentRole,
+            Qt.ItemDataRole.ToolTipRole,
+            ItemRole.RAW,
+            ItemRole.NODE,
+        ),
+    )
+)
+"""The roles to which `cell` has an answer."""
+
+
+def cell(node: Node, column: int, role: int) -> Any:
+    """Return what a cell has for one of the roles in `ANSWERED`."""
+    match role:
+        case Qt.ItemDataRole.DisplayRole:
+            return node.cells[column]
+        case Qt.ItemDataRole.TextAlignmentRole:
+            return alignment(column)
+        case Qt.ItemDataRole.ToolTipRole:
+            return _tip(node, column)
+        case ItemRole.NODE:
+            return node
+        case _:
+            return _raw(node, column)
+
+
+def alignment(column: int) -> int:
+    """Return how a column is aligned: numbers to the right."""
+    return _RIGHT if column in _NUMBERS else _LEFT
+
+
+def column_title(column: int) -> str:
+    """Return the title of a column."""
+    return (
+        translate("Name"),
+        translate("Architecture"),
+        translate("Parameters"),
+        translate("Quantization"),
+        translate("Size on disk"),
+        translate("Modified"),
+        translate("Notes"),
+    )[column]
+
+
+def _raw(node: Node, column: int) -> str | int | float | None:
+    match column:
+        case DownloadsColumn.PARAMETERS:
+            return node.parameters
+        case DownloadsColumn.BYTES:
+            return node.row.nbytes
+        case DownloadsColumn.MODIFIED:
+            return node.row.modified
+        case _:
+            return node.cells[column]
+
+
+def _tip(node: Node, column: int) -> str | None:
+    lines: list[str] = []
+    if column == DownloadsColumn.NAME and node.row.path is not None:
+        lines = [node.row.title, str(node.row.path)]
+    elif column == DownloadsColumn.NOTE:
+        lines = [
+            f"{mark(each.severity)} {each.where}: {each.what}"
+            for each in node.problems[:_SHOWN_PROBLEMS]
+        ]
+        lines = lines or [node.row.note]
+    text = "\n".join(shorten(plain_text(line), _LONGEST_TIP) for line in lines if line)
+    # markup whose text cannot be markup: else Qt guesses which of both it is
+    return f"<qt>{html.escape(text).replace(chr(10), '<br>')}</qt>" if text else None

@@ -1,0 +1,67 @@
+"""Into which bins the weights of one or several tensors are counted, and rough counts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from explorer.analysis import Histogram, TensorStatistics
+from explorer.analysis.binning import Binning
+from explorer.qt.models.histogram_curve import HistogramCurve, resampled, robust_range, union
+from explorer.qt.models.weight_figures import Figures, RangeKind, Wish
+
+
+def can_divide(low: float, high: float, bins: int) -> bool:
+    """Whether a range can be divided into so many bins: float64 must tell their edges apart."""
+    try:
+        Binning.of_range(low, high, bins)
+    except ValueError:
+        return False
+    return True
+
+
+def binning_of(figures: Sequence[TensorStatistics], wish: Wish) -> Binning | None:
+    """Return the bins, the same for all tensors; None if no weight is finite.
+
+    Raises:
+        ValueError: The typed range cannot be divided into so many bins.
+    """
+    if wish.kind is RangeKind.TYPED and wish.typed is not None:
+        return Binning.of_range(*wish.typed, wish.bins)
+    finite = [each for each in figures if each.finite]
+    whole = union([(each.min, each.max) for each in finite])
+    if whole is None:
+        return None
+    if wish.kind is RangeKind.ROBUST:
+        low, high = (
+            union([(each.percentiles[0.1], each.percentiles[99.9]) for each in finite]) or whole
+        )
+        if low < high:
+            with suppress(ValueError):  # nearly all weights are equal: the whole range shows that
+                return Binning.of_range(low, high, wish.bins)
+    return Binning.of_weights(*whole, wish.bins)
+
+
+def rough_curves(
+    figures: Sequence[Figures], fine: Sequence[Histogram], wish: Wish
+) -> tuple[HistogramCurve, ...]:
+    """Return curves in the bins asked for, from finer histograms."""
+    shown = wish.typed if wish.kind is RangeKind.TYPED else None
+    if shown is None:
+        ranges = []
+        for each, histogram in zip(figures, fine, strict=True):
+            found = robust_range(histogram) if wish.kind is RangeKind.ROBUST else None
+            if each.moments.finite:
+                ranges.append(found or (each.moments.min, each.moments.max))
+        shown = union(ranges)
+    if shown is None:
+        return ()
+    return tuple(
+        curve_of(each, resampled(histogram, *shown, wish.bins))
+        for each, histogram in zip(figures, fine, strict=True)
+    )
+
+
+def curve_of(figures: Figures, histogram: Histogram) -> HistogramCurve:
+    subject = figures.subject
+    return HistogramCurve.of_moments(subject.name, histogram, figures.moments, subject.row)

@@ -1,0 +1,122 @@
+"""The panels of the current model, as tabs: what each is given, and what they have in common."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QTabWidget, QWidget
+
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.settings import Settings
+from explorer.qt.views.metadata_view import MetadataView
+from explorer.qt.views.overview import OverviewView
+from explorer.qt.views.raw_view import RawView
+from explorer.qt.views.table_view import TableView
+from explorer.qt.views.tensors_view import TensorsView
+from explorer.qt.views.vocabulary_view import VocabularyView
+from explorer.qt.views.weights.panel import WeightsView
+
+
+class Panels(QTabWidget):
+    """One tab for each way to look at a model.
+
+    Signals:
+        failed: Something could not be written; an `ExplorerError`.
+        written: A file was written; its path.
+    """
+
+    failed = Signal(object)
+    written = Signal(str)
+
+    def __init__(
+        self, runner: JobRunner, settings: Settings, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._settings = settings
+        self.overview = OverviewView(self)
+        self.metadata = MetadataView(runner, self)
+        self.tensors = TensorsView(runner, self)
+        self.weights = WeightsView(runner, self)
+        self.vocabulary = VocabularyView(runner, self)
+        self.raw = RawView(runner, self)
+        self.setDocumentMode(True)
+        self.setAccessibleName(self.tr("Panels"))
+        for view, title in (
+            (self.overview, self.tr("Overview")),
+            (self.metadata, self.tr("Metadata")),
+            (self.tensors, self.tr("Tensors")),
+            (self.weights, self.tr("Weights")),
+            (self.vocabulary, self.tr("Vocabulary")),
+            (self.raw, self.tr("Raw")),
+        ):
+            self.addTab(view, title)
+        for table in self._tables().values():
+            table.failed.connect(self.failed)
+            table.exported.connect(self.written)
+        self.weights.failed.connect(self.failed)
+        self.weights.exported.connect(self.written)
+        self.tensors.table.selection_moved.connect(self._follow_selection)
+
+    def show_document(self, document: Document | None) -> None:
+        """Show a model in every panel."""
+        self.overview.show_document(document)
+        self.metadata.show_document(document, self._settings.layout("metadata"))
+        self.tensors.show_document(document, self._settings.layout("tensors"))
+        self.weights.show_document(document)
+        self.vocabulary.show_document(document, self._settings.layout("vocabulary"))
+        self.raw.show_model(document.model if document is not None else None)
+
+    def show_one_of(self, first: QWidget, *others: QWidget) -> None:
+        """Show `first`, unless one of the others is in front, which shows the same thing."""
+        if self.currentWidget() not in (first, *others):
+            self.setCurrentWidget(first)
+
+    def focus_search(self) -> bool:
+        """Put the cursor into the search of the panel in front; return whether it has one."""
+        view = self.currentWidget()
+        if isinstance(view, MetadataView | TensorsView | WeightsView | VocabularyView | RawView):
+            view.focus_search()
+            return True
+        return False
+
+    def follow_scheme(self, document: Document | None) -> None:
+        """Take other colours."""
+        self.overview.show_document(document)  # its chart takes its colours when it is made
+
+    def save_headers(self) -> None:
+        """Remember the columns of the tables."""
+        for name, table in self._tables().items():
+            if table.table.columns:
+                self._settings.set_layout(name, table.horizontalHeader().saveState())
+
+    def save_layout(self) -> None:
+        """Remember columns and splitters."""
+        self.save_headers()
+        self._settings.set_layout("metadata_splitter", self.metadata.splitter.saveState())
+
+    def restore_layout(self) -> None:
+        """Put the splitters to where they were."""
+        self.metadata.splitter.restoreState(self._settings.layout("metadata_splitter"))
+
+    def reset_layout(self) -> None:
+        """Give columns and splitters the places that they had at first."""
+        self.restore_layout()
+        for table in self._tables().values():
+            table.fit_columns()
+
+    def _tables(self) -> dict[str, TableView]:
+        return {
+            "metadata": self.metadata.list.table,
+            "tensors": self.tensors.table,
+            "vocabulary": self.vocabulary.table,
+        }
+
+    def _follow_selection(self) -> None:
+        """Show the weights of what is selected in the tensor table."""
+        rows = self.tensors.table.selected_content_rows()
+        if not len(rows):
+            return
+        current = self.tensors.table.currentIndex()
+        first = self.tensors.model.content_row(current) if current.isValid() else int(rows[0])
+        others = [row for row in rows.tolist() if row != first]
+        self.weights.show_tensors([first, *others] if first in rows else others)

@@ -1,0 +1,1 @@
+"""Plots that several panels share (pyqtgraph). Import after the first paint: it takes 150 ms."""

@@ -1,0 +1,170 @@
+"""Save a plot: PNG and SVG on white paper, and the data behind the picture as CSV.
+
+The picture is drawn on the GUI thread, which Qt demands; encoding and writing happen in a job.
+pyqtgraph's own SVG exporter fails with newer versions of Qt (stack.md section 1), so Qt's is used.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from PySide6.QtCore import QBuffer, QCoreApplication, QIODevice, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import QImage, QPainter
+from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from explorer.errors import ExplorerError
+from explorer.qt.jobs import Job, JobRunner
+from explorer.tabular import write_atomically, write_csv
+
+_SCALE: Final = 2  # for print, and for screens of high density
+_FORMATS: Final = (".png", ".svg", ".csv")
+
+
+class Picture(Protocol):
+    """What can be saved: a widget that also draws itself on paper."""
+
+    def size(self) -> QSize:
+        """Return its size."""
+
+    def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
+        """Draw it in the colours of paper."""
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return the data behind it: a name and the values of each column."""
+
+
+class PlotExport:
+    """Saves plots, and tells how that went.
+
+    Args:
+        runner: Runs the writing.
+        parent: The widget that the file dialog belongs to.
+        on_done: Called with the path that was written.
+        on_failed: Called with why nothing was.
+    """
+
+    def __init__(
+        self,
+        runner: JobRunner,
+        parent: QWidget,
+        on_done: Callable[[str], None],
+        on_failed: Callable[[ExplorerError], None],
+    ) -> None:
+        self._runner = runner
+        self._parent = parent
+        self._on_done = on_done
+        self._on_failed = on_failed
+
+    def ask(self, picture: Picture, name: str) -> None:
+        """Ask for a file, and save the picture or its data into it."""
+        kinds = {
+            f"{_tr('PNG picture')} (*.png)": ".png",
+            f"{_tr('SVG picture')} (*.svg)": ".svg",
+            f"{_tr('Data')} (*.csv)": ".csv",
+        }
+        suggestion = f"{_file_name(name)}.png"
+        title = _tr("Save picture or data")
+        chosen, kind = QFileDialog.getSaveFileName(
+            self._parent, title, suggestion, ";;".join(kinds)
+        )
+        if not chosen:
+            return
+        path = Path(chosen)
+        if path.suffix.lower() not in _FORMATS:
+            path = path.with_name(path.name + kinds.get(kind, ".png"))
+        self.save(picture, path)
+
+    def save(self, picture: Picture, path: Path) -> Job:
+        """Save in the background, in the format that the name's suffix says, or as PNG."""
+        suffix = path.suffix.lower()
+        if suffix == ".csv":
+            work = _csv_writer(picture.data_columns(), path)
+        elif suffix == ".svg":
+            work = _bytes_writer(_svg(picture), path)
+        else:
+            work = _png_writer(_image(picture), path)
+
+        def write(job: Job) -> str:
+            try:
+                work(job)
+            except OSError as error:
+                what = f"cannot be written: {error.strerror or error}"
+                raise ExplorerError(what, path) from error
+            return str(path)
+
+        title = _tr("Saving {name}").format(name=path.name)
+        return self._runner.run(title, write, self._on_done, self._on_failed)
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("PlotExport", text)
+
+
+def _file_name(name: str) -> str:
+    """Return a name without what a file's name must not hold."""
+    kept = "".join(sign if sign.isalnum() or sign in "._-" else "_" for sign in name)
+    return kept.strip(".")[:80] or "plot"
+
+
+def _image(picture: Picture) -> QImage:
+    size = picture.size() * _SCALE
+    image = QImage(size, QImage.Format.Format_RGB32)
+    image.fill(Qt.GlobalColor.white)
+    painter = QPainter(image)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    picture.paint_on_paper(painter, QRectF(0, 0, size.width(), size.height()))
+    painter.end()
+    return image
+
+
+def _svg(picture: Picture) -> bytes:
+    size = picture.size()
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    generator = QSvgGenerator()
+    generator.setOutputDevice(buffer)
+    generator.setSize(size)
+    generator.setViewBox(QRect(0, 0, size.width(), size.height()))
+    painter = QPainter(generator)
+    painter.fillRect(0, 0, size.width(), size.height(), Qt.GlobalColor.white)
+    picture.paint_on_paper(painter, QRectF(0, 0, size.width(), size.height()))
+    painter.end()
+    return bytes(buffer.data().data())
+
+
+def _png_writer(image: QImage, path: Path) -> Callable[[Job], None]:
+    def write(job: Job) -> None:
+        buffer = QBuffer()
+        buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+        image.save(buffer, "PNG")  # type: ignore[call-overload] # the stub wants bytes
+        _bytes_writer(bytes(buffer.data().data()), path)(job)
+
+    return write
+
+
+def _bytes_writer(content: bytes, path: Path) -> Callable[[Job], None]:
+    def write(_job: Job) -> None:
+        # beside its place and moved there: a full disk leaves what was there before
+        temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
+        try:
+            temporary.write_bytes(content)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    return write
+
+
+def _csv_writer(columns: list[tuple[str, list[Any]]], path: Path) -> Callable[[Job], None]:
+    def write(_job: Job) -> None:
+        names = [name for name, _ in columns]
+        with write_atomically(path) as stream:
+            write_csv(stream, names, zip_longest(*(values for _, values in columns)))
+
+    return write

@@ -1,0 +1,280 @@
+"""What a quantized tensor's blocks are made of: how its codes are used, how its scales spread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, partial
+
+from PySide6.QtCore import QByteArray, QObject, Qt, Signal
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+
+from explorer.analysis import BlockStatistics, Distribution
+from explorer.display import float_text, integer_text
+from explorer.errors import ExplorerError
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.code_table import code_columns, code_curve, code_ticks, has_even_levels
+from explorer.qt.models.histogram_curve import HistogramCurve
+from explorer.qt.models.recent import Recent
+from explorer.qt.models.statistics_table import StatisticsTable, moment_lines
+from explorer.qt.models.table import TableModel
+from explorer.qt.models.weight_figures import Subject
+from explorer.qt.models.weight_gathering import block_figures
+from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.weights.plot_panel import PlotPanel, Readings, percent_text
+from explorer.qt.views.weights.state_page import StatePage
+
+_CODES_WIDTH = 360  # of the table: four columns
+
+
+class BlockPage(QWidget):
+    """One distribution, or a sentence in its place. Its plot is made when it is first needed.
+
+    Args:
+        make_panel: Makes plot and table.
+
+    Signals:
+        shown: The page came into sight.
+    """
+
+    shown = Signal()
+
+    def __init__(self, make_panel: Callable[[], PlotPanel]) -> None:
+        super().__init__()
+        self._make_panel = make_panel
+        self.state = StatePage(self)
+        self.title = QLabel(self)
+        self.title.setTextFormat(Qt.TextFormat.PlainText)
+        self.logarithmic = QCheckBox(self.tr("&Logarithmic"), self)
+        bar = QHBoxLayout()
+        bar.setContentsMargins(8, 6, 8, 4)
+        bar.addWidget(self.title, 1)
+        bar.addWidget(self.logarithmic)
+        self._content = QWidget(self)
+        self._column = QVBoxLayout(self._content)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(0)
+        self._column.addLayout(bar)
+        self._stack = QStackedWidget(self)
+        self._stack.addWidget(self.state)
+        self._stack.addWidget(self._content)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._stack)
+
+    @cached_property
+    def panel(self) -> PlotPanel:
+        """The plot and its table."""
+        panel = self._make_panel()
+        self.logarithmic.toggled.connect(panel.plot.set_logarithmic)
+        self._column.addWidget(panel, 1)
+        return panel
+
+    def show_content(self, title: str) -> None:
+        """Show the plot."""
+        self.title.setText(title)
+        self._stack.setCurrentWidget(self._content)
+
+    def tell(self, heading: str, sentence: str, button: str = "") -> None:
+        """Say something in place of the plot."""
+        self.state.tell(heading, sentence, button)
+        self._stack.setCurrentWidget(self.state)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the plot is shown."""
+        return self._stack.currentWidget() is self._content
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not event.spontaneous():
+            self.shown.emit()
+
+
+class BlockPages(QObject):
+    """The pages of codes, scales and minima, which one walk over the blocks fills.
+
+    Attributes:
+        codes: How often each code is used.
+        scales: How the blocks' scales spread.
+        minima: The same for minima.
+
+    Signals:
+        minima_known: Whether the tensor has minima.
+        exported: A file was written; its path.
+        failed: A file could not be written.
+    """
+
+    minima_known = Signal(bool)
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(self, runner: JobRunner, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self._slot = JobSlot(runner, self)
+        self._subject: Subject | None = None
+        self._recent = Recent(0)
+        self._prefix = ""
+        self._blocks: BlockStatistics | None = None
+        self._code_model = TableModel(self)
+        self.codes = BlockPage(self._make_codes)
+        self.scales = BlockPage(partial(self._make_spread, self.tr("Scale"), self.tr("Scales")))
+        self.minima = BlockPage(partial(self._make_spread, self.tr("Minimum"), self.tr("Minima")))
+        for page in self.pages:
+            page.state.pressed.connect(self._load)
+            page.shown.connect(self._load)
+
+    @property
+    def pages(self) -> tuple[BlockPage, BlockPage, BlockPage]:
+        """Return all pages."""
+        return self.codes, self.scales, self.minima
+
+    def show_subject(self, subject: Subject | None, recent: Recent, *, named: bool = False) -> None:
+        """Show another tensor; it is read when one of the pages is looked at.
+
+        Args:
+            subject: The tensor.
+            recent: What is known of its model.
+            named: Whether to say its name: it is one of several.
+        """
+        self._slot.cancel()
+        self._prefix = f"{subject.name}:   " if named and subject is not None else ""
+        self._subject = subject
+        self._recent = recent
+        self._blocks = None
+        for page in self.pages:
+            page.tell(self.tr("Reading the blocks…"), "")
+        if any(page.isVisible() for page in self.pages):
+            self._load()
+
+    def cancel(self) -> None:
+        """Stop reading."""
+        if self._slot.busy:
+            self._slot.cancel()
+            for page in self.pages:
+                page.tell(self.tr("Cancelled"), "", self.tr("Read on"))
+
+    def _load(self) -> None:
+        subject, recent = self._subject, self._recent
+        if self._blocks is not None:
+            self._fill()
+        if subject is None or self._blocks is not None or self._slot.busy:
+            return
+        for page in self.pages:
+            page.tell(self.tr("Reading the blocks…"), subject.name)
+        self._slot.run(
+            self.tr("Reading the blocks of {name}").format(name=subject.name),
+            lambda job: block_figures(subject, recent, job.check),
+            self._show,
+            self._fail,
+        )
+
+    def _fail(self, error: ExplorerError) -> None:
+        for page in self.pages:
+            page.tell(self.tr("The blocks could not be read"), str(error), self.tr("Try again"))
+
+    def _show(self, blocks: BlockStatistics | None) -> None:
+        subject = self._subject
+        if subject is None:
+            return
+        if blocks is None:
+            for page in self.pages:
+                page.tell(self.tr("Not quantized"), self.tr("This tensor has no codes."))
+            return
+        self._blocks = blocks
+        self.minima_known.emit(blocks.minima is not None)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Fill the page that is looked at."""
+        subject, blocks = self._subject, self._blocks
+        if subject is None or blocks is None:
+            return
+        for page, spread in ((self.scales, blocks.scales), (self.minima, blocks.minima)):
+            if page.isVisible() and not page.has_content and spread is not None:
+                noun = self.tr("scales") if page is self.scales else self.tr("minima")
+                self._show_spread(page, subject, spread, noun)
+        if self.codes.isVisible() and not self.codes.has_content:
+            self._show_codes(subject, blocks)
+
+    def _make_codes(self) -> PlotPanel:
+        panel = PlotPanel(
+            self._runner, self._code_model, self._describe_code, self.codes, _CODES_WIDTH
+        )
+        panel.plot.set_normal(False)
+        panel.plot.setAccessibleName(self.tr("Histogram of codes"))
+        return self._connected(panel)
+
+    def _make_spread(self, what: str, many: str) -> PlotPanel:
+        panel = PlotPanel(self._runner, StatisticsTable(self), self._describe)
+        panel.plot.setAccessibleName(self.tr("Histogram of {what}").format(what=many.lower()))
+        panel.plot.set_titles(what, self.tr("{what} in each bin").format(what=many))
+        return self._connected(panel)
+
+    def _connected(self, panel: PlotPanel) -> PlotPanel:
+        panel.exported.connect(self.exported)
+        panel.failed.connect(self.failed)
+        return panel
+
+    def _show_codes(self, subject: Subject, blocks: BlockStatistics) -> None:
+        panel = self.codes.panel
+        panel.file_name = f"{subject.name}-codes"
+        even = has_even_levels(blocks)
+        ticks = code_ticks(blocks)
+        level, number = self.tr("Level of the code, before scaling"), self.tr("Code")
+        panel.plot.set_titles(level if even or ticks else number, self.tr("Weights"))
+        panel.plot.set_code_ticks(ticks)
+        panel.plot.show_curves((code_curve(subject.name, blocks),))
+        panel.plot.forget_zoom()
+        self._code_model.set_content(code_columns(blocks), len(blocks.code_counts))
+        panel.table.show_columns(QByteArray())
+        used = int((blocks.code_counts > 0).sum())
+        text = self.tr("{used} of {all} codes are used").format(
+            used=integer_text(used), all=integer_text(len(blocks.code_counts))
+        )
+        panel.show_resting("")
+        self.codes.show_content(self._prefix + text)
+
+    def _show_spread(
+        self, page: BlockPage, subject: Subject, spread: Distribution, noun: str
+    ) -> None:
+        assert self._blocks is not None
+        panel = page.panel
+        panel.file_name = f"{subject.name}-{noun}"
+        curve = HistogramCurve.of_moments(subject.name, spread.histogram, spread.moments)
+        panel.plot.show_curves((curve,))
+        panel.plot.forget_zoom()
+        model = panel.table.table
+        assert isinstance(model, StatisticsTable)
+        model.show_lines(moment_lines(spread.moments))
+        panel.table.show_columns(QByteArray())
+        panel.show_resting("")
+        text = self.tr("{count} {noun}, each of {n} weights").format(
+            count=integer_text(spread.moments.count),
+            noun=noun,
+            n=integer_text(self._blocks.weights_per_scale),
+        )
+        page.show_content(self._prefix + text)
+
+    def _describe_code(self, readings: Readings) -> str:
+        reading, blocks = readings[0], self._blocks
+        if blocks is None:
+            return ""
+        return self.tr("code {code}: level {level}   {count} weights   {share}").format(
+            code=reading.index,
+            level=float_text(float(blocks.levels[reading.index]), 5),
+            count=integer_text(reading.count),
+            share=percent_text(reading.share),
+        )
+
+    def _describe(self, readings: Readings) -> str:
+        reading = readings[0]
+        return self.tr("{low} to {high}   {count}   {share}").format(
+            low=float_text(reading.low, 5),
+            high=float_text(reading.high, 5),
+            count=integer_text(reading.count),
+            share=percent_text(reading.share),
+        )

@@ -1,0 +1,278 @@
+"""The histogram of one tensor or several, growing while they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QLabel, QScrollArea, QVBoxLayout, QWidget
+
+from explorer.display import float_text, integer_text, plain_text
+from explorer.errors import ExplorerError
+from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.models.histogram_curve import HistogramCurve
+from explorer.qt.models.recent import Recent
+from explorer.qt.models.statistics_table import StatisticsTable, figure_lines
+from explorer.qt.models.weight_figures import Figures, Gathered, Subject
+from explorer.qt.models.weight_gathering import gather, known
+from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.plots.histogram_plot import MOST_SERIES
+from explorer.qt.views.plots.small_multiples import SmallMultiples
+from explorer.qt.views.weights.controls import HistogramControls
+from explorer.qt.views.weights.plot_panel import TABLE_WIDTH, PlotPanel
+from explorer.qt.views.weights.progress_line import ProgressLine
+
+_RARE_COLUMNS = ("count", "finite", "nan", "positive_inf", "negative_inf", "zeros")
+_PLOT_HEIGHT, _TABLE_HEIGHT = 420, 190
+_PLOT_WIDTH = 600
+
+
+class HistogramPage(QWidget):
+    """Controls, plot, statistics and progress. Reads only while it is visible.
+
+    Attributes:
+        gathered: What is shown; None while nothing is known.
+
+    Signals:
+        unreadable: The only tensor cannot be read; an `ExplorerError`.
+        opened: One of several tensors was opened; its content row.
+    """
+
+    unreadable = Signal(object)
+    opened = Signal(int)
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._slot = JobSlot(runner, self)
+        self._subjects: tuple[Subject, ...] = ()
+        self._recent = Recent(0)
+        self._chosen_row: int | None = None
+        self.gathered: Gathered | None = None
+        self.controls = HistogramControls(self)
+        self.statistics = StatisticsTable(self)
+        self.panel = PlotPanel(runner, self.statistics, parent=self)
+        self.plot = self.panel.plot
+        self.plot.setAccessibleName(self.tr("Histogram of weights"))
+        self.plot.set_titles(self.tr("Weight"), self.tr("Weights in each bin"))
+        self.multiples = SmallMultiples(self)
+        self._scroll = QScrollArea(self)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setWidget(self.multiples)
+        self.panel.area.addWidget(self._scroll)
+        self.note = QLabel(self)
+        self.note.setTextFormat(Qt.TextFormat.PlainText)
+        self.note.setWordWrap(True)
+        self.note.setContentsMargins(8, 0, 8, 2)
+        self.note.setAccessibleName(self.tr("Note"))
+        self.note.hide()
+        self.progress = ProgressLine(self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.controls)
+        layout.addWidget(self.note)
+        layout.addWidget(self.panel, 1)
+        layout.addWidget(self.progress)
+        self._connect()
+
+    def _connect(self) -> None:
+        controls = self.controls
+        controls.wish_changed.connect(self._load)
+        controls.refused.connect(self._show_note)
+        controls.logarithmic.toggled.connect(self.plot.set_logarithmic)
+        controls.logarithmic.toggled.connect(self.multiples.set_logarithmic)
+        controls.normal.toggled.connect(self.plot.set_normal)
+        controls.marks.toggled.connect(self.plot.set_marks)
+        controls.arrangement.currentIndexChanged.connect(self._arrange)
+        self.multiples.bins_read.connect(self.panel.show_readings)
+        self.multiples.export_requested.connect(self.panel.ask_export)
+        self.multiples.current_changed.connect(self._select_row)
+        self.multiples.opened.connect(self.opened)
+        self.panel.table.row_selected.connect(self._highlight)
+        self.panel.table.row_opened.connect(self._open_line)
+        self.progress.cancel_requested.connect(self.cancel)
+        self.progress.resume_requested.connect(self._load)
+
+    @property
+    def busy(self) -> bool:
+        """Whether weights are read."""
+        return self._slot.busy
+
+    def show_subjects(self, subjects: Sequence[Subject], recent: Recent) -> None:
+        """Show other tensors; what was read for those before is no longer wanted.
+
+        Args:
+            subjects: The tensors; may be none.
+            recent: What is known of their model.
+        """
+        self._slot.cancel()
+        self.progress.finish()
+        self._subjects = tuple(subjects)
+        self._recent = recent
+        self.gathered = None
+        self._chosen_row = None
+        self._show_note("")
+        self.panel.file_name = subjects[0].name if len(subjects) == 1 else self.tr("tensors")
+        self.controls.set_several(len(subjects) > 1)
+        self._arrange()
+        self.plot.show_curves(())
+        self.plot.forget_zoom()
+        self.multiples.show_curves(())
+        self.statistics.set_content((), 0)
+        if self.isVisible():
+            self._load()
+
+    def cancel(self) -> None:
+        """Stop reading; what was read so far stays."""
+        if self._slot.busy:
+            self._slot.cancel()
+            self.progress.stop()
+
+    def _load(self) -> None:
+        """Show what is wanted: at once if it is known, else as it is read."""
+        wish = self.controls.wish()
+        if wish is None or not self._subjects or not self.isVisible():
+            return
+        subjects, recent = self._subjects, self._recent
+        found = known(subjects, wish, recent)
+        if found is not None:
+            self._slot.cancel()
+            self._finish(found)
+            return
+        title = self.tr("Reading {name}").format(name=plain_text(subjects[0].name))
+        if len(subjects) > 1:
+            title = self.tr("Reading {n} tensors").format(n=len(subjects))
+        self.progress.start()
+        job = self._slot.run(
+            title,
+            lambda job: gather(subjects, wish, recent, job),
+            self._finish,
+            self._fail,
+        )
+        job.published.connect(self._grow)
+        job.finished.connect(lambda: self._look_for_cancelled(job))
+
+    def _grow(self, gathered: Gathered) -> None:
+        self.progress.show_progress(gathered.done, gathered.total, gathered.nbytes)
+        self._show(gathered)
+
+    def _finish(self, gathered: Gathered) -> None:
+        self.progress.finish()
+        self._show(gathered)
+
+    def _fail(self, error: ExplorerError) -> None:
+        self.progress.finish()
+        self.unreadable.emit(error)
+
+    def _look_for_cancelled(self, job: Job) -> None:
+        """Tell of a job that somebody else cancelled, such as the status bar."""
+        if self._slot.stopped and job.cancelled and self.progress.running:
+            self.progress.stop()
+
+    def _show(self, gathered: Gathered) -> None:
+        first = self.gathered is None
+        self.gathered = gathered
+        curves = gathered.curves
+        if self.controls.side_by_side and len(self._subjects) > 1:
+            self.multiples.show_curves(curves)
+            self.multiples.highlight(self._chosen_row)
+        else:
+            self.plot.show_curves(curves)
+        if len(self._subjects) > 1:
+            self.statistics.show_several(gathered.figures)
+        elif gathered.figures:
+            self.statistics.show_lines(figure_lines(gathered.figures[0]))
+        if first:
+            self.panel.table.show_columns(QByteArray(), _RARE_COLUMNS)
+        if curves:
+            histogram = curves[0].histogram
+            self.controls.suggest((histogram.low, histogram.high))
+        self.panel.show_resting(self._summary(curves))
+        if gathered.failures:
+            self._show_note(self._failure_text(gathered))
+        elif gathered.exact and not any(each.moments.finite for each in gathered.figures):
+            self._show_note(self.tr("No weight is finite: there is nothing to draw."))
+
+    def _summary(self, curves: Sequence[HistogramCurve]) -> str:
+        if len(curves) != 1:
+            text = self.tr("Select a tensor in the table to bring it to the front")
+            if len(curves) > MOST_SERIES and not self.controls.side_by_side:
+                text += self.tr("; from dark to bright they are in the table's order")
+            return text
+        curve = curves[0]
+        bins = curve.histogram.counts.size
+        width = (curve.histogram.high - curve.histogram.low) / bins
+        text = self.tr("{bins} bins of {width}").format(
+            bins=integer_text(bins), width=float_text(width, 3)
+        )
+        if self.gathered is not None and self.gathered.exact and curve.outside:
+            share = 100 * curve.outside / curve.total
+            text += self.tr("   {count} weights ({share:.2g} %) lie outside").format(
+                count=integer_text(curve.outside), share=share
+            )
+        return text
+
+    def _failure_text(self, gathered: Gathered) -> str:
+        subject, error = gathered.failures[0]
+        text = self.tr("Not shown: {name}: {what}").format(name=subject.name, what=error.what)
+        more = len(gathered.failures) - 1
+        return f"{text} {self.tr('And {n} more.').format(n=more)}" if more else text
+
+    def _show_note(self, text: str) -> None:
+        self.note.setText(plain_text(text))
+        self.note.setVisible(bool(text))
+
+    def _arrange(self) -> None:
+        """Put plots and table where they have room."""
+        several = len(self._subjects) > 1
+        beside = several and self.controls.side_by_side
+        self.panel.area.setCurrentWidget(self._scroll if beside else self.plot)
+        self.panel.picture = self.multiples if beside else self.plot
+        for widget in (self.controls.normal, self.controls.marks):
+            widget.setEnabled(not beside)
+        splitter = self.panel.splitter
+        wanted = Qt.Orientation.Vertical if several else Qt.Orientation.Horizontal
+        if splitter.orientation() != wanted:
+            splitter.setOrientation(wanted)
+            splitter.setSizes(
+                [_PLOT_HEIGHT, _TABLE_HEIGHT] if several else [_PLOT_WIDTH, TABLE_WIDTH]
+            )
+        if self.gathered is not None:
+            self._show(self.gathered)
+
+    def _figures_at(self, line: int) -> Figures | None:
+        several = len(self._subjects) > 1 and self.gathered is not None
+        figures = self.gathered.figures if several and self.gathered is not None else ()
+        return figures[line] if 0 <= line < len(figures) else None
+
+    def _highlight(self, line: int) -> None:
+        figures = self._figures_at(line)
+        if figures is not None:
+            self._chosen_row = figures.subject.row
+            self.plot.highlight(self._chosen_row)
+            self.multiples.highlight(self._chosen_row)
+
+    def _open_line(self, line: int) -> None:
+        figures = self._figures_at(line)
+        if figures is not None:
+            self.opened.emit(figures.subject.row)
+
+    def _select_row(self, row: int) -> None:
+        figures = () if self.gathered is None else self.gathered.figures
+        for line, each in enumerate(figures):
+            if each.subject.row == row:
+                self.panel.table.select_row(line)
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not event.spontaneous() and (self.gathered is None or not self.gathered.exact):
+            self._load()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        if not event.spontaneous():  # a minimized window goes on
+            self.cancel()

@@ -1,0 +1,238 @@
+"""The weights panel: what the weights of a tensor, or of several, are like.
+
+Light to import: what needs pyqtgraph is made when the panel first comes into sight with something
+to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QStackedLayout, QWidget
+
+from explorer.display import bytes_text, integer_text, plain_text, shape_text
+from explorer.errors import ExplorerError
+from explorer.formats.tensors import Tensor
+from explorer.qt.jobs import Job, JobRunner, consideration, reconsider
+from explorer.qt.models.document import Document
+from explorer.qt.models.recent import Recent
+from explorer.qt.models.tensor_scope import same_role, sibling_factors, spread
+from explorer.qt.models.weight_figures import Subject, is_quantized, unsupported_reason
+from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.weights.header import Scope
+from explorer.qt.views.weights.state_page import StatePage
+
+if TYPE_CHECKING:
+    from explorer.qt.views.weights.body import WeightsBody
+
+_MOST_RECENT = 256  # results of a model: at most 48 MiB, usually far less
+
+
+def _load_body(_job: Job) -> ModuleType:
+    with consideration(lasting=True):
+        return import_module("explorer.qt.views.weights.body")
+
+
+class WeightsView(QWidget):
+    """Histograms, statistics, codes, scales and values. Reads only while it is visible.
+
+    Attributes:
+        body: What is shown of tensors; None until it is first needed.
+        state: What stands there instead.
+
+    Signals:
+        tensor_chosen: One of several tensors was opened; its content row in the tensor table.
+        exported: A file was written; its path.
+        failed: A file could not be written; an `ExplorerError`.
+    """
+
+    tensor_chosen = Signal(int)
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self._document: Document | None = None
+        self._rows: tuple[int, ...] = ()
+        self._recent: WeakKeyDictionary[Document, Recent] = WeakKeyDictionary()
+        self.body: WeightsBody | None = None
+        self.state = StatePage(self)
+        self.state.pressed.connect(self._refresh)
+        self._stack = QStackedLayout(self)
+        self._stack.addWidget(self.state)
+        self._loading = JobSlot(runner, self)
+        self._making = QTimer(self)
+        self._making.setSingleShot(True)
+        self._making.timeout.connect(self._refresh)
+        self._refresh()
+
+    def show_document(self, document: Document | None) -> None:
+        """Show a model, of which no tensor is selected yet; None shows nothing."""
+        if document is not self._document:
+            self._document = document
+            self._rows = ()
+            reconsider()  # the model before may have been closed
+            self._refresh()
+
+    def show_tensors(self, rows: Sequence[int]) -> None:
+        """Show tensors of the model.
+
+        Args:
+            rows: Content rows of its tensor table, the one that matters most first.
+        """
+        wanted = tuple(rows)
+        if wanted == self._rows:
+            return
+        self._rows = wanted
+        body = self.body
+        if body is not None:
+            scope = body.header.chosen
+            if len(wanted) > 1:
+                body.header.choose(Scope.SELECTED)
+            elif scope is Scope.SELECTED:
+                body.header.choose(Scope.ONE)
+        self._refresh()
+
+    def focus_search(self) -> None:
+        """Put the cursor into the line that finds a value by its row and column."""
+        if self.body is not None and self._stack.currentWidget() is self.body:
+            self.body.focus_search()
+
+    @property
+    def shown_rows(self) -> tuple[int, ...]:
+        """Content rows of the tensors that are shown together."""
+        document = self._document
+        if document is None or not self._rows:
+            return ()
+        scope = Scope.ONE if self.body is None else self.body.header.chosen
+        if self.body is None and len(self._rows) > 1:
+            scope = Scope.SELECTED
+        if scope is Scope.SAME_ROLE:
+            return tuple(spread(same_role(document, self._rows[0])))
+        return tuple(spread(self._rows)) if scope is Scope.SELECTED else self._rows[:1]
+
+    def _refresh(self) -> None:
+        """Show what is selected, or say why it cannot be shown."""
+        document = self._document
+        if document is None:
+            self._tell(self.tr("Weights"), self.tr("Open a model to see its weights."))
+        elif not self._rows:
+            self._tell(
+                self.tr("Select a tensor"),
+                self.tr("Choose one in the tree or in the tensor table to see its weights."),
+            )
+        elif self.isVisible() or self.body is not None:
+            self._show_rows(document)
+        else:
+            self._tell(self.tr("Preparing the plots…"), "")
+
+    def _show_rows(self, document: Document) -> None:
+        rows = self.shown_rows
+        tensors = [document.model.tensors.rows[row] for row in rows]
+        reason = unsupported_reason(tensors[0]) if len(tensors) == 1 else None
+        if reason is not None:
+            heading = self.tr("Type {type}").format(type=tensors[0].type.name)
+            self._tell(heading, f"{plain_text(tensors[0].name)}: {reason}")
+            return
+        body = self.body
+        if body is None:
+            self._make_body()
+            return
+        self._show_header(document, tensors)
+        subjects = [
+            Subject(row, plain_text(tensor.name), tensor)
+            for row, tensor in zip(rows, tensors, strict=True)
+        ]
+        recent = self._recent.setdefault(document, Recent(_MOST_RECENT))
+        self._stack.setCurrentWidget(body)
+        body.show_subjects(subjects, recent, quantized=is_quantized(tensors[0]))
+
+    def _make_body(self) -> None:
+        """Load pyqtgraph in a worker, for it takes a while; then make the plots."""
+        if self._loading.busy:
+            return
+        self._tell(self.tr("Preparing the plots…"), "")
+        self._loading.run(
+            self.tr("Preparing the plots"),
+            _load_body,
+            self._add_body,
+            self._fail,
+        )
+
+    def _add_body(self, module: ModuleType) -> None:
+        body: WeightsBody = module.WeightsBody(self._runner, self)
+        self._stack.addWidget(body)
+        body.header.scope_chosen.connect(self._refresh)
+        body.histogram.unreadable.connect(self._fail)
+        body.histogram.opened.connect(self.tensor_chosen)
+        body.exported.connect(self.exported)
+        body.failed.connect(self.failed)
+        if len(self._rows) > 1:
+            body.header.choose(Scope.SELECTED)
+        self.body = body
+        self._making.start()  # in a turn of its own: other events come in between
+
+    def _show_header(self, document: Document, tensors: Sequence[Tensor]) -> None:
+        assert self.body is not None
+        if len(tensors) == 1:
+            tensor = tensors[0]
+            facts = "   ·   ".join(
+                (
+                    tensor.type.name,
+                    shape_text(tensor.shape),
+                    self.tr("{n} weights").format(n=integer_text(tensor.parameters)),
+                    bytes_text(tensor.nbytes),
+                )
+            )
+            self.body.header.show_texts(tensor.name, facts, self._factor_note(document))
+            return
+        scope = self.body.header.chosen
+        found = same_role(document, self._rows[0]) if scope is Scope.SAME_ROLE else self._rows
+        if len(found) > len(tensors):
+            facts = self.tr("{shown} of {all} tensors are shown, spread evenly").format(
+                shown=len(tensors), all=integer_text(len(found))
+            )
+        else:
+            facts = self.tr("{n} tensors").format(n=len(tensors))
+        types = sorted({tensor.type.name for tensor in tensors})
+        weights = sum(tensor.parameters for tensor in tensors)
+        facts += "   ·   " + self.tr("{n} weights").format(n=integer_text(weights))
+        facts += f"   ·   {', '.join(types[:4])}{', …' if len(types) > 4 else ''}"
+        names = f"{tensors[0].name} … {tensors[-1].name}"
+        self.body.header.show_texts(names, facts, self._factor_note(document))
+
+    def _factor_note(self, document: Document) -> str:
+        factors = [name for row in self.shown_rows[:1] for name in sibling_factors(document, row)]
+        if not factors:
+            return ""
+        names = self.tr(" and ").join(plain_text(name) for name in factors)
+        return self.tr(
+            "The figures are of the stored weights: the factor in {names} is not applied to them."
+        ).format(names=names)
+
+    def _fail(self, error: ExplorerError) -> None:
+        self._tell(self.tr("The weights could not be read"), str(error), self.tr("Try again"))
+
+    def _tell(self, heading: str, sentence: str, button: str = "") -> None:
+        if self.body is not None:
+            self.body.show_subjects((), Recent(0), quantized=False)
+        self.state.tell(heading, sentence, button)
+        self._stack.setCurrentWidget(self.state)
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self.body is None and self._document is not None and self._rows:
+            self._making.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._making.stop()

@@ -1,0 +1,111 @@
+"""How far the reading of weights is, how fast it goes, and the button that ends it."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QWidget
+
+from explorer.display import bytes_text, count_text
+
+_STEPS = 1000
+_SETTLED_S = 0.2  # a rate of less time says nothing
+
+
+class ProgressLine(QWidget):
+    """A line below a plot while it grows.
+
+    Signals:
+        cancel_requested: The user wants it to end.
+        resume_requested: The user wants what was ended after all.
+    """
+
+    cancel_requested = Signal()
+    resume_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.bar = QProgressBar(self)
+        self.bar.setTextVisible(False)
+        self.bar.setFixedWidth(160)
+        self.bar.setAccessibleName(self.tr("Progress"))
+        self.label = QLabel(self)
+        self.label.setTextFormat(Qt.TextFormat.PlainText)
+        self.button = QPushButton(self.tr("Cancel"), self)
+        self.button.clicked.connect(self._press)
+        self._running = False
+        self._first: tuple[float, int, int] | None = None
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 2, 8, 4)
+        layout.addWidget(self.bar)
+        layout.addWidget(self.label, 1)
+        layout.addWidget(self.button)
+        # its place stays: a plot that changes its height with each tensor is hard to compare
+        self.setFixedHeight(self.sizeHint().height())
+        self.finish()
+
+    @property
+    def running(self) -> bool:
+        """Whether something is under way."""
+        return self._running
+
+    def start(self) -> None:
+        """Tell that something begins."""
+        self._running = True
+        self._first = None
+        self.bar.setRange(0, 0)
+        self.label.setText(self.tr("Preparing to read the weights…"))
+        self.button.setText(self.tr("Cancel"))
+        self.button.setToolTip(self.tr("Escape"))
+        self._set_shown(True)
+
+    def show_progress(self, done: int, total: int, nbytes: int) -> None:
+        """Tell how far it is.
+
+        Args:
+            done: Weights walked over.
+            total: What that will be.
+            nbytes: Their stored bytes.
+        """
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now, done, nbytes
+        start, first_done, first_bytes = self._first
+        share = done / total if total else 1.0
+        self.bar.setRange(0, _STEPS)
+        self.bar.setValue(round(_STEPS * share))
+        text = self.tr("{share:.0f} %").format(share=100 * share)
+        elapsed = now - start
+        if elapsed >= _SETTLED_S:
+            text += self.tr("   {weights} weights/s, {size}/s").format(
+                weights=count_text(round((done - first_done) / elapsed)),
+                size=bytes_text(round((nbytes - first_bytes) / elapsed)),
+            )
+        self.label.setText(text)
+
+    def stop(self) -> None:
+        """Tell that it was cancelled; what was read so far stays in sight."""
+        self._running = False
+        reached = self.bar.value() * 100 // _STEPS if self.bar.maximum() else 0
+        self.bar.setRange(0, _STEPS)
+        self.bar.setValue(reached * _STEPS // 100)
+        sentence = self.tr("Cancelled at {share} %: the figures are of the weights read so far.")
+        self.label.setText(sentence.format(share=reached))
+        self.button.setText(self.tr("Read on"))
+        self.button.setToolTip("")
+
+    def finish(self) -> None:
+        """Take the line away."""
+        self._running = False
+        self._set_shown(False)
+
+    def _set_shown(self, on: bool) -> None:
+        for widget in (self.bar, self.label, self.button):
+            widget.setVisible(on)
+
+    def _press(self) -> None:
+        if self._running:
+            self.cancel_requested.emit()
+        else:
+            self.resume_requested.emit()
