@@ -29,6 +29,8 @@ from explorer.formats.weights_runs import Values
 FINE_BINS: Final = 1 << 16
 """Least number of parts that a range is divided into."""
 
+_COUNTER_MAX: Final = (1 << 31) - 1
+
 MAX_BINS: Final = 1 << 20
 """Most bins of a histogram; float32 tells no more than 2^24 parts of a range apart."""
 
@@ -147,23 +149,36 @@ class RunningCounts:
         self._binnings = binnings
         self._sizes = [binning.bins * binning.parts for binning in binnings]
         self._counts: list[NDArray[np.int32]] | None = None
+        self._room = _COUNTER_MAX
 
     @cached_property
     def totals(self) -> list[NDArray[np.int64]]:
         return [np.zeros(size, np.int64) for size in self._sizes]
 
     def add(self, streams: Sequence[Values]) -> None:
-        """Count weights, a run of float32 for each binning; less than 2^31 until combined."""
+        """Count weights, a run of float32 for each binning."""
+        longest = max(map(len, streams))
+        if longest > self._room:
+            self._empty_counters()
         if self._counts is None:
             self._counts = [np.zeros(size, np.int32) for size in self._sizes]
+        self._room -= longest
         for binning, values, counts in zip(self._binnings, streams, self._counts, strict=True):
             binning.count(values, counts)
 
     def combine(self, other: RunningCounts) -> None:
         """Add what another one counted by itself to the totals."""
-        if other._counts is not None:
-            for total, counts in zip(self.totals, other._counts, strict=True):
+        other._empty_counters()
+        for total, counts in zip(self.totals, other.totals, strict=True):
+            np.add(total, counts, out=total)
+
+    def _empty_counters(self) -> None:
+        """Move what was counted to the totals: the counters are small, to stay in the cache."""
+        if self._counts is not None:
+            for total, counts in zip(self.totals, self._counts, strict=True):
                 np.add(total, counts, out=total)
+        self._counts = None
+        self._room = _COUNTER_MAX
 
 
 def _check_bins(bins: int) -> None:

@@ -74,7 +74,7 @@ def block_statistics(
     fold = Fold(lambda: _Gathered(tensor), _Gathered.add, _Gathered.combine)
     found = fold_chunks(tensor, fold, workers=workers, check=check)
     binnings = [Binning.of_weights(one.low, one.high, bins) for one in found.moments]
-    counting = Fold(lambda: _Counted(tensor, binnings), _Counted.add, _Counted.combine)
+    counting = Fold(lambda: _Counted(tensor, binnings), _Counted.add, _Counted.combine, True)
     counted = fold_chunks(tensor, counting, workers=workers, check=check).counts
     spread = [
         Distribution(one.moments(), binning.histogram(counts))

@@ -117,7 +117,7 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     def count(counts: RunningCounts, chunk: Chunk) -> None:
         counts.add([chunk.values] * len(binnings))
 
-    counting = Fold(lambda: RunningCounts(binnings), count, RunningCounts.combine)
+    counting = Fold(lambda: RunningCounts(binnings), count, RunningCounts.combine, any_order=True)
     again = None if watcher is None else watcher.second
     counted = fold_chunks(source, counting, workers=workers, check=check, watch=again).totals
     told = dict.fromkeys(PERCENTS, float("nan"))

@@ -23,11 +23,11 @@ _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding ever
 _TEXT_WIDTH: Final = 120  # of a line of text where there is no terminal
 
 
-def write(text: str, encoding: str | None = None) -> None:
-    """Write text to standard output and flush it; do nothing if nobody reads it any more."""
+def write(text: str, encoding: str | None = None) -> bool:
+    """Write text to standard output and flush it; return False if nobody reads it any more."""
     stream = sys.stdout
     if stream is None:  # started without one, as by a desktop
-        return
+        return False
     try:
         raw = text.encode(encoding or stream.encoding or "utf-8", "backslashreplace")
         stream.flush()
@@ -35,6 +35,8 @@ def write(text: str, encoding: str | None = None) -> None:
         stream.buffer.flush()
     except BrokenPipeError:
         _forget_reader()
+        return False
+    return True
 
 
 def _forget_reader() -> None:

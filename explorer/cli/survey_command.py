@@ -57,7 +57,7 @@ def survey_command(
             # On a terminal the rows themselves show how far it is.
             tell = teller(line, "weights") if as_json or not on_terminal() else None
             rows = survey(model, workers, progress=tell)
-            found = list(rows if as_json else _printed(model, rows))
+            found = list(rows if as_json else _printed(model, rows, needed=csv_path is not None))
     records = [_record(row) for row in found]
     if csv_path is not None:
         with writing(csv_path) as stream:
@@ -117,8 +117,11 @@ def _cells(record: dict[str, Any]) -> list[Cell]:
     return list(_flat(record).values())
 
 
-def _printed(model: Model, rows: Iterable[SurveyRow]) -> Iterator[SurveyRow]:
-    """Print each row when it comes; columns are as wide as the model's names and shapes ask for."""
+def _printed(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> Iterator[SurveyRow]:
+    """Print each row when it comes; columns are as wide as the model's names and shapes ask for.
+
+    Ends when nobody reads any more (`| head`), unless the rows are `needed` for something else.
+    """
     tensors = model.tensors.rows
     names = min(_LONGEST_NAME, max((cell_width(_name(t.name)) for t in tensors), default=0))
     types = max((len(plain_text(t.type.name)) for t in tensors), default=0)
@@ -131,12 +134,14 @@ def _printed(model: Model, rows: Iterable[SurveyRow]) -> Iterator[SurveyRow]:
         found = row.statistics
         if found is None:
             what = "" if row.error is None else plain_text(row.error.what)
-            write(_line(cells, widths, ()).rstrip() + f"  {what}\n")
+            line = _line(cells, widths, ()).rstrip() + f"  {what}\n"
         else:
             numbers = [integer_text(found.zeros), integer_text(found.nan + found.inf)]
             figures = [getattr(found, name) for name in _FIGURES]
             numbers += ["" if one is None else float_text(one, 5) for one in figures]
-            write(_line(cells, widths, numbers))
+            line = _line(cells, widths, numbers)
+        if not write(line) and not needed:
+            return
         yield row
 
 

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 State = TypeVar("State")
 
 SPAN_WEIGHTS: Final = 1 << 21
-"""Most weights of a span: some milliseconds of work, and rarely less than a block."""
+"""Most weights of a span: some milliseconds of work, which threads may end apart by."""
 
 _AHEAD: Final = 2  # spans under way or waiting to be taken, for each thread
 
@@ -92,11 +92,14 @@ class Fold(Generic[State]):
         step: Adds a chunk to a state, in place; called in several threads at once.
         combine: Adds the state of later weights to a state, in place; called in order, in one
             thread.
+        any_order: Whether the order of chunks changes nothing, as with counts. Then a thread adds
+            several spans to one state, and states are combined at the end.
     """
 
     begin: Callable[[], State]
     step: Callable[[State, Chunk], object]
     combine: Callable[[State, State], object]
+    any_order: bool = False
 
     def gather(self, chunks: Iterator[Chunk]) -> State:
         """Return the state of some chunks."""
@@ -107,7 +110,10 @@ class Fold(Generic[State]):
 
 
 Watch: TypeAlias = Callable[[State, int], object]
-"""Called in the caller's thread as spans are done: the state so far, and its number of weights."""
+"""Called in the caller's thread as spans are done: the state so far, and the number of weights.
+
+Of a fold in any order the state is still that of no weights.
+"""
 
 
 def fold_chunks(
@@ -132,12 +138,38 @@ def fold_chunks(
         SourceError: The file changed since it was opened.
     """
     total = fold.begin()
-    with closing(map_spans(tensor, fold.gather, workers=workers, check=check)) as spans:
+    kept = _KeptStates(fold)
+    work = kept.gather if fold.any_order else fold.gather
+    with closing(map_spans(tensor, work, workers=workers, check=check)) as spans:
         for span in spans:
-            fold.combine(total, span.result)
+            if not fold.any_order:
+                fold.combine(total, span.result)
             if watch is not None:
                 watch(total, span.stop)
+    for state in kept.states:
+        fold.combine(total, state)
     return total
+
+
+class _KeptStates(Generic[State]):
+    """States that are used for one span after the other, as many as there are threads."""
+
+    def __init__(self, fold: Fold[State]) -> None:
+        self._fold = fold
+        self._idle: deque[State] = deque()
+        self.states: list[State] = []
+
+    def gather(self, chunks: Iterator[Chunk]) -> State:
+        """Add some chunks to a state that no other thread uses now."""
+        try:
+            state = self._idle.pop()
+        except IndexError:
+            state = self._fold.begin()
+            self.states.append(state)
+        for chunk in chunks:
+            self._fold.step(state, chunk)
+        self._idle.append(state)
+        return state
 
 
 class _Threads(Generic[Result]):

@@ -7,7 +7,9 @@ check is repeated on the open descriptor so that a file swapped in between canno
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from explorer.errors import SourceError
@@ -66,10 +68,11 @@ class FileSource(ByteSource):
     def close(self) -> None:
         self._descriptor.close()
 
-    def __del__(self) -> None:
+    def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # A model that was opened for nobody (its job was cancelled at the last moment) is dropped
         # unclosed; its descriptor goes with it, as that of Python's own files does.
-        if hasattr(self, "_descriptor"):  # opening it may have failed
+        # At the end of the process the system closes it, and what `close` needs may be gone.
+        if hasattr(self, "_descriptor") and not finalizing():  # opening it may have failed
             self.close()
 
     def _read_some(self, position: int, view: memoryview) -> int:

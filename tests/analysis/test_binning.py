@@ -108,6 +108,20 @@ def test_weights_so_small_that_float32_divides_them_coarsely(bins: int) -> None:
     np.testing.assert_array_equal(found.counts, _numpy(values, bins))
 
 
+def test_counters_are_emptied_before_they_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("explorer.analysis.binning._COUNTER_MAX", 1000)
+    counts = RunningCounts([Binning.of_weights(0.0, 1.0, 4)])
+    part = RunningCounts([Binning.of_weights(0.0, 1.0, 4)])
+    values = np.linspace(0, 1, 300, dtype=np.float32)
+    for _ in range(11):
+        part.add([values])
+    counts.combine(part)
+    assert counts.totals[0].sum() == 3300
+    again, _ = np.histogram(values, 4)
+    found = Binning.of_weights(0.0, 1.0, 4).histogram(counts.totals[0])
+    np.testing.assert_array_equal(found.counts, 11 * again)
+
+
 def test_no_weights_have_a_histogram_of_zeros() -> None:
     found = _count(Binning.of_weights(math.inf, -math.inf, 5), np.array([np.nan], np.float32))
     assert (found.low, found.high, found.counts.tolist()) == (0.0, 1.0, [0] * 5)

@@ -20,7 +20,7 @@ from tests.helpers.tensors import random_blocks
 
 Capture = pytest.CaptureFixture[str]
 
-_BLOCKS = 3000  # 768,000 weights: several chunks
+_BLOCKS = 6000  # 1,536,000 weights: several chunks
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
     folder.mkdir()
     specs = [
         TensorSpec("none", (0, 5), 0, b""),
-        TensorSpec("w", (768, 1000), 12, random_blocks("Q4_K", _BLOCKS).tobytes()),
+        TensorSpec("w", (768, 2000), 12, random_blocks("Q4_K", _BLOCKS).tobytes()),
         TensorSpec("one", (), 0, np.array(2.5, "<f4").tobytes()),
         TensorSpec("newer", (4,), 99, b""),
     ]
@@ -94,7 +94,7 @@ def test_a_disk_that_is_too_small_is_told_before(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=1 << 20))
     err = _refused(path, "w", target, capsys)
-    assert err == f"error: {target}: needs 2.93 MiB, and 1.00 MiB are free on its disk\n"
+    assert err == f"error: {target}: needs 5.86 MiB, and 1.00 MiB are free on its disk\n"
     assert list(target.parent.iterdir()) == []
 
 

@@ -179,6 +179,22 @@ def test_a_closed_pipe_and_a_full_disk(tmp_path: Path) -> None:
         assert done.stderr.count(b"\n") == 1
 
 
+def test_a_survey_ends_when_nobody_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from explorer.analysis import survey
+    from explorer.cli import survey_command
+    from explorer.formats import open_model
+
+    monkeypatch.setattr(survey_command, "write", lambda *_: False)
+    with open_model(make_demo(tmp_path).model) as model:
+        found = list(survey(model))
+        printed = survey_command._printed(model, iter(found), needed=False)
+        assert list(printed) == []
+        printed = survey_command._printed(model, iter(found), needed=True)
+        assert len(list(printed)) == len(found)
+
+
 def test_version_and_errors_load_no_numpy_and_no_qt() -> None:
     code = (
         "import sys; from explorer.cli.main import main; assert main(['--version']) == 0;"

@@ -66,6 +66,36 @@ def test_the_result_is_the_same_on_any_number_of_threads() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
+def test_states_are_kept_where_order_does_not_matter(bytes_tensor: object, workers: int) -> None:
+    made: list[list[int]] = []
+
+    def begin() -> list[int]:
+        made.append([0, 0])
+        return made[-1]
+
+    def add(state: list[int], chunk: Chunk) -> None:
+        state[0] += chunk.values.size
+        state[1] += int(chunk.values.astype(np.int64).sum())
+
+    def combine(state: list[int], other: list[int]) -> None:
+        state[0] += other[0]
+        state[1] += other[1]
+
+    told: list[int] = []
+    fold = Fold(begin, add, combine, any_order=True)
+    found = fold_chunks(
+        bytes_tensor,  # type: ignore[arg-type]
+        fold,
+        workers=workers,
+        watch=lambda _state, done: told.append(done),
+    )
+    expected = int(np.arange(_COUNT, dtype=np.uint8).astype(np.int64).sum())
+    assert found == [_COUNT, expected]
+    assert len(made) <= 1 + workers
+    assert told[-1] == _COUNT
+
+
+@pytest.mark.parametrize("workers", [1, 3])
 def test_what_the_check_raises_arrives(bytes_tensor: object, workers: int) -> None:
     lock, calls = threading.Lock(), [0]
 

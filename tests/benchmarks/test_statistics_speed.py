@@ -1,0 +1,160 @@
+"""Statistics and histogram of a tensor, from the file, against the `gguf` package and NumPy.
+
+Both begin with an open file in the disk cache and end with the same figures: counts, extremes,
+mean, deviation, skewness, kurtosis and a histogram of 512 bins. The program also gives percentiles
+and the error that the block scales imply. They take turns in one process, so that both meet one
+machine, and the best of several runs counts.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from explorer.analysis import tensor_statistics
+from explorer.analysis.places import COUNTS, MOMENTS
+from explorer.formats import open_model
+from explorer.quantization import TENSOR_TYPES
+from tests.benchmarks.report import Report, Row, milliseconds
+from tests.helpers.gguf_writer import GgufFile, TensorSpec
+from tests.helpers.tensors import random_blocks
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
+
+_BINS = 512
+_WEIGHTS = 1 << 24
+_RUNS = 5
+_TYPES = ("Q4_K", "Q6_K", "Q8_0", "F16")
+
+
+def _write(path: Path, name: str, weights: int) -> Path:
+    kind = TENSOR_TYPES[name]
+    if name == "F16":
+        values = np.random.default_rng(1).normal(0, 0.02, weights)
+        raw = values.astype("<f2").tobytes()
+    else:
+        raw = random_blocks(name, weights // kind.block_weights).tobytes()
+    spec = TensorSpec("weights", (4096, weights // 4096), kind.id or 0, raw)
+    return GgufFile(tensors=[spec]).write(path)
+
+
+def _peer_statistics(weights: NDArray[np.float32]) -> tuple[float, ...]:
+    """Do what one does with NumPy, without wasting time."""
+    exact = weights.astype(np.float64)
+    mean = exact.mean()
+    distance = exact - mean
+    square = distance * distance
+    variance = square.mean()
+    return (
+        float(np.isfinite(weights).sum()),
+        float((weights == 0).sum()),
+        float(weights.min()),
+        float(weights.max()),
+        float(mean),
+        float(np.sqrt(variance)),
+        float((square * distance).mean() / variance**1.5),
+        float((square * square).mean() / variance**2),
+    )
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize("name", _TYPES)
+def test_statistics_8_times_faster_than_gguf_and_numpy(
+    name: str, tmp_path: Path, report: Report
+) -> None:
+    gguf = pytest.importorskip("gguf")
+    path = _write(tmp_path / "made.gguf", name, _WEIGHTS)
+    stored = gguf.GGUFReader(path).tensors[0]
+    found: dict[str, object] = {}
+
+    def peer() -> None:
+        weights = np.ascontiguousarray(gguf.dequantize(stored.data, stored.tensor_type), np.float32)
+        flat = weights.reshape(-1)
+        found["histogram"] = np.histogram(flat, _BINS)[0]
+        found["figures"] = _peer_statistics(flat)
+
+    with open_model(path) as model:
+        tensor = model.tensors["weights"]
+        ours = tensor_statistics(tensor, _BINS)  # compiles
+        peer()
+        np.testing.assert_array_equal(ours.histogram.counts, found["histogram"])
+        figures = (ours.finite, ours.zeros, ours.min, ours.max, ours.mean, ours.std)
+        told = (*figures, ours.skewness, ours.kurtosis)
+        np.testing.assert_allclose(told, found["figures"], rtol=1e-9, atol=1e-9)
+        mine, theirs = float("inf"), float("inf")
+        for _ in range(_RUNS):
+            mine = min(mine, _seconds(lambda: tensor_statistics(tensor, _BINS)))
+            theirs = min(theirs, _seconds(peer))
+    ratio = theirs / mine
+    report.add(
+        Row(
+            f"statistics and a histogram of {_BINS} bins of {_WEIGHTS:,} weights, {name}, one core",
+            f"{milliseconds(mine)} ({1e9 * mine / _WEIGHTS:.2f} ns a weight)",
+            f"gguf and NumPy {milliseconds(theirs)} ({1e9 * theirs / _WEIGHTS:.1f} ns a weight)",
+            f"{ratio:.1f}× faster",
+            "≥ 8×",
+            ratio >= 8,
+        )
+    )
+    assert ratio >= 8
+
+
+def _free_cores() -> float:
+    """Return how much faster two threads are at work that needs neither each other nor the GIL."""
+    from explorer.analysis import kernels
+
+    values = np.random.default_rng(2).normal(size=_WEIGHTS).astype(np.float32)
+
+    def work() -> None:
+        kernels.measure(values, np.zeros(COUNTS, np.int64), np.zeros(MOMENTS))
+
+    def together() -> None:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    work()
+    one = min(_seconds(work) for _ in range(_RUNS))
+    return 2 * one / min(_seconds(together) for _ in range(_RUNS))
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
+def test_two_threads_1_7_times_faster_than_one(tmp_path: Path, report: Report) -> None:
+    path = _write(tmp_path / "made.gguf", "Q4_K", 4 * _WEIGHTS)
+    one, two = float("inf"), float("inf")
+    with open_model(path) as model:
+        tensor = model.tensors["weights"]
+        tensor_statistics(tensor, _BINS)
+        free = _free_cores()
+        for _ in range(3 * _RUNS):
+            one = min(one, _seconds(lambda: tensor_statistics(tensor, _BINS)))
+            two = min(two, _seconds(lambda: tensor_statistics(tensor, _BINS, workers=2)))
+        free = min(free, _free_cores())
+    ratio = one / two
+    report.add(
+        Row(
+            f"the same of {4 * _WEIGHTS:,} weights, Q4_K, on two threads",
+            milliseconds(two),
+            f"one thread {milliseconds(one)} (the machine itself: {free:.2f}×)",
+            f"{ratio:.2f}× faster",
+            "≥ 1.7×",
+            ratio >= 1.7,
+        )
+    )
+    if free < 1.9 and ratio < 1.7:
+        pytest.skip(f"other programs keep the cores busy: two threads can get {free:.2f}×")
+    assert ratio >= 1.7
