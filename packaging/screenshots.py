@@ -100,7 +100,7 @@ def show_view(window, view: str) -> None:  # type: ignore[no-untyped-def]
     elif view == "raw":
         window.panels.setCurrentWidget(window.panels.raw)
         window.reveal_key(document, 0)
-    window.panels.setCurrentWidget(getattr(window, view))
+    window.panels.setCurrentWidget(getattr(window.panels, view))
 
 
 def the_largest(document) -> int:  # type: ignore[no-untyped-def]

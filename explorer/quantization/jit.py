@@ -116,6 +116,7 @@ _compile_helper_late: Final = numba.njit(
     forceinline=True,
     no_cfunc_wrapper=True,
     no_cpython_wrapper=True,
+    pipeline_class=_ArraysApart,
 )
 
 

@@ -36,7 +36,7 @@ _TYPES = [
 ]
 
 
-def _best(action: Callable[[], object]) -> float:
+def best_seconds(action: Callable[[], object]) -> float:
     """Return the least seconds of some runs: what is above it is the machine's other work."""
     times = []
     for _ in range(_RUNS):
@@ -67,10 +67,10 @@ def test_decoding_is_several_times_faster_than_the_gguf_package(name: str, repor
     out = np.empty(_WEIGHTS, np.float32)
     with np.errstate(all="ignore"):
         wanted = gguf.quants.dequantize(rows, kind)
-        peer = _best(lambda: gguf.quants.dequantize(rows, kind))
+        peer = best_seconds(lambda: gguf.quants.dequantize(rows, kind))
     dequantize(rows, name, out)  # compiles
     np.testing.assert_array_equal(out, wanted.reshape(-1))
-    ours = _best(lambda: dequantize(rows, name, out))
+    ours = best_seconds(lambda: dequantize(rows, name, out))
     ratio, floor = peer / ours, _FLOORS.get(name, 4)
     report.add(
         Row(

@@ -29,6 +29,7 @@ from explorer.quantization.grouped import (
     StoredGroups,
     decode_groups,
     group_anatomy,
+    quantize_groups,
     split_groups,
 )
 from explorer.quantization.grouped_resolution import resolve
@@ -154,7 +155,9 @@ def _blobs(models: Path) -> list[tuple[str, dict[str, Any], bytes]]:
     return found
 
 
-def test_golden_values_of_all_tensors(shared_data: Path, shared_reference: Path) -> None:
+def test_golden_values_and_the_bytes_that_mlx_made(
+    shared_data: Path, shared_reference: Path
+) -> None:
     golden = np.load(shared_reference / "blob_golden.npz")
     told = json.loads(bytes(golden["__info__"]))
     seen = set()
@@ -178,6 +181,10 @@ def test_golden_values_of_all_tensors(shared_data: Path, shared_reference: Path)
             out = np.empty(found.shape, np.float32)
             decode_groups(found.layout, StoredGroups(raw[0], raw[1], raw[2], factor), out)
             _assert_same_bits(out, golden[f"{key}|dequant"])
+            if factor is None:
+                made = quantize_groups(found.layout, golden[f"{key}|original"])
+                for ours, stored in zip((made.packed, made.scales, made.biases), raw, strict=False):
+                    assert ours is stored is None or np.array_equal(ours, stored)
             seen.add(key)
     assert seen == told.keys()
     assert len(seen) == 49

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,22 @@ class HistogramCurve:
         return BinReading(
             self.name, index, float(edges[index]), float(edges[index + 1]), count, share
         )
+
+
+def curve_columns(curves: Sequence[HistogramCurve]) -> list[tuple[str, list[Any]]]:
+    """Return the edges and counts of curves as columns; curves with the same bins share edges."""
+    columns: list[tuple[str, list[Any]]] = []
+    last: NDArray[np.float64] | None = None
+    for number, curve in enumerate(curves):
+        edges = curve.histogram.edges
+        if last is None or not np.array_equal(last, edges):
+            suffix = f" {number + 1}" if number else ""
+            columns.append((f"low{suffix}", edges[:-1].tolist()))
+            columns.append((f"high{suffix}", edges[1:].tolist()))
+            last = edges
+        name = f"count {curve.name}" if len(curves) > 1 else "count"
+        columns.append((name, curve.histogram.counts.tolist()))
+    return columns
 
 
 @dataclass(frozen=True, slots=True)

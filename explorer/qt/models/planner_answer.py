@@ -222,9 +222,9 @@ def _fits(request: PlanRequest, **changes: Any) -> bool:
 
 
 def suggestions_sentence(found: tuple[Suggestion, ...]) -> str:
-    """Return "It would at 18,432 tokens, or with a q8_0 cache."; empty for none."""
+    """Return "It would at 18,432 tokens, or with a q8_0 cache."; or that nothing helps."""
     if not found:
-        return ""
+        return _tr("No other context, cache type or number of sequences alone makes it fit.")
     return _tr("It would {ways}.").format(ways=_tr(", or ").join(one.words for one in found))
 
 

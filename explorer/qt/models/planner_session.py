@@ -1,7 +1,7 @@
 """Tells views what changed in the planner's state, and plans once for each frame.
 
 A drag sends hundreds of values a second. Each is taken at once, so that the controls follow, but
-the plan is made when the event loop comes round again, at most once in 16 ms: the last value wins
+the plan is made when the event loop comes round again, at most once in a frame of a fast screen: the last value wins
 and no backlog can build up.
 """
 
@@ -21,7 +21,7 @@ from explorer.qt.models.planner_inputs import PlanInputs
 from explorer.qt.models.planner_outcome import Outcome
 from explorer.qt.models.planner_state import PlannerState, Scenario, Subject
 
-FRAME_MS: Final = 16
+FRAME_MS: Final = 8
 
 
 class PlannerSession(QObject):

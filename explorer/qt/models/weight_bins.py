@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from explorer.analysis import Histogram, TensorStatistics
 from explorer.analysis.binning import Binning
@@ -20,12 +21,19 @@ def can_divide(low: float, high: float, bins: int) -> bool:
     return True
 
 
-def binning_of(figures: Sequence[TensorStatistics], wish: Wish) -> Binning | None:
-    """Return the bins, the same for all tensors; None if no weight is finite.
+def binnings_of(figures: Sequence[TensorStatistics], wish: Wish) -> list[Binning | None]:
+    """Return the bins of each tensor; None for those that have no finite weight to draw.
 
     Raises:
         ValueError: The typed range cannot be divided into so many bins.
     """
+    if wish.common:
+        return [_binning(figures, wish)] * len(figures)
+    return [_binning([each], wish) for each in figures]
+
+
+def _binning(figures: Sequence[TensorStatistics], wish: Wish) -> Binning | None:
+    """Return bins that hold the weights of all of some tensors; None if no weight is finite."""
     if wish.kind is RangeKind.TYPED and wish.typed is not None:
         return Binning.of_range(*wish.typed, wish.bins)
     finite = [each for each in figures if each.finite]
@@ -45,7 +53,11 @@ def binning_of(figures: Sequence[TensorStatistics], wish: Wish) -> Binning | Non
 def rough_curves(
     figures: Sequence[Figures], fine: Sequence[Histogram], wish: Wish
 ) -> tuple[HistogramCurve, ...]:
-    """Return curves in the bins asked for, from finer histograms."""
+    """Return curves in about the bins asked for, from finer histograms."""
+    if not wish.common:
+        alone = replace(wish, common=True)
+        pairs = zip(figures, fine, strict=True)
+        return tuple(c for one, its in pairs for c in rough_curves([one], [its], alone))
     shown = wish.typed if wish.kind is RangeKind.TYPED else None
     if shown is None:
         ranges = []
@@ -63,5 +75,6 @@ def rough_curves(
 
 
 def curve_of(figures: Figures, histogram: Histogram) -> HistogramCurve:
+    """Return the curve of a tensor's histogram."""
     subject = figures.subject
     return HistogramCurve.of_moments(subject.name, histogram, figures.moments, subject.row)

@@ -30,7 +30,7 @@ from explorer.formats.tensors import Tensor
 from explorer.qt.jobs import consideration
 from explorer.qt.models.histogram_curve import HistogramCurve, histogram_of
 from explorer.qt.models.recent import Recent
-from explorer.qt.models.weight_bins import binning_of, curve_of, rough_curves
+from explorer.qt.models.weight_bins import binnings_of, curve_of, rough_curves
 from explorer.qt.models.weight_figures import Figures, Gathered, Subject, Wish
 
 _FINE_BINS: Final = 8192  # 128 KiB for each tensor that is remembered
@@ -81,11 +81,13 @@ def known(subjects: Sequence[Subject], wish: Wish, recent: Recent) -> Gathered |
     figures = [each for each in found if isinstance(each, TensorStatistics)]
     if len(figures) < len(subjects):
         return None
-    binning = binning_of(figures, wish)
-    keys = [_counts_key(subject, binning) for subject in subjects]
-    if binning is None or any(recent.get(key) is None for key in keys):
+    for subject, binning in zip(subjects, binnings_of(figures, wish), strict=True):
+        if binning is not None and recent.get(_counts_key(subject, binning)) is None:
+            return None
+    try:
+        return gather(subjects, wish, recent, _Idle())
+    except _NotKnown:  # a worker has just pushed something out
         return None
-    return gather(subjects, wish, recent, _Idle())
 
 
 def block_figures(
@@ -116,11 +118,16 @@ def _considerate(subjects: Sequence[Subject]) -> Iterator[None]:
     _compiled.update(new)
 
 
+class _NotKnown(Exception):
+    """Raised instead of reading."""
+
+
 class _Idle:
-    """Nobody waits, and nobody cancels."""
+    """Nobody waits, and nothing may be read."""
 
     def check(self) -> None:
-        """Go on."""
+        """Refuse to read."""
+        raise _NotKnown
 
     def publish(self, make: Callable[[], object]) -> None:
         """Show nothing."""
@@ -147,9 +154,9 @@ class _Gathering:
         for subject in self._subjects:
             with self._forgiving(subject):
                 self._describe(subject)
-        binning = binning_of(self._complete, self._wish)
+        binnings = binnings_of(self._complete, self._wish)
         curves = []
-        for figures in self._figures:
+        for figures, binning in zip(self._figures, binnings, strict=True):
             with self._forgiving(figures.subject):
                 histogram = self._count(figures.subject, binning)
                 curves.append(curve_of(figures, histogram))
@@ -241,11 +248,9 @@ def _figures_key(subject: Subject) -> tuple[object, ...]:
     return ("figures", subject.row)
 
 
-def _counts_key(subject: Subject, binning: Binning | None) -> tuple[object, ...]:
-    edges = (
-        () if binning is None else (binning.bins, float(binning.edges[0]), float(binning.edges[-1]))
-    )
-    return ("counts", subject.row, *edges)
+def _counts_key(subject: Subject, binning: Binning) -> tuple[object, ...]:
+    edges = binning.edges
+    return ("counts", subject.row, binning.bins, float(edges[0]), float(edges[-1]))
 
 
 def _bytes_per_weight(tensor: Tensor) -> float:

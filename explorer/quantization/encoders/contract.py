@@ -23,8 +23,9 @@ class Work(NamedTuple):
         w: float32 [BLOCK]: how much the square error of each counts.
         lanes: float32 [32 * LANES]: figures of the sub-blocks that are searched.
         spare: float32 [BLOCK]: for what else there is.
-        codes: uint8 [BLOCK]: a block's codes.
-        sub: float32 [3, 16]: scales, minima and sums of weights of a block's sub-blocks.
+        codes: uint8 [BLOCK + 4]: a block's codes.
+        sub: float32 [5, 16]: of a block's sub-blocks: scales, minima, sums of weights, and what
+            scales and minima are rounded to.
     """
 
     x: NDArray[np.float32]
@@ -42,8 +43,8 @@ def new_work() -> Work:
         np.zeros(BLOCK, np.float32),
         np.zeros(32 * LANES, np.float32),
         np.zeros(BLOCK, np.float32),
-        np.zeros(BLOCK, np.uint8),
-        np.zeros((3, 16), np.float32),
+        np.zeros(BLOCK + 4, np.uint8),
+        np.zeros((5, 16), np.float32),
     )
 
 

@@ -27,6 +27,7 @@ from explorer.quantization.encoders.search import (
     SUM_L2,
     SUM_XL,
     find_largest,
+    first_of_largest,
 )
 from explorer.quantization.jit import f32, i32, inlined, kernel, routine, set_half, set_u16, u8, u16
 
@@ -139,11 +140,7 @@ def encode_iq4_xs(values: Any, importance: Any, blocks: Any, work: Any) -> None:
         for k in range(LANES):
             _load(values, importance, (b, 32 * k, k), mean_square, work)
         _search(work.x, work.w, work.lanes)
-        most = f32(0)
-        for k in range(LANES):
-            scale = work.lanes[SCALE + k]
-            most = scale if abs(scale) > abs(most) else most
-        d = most / f32(-32)
+        d = first_of_largest(work.lanes[SCALE : SCALE + LANES], LANES) / f32(-32)
         set_half(blocks, b, 0, d)
         factor = inverse(d)
         high = u16(0)

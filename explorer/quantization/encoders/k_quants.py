@@ -21,8 +21,11 @@ from explorer.quantization.encoders.search import (
     SCALE,
     SUM_W,
     Steps,
+    first_of_largest,
+    greatest,
     search_codes,
-    search_scale_of_scales,
+    search_scale_of_positive,
+    search_scale_of_signed,
     search_scales,
     search_scales_and_minima,
 )
@@ -39,6 +42,8 @@ _STEPS_5_WEIGHTED: Final = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False)
 _SCALES: Final = 0  # rows of Work.sub
 _MINIMA: Final = 1
 _WEIGHTS: Final = 2
+_NUMBERS: Final = 3  # that scales are rounded to
+_MINIMUM_NUMBERS: Final = 4
 
 # How a weight counts without importance.
 _MAGNITUDE: Final = 1  # |x|
@@ -103,28 +108,27 @@ def _keep(first: Any, work: Any) -> None:
 
 
 @inlined
-def _greatest(figures: Any, count: Any) -> Any:
-    most = f32(0)
+def _rounded(figures: Any, codes: Any, count: Any, top: Any) -> Any:
+    """Round scales or minima to numbers from 0 to `top`, and return their scale."""
+    d = greatest(figures, count) / f32(top)
+    factor = f32(top) / greatest(figures, count) if d > 0 else f32(0)
     for k in range(count):
-        most = figures[k] if figures[k] > most else most
-    return most
+        codes[k] = clamped(nearest(figures[k] * factor), f32(0), f32(top))
+    return d
 
 
 @inlined
-def _first_of_largest(figures: Any, count: Any) -> Any:
-    most, largest = f32(0), f32(0)
-    for k in range(count):
-        if abs(figures[k]) > largest:
-            largest, most = abs(figures[k]), figures[k]
-    return most
-
-
-@inlined
-def _scale_of_positive(figures: Any, weights: Any, count: Any, top: Any, importance: Any) -> Any:
-    """Return the scale of scales or minima, which are stored as numbers from 0 to `top`."""
+def _round_scales(importance: Any, count: Any, top: Any, work: Any) -> Any:
+    """Round scales and minima to numbers in `work.sub`, and return the scale of each."""
+    scales, minima, weights = work.sub[_SCALES], work.sub[_MINIMA], work.sub[_WEIGHTS]
+    numbers, numbers_min = work.sub[_NUMBERS], work.sub[_MINIMUM_NUMBERS]
     if importance is not None:
-        return search_scale_of_scales(figures, weights, count, 0, top)
-    return _greatest(figures, count) / f32(top)
+        d = search_scale_of_positive(scales, weights, numbers, count, top)
+        dmin = search_scale_of_positive(minima, weights, numbers_min, count, top)
+    else:
+        d = _rounded(scales, numbers, count, top)
+        dmin = _rounded(minima, numbers_min, count, top)
+    return d, dmin
 
 
 @inlined
@@ -178,14 +182,11 @@ def encode_q2_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
                 _weigh(16, _MAGNITUDE, work)
                 search_scales_and_minima(work.x, work.w, work.lanes, _STEPS_2)
             _keep(first, work)
-        scales, minima, weights = work.sub[_SCALES], work.sub[_MINIMA], work.sub[_WEIGHTS]
-        d = _scale_of_positive(scales, weights, 16, 15, importance)
-        dmin = _scale_of_positive(minima, weights, 16, 15, importance)
+        d, dmin = _round_scales(importance, 16, 15, work)
         stored, stored_min = set_half(blocks, b, 80, d), set_half(blocks, b, 82, dmin)
-        factor, factor_min = inverse(d), inverse(dmin)
         for k in range(16):
-            scale = _number(scales[k], factor, 0, 15)
-            minimum = _number(minima[k], factor_min, 0, 15)
+            scale = i32(work.sub[_NUMBERS, k])
+            minimum = i32(work.sub[_MINIMUM_NUMBERS, k])
             blocks[b, k] = u8(scale | minimum << 4)
             place = (16 * k, 16, 3, work.codes)
             _round_with_minimum(values, b, place, stored * f32(scale), stored_min * f32(minimum))
@@ -216,9 +217,9 @@ def encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
             _keep(first, work)
         scales = work.sub[_SCALES]
         if importance is not None:
-            d = search_scale_of_scales(scales, work.sub[_WEIGHTS], 16, -32, 31)
+            d = search_scale_of_signed(scales, work.sub[_WEIGHTS], 16, 32)
         else:
-            d = _first_of_largest(scales, 16) / f32(-32)
+            d = first_of_largest(scales, 16) / f32(-32)
         stored = set_half(blocks, b, 108, d)
         factor = inverse(d)
         for i in range(96, 108):
@@ -260,14 +261,11 @@ def _encode_with_minima(values: Any, importance: Any, blocks: Any, b: Any, searc
         _weigh(32, _MAGNITUDE_AND_MEAN, work)
         search_scales_and_minima(work.x, work.w, work.lanes, steps)
     _keep(0, work)
-    scales, minima, weights = work.sub[_SCALES], work.sub[_MINIMA], work.sub[_WEIGHTS]
-    d = _scale_of_positive(scales, weights, 8, 63, importance)
-    dmin = _scale_of_positive(minima, weights, 8, 63, importance)
+    d, dmin = _round_scales(importance, 8, 63, work)
     stored, stored_min = set_half(blocks, b, 0, d), set_half(blocks, b, 2, dmin)
-    factor, factor_min = inverse(d), inverse(dmin)
     for k in range(8):
-        scale = _number(scales[k], factor, 0, 63)
-        minimum = _number(minima[k], factor_min, 0, 63)
+        scale = i32(work.sub[_NUMBERS, k])
+        minimum = i32(work.sub[_MINIMUM_NUMBERS, k])
         _store_q4_k_pair(blocks, b, k, scale, minimum)
     for k in range(8):
         scale = stored * f32(i32(q4_k_scale(blocks, b, k)))
@@ -320,7 +318,7 @@ def encode_q6_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
             search_scales(work.x, work.w, work.lanes, 16, 32)
             _keep(first, work)
         scales = work.sub[_SCALES]
-        most = _first_of_largest(scales, 16)
+        most = first_of_largest(scales, 16)
         d = most / f32(-128) if abs(most) >= f32(EPSILON) else f32(0)
         stored = set_half(blocks, b, 208, d)
         factor = inverse(d)

@@ -17,12 +17,12 @@ from explorer.quantization.encoders.rounding import (
     away_from_zero,
     clamped,
     finite,
+    first_of,
     inverse,
     largest,
-    least_and_greatest,
     load,
+    load_range,
     nearest,
-    signed_largest,
 )
 from explorer.quantization.encoders.search import (
     MINIMUM,
@@ -31,7 +31,18 @@ from explorer.quantization.encoders.search import (
     search_scales,
     search_scales_and_minima,
 )
-from explorer.quantization.jit import f32, i32, inlined, kernel, routine, set_half, u8
+from explorer.quantization.jit import (
+    f32,
+    i32,
+    inlined,
+    kernel,
+    routine,
+    set_half,
+    set_u16,
+    u8,
+    u16,
+    u32,
+)
 
 _STEPS_4_1 = Steps(32, 15.0, -0.9, 0.05, 36, absolute=False)
 _STEPS_5_1 = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False)
@@ -51,7 +62,7 @@ def _mean_square(values: Any, b: Any, row: Any) -> Any:
 
 @routine
 def _weigh(importance: Any, b: Any, mean_square: Any, work: Any) -> None:
-    """Put the block in `work.codes`' stead into lane 0, with its weights; other lanes are 0."""
+    """Spread the block in `work.x` over lane 0, with what its weights count; other lanes are 0."""
     row = b % importance.shape[0]
     for i in range(31, -1, -1):  # from the end, because x is spread over itself
         x = work.x[i]
@@ -63,100 +74,102 @@ def _weigh(importance: Any, b: Any, mean_square: Any, work: Any) -> None:
 
 
 @inlined
-def _symmetric_codes(values: Any, importance: Any, b: Any, half: Any, work: Any) -> Any:
-    """Write codes of Q4_0 (half = 8) or Q5_0 (16) and return the scale."""
-    load(values, b, 0, 32, work.x)
-    if importance is not None:
+def _symmetric(values: Any, importance: Any, b: Any, half: Any, work: Any) -> Any:
+    """Write what is to be truncated to codes of Q4_0 (half = 8) or Q5_0 (16), return the scale."""
+    x, middle = work.x, f32(half)
+    low, high = load_range(values, b, 32, x)
+    if importance is None:
+        most = high if high > -low else low
+        if high == -low:
+            most = first_of(x, high, 32)
+        d = most / f32(-half)
+        factor = inverse(d)
+        for i in range(32):
+            x[i] = clamped(x[i] * factor + (middle + f32(0.5)), f32(0), f32(2 * half - 1))
+    else:
         _weigh(importance, b, _mean_square(values, b, importance.shape[0]), work)
-        search_scales(work.x, work.w, work.lanes, 32, half)
+        search_scales(x, work.w, work.lanes, 32, half)
         d = work.lanes[SCALE]
         factor = inverse(d)
         for i in range(32):
-            code = clamped(nearest(work.x[LANES * i] * factor), f32(-half), f32(half - 1))
-            work.codes[i] = u8(i32(code) + i32(half))
-        return d
-    d = signed_largest(work.x, 32) / f32(-half)
-    factor = inverse(d)
-    for i in range(32):
-        code = work.x[i] * factor + (f32(half) + f32(0.5))
-        work.codes[i] = u8(i32(clamped(code, f32(0), f32(2 * half - 1))))
+            x[i] = clamped(nearest(x[LANES * i] * factor) + middle, f32(0), f32(2 * half - 1))
     return d
 
 
 @inlined
-def _affine_codes(values: Any, importance: Any, b: Any, steps: Any, work: Any) -> Any:
-    """Write codes of Q4_1 or Q5_1 and return scale and minimum."""
-    load(values, b, 0, 32, work.x)
-    top = f32(steps.top)
-    if importance is not None:
+def _affine(values: Any, importance: Any, b: Any, steps: Any, work: Any) -> Any:
+    """Write what is to be truncated to codes of Q4_1 or Q5_1, return scale and minimum."""
+    x, top = work.x, f32(steps.top)
+    m, high = load_range(values, b, 32, x)
+    if importance is None:
+        if m == 0:
+            m = first_of(x, m, 32)  # of 0 and -0, as in C
+        d = (high - m) / top
+        factor = inverse(d)
+        for i in range(32):
+            x[i] = clamped((x[i] - m) * factor + f32(0.5), f32(0), top)
+    else:
         _weigh(importance, b, _mean_square(values, b, importance.shape[0]), work)
-        search_scales_and_minima(work.x, work.w, work.lanes, steps)
+        search_scales_and_minima(x, work.w, work.lanes, steps)
         d, m = work.lanes[SCALE], -work.lanes[MINIMUM]
         factor = inverse(d)
         for i in range(32):
-            code = nearest((work.x[LANES * i] - m) * factor)
-            work.codes[i] = u8(i32(clamped(code, f32(0), top)))
-        return d, m
-    m, high = least_and_greatest(work.x, 32)
-    d = (high - m) / top
-    factor = inverse(d)
-    for i in range(32):
-        code = (work.x[i] - m) * factor + f32(0.5)
-        work.codes[i] = u8(i32(clamped(code, f32(0), top)))
+            x[i] = clamped(nearest((x[LANES * i] - m) * factor), f32(0), top)
     return d, m
 
 
-@routine
-def _store_nibbles(codes: Any, blocks: Any, b: Any, offset: Any) -> None:
+@inlined
+def _store_nibbles(x: Any, blocks: Any, b: Any, offset: Any) -> None:
     for i in range(16):
-        blocks[b, offset + i] = (codes[i] & u8(15)) | (codes[16 + i] & u8(15)) << 4
+        low, high = i32(x[i]), i32(x[16 + i])
+        blocks[b, offset + i] = u8((low & i32(15)) | (high & i32(15)) << i32(4))
 
 
-@routine
-def _store_fifth_bits(codes: Any, blocks: Any, b: Any, offset: Any) -> None:
-    for j in range(4):
-        bits = u8(0)
-        for i in range(8):
-            bits |= u8((codes[8 * j + i] >> 4) << i)
-        blocks[b, offset + j] = bits
+@inlined
+def _store_fifth_bits(x: Any, blocks: Any, b: Any, offset: Any) -> None:
+    bits = u32(0)
+    for i in range(32):
+        bits = u32(bits | u32(u32(u32(i32(x[i])) >> u32(4)) << u32(i)))
+    set_u16(blocks, b, offset, u16(bits & u32(0xFFFF)))
+    set_u16(blocks, b, offset + 2, u16(bits >> u32(16)))
 
 
 @kernel
 def encode_q4_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     """Encode Q4_0; see `Encode`."""
     for b in range(blocks.shape[0]):
-        set_half(blocks, b, 0, _symmetric_codes(values, importance, b, 8, work))
-        _store_nibbles(work.codes, blocks, b, 2)
+        set_half(blocks, b, 0, _symmetric(values, importance, b, 8, work))
+        _store_nibbles(work.x, blocks, b, 2)
 
 
 @kernel
 def encode_q5_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     """Encode Q5_0; see `Encode`."""
     for b in range(blocks.shape[0]):
-        set_half(blocks, b, 0, _symmetric_codes(values, importance, b, 16, work))
-        _store_fifth_bits(work.codes, blocks, b, 2)
-        _store_nibbles(work.codes, blocks, b, 6)
+        set_half(blocks, b, 0, _symmetric(values, importance, b, 16, work))
+        _store_fifth_bits(work.x, blocks, b, 2)
+        _store_nibbles(work.x, blocks, b, 6)
 
 
 @kernel
 def encode_q4_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     """Encode Q4_1; see `Encode`."""
     for b in range(blocks.shape[0]):
-        d, m = _affine_codes(values, importance, b, _STEPS_4_1, work)
+        d, m = _affine(values, importance, b, _STEPS_4_1, work)
         set_half(blocks, b, 0, d)
         set_half(blocks, b, 2, m)
-        _store_nibbles(work.codes, blocks, b, 4)
+        _store_nibbles(work.x, blocks, b, 4)
 
 
 @kernel
 def encode_q5_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     """Encode Q5_1; see `Encode`."""
     for b in range(blocks.shape[0]):
-        d, m = _affine_codes(values, importance, b, _STEPS_5_1, work)
+        d, m = _affine(values, importance, b, _STEPS_5_1, work)
         set_half(blocks, b, 0, d)
         set_half(blocks, b, 2, m)
-        _store_fifth_bits(work.codes, blocks, b, 4)
-        _store_nibbles(work.codes, blocks, b, 8)
+        _store_fifth_bits(work.x, blocks, b, 4)
+        _store_nibbles(work.x, blocks, b, 8)
 
 
 @kernel

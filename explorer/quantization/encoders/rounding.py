@@ -10,11 +10,11 @@ from explorer.quantization.jit import (
     float32_of_bits,
     i32,
     inlined,
-    routine,
     u32,
 )
 
 _LARGEST: Final = 3.4028234663852886e38
+_BELOW_HALF: Final = 0.49999997  # the greatest float32 below 0.5
 _ROUNDER: Final = 12582912.0  # 1.5 * 2^23, beyond which a float32 has no fraction
 
 
@@ -40,13 +40,9 @@ def clamped(x: Any, low: Any, high: Any) -> Any:
 @inlined
 def away_from_zero(x: Any) -> Any:
     """Return the nearest whole number, as int32, ties away from zero (C's roundf); |x| < 2^31."""
-    whole = i32(x)
-    rest = x - f32(whole)  # exact
-    if rest >= f32(0.5):
-        whole = i32(whole + 1)
-    if rest <= f32(-0.5):
-        whole = i32(whole - 1)
-    return whole
+    # Just less than a half, so that what lies just below a half is not rounded up by the sum.
+    half = f32(_BELOW_HALF) if x >= 0 else f32(-_BELOW_HALF)
+    return i32(x + half)
 
 
 @inlined
@@ -55,14 +51,14 @@ def inverse(x: Any) -> Any:
     return f32(1) / x if x != f32(0) else f32(0)
 
 
-@routine
+@inlined
 def load(values: Any, b: Any, first: Any, count: Any, x: Any) -> None:
     """Copy some weights of block `b` to `x`, with 0 for those that are not finite."""
     for i in range(count):
         x[i] = finite(values[b, first + i])
 
 
-@routine
+@inlined
 def largest(x: Any, count: Any) -> Any:
     """Return the largest magnitude among the first weights; as integers, maxima vectorize."""
     most = u32(0)
@@ -72,31 +68,29 @@ def largest(x: Any, count: Any) -> Any:
     return float32_of_bits(most)
 
 
-@routine
-def signed_largest(x: Any, count: Any) -> Any:
-    """Return the first weight of the largest magnitude."""
-    most = largest(x, count)
-    i = 0
-    while i < count - 1 and abs(x[i]) != most:
-        i += 1
-    return x[i]
+@inlined
+def _ordered(bits: Any) -> Any:
+    """Return an int32 that orders as the float32 of these bits does; and the other way back."""
+    return i32(bits ^ i32(i32(bits >> i32(31)) & i32(0x7FFFFFFF)))
 
 
-@routine
-def least_and_greatest(x: Any, count: Any) -> Any:
-    """Return both; of zeros of two signs, the first one."""
+@inlined
+def load_range(values: Any, b: Any, count: Any, x: Any) -> Any:
+    """Copy the weights of block `b` to `x`, as `load` does, and return the least and greatest."""
     low, high = i32(0x7FFFFFFF), i32(-0x80000000)
     for i in range(count):
-        bits = i32(bits_of_float32(x[i]))
-        # Negative floats order the other way round than their bits.
-        order = i32(bits ^ i32(i32(bits >> i32(31)) & i32(0x7FFFFFFF)))
+        v = finite(values[b, i])
+        x[i] = v
+        order = _ordered(i32(bits_of_float32(v)))
         low = order if order < low else low
         high = order if order > high else high
-    least = float32_of_bits(u32(i32(low ^ i32(i32(low >> i32(31)) & i32(0x7FFFFFFF)))))
-    greatest = float32_of_bits(u32(i32(high ^ i32(i32(high >> i32(31)) & i32(0x7FFFFFFF)))))
-    if least == 0:
-        i = 0
-        while x[i] != 0:
-            i += 1
-        least = x[i]
-    return least, greatest
+    return float32_of_bits(u32(_ordered(low))), float32_of_bits(u32(_ordered(high)))
+
+
+@inlined
+def first_of(x: Any, value: Any, count: Any) -> Any:
+    """Return the first weight whose magnitude is that of `value`: there may be one of each sign."""
+    i = 0
+    while i < count - 1 and abs(x[i]) != abs(value):
+        i += 1
+    return x[i]

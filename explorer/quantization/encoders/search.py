@@ -14,11 +14,12 @@ Source: ggml/src/ggml-quants.c, `make_qx_quants`, `make_q3_quants`, `make_qkx2_q
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, NamedTuple
 
 from explorer.quantization.encoders.contract import LANES
 from explorer.quantization.encoders.rounding import clamped, nearest
-from explorer.quantization.jit import f32, routine
+from explorer.quantization.jit import f32, inlined, routine
 
 SCALE: Final = 0 * LANES
 MINIMUM: Final = 1 * LANES
@@ -35,6 +36,9 @@ _TRIED_SCALE: Final = 11 * LANES
 _TRIED_LOW: Final = 12 * LANES
 _ERROR: Final = 13 * LANES
 MAX: Final = 14 * LANES
+
+_SHIFTS: Final = (0, -9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+"""Tenths of a code by which tried scales differ from the obvious one, which comes first."""
 
 EPSILON: Final = 1e-15
 """Sub-blocks whose weights are all smaller have the scale 0 (ggml: `GROUP_MAX_EPS`)."""
@@ -158,6 +162,24 @@ def search_scales_and_minima(x: Any, w: Any, lanes: Any, steps: Any) -> None:
         lanes[MINIMUM + k] = -lanes[_LOW + k]
 
 
+@inlined
+def greatest(figures: Any, count: Any) -> Any:
+    """Return the greatest figure, and 0 if none is positive."""
+    most = f32(0)
+    for k in range(count):
+        most = figures[k] if figures[k] > most else most
+    return most
+
+
+@inlined
+def first_of_largest(figures: Any, count: Any) -> Any:
+    """Return the first figure of the largest magnitude."""
+    most = f32(0)
+    for k in range(count):
+        most = figures[k] if abs(figures[k]) > abs(most) else most
+    return most
+
+
 @routine
 def find_largest(x: Any, w: Any, lanes: Any, count: Any) -> None:
     """Find the first weight of the largest magnitude, with its sign."""
@@ -183,8 +205,7 @@ def search_scales(x: Any, w: Any, lanes: Any, count: Any, half: Any) -> None:
         lanes[SCALE + k] = f32(0)
         lanes[BEST + k] = f32(0)
     for n in range(19):
-        shift = (0, -9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9)[n]
-        number = f32(-(f32(half) + f32(0.1) * f32(shift)))
+        number = -(f32(half) + f32(0.1) * f32(_SHIFTS[n]))
         for k in range(LANES):
             enough = lanes[HIGH + k] >= f32(EPSILON)
             lanes[INVERSE + k] = number / lanes[MAX + k] if enough else f32(0)
@@ -248,32 +269,73 @@ def search_codes(x: Any, w: Any, lanes: Any, codes: Any, half: Any) -> None:
 
 
 @routine
-def search_scale_of_scales(scales: Any, weights: Any, count: Any, low: Any, high: Any) -> Any:
-    """Return the scale with which whole numbers between two bounds come nearest to scales.
+def search_scale_of_signed(scales: Any, weights: Any, count: Any, half: Any) -> Any:
+    """Return the scale with which numbers from -half to half - 1 come nearest to scales.
 
     Args:
         scales: float32 [count]: what is to be rounded.
         weights: float32 [count]: how much the square error of each counts.
         count: How many.
-        low: The lowest number: 0, or minus the number of codes below 0.
-        high: The highest number.
+        half: How many numbers there are below 0.
     """
-    most, largest = f32(0), f32(0)
-    for k in range(count):
-        if abs(scales[k]) > largest:
-            largest, most = abs(scales[k]), scales[k]
-    if largest < f32(EPSILON):
-        return f32(0)
-    end = f32(low) if low < 0 else f32(high)
+    low, high = f32(-half), f32(half - 1)
+    most = first_of_largest(scales, count)
     best, found = f32(0), f32(0)
-    for n in range(-9, 10):
-        factor = (end + f32(0.1) * f32(n)) / most
+    if abs(most) < f32(EPSILON):
+        return found
+    for n in range(19):
+        factor = -(f32(half) + f32(0.1) * f32(_SHIFTS[n])) / most
         sum_xl, sum_l2 = f32(0), f32(0)
         for k in range(count):
-            code = clamped(nearest(factor * scales[k]), f32(low), f32(high))
+            code = clamped(nearest(factor * scales[k]), low, high)
             sum_xl += weights[k] * scales[k] * code
             sum_l2 += weights[k] * code * code
-        if sum_l2 > 0 and sum_xl * sum_xl > best * sum_l2:
+        if sum_l2 > 0 and (n == 0 or sum_xl * sum_xl > best * sum_l2):
             found = sum_xl / sum_l2
             best = found * sum_xl
     return found
+
+
+@routine
+def search_scale_of_positive(scales: Any, weights: Any, codes: Any, count: Any, top: Any) -> Any:
+    """Return the scale with which numbers from 0 to `top` come nearest to scales.
+
+    Args:
+        scales: float32 [count]: what is to be rounded; none is negative.
+        weights: float32 [count]: how much the square error of each counts.
+        codes: float32 [count], filled with the numbers.
+        count: How many.
+        top: The highest number.
+    """
+    high = f32(top)
+    most = greatest(scales, count)
+    if most < f32(EPSILON):
+        for k in range(count):
+            codes[k] = f32(0)
+        return f32(0)
+    best, factor = f32(math.inf), f32(0)
+    for n in range(9):
+        tried = (f32(0.1) * f32((0, -4, -3, -2, -1, 1, 2, 3, 4)[n]) + high) / most
+        scale = f32(1) / tried
+        error = f32(0)
+        for k in range(count):
+            difference = scales[k] - scale * clamped(nearest(tried * scales[k]), f32(0), high)
+            error += weights[k] * difference * difference
+        if error < best:
+            best, factor = error, tried
+    sum_xl, sum_l2 = f32(0), f32(0)
+    for k in range(count):
+        codes[k] = clamped(nearest(factor * scales[k]), f32(0), high)
+        sum_xl += weights[k] * scales[k] * codes[k]
+        sum_l2 += weights[k] * codes[k] * codes[k]
+    for _ in range(5):
+        for k in range(count):
+            rest_xl = sum_xl - weights[k] * scales[k] * codes[k]
+            rest_l2 = sum_l2 - weights[k] * codes[k] * codes[k]
+            if rest_xl > 0 and rest_l2 > 0:
+                other = clamped(nearest(scales[k] * rest_l2 / rest_xl), f32(0), high)
+                new_xl = rest_xl + weights[k] * scales[k] * other
+                new_l2 = rest_l2 + weights[k] * other * other
+                if other != codes[k] and new_xl * new_xl * sum_l2 > sum_xl * sum_xl * new_l2:
+                    codes[k], sum_xl, sum_l2 = other, new_xl, new_l2
+    return sum_xl / sum_l2 if sum_l2 > 0 else f32(0)

@@ -23,32 +23,28 @@ def _load_digits(values: Any, b: Any, work: Any) -> Any:
 
 
 @inlined
-def _fraction(number: Any) -> Any:
+def _fraction(digits: Any, first: Any, step: Any) -> Any:
     """Return a number of five digits as a fraction of 256, rounded up."""
-    return u8((number * u32(256) + u32(242)) // u32(243))
+    number = u32(u32(digits[first]) * u32(3) + u32(digits[first + step]))
+    number = u32(number * u32(3) + u32(digits[first + 2 * step]))
+    number = u32(number * u32(3) + u32(digits[first + 3 * step]))
+    number = u32(number * u32(3) + u32(digits[first + 4 * step]))
+    return u8(u32(number * u32(256) + u32(242)) // u32(243))
 
 
 @kernel
 def encode_tq1_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
     """Encode TQ1_0; see `Encode`."""
     digits = work.codes
+    digits[256:260] = 0
     for b in range(blocks.shape[0]):
         set_half(blocks, b, 52, _load_digits(values, b, work))
         for i in range(32):
-            number = u32(0)
-            for n in range(5):
-                number = u32(number * u32(3) + u32(digits[32 * n + i]))
-            blocks[b, i] = _fraction(number)
+            blocks[b, i] = _fraction(digits, i, 32)
         for i in range(16):
-            number = u32(0)
-            for n in range(5):
-                number = u32(number * u32(3) + u32(digits[160 + 16 * n + i]))
-            blocks[b, 32 + i] = _fraction(number)
-        for i in range(4):
-            number = u32(0)
-            for n in range(4):
-                number = u32(number * u32(3) + u32(digits[240 + 4 * n + i]))
-            blocks[b, 48 + i] = _fraction(u32(number * u32(3)))
+            blocks[b, 32 + i] = _fraction(digits, 160 + i, 16)
+        for i in range(4):  # their fifth digit is 0
+            blocks[b, 48 + i] = _fraction(digits, 240 + i, 4)
 
 
 @kernel

@@ -112,6 +112,20 @@ def test_several_tensors_have_the_same_bins(document: Document) -> None:
         )
 
 
+def test_several_tensors_can_have_bins_of_their_own(document: Document) -> None:
+    names = ("norm.weight", "blk.0.attn_q.weight", "nothing.weight")
+    both = [subject(document, name) for name in names]
+    watcher = Watcher()
+    found = gather(both, Wish(8, FULL, common=False), Recent(20), watcher)
+    norm, query, nothing = (curve.histogram for curve in found.curves)
+    assert norm.counts.tolist() == [5] * 8
+    assert query.counts.tolist() == np.histogram(layer_weights(0), 8)[0].tolist()
+    assert nothing.counts.sum() == 0
+    growing = [state.curves for state in watcher.states if len(state.curves) == 2]
+    assert growing[-1][0].histogram.high == pytest.approx(1, abs=0.01)
+    assert growing[-1][1].histogram.high == pytest.approx(50, abs=0.5)
+
+
 def test_what_streams_grows_and_ends_with_all_weights(document: Document) -> None:
     watcher = Watcher()
     found = gather(layers(document), Wish(16, FULL), Recent(20), watcher)

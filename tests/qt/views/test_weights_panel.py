@@ -345,6 +345,48 @@ def test_codes_and_scales_of_a_quantized_tensor(
     assert "%" in minima.panel.readout.text()
 
 
+def test_blocks_are_read_only_while_their_pages_are_visible(
+    qtbot: QtBot, runner: JobRunner, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(tensor: object, bins: int, workers: int, check: Callable[[], None]) -> None:
+        while True:
+            check()
+            time.sleep(0.001)
+
+    monkeypatch.setattr("explorer.qt.models.weight_gathering.block_statistics", wait)
+    panel.show("blk.0.ffn_down.weight")
+    assert runner.jobs == []
+    tabs = panel.body.tabs
+    codes, scales, _ = panel.body.blocks.pages
+    tabs.setCurrentWidget(codes)
+    (job,) = runner.jobs
+    tabs.setCurrentWidget(scales)
+    QApplication.processEvents()
+    assert not job.cancelled  # one walk is for all pages
+    tabs.setCurrentWidget(panel.body.values)
+    qtbot.waitUntil(lambda: job.cancelled)
+    panel.settle()
+    tabs.setCurrentWidget(scales)
+    tabs.tabBar().setFocus()
+    qtbot.keyClick(tabs.tabBar(), KEY.Key_Escape)
+    assert scales.state.heading.text() == "Cancelled"
+    panel.settle()
+    qtbot.mouseClick(scales.state.button, Qt.MouseButton.LeftButton)
+    assert len(runner.jobs) == 1
+    panel.view.hide()
+    panel.settle()
+
+
+def test_blocks_that_cannot_be_read_are_told_of(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:
+    panel.show("blk.0.ffn_down.weight")
+    os.truncate(tmp_path / "weights.gguf", 64)
+    codes, _, _ = panel.body.blocks.pages
+    panel.body.tabs.setCurrentWidget(codes)
+    panel.settle()
+    assert codes.state.heading.text() == "The blocks could not be read"
+    assert "at byte" in codes.state.sentence.text()
+
+
 def test_a_tensor_that_is_not_quantized_has_no_codes(panel: Panel) -> None:
     panel.show("blk.0.ffn_up.weight")
     codes, scales, minima = panel.body.blocks.pages

@@ -55,9 +55,14 @@ def facts_of(node: Node) -> str:
 
 
 def heading_of(node: Node) -> str:
-    """Return what to call a row that stands alone."""
-    entry = node.row.entry
-    return node.row.title if entry is None else title_of(entry.name)
+    """Return what to call a row that stands alone: with its model, if it is a part of one."""
+    model: Node | None = node
+    while model is not None and model.row.entry is None:
+        model = model.parent
+    if model is None or model.row.entry is None:
+        return node.row.title
+    name = title_of(model.row.entry.name)
+    return name if model is node else f"{node.row.title}   ·   {name}"
 
 
 def blob_facts(file: StoredFile) -> str:

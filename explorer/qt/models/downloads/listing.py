@@ -22,7 +22,7 @@ PROGRAM: Final = {
 }
 
 
-def store_row(place: Place, entries: Sequence[Entry], store: Store | None) -> Row:
+def store_row(place: Place, entries: Sequence[Entry], store: Store | None = None) -> Row:
     """Return the row of a store with all that is below it.
 
     Args:
@@ -41,7 +41,7 @@ def store_row(place: Place, entries: Sequence[Entry], store: Store | None) -> Ro
         nbytes = store.nbytes + sum(partial.nbytes for partial in store.partials)
     return Row(
         RowKind.STORE,
-        f"{place.kind} {place.root}",
+        f"store {place.kind} {place.root}",
         f"{PROGRAM[place.kind]}   {title_of(str(place.root))}",
         nbytes=nbytes,
         note=note,
@@ -104,7 +104,7 @@ def _family_row(family: str, members: list[Entry], usage: Usage | None) -> Row:
         note = text.format(n=len(flawed), all=len(members))
     return Row(
         RowKind.FAMILY,
-        family,
+        f"family {family}",
         title_of(family),
         nbytes=nbytes,
         modified=max(times, default=None),
@@ -160,7 +160,7 @@ def _leftovers(store: Store) -> Iterator[Row]:
 def _orphan_row(blob: Blob) -> Row:
     return Row(
         RowKind.BLOB,
-        blob.digest,
+        f"blob {blob.path}",
         title_of(blob.digest),
         nbytes=blob.nbytes,
         note=translate("⚠ used by no model"),

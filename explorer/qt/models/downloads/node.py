@@ -141,7 +141,7 @@ class Node:
 
     def take(self, row: Row) -> bool:
         """Take what a new scan says; return whether it shows."""
-        same = row == self.row
+        same = row is self.row or row == self.row
         self.row = row
         if not same:
             self._key = None

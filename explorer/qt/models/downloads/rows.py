@@ -52,7 +52,7 @@ class Row:
 
     Attributes:
         kind: What it stands for.
-        key: What it is known by among its siblings, also after the next scan.
+        key: What it alone is known by among its siblings, also after the next scan.
         title: Its name, safe to show.
         architecture: The model's architecture, safe to show.
         parameters: Number of weights.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,21 +27,10 @@ from explorer.stores import (
 from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import is_ollama_store, models_folder
 
+_FIRST_SECONDS: Final = 0.05  # after which the first models are shown
+_PAUSE_SECONDS: Final = 0.3  # between two looks at a scan: each costs more than the one before
 MOST_WATCHED: Final = 512
 """Folders that are watched for changes; Linux grants a user some 8,192 to 65,536 in all."""
-
-
-class Worker(Protocol):
-    """What a scan needs of its job."""
-
-    def check(self) -> None:
-        """Raise if the scan is no longer wanted."""
-
-    def report(self, done: int, total: int) -> None:
-        """Tell how far it is."""
-
-    def publish(self, make: Callable[[], object]) -> None:
-        """Show what there is so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +50,22 @@ class Listing:
     blobs: BlobList | None = None
 
 
+class Worker(Protocol):
+    """What a scan needs of its job."""
+
+    def check(self) -> None:
+        """Raise if the scan is no longer wanted."""
+
+    def report(self, done: int, total: int) -> None:
+        """Tell how far it is."""
+
+    def publish(self, listing: Listing) -> None:
+        """Show what there is so far."""
+
+    def give_way(self) -> None:
+        """Wait while the window is being drawn."""
+
+
 def list_downloads(places: Sequence[Place], known: Mapping[Place, Row], worker: Worker) -> Listing:
     """Read all stores.
 
@@ -75,27 +81,26 @@ def list_downloads(places: Sequence[Place], known: Mapping[Place, Row], worker: 
     entries: list[Entry] = []
     stores: list[Store] = []
     count = 0
-
-    def so_far() -> Listing:
-        current = dict(rows)
-        if reading is not None and reading not in known:
-            current[reading] = store_row(reading, entries, None)
-        return Listing(tuple(current.values()), count)
-
-    reading: Place | None = None
+    due = time.monotonic() + _FIRST_SECONDS
     for event in scan(places, worker.check):
+        worker.give_way()
         match event:
             case StoreStarted(place):
-                reading, entries = place, []
-            case EntryFound(_, entry):
+                entries = []
+            case EntryFound(place, entry):
                 entries.append(entry)
                 count += 1
             case StoreFinished(place, store):
                 rows[place] = store_row(place, store.entries, store)
                 stores.append(store)
-                reading = None
-        worker.report(count, 0)
-        worker.publish(so_far)
+                entries = []
+        if time.monotonic() >= due:
+            if entries and place not in known:
+                rows[place] = store_row(place, entries)
+            so_far = Listing(tuple(rows.values()), count)
+            worker.report(count, 0)
+            worker.publish(so_far)
+            due = time.monotonic() + _PAUSE_SECONDS
     watched = tuple(_watched(stores, worker.check))
     return Listing(tuple(rows.values()), count, watched, BlobList(stores))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,19 +54,28 @@ class TensorRows:
             return row
         return replace(
             row,
-            pages=self._pages(self._items(rows)),
+            pages=self._pages(self._items(rows, row.title)),
             parameters=sum(self._columns.parameters[number] for number in rows),
             quantization=self._types(rows),
         )
 
     def _types(self, rows: Sequence[int]) -> str:
-        names = sorted({self._columns.types[row].name for row in rows})
-        return title_of(
-            ", ".join(names[:_SHOWN_TYPES]) + (", …" if len(names) > _SHOWN_TYPES else "")
-        )
+        """Return the tensor types that occur, the one with most bytes first."""
+        nbytes: Counter[str] = Counter()
+        for row in rows:
+            nbytes[self._columns.types[row].name] += self._columns.nbytes[row]
+        names = [name for name, _ in nbytes.most_common(_SHOWN_TYPES + 1)]
+        if len(names) > _SHOWN_TYPES:
+            names[_SHOWN_TYPES:] = ["…"]
+        return title_of(", ".join(names))
 
-    def _items(self, rows: Sequence[int]) -> list[int | tuple[str, list[int]]]:
-        """Return single tensors and groups of them, in the order of names."""
+    def _items(self, rows: Sequence[int], above: str) -> list[int | tuple[str, list[int]]]:
+        """Return single tensors and groups of them, in the order of names.
+
+        Args:
+            rows: The tensors of a file.
+            above: The title of its row; a group of that name, or of one tensor, is no level more.
+        """
         names = self._columns.names
         groups: dict[str, list[int]] = {}
         single: list[int] = []
@@ -77,7 +87,7 @@ class TensorRows:
                 groups.setdefault(title, []).append(row)
         if not single and len(groups) == 1:
             (title, members), *_ = groups.items()
-            if title not in self._titles or len(members) == 1:
+            if title_of(title) == above or len(members) == 1:
                 return list(members)
         return [*single, *groups.items()]
 

@@ -83,6 +83,14 @@ class DownloadsModel(QAbstractItemModel):
                 elif node.row.kind is RowKind.ENTRY:
                     yield node
 
+    def shown_count(self) -> int:
+        """Return how many models the filter keeps."""
+        return sum(
+            len(node.children) if node.row.kind is RowKind.FAMILY else node.row.entry is not None
+            for store in self._root.children
+            for node in store.children
+        )
+
     def nodes_at(self, path: str) -> list[Node]:
         """Return the models with a path, in all stores."""
         return self._by_path.get(path, [])
@@ -203,10 +211,10 @@ class DownloadsModel(QAbstractItemModel):
 
     def _take(self, node: Node, rows: Sequence[Row], merging: _Merging) -> None:
         """Bring everything below a listed node up to date, without telling the view yet."""
-        before = {(child.row.kind, child.row.key): child for child in node.every}
+        before = {child.row.key: child for child in node.every}
         every = []
         for row in rows:
-            child = before.pop((row.kind, row.key), None)
+            child = before.pop(row.key, None)
             if child is None:
                 child = self._new(row, node)
                 known: Sequence[Row] = ()

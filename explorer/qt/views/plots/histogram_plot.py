@@ -19,7 +19,7 @@ from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from explorer.display import float_text, shorten
-from explorer.qt.models.histogram_curve import BinReading, HistogramCurve
+from explorer.qt.models.histogram_curve import BinReading, HistogramCurve, curve_columns
 from explorer.qt.theme import series_colour
 from explorer.qt.views.plots.marks import Mark, Marks
 from explorer.qt.views.plots.themed_plot import ThemedPlot
@@ -136,18 +136,7 @@ class HistogramPlot(ThemedPlot):
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the edges and counts of every curve; curves with the same bins share edges."""
-        columns: list[tuple[str, list[Any]]] = []
-        last: NDArray[np.float64] | None = None
-        for number, curve in enumerate(self.curves):
-            edges = curve.histogram.edges
-            if last is None or not np.array_equal(last, edges):
-                suffix = f" {number + 1}" if number else ""
-                columns.append((f"low{suffix}", edges[:-1].tolist()))
-                columns.append((f"high{suffix}", edges[1:].tolist()))
-                last = edges
-            name = f"count {curve.name}" if len(self.curves) > 1 else "count"
-            columns.append((name, curve.histogram.counts.tolist()))
-        return columns
+        return curve_columns(self.curves)
 
     def restyle(self) -> None:
         super().restyle()

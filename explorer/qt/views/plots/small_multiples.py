@@ -1,4 +1,4 @@
-"""Many small histograms side by side, each under its name, all over the same range.
+"""Many small histograms side by side, each under its name.
 
 Painted by itself: a `PlotWidget` for each of 32 tensors takes a second to make.
 """
@@ -27,7 +27,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QMenu, QWidget
 
 from explorer.display import float_text
-from explorer.qt.models.histogram_curve import HistogramCurve
+from explorer.qt.models.histogram_curve import HistogramCurve, curve_columns
 from explorer.qt.views.plots.themed_plot import PlotColours
 
 _CELL_WIDTH: Final = 180
@@ -89,14 +89,8 @@ class SmallMultiples(QWidget):
         self.update()
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
-        """Return the edges, which are those of all, and the counts of each."""
-        if not self.curves:
-            return []
-        edges = self.curves[0].histogram.edges
-        columns: list[tuple[str, list[Any]]] = [("low", edges[:-1].tolist())]
-        columns.append(("high", edges[1:].tolist()))
-        columns += [(f"count {c.name}", c.histogram.counts.tolist()) for c in self.curves]
-        return columns
+        """Return the edges and counts of every histogram."""
+        return curve_columns(self.curves)
 
     def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
         """Draw all of it into an area, in the colours of paper."""

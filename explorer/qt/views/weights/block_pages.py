@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, partial
 
-from PySide6.QtCore import QByteArray, QObject, Qt, Signal
-from PySide6.QtGui import QShowEvent
+from PySide6.QtCore import QByteArray, QObject, Qt, QTimer, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.analysis import BlockStatistics, Distribution
@@ -35,9 +35,11 @@ class BlockPage(QWidget):
 
     Signals:
         shown: The page came into sight.
+        hidden: It went out of sight.
     """
 
     shown = Signal()
+    hidden = Signal()
 
     def __init__(self, make_panel: Callable[[], PlotPanel]) -> None:
         super().__init__()
@@ -92,6 +94,11 @@ class BlockPage(QWidget):
         if not event.spontaneous():
             self.shown.emit()
 
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        if not event.spontaneous():
+            self.hidden.emit()
+
 
 class BlockPages(QObject):
     """The pages of codes, scales and minima, which one walk over the blocks fills.
@@ -126,6 +133,7 @@ class BlockPages(QObject):
         for page in self.pages:
             page.state.pressed.connect(self._load)
             page.shown.connect(self._load)
+            page.hidden.connect(self._leave)
 
     @property
     def pages(self) -> tuple[BlockPage, BlockPage, BlockPage]:
@@ -171,6 +179,14 @@ class BlockPages(QObject):
             self._show,
             self._fail,
         )
+
+    def _leave(self) -> None:
+        # from one page to another, the first is hidden before the second is shown
+        QTimer.singleShot(0, self, self._stop_unseen)
+
+    def _stop_unseen(self) -> None:
+        if not any(page.isVisible() for page in self.pages):
+            self._slot.cancel()
 
     def _fail(self, error: ExplorerError) -> None:
         for page in self.pages:

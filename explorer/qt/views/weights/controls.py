@@ -62,6 +62,7 @@ class HistogramControls(QWidget):
         self.arrangement.setAccessibleName(self.tr("Several tensors"))
         self.arrangement.addItem(self.tr("Overlaid"))
         self.arrangement.addItem(self.tr("Side by side"))
+        self.arrangement.addItem(self.tr("Side by side, own ranges"))
         self._typing = QTimer(self)
         self._typing.setSingleShot(True)
         self._typing.setInterval(_TYPING_MS)
@@ -77,7 +78,12 @@ class HistogramControls(QWidget):
     @property
     def side_by_side(self) -> bool:
         """Whether several tensors are shown side by side."""
-        return self.arrangement.currentIndex() == 1
+        return self.arrangement.currentIndex() > 0
+
+    @property
+    def own_ranges(self) -> bool:
+        """Whether each of several tensors has bins of its own."""
+        return self.arrangement.currentIndex() == 2
 
     def wish(self) -> Wish | None:
         """Return what is wanted; None if the typed range cannot be, of which `refused` tells."""
@@ -85,7 +91,7 @@ class HistogramControls(QWidget):
         bins = self.bins.value()
         if kind is not RangeKind.TYPED:
             self.refused.emit("")
-            return Wish(bins, kind)
+            return Wish(bins, kind, common=not self.own_ranges)
         low, low_right = QLocale.c().toDouble(self.low.text())
         high, high_right = QLocale.c().toDouble(self.high.text())
         if not low_right or not high_right:
@@ -106,7 +112,7 @@ class HistogramControls(QWidget):
             self.high.setText(float_text(shown[1], 4))
 
     def set_several(self, on: bool) -> None:
-        """Offer what applies to several tensors, or to one."""
+        """Offer what applies to several tensors, or not."""
         self.arrangement.setVisible(on)
 
     def _number(self, name: str) -> QLineEdit:

@@ -85,7 +85,7 @@ class HistogramPage(QWidget):
         controls.logarithmic.toggled.connect(self.multiples.set_logarithmic)
         controls.normal.toggled.connect(self.plot.set_normal)
         controls.marks.toggled.connect(self.plot.set_marks)
-        controls.arrangement.currentIndexChanged.connect(self._arrange)
+        controls.arrangement.currentIndexChanged.connect(self._rearrange)
         self.multiples.bins_read.connect(self.panel.show_readings)
         self.multiples.export_requested.connect(self.panel.ask_export)
         self.multiples.current_changed.connect(self._select_row)
@@ -236,11 +236,17 @@ class HistogramPage(QWidget):
         wanted = Qt.Orientation.Vertical if several else Qt.Orientation.Horizontal
         if splitter.orientation() != wanted:
             splitter.setOrientation(wanted)
+            splitter.setStretchFactor(0, _PLOT_HEIGHT if several else 1)
+            splitter.setStretchFactor(1, _TABLE_HEIGHT if several else 0)
             splitter.setSizes(
                 [_PLOT_HEIGHT, _TABLE_HEIGHT] if several else [_PLOT_WIDTH, TABLE_WIDTH]
             )
         if self.gathered is not None:
             self._show(self.gathered)
+
+    def _rearrange(self) -> None:
+        self._arrange()
+        self._load()
 
     def _figures_at(self, line: int) -> Figures | None:
         several = len(self._subjects) > 1 and self.gathered is not None

@@ -31,7 +31,7 @@ from explorer.qt.views.weights.state_page import StatePage
 if TYPE_CHECKING:
     from explorer.qt.views.weights.body import WeightsBody
 
-_MOST_RECENT = 256  # results of a model: at most 48 MiB, usually far less
+_MOST_RECENT = 256  # results of a model: at most 32 MiB, usually far less
 
 
 def _load_body(_job: Job) -> ModuleType:

@@ -1,0 +1,71 @@
+"""Reads what is inside a model when its branch is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, Signal
+
+from explorer.errors import ExplorerError
+from explorer.formats import Severity
+from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.models.downloads.contents import read_contents
+from explorer.qt.models.downloads.node import Node
+from explorer.qt.models.downloads.rows import Row, RowKind, note_row
+from explorer.text import plain_text
+
+
+class ContentsReader(QObject):
+    """Opens models, several at a time: one may expand a branch while another one loads.
+
+    Signals:
+        found: A node, and the rows below it.
+        stopped: A node whose contents somebody did not want to wait for.
+    """
+
+    found = Signal(object, object)
+    stopped = Signal(object)
+
+    def __init__(self, runner: JobRunner, parent: QObject) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        jobs: dict[int, Job] = {}
+        self._jobs = jobs
+
+        def stop() -> None:
+            for job in jobs.values():
+                job.cancel()
+
+        self.destroyed.connect(stop)
+
+    def read(self, node: Node) -> None:
+        """Read what is inside a model."""
+        store, entry = node, node.row.entry
+        while store.parent is not None and store.row.kind is not RowKind.STORE:
+            store = store.parent
+        place = store.row.place
+        if entry is None or place is None:
+            return
+        if node.id in self._jobs:
+            self._jobs[node.id].cancel()
+        job = self._runner.run(
+            self.tr("Opening {name}").format(name=plain_text(entry.name)),
+            lambda job: read_contents(place.kind, entry, job.check),
+            lambda rows: self.found.emit(node, rows),
+            self._failure_of(node),
+        )
+        self._jobs[node.id] = job
+        job.finished.connect(lambda: self._forget(node, job))
+
+    def _failure_of(self, node: Node) -> Callable[[ExplorerError], None]:
+        def fail(error: ExplorerError) -> None:
+            rows: tuple[Row, ...] = (note_row(str(error), Severity.ERROR),)
+            self.found.emit(node, rows)
+
+        return fail
+
+    def _forget(self, node: Node, job: Job) -> None:
+        if self._jobs.get(node.id) is job:
+            del self._jobs[node.id]
+            if job.cancelled:
+                self.stopped.emit(node)

@@ -1,0 +1,251 @@
+"""The tree of downloaded models; it keeps what one looks at in place while its model changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt, QTimer, Signal
+from PySide6.QtGui import QFontMetrics, QPaintEvent, QShowEvent
+from PySide6.QtWidgets import QAbstractItemView, QTreeView, QWidget
+
+from explorer.qt.models.downloads.node import DownloadsColumn, Node
+from explorer.qt.models.downloads.rows import RowKind
+from explorer.qt.models.downloads.tree import DownloadsModel
+from explorer.qt.views.downloads.turnstile import Turnstile
+from explorer.qt.views.roomy_delegate import RoomyDelegate
+from explorer.qt.views.table_padding import PaddedDelegate, PaddedHeader
+
+_LOOK_MS = 60
+_SAMPLES = {
+    DownloadsColumn.NAME: "huggingface.co/organisation/Some-Model-GGUF:Q4_K_M",
+    DownloadsColumn.ARCHITECTURE: "deepseek2 moe",
+    DownloadsColumn.PARAMETERS: "Parameters      ",
+    DownloadsColumn.QUANTIZATION: "Quantization",
+    DownloadsColumn.BYTES: "Size on disk      ",
+    DownloadsColumn.MODIFIED: "2026-12-31 00:00 ",
+}
+_OPENED = frozenset({RowKind.ENTRY, RowKind.PART, RowKind.GROUP, RowKind.TENSOR})
+
+
+class _Delegate(RoomyDelegate, PaddedDelegate):
+    """Rows with room above, below and at both sides."""
+
+
+class DownloadsTree(QTreeView):
+    """The tree.
+
+    Signals:
+        opened: A model, or something in one, was entered or double-clicked; its `Node`.
+        looked: The rows in sight may be others than before.
+        selection_moved: Other rows are selected.
+        current_moved: Another row is current; its `Node`, or None.
+    """
+
+    opened = Signal(object)
+    looked = Signal()
+    selection_moved = Signal()
+    current_moved = Signal(object)
+
+    def __init__(
+        self, model: DownloadsModel, turnstile: Turnstile, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.downloads = model
+        self._turnstile = turnstile
+        self._kept: tuple[list[Node], Node | None] | None = None
+        self._quiet = False
+        self.setHeader(PaddedHeader(self))
+        self.setModel(model)
+        self.setItemDelegate(_Delegate(self))
+        self.setUniformRowHeights(True)
+        self.setAlternatingRowColors(True)
+        self.setExpandsOnDoubleClick(False)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.setAccessibleName(self.tr("Downloaded models"))
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        header = self.header()
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        header.setSortIndicator(DownloadsColumn.NAME, Qt.SortOrder.AscendingOrder)
+        header.setHighlightSections(False)
+        header.setSectionsMovable(True)
+        header.setStretchLastSection(True)
+        self.setSortingEnabled(True)
+        self.fit_columns()
+        self._look = QTimer(self)
+        self._look.setSingleShot(True)
+        self._look.setInterval(_LOOK_MS)
+        self._look.timeout.connect(self._look_around)
+        self.expanded.connect(self._note_expanded)
+        self.collapsed.connect(self._note_collapsed)
+        self.activated.connect(self._activate)
+        self.verticalScrollBar().valueChanged.connect(self._look_soon)
+        model.modelAboutToBeReset.connect(self._remember)
+        model.modelReset.connect(self._recall)
+        for signal in (model.rowsInserted, model.rowsRemoved, model.layoutChanged):
+            signal.connect(self._look_soon)
+        self.selectionModel().selectionChanged.connect(self._tell_selection)
+        self.selectionModel().currentChanged.connect(self._tell_current)
+
+    def fit_columns(self) -> None:
+        """Give each column the width of what is usual in it."""
+        metrics = QFontMetrics(self.font())
+        for column, sample in _SAMPLES.items():
+            self.setColumnWidth(column, metrics.horizontalAdvance(sample) + 24)
+
+    def selected_nodes(self) -> list[Node]:
+        """Return the nodes of the selected rows."""
+        nodes = map(self.downloads.node, self.selectionModel().selectedRows())
+        return [node for node in nodes if node is not None]
+
+    def current_node(self) -> Node | None:
+        """Return the node of the current row."""
+        return self.downloads.node(self.currentIndex())
+
+    def select_node(self, node: Node) -> bool:
+        """Make a node current and show it; return whether it is in the tree."""
+        index = self.downloads.index_of(node)
+        if not index.isValid():
+            return False
+        flags = QItemSelectionModel.SelectionFlag
+        self.selectionModel().setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
+        self.scrollTo(index)
+        return True
+
+    def visible_nodes(self) -> list[Node]:
+        """Return the nodes in sight, from top to bottom."""
+        nodes = []
+        index = self.indexAt(self.viewport().rect().topLeft())
+        bottom = self.viewport().height()
+        while index.isValid() and self.visualRect(index).top() < bottom:
+            node = self.downloads.node(index)
+            if node is not None:
+                nodes.append(node)
+            index = self.indexBelow(index)
+        return nodes
+
+    @contextmanager
+    def place_kept(self) -> Iterator[None]:
+        """Change the model within; the row at the top of the view stays there."""
+        bar = self.verticalScrollBar()
+        top = None if bar.value() == 0 else self.indexAt(self.viewport().rect().topLeft())
+        node = None if top is None else self.downloads.node(top)
+        offset = self.visualRect(top).top() if top is not None else 0
+        chosen = self.current_node()
+        yield
+        if node is not None:
+            index = self.downloads.index_of(node)
+            if index.isValid():
+                bar.setValue(bar.value() + self.visualRect(index).top() - offset)
+        self._find_again(chosen)
+
+    def _find_again(self, chosen: Node | None) -> None:
+        """Select a model that moved to another branch, as it does when it gets a second tag."""
+        if chosen is None or chosen.row.entry is None or self.downloads.is_shown(chosen):
+            return
+        for node in self.downloads.nodes_at(chosen.row.key):
+            if node.parent is not None and self.downloads.is_shown(node):
+                self.setExpanded(self.downloads.index_of(node.parent), True)
+                self.select_node(node)
+                return
+
+    # What is open, and where
+
+    def _note_expanded(self, index: QModelIndex) -> None:
+        node = self.downloads.node(index)
+        if node is not None:
+            node.expanded = True
+        self._look_soon()
+
+    def _note_collapsed(self, index: QModelIndex) -> None:
+        node = self.downloads.node(index)
+        if node is not None:
+            node.expanded = False
+        self._look_soon()
+
+    def expand_stores(self) -> None:
+        """Open the branches of the stores; a new store is open from the beginning."""
+        for node in self.downloads.stores:
+            index = self.downloads.index_of(node)
+            if index.isValid():
+                self.setExpanded(index, True)
+
+    def _remember(self) -> None:
+        self._kept = (self.selected_nodes(), self.current_node())
+        self._quiet = True
+
+    def _recall(self) -> None:
+        if self._kept is None:
+            return
+        selected, current = self._kept
+        self._kept = None
+        self._expand_again(self.downloads.stores)
+        selection = QItemSelection()
+        for node in selected:
+            index = self.downloads.index_of(node)
+            if index.isValid():
+                selection.select(index, index)
+        flags = QItemSelectionModel.SelectionFlag
+        self.selectionModel().select(selection, flags.ClearAndSelect | flags.Rows)
+        index = QModelIndex() if current is None else self.downloads.index_of(current)
+        if index.isValid():
+            self.selectionModel().setCurrentIndex(index, flags.NoUpdate)
+            self.scrollTo(index)
+        self._quiet = False
+        self._tell_selection()
+        if current is not None and not index.isValid():
+            self.current_moved.emit(None)
+        self._look_soon()
+
+    def _expand_again(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            if node.expanded:
+                index = self.downloads.index_of(node)
+                if index.isValid():
+                    self.setExpanded(index, True)
+                    self._expand_again(node.every)
+
+    # Telling
+
+    def _tell_selection(self) -> None:
+        if not self._quiet:
+            self.selection_moved.emit()
+
+    def _tell_current(self, current: QModelIndex) -> None:
+        if not self._quiet:
+            self.current_moved.emit(self.downloads.node(current))
+
+    def _activate(self, index: QModelIndex) -> None:
+        node = self.downloads.node(index)
+        if node is None:
+            return
+        if node.row.kind in _OPENED:
+            self.opened.emit(node)
+        else:
+            first = index.siblingAtColumn(0)
+            self.setExpanded(first, not self.isExpanded(first))
+
+    def _look_soon(self) -> None:
+        if not self._look.isActive():
+            self._look.start()
+
+    def _look_around(self) -> None:
+        """Make more rows of a branch whose last row came into sight; tell what is in sight."""
+        for node in self.visible_nodes():
+            above = node.parent
+            if above is not None and above.pending and node is above.children[-1]:
+                self.downloads.fetchMore(self.downloads.index_of(above))
+        self.looked.emit()
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        with self._turnstile.taken():
+            super().paintEvent(event)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._look_soon()

@@ -1,0 +1,191 @@
+"""Memory against context, a curve for each type of the KV cache (pyqtgraph)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QWidget
+
+from explorer.display import bytes_text
+from explorer.qt.models.planner_curves import Curve, Curves
+from explorer.qt.models.planner_stops import Stops, context_stops, context_text
+from explorer.qt.theme import series_colour, warning_colour
+from explorer.qt.views.plots.themed_plot import ThemedPlot
+
+_GIB: Final = 1 << 30
+_MARGIN: Final = 0.02
+_ROOM_FOR_NAMES: Final = 0.16
+_HEADROOM: Final = 1.15
+_SYMBOLS: Final = ("o", "s", "t", "d")
+_MOST_TICKS: Final = 24
+
+
+class CurvesPlot(ThemedPlot):
+    """Curves on a logarithmic axis of tokens; solid where all layers are on GPUs, else dotted.
+
+    Signals:
+        context_chosen: A place was clicked; the context of the nearest stop.
+    """
+
+    context_chosen = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.curves: Curves | None = None
+        self.stops: Stops = context_stops(0)
+        self._point: tuple[int, int] | None = None
+        self._items: list[Any] = []
+        self._line = pg.InfiniteLine(angle=90)
+        self._vram = pg.InfiniteLine(angle=0)
+        self._vram_name = pg.TextItem(anchor=(0, 1))
+        self._dot = pg.ScatterPlotItem(size=11)
+        for item in (self._line, self._vram, self._vram_name, self._dot):
+            item.setZValue(10)
+            item.hide()
+            self.addItem(item, ignoreBounds=True)
+        self.setAccessibleName(self.tr("Memory against context"))
+        bottom = self.getPlotItem().getAxis("bottom")
+        bottom.enableAutoSIPrefix(False)
+        ticks = [(float(power), context_text(1 << power)) for power in range(9, 9 + _MOST_TICKS)]
+        bottom.setTicks([ticks])
+        self.setLabel("bottom", self.tr("Context of each sequence, in tokens"))
+        self.setLabel("left", self.tr("GiB in all"))
+        self.scene().sigMouseClicked.connect(self._click)
+        self.restyle()
+
+    def show_curves(self, curves: Curves | None, trained: int) -> None:
+        """Draw other curves; the zoom stays unless the contexts are others."""
+        self.curves = curves
+        self.stops = context_stops(trained)
+        self._draw()
+
+    def show_point(self, context: int, nbytes: int) -> None:
+        """Mark the current plan: its effective context and its memory in all."""
+        self._point = max(context, 1), nbytes
+        x, y = math.log2(self._point[0]), nbytes / _GIB
+        self._line.setPos(x)
+        self._dot.setData([x], [y])
+        self._line.show()
+        self._dot.show()
+        self.setAccessibleDescription(
+            self.tr("{tokens} tokens take {size}").format(
+                tokens=context_text(context), size=bytes_text(nbytes)
+            )
+        )
+
+    def hide_point(self) -> None:
+        """Mark nothing."""
+        self._point = None
+        self._line.hide()
+        self._dot.hide()
+
+    def restyle(self) -> None:
+        """Draw everything in the plot's colours."""
+        super().restyle()
+        if hasattr(self, "_dot"):  # the base class styles itself before there is anything to draw
+            colours = self.colours
+            self._line.setPen(pg.mkPen(colours.text, style=Qt.PenStyle.DashLine))
+            self._dot.setPen(pg.mkPen(colours.background, width=1.5))
+            self._dot.setBrush(pg.mkBrush(colours.text))
+            warning = warning_colour(self.palette())
+            self._vram.setPen(pg.mkPen(warning, width=2))
+            self._vram_name.setColor(warning)
+            self._draw()
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return contexts, and the bytes and the fit of each curve."""
+        if self.curves is None:
+            return []
+        columns = [("context", self.curves.curves[0].contexts.tolist())]
+        for curve in self.curves.curves:
+            columns.append((curve.cache_type, curve.totals.tolist()))
+            columns.append((f"{curve.cache_type} fits", curve.fits.tolist()))
+        return columns
+
+    def place_of(self, context: int, nbytes: int) -> QPointF:
+        """Return where a plan is, in pixels of the viewport."""
+        scene = self.box.mapViewToScene(QPointF(math.log2(context), nbytes / _GIB))
+        return QPointF(self.mapFromScene(scene))
+
+    def _draw(self) -> None:
+        for item in self._items:
+            self.removeItem(item)
+        self._items.clear()
+        curves = self.curves
+        shown = curves is not None and bool(curves.curves)
+        self._vram.setVisible(shown and bool(curves and curves.vram))
+        self._vram_name.setVisible(self._vram.isVisible())
+        if curves is None or not shown:
+            return
+        groups: dict[str, list[str]] = {}
+        for curve in curves.curves:
+            groups.setdefault(curve.effective_type, []).append(curve.cache_type)
+        for number, curve in enumerate(curves.curves):
+            names = groups[curve.effective_type]
+            if curve.cache_type == curve.effective_type:  # else it is another's curve
+                self._draw_curve(number, curve, " = ".join(names))
+        self._draw_vram(curves)
+        self._set_home(curves)
+
+    def _draw_curve(self, number: int, curve: Curve, name: str) -> None:
+        there = curve.totals >= 0
+        x, y = np.log2(curve.contexts[there]), curve.totals[there] / _GIB
+        if not len(x):
+            return
+        colour = series_colour(number)
+        fits = curve.fits[there]
+        solid = pg.mkPen(colour, width=2)
+        dotted = pg.mkPen(colour, width=2, style=Qt.PenStyle.DotLine)
+        for pen, part in ((dotted, np.ones_like(fits)), (solid, fits)):
+            item = pg.PlotDataItem(x, np.where(part, y, np.nan), pen=pen, connect="finite")
+            self._add(item)
+        marks = pg.ScatterPlotItem(
+            x[::8], y[::8], size=6, symbol=_SYMBOLS[number % len(_SYMBOLS)],
+            pen=pg.mkPen(colour), brush=pg.mkBrush(self.colours.background),
+        )  # fmt: skip
+        self._add(marks)
+        text = pg.TextItem(name, color=self.colours.text, anchor=(0, 0.5))
+        text.setPos(float(x[-1]), float(y[-1]))
+        self._add(text)
+
+    def _draw_vram(self, curves: Curves) -> None:
+        self._vram.setPos(curves.vram / _GIB)
+        words = self.tr("{size} free on GPUs").format(size=bytes_text(curves.vram))
+        self._vram_name.setText(words)
+        first = float(np.log2(curves.curves[0].contexts[0]))
+        self._vram_name.setPos(first, curves.vram / _GIB)
+
+    def _set_home(self, curves: Curves) -> None:
+        contexts = curves.curves[0].contexts
+        low, high = math.log2(int(contexts[0])), math.log2(int(contexts[-1]))
+        width = max(high - low, 1)
+        most = max(int(curve.totals.max()) for curve in curves.curves)
+        top = max(most, curves.vram) / _GIB * _HEADROOM or 1.0
+        area = QRectF(low - _MARGIN * width, 0, width * (1 + _MARGIN + _ROOM_FOR_NAMES), top)
+        self.set_home(area)
+
+    def _add(self, item: Any) -> None:
+        self.addItem(item)
+        self._items.append(item)
+
+    def _click(self, event: Any) -> None:
+        if event.button() != Qt.MouseButton.LeftButton or self.curves is None:
+            return
+        x = self.box.mapSceneToView(event.scenePos()).x()
+        if not math.isfinite(x) or not 0 <= x < 40:
+            return
+        self.context_chosen.emit(self.stops.values[self.stops.position(round(2**x))])
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
+        if step and self._point is not None:
+            self.context_chosen.emit(self.stops.step(self._point[0], step))
+        else:
+            super().keyPressEvent(event)

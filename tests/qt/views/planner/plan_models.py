@@ -1,0 +1,177 @@
+"""Models whose headers can be planned with and whose weights are holes in a file, and a panel."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from explorer.errors import ExplorerError
+from explorer.hardware.detect import Machine
+from explorer.planner import Device, Host
+from explorer.planner import plan as make_plan
+from explorer.planner.result import Plan
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.models.planner_figures import Kind, layers_of
+from explorer.qt.views.planner import PlannerView
+from explorer.qt.views.planner.body import PlannerBody
+from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
+
+GIB = 1 << 30
+MACHINE = Machine((Device("0", "CUDA", 12 * GIB, name="Test GPU"),), Host(64 * GIB, 8 * GIB))
+_Q4_K, _F32 = 12, 0
+
+
+def write_model(
+    path: Path, blocks: int = 32, trained: int = 131_072, width: int = 4096, name: str = "Test"
+) -> Path:
+    """Write a llama model of about 100 MB for each block of the usual width; a sparse file."""
+    keys: list[tuple[str | bytes, int, Any]] = [
+        ("general.architecture", STRING, "llama"),
+        ("general.name", STRING, name),
+        ("llama.block_count", U32, blocks),
+        ("llama.embedding_length", U32, width),
+        ("llama.context_length", U32, trained),
+        ("llama.feed_forward_length", U32, 14336),
+        ("llama.attention.head_count", U32, 32),
+        ("llama.attention.head_count_kv", U32, 8),
+        ("tokenizer.ggml.tokens", ARRAY, Array(STRING, [f"t{i}" for i in range(512)])),
+    ]
+    specs: list[TensorSpec] = []
+    end = 0
+
+    def add(tensor: str, dims: tuple[int, ...], kind: int, nbytes: int) -> None:
+        nonlocal end
+        specs.append(TensorSpec(tensor, dims, kind, b"", offset=end))
+        end += -(-nbytes // 32) * 32
+
+    add("token_embd.weight", (width, 512), _Q4_K, width * 512 // 256 * 144)
+    for block in range(blocks):
+        size = width * 45056 // 256 * 144
+        add(f"blk.{block}.ffn_up.weight", (width, 45056), _Q4_K, size)
+    add("output_norm.weight", (width,), _F32, width * 4)
+    GgufFile(keys=keys, tensors=specs).write(path)
+    os.truncate(path, path.stat().st_size + end + 64)
+    return path
+
+
+class MemoryNotes:
+    """What remembers texts for as long as a test takes."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def note(self, name: str) -> str:
+        return self.texts.get(name, "")
+
+    def set_note(self, name: str, text: str) -> None:
+        self.texts[name] = text
+
+
+class Panel:
+    """A planner that is shown, has looked at the test's machine, and is idle."""
+
+    def __init__(
+        self, qtbot: QtBot, runner: JobRunner, document: Document, notes: MemoryNotes | None = None
+    ) -> None:
+        self.qtbot = qtbot
+        self.runner = runner
+        self.notes = notes or MemoryNotes()
+        self.view = PlannerView(runner, self.notes)
+        self.failures: list[ExplorerError] = []
+        self.view.failed.connect(self.failures.append)
+        qtbot.addWidget(self.view)
+        self.view.resize(1280, 800)
+        self.view.show()
+        qtbot.waitExposed(self.view)
+        self.view.activateWindow()
+        self.view.show_document(document)
+        qtbot.waitUntil(
+            lambda: self.view.body is not None and self.session.state.machine is not None
+        )
+        self.settle()
+
+    @property
+    def session(self) -> Any:
+        return self.view.session
+
+    @property
+    def body(self) -> PlannerBody:
+        assert self.view.body is not None
+        return self.view.body
+
+    def settle(self) -> None:
+        """Wait until the plan is made and nothing runs."""
+        self.qtbot.waitUntil(lambda: not self.session.is_scheduled and not self.runner.jobs)
+
+    def plan(self) -> Plan:
+        """Return what the planner itself says to the current inputs."""
+        inputs = self.session.inputs
+        subject = self.session.state.subject
+        return make_plan(
+            subject.h,
+            inputs.settings,
+            inputs.devices,
+            host=inputs.host,
+            environment=self.session.state.environment,
+            profile=inputs.profile,
+        )
+
+    def assert_shown(self) -> Plan:
+        """Assert that bars, strip, table and settings show `plan()` to the byte; return it."""
+        self.settle()
+        plan = self.plan()
+        layout = plan.layout
+        assert layout is not None
+        bars = self.body.picture.bars.bars
+        assert len(bars) == len(layout.devices) + 1
+        for bar, held in zip(bars, layout.devices, strict=False):
+            assert bar.capacity == held.device.free
+            for kind, nbytes in (
+                (Kind.WEIGHTS, held.weights),
+                (Kind.KV_CACHE, held.kv_cache),
+                (Kind.GRAPH, held.graph),
+            ):
+                assert bar.nbytes(kind) == nbytes
+            if not bar.over_bytes:
+                assert sum(part.nbytes for part in bar.parts) == held.device.free
+        assert bars[-1].nbytes(Kind.WEIGHTS) == layout.cpu_weights
+        assert bars[-1].nbytes(Kind.KV_CACHE) == layout.cpu_kv_cache
+        assert self.body.picture.strip.layers == layers_of(layout)
+        holds = self.body.controls.holds_text
+        assert holds("context").endswith(f"{plan.effective.context:,}")
+        assert holds("kv_cache_type").endswith(plan.effective.kv_cache_type)
+        assert holds("parallel").endswith(f"{plan.effective.parallel:,}")
+        return plan
+
+
+def turn_wheel(widget: QWidget, notches: int) -> None:
+    """Turn the wheel over the middle of a widget."""
+    middle = QPointF(widget.rect().center())
+    event = QWheelEvent(
+        middle,
+        QPointF(widget.mapToGlobal(middle.toPoint())),
+        QPoint(0, 0),
+        QPoint(0, 120 * notches),
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
+    QApplication.sendEvent(widget, event)
+
+
+def drag(qtbot: QtBot, widget: QWidget, xs: list[int], y: int | None = None) -> None:
+    """Press at the first x, move through the others and let go at the last."""
+    height = widget.rect().center().y() if y is None else y
+    left = Qt.MouseButton.LeftButton
+    qtbot.mousePress(widget, left, pos=QPoint(xs[0], height))
+    for x in xs[1:]:
+        qtbot.mouseMove(widget, QPoint(x, height))
+    qtbot.mouseRelease(widget, left, pos=QPoint(xs[-1], height))

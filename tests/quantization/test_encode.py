@@ -1,0 +1,272 @@
+"""`quantize`: bytes and errors as ggml's C code, any float bits, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize, quantize
+from explorer.quantization.anatomy import anatomy
+from explorer.quantization.encoders.registry import WITHOUT_ENCODER, encoder, has_encoder
+from explorer.quantization.jit import (
+    _half_of_float32_portable,
+    half_of_float32,
+    kernel,
+)
+
+ENCODED = [name for name in TENSOR_TYPES if has_encoder(name)]
+EXACT = ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q1_0", "Q2_0", "TQ1_0", "TQ2_0")
+EXACT += ("MXFP4", "NVFP4", "IQ4_NL", "IQ4_XS")
+K_QUANTS = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+WEIGHTED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", *K_QUANTS, "IQ4_NL", "IQ4_XS")
+_DATA = Path(__file__).parents[1] / "data"
+
+Weights = NDArray[np.float32]
+
+
+@pytest.fixture(scope="module")
+def golden() -> Iterator[Any]:
+    """Weights of 16 kinds, 256 of each, and what ggml makes of them (make_golden.py)."""
+    with np.load(_DATA / "encoders_golden.npz", allow_pickle=False) as file:
+        yield file
+
+
+@pytest.fixture(scope="module")
+def all_golden(shared_reference: Path) -> Iterator[Any]:
+    with np.load(shared_reference / "ggml_golden.npz", allow_pickle=False) as file:
+        yield file
+
+
+@pytest.mark.parametrize("name", TENSOR_TYPES)
+def test_every_type_has_an_encoder_or_a_reason_for_having_none(name: str) -> None:
+    assert has_encoder(name) == (name not in WITHOUT_ENCODER)
+    if has_encoder(name):
+        assert callable(encoder(name))
+    else:
+        assert len(WITHOUT_ENCODER[name]) > 10
+        with pytest.raises(KeyError):
+            encoder(name)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_same_bytes_as_ggml(name: str, golden: Any) -> None:
+    assert np.array_equal(quantize(golden["weights"], name), golden[f"{name}.blocks"].reshape(-1))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_same_bytes_as_ggml_for_all_golden_weights(name: str, all_golden: Any) -> None:
+    assert np.array_equal(quantize(all_golden["src"], name), all_golden[f"{name}.quant_raw"])
+
+
+@pytest.mark.parametrize("name", K_QUANTS)
+def test_the_same_weights_as_ggml(name: str, golden: Any) -> None:
+    """Bytes too, but for the codes of sub-blocks whose scale was rounded to 0."""
+    ours = dequantize(quantize(golden["weights"], name), name)
+    assert np.array_equal(ours, dequantize(golden[f"{name}.blocks"].copy(), name))
+
+
+@pytest.mark.parametrize("name", K_QUANTS)
+def test_errors_are_ggmls_for_all_golden_weights(name: str, all_golden: Any) -> None:
+    source = all_golden["src"]
+    ours = dequantize(quantize(source, name), name).reshape(source.shape)
+    errors = np.sqrt(((ours.astype(np.float64) - source) ** 2).mean(axis=1))
+    assert (errors <= 1.01 * all_golden[f"{name}.quant_rmse"]).all()
+
+
+def _weighted_error(ours: Weights, source: Weights, importance: Weights) -> NDArray[np.float64]:
+    weight = importance * np.sqrt((source**2).mean(axis=1, keepdims=True) + source**2)
+    return np.sqrt((weight * (ours.astype(np.float64) - source) ** 2).mean(axis=1))
+
+
+def _assert_errors_of_ggml(name: str, source: Weights, importance: Weights, blocks: Any) -> None:
+    theirs = dequantize(np.ascontiguousarray(blocks), name).reshape(source.shape)
+    ours = dequantize(quantize(source, name, importance), name).reshape(source.shape)
+    plain = dequantize(quantize(source, name), name).reshape(source.shape)
+    # Where all weights are one number, or scales subnormal half floats, luck decides.
+    usual = source.std(axis=1) > 1e-3
+    assert np.count_nonzero(usual) == 11
+    error, wanted, without = (
+        _weighted_error(weights, source, importance)[usual] for weights in (ours, theirs, plain)
+    )
+    assert (error <= 1.01 * wanted).all()
+    assert error.sum() < without.sum()
+
+
+@pytest.mark.parametrize("name", [*K_QUANTS, "IQ4_NL", "IQ4_XS"])
+def test_with_importance_errors_are_ggmls(name: str, golden: Any) -> None:
+    blocks = golden[f"{name}.weighted"]
+    _assert_errors_of_ggml(name, golden["weights"], golden["importance"], blocks)
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_with_importance_errors_are_ggmls_for_whole_rows(name: str, all_golden: Any) -> None:
+    blocks = all_golden[f"{name}.imat_raw"]
+    _assert_errors_of_ggml(name, all_golden["src"], all_golden["imatrix"], blocks)
+
+
+def test_importance_moves_the_error_to_columns_that_matter_less() -> None:
+    values = np.random.default_rng(2).standard_normal((64, 256)).astype(np.float32)
+    importance = np.ones(256, np.float32)
+    importance[::4] = 100
+    errors = (
+        dequantize(quantize(values, "Q4_K", importance), "Q4_K").reshape(64, 256) - values
+    ) ** 2
+    plain = (dequantize(quantize(values, "Q4_K"), "Q4_K").reshape(64, 256) - values) ** 2
+    assert errors[:, ::4].mean() < 0.8 * plain[:, ::4].mean()
+    assert errors.mean() > plain.mean()
+
+
+def test_types_without_a_search_do_not_use_importance() -> None:
+    values = np.random.default_rng(3).standard_normal(512).astype(np.float32)
+    for name in ("Q8_0", "MXFP4", "TQ2_0", "F16"):
+        given_importance = quantize(values, name, np.arange(256, dtype=np.float32))
+        assert np.array_equal(given_importance, quantize(values, name))
+
+
+_BITS = st.integers(0, 2**32 - 1)
+_USUAL = st.floats(-4, 4, width=32)
+_SPECIAL = st.sampled_from([0.0, -0.0, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-45, 65504.0])
+
+
+@st.composite
+def _blocks_of_any_bits(draw: st.DrawFn) -> Weights:
+    """256 floats that repeat some drawn ones: any bits, usual weights and special values."""
+    some = np.array(draw(st.lists(_BITS, min_size=1, max_size=8)), np.uint32).view(np.float32)
+    more = np.array(draw(st.lists(_USUAL | _SPECIAL, min_size=1, max_size=40)), np.float32)
+    return np.resize(np.concatenate([some, more]), 256)
+
+
+@settings(max_examples=60)
+@given(values=_blocks_of_any_bits(), seed=_BITS)
+def test_any_bits_give_blocks_and_nan_counts_as_zero(values: Weights, seed: int) -> None:
+    importance = np.random.default_rng(seed).random(256, np.float32)
+    cleaned = np.where(np.isfinite(values), values, np.float32(0))
+    for name in ENCODED:
+        kind = TENSOR_TYPES[name]
+        blocks = quantize(values, name)
+        assert blocks.size == kind.nbytes(256)
+        if kind.quantized:
+            assert np.array_equal(blocks, quantize(cleaned, name))
+    quantize(values, "Q4_K", importance)
+    quantize(values, "IQ4_XS", importance)
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q5_0", "Q8_0", "Q4_1", "Q5_1"])
+@settings(max_examples=40)
+@given(seed=_BITS, spread=st.floats(0.1, 1e3), shift=st.floats(-2, 2))
+def test_no_weight_is_off_by_more_than_half_a_step(
+    name: str, seed: int, spread: float, shift: float
+) -> None:
+    """But for the one end that Q4_0 and Q5_0 have no code for, and the half float's rounding."""
+    generator = np.random.default_rng(seed)
+    values = ((generator.standard_normal(256) + shift) * spread).astype(np.float32)
+    blocks = quantize(values, name)
+    weights = dequantize(blocks, name).reshape(8, 32)
+    kind, parts = TENSOR_TYPES[name], anatomy(name)
+    codes, scales = np.empty((8, 32), np.uint8), np.empty((8, 1), np.float32)
+    parts.split(blocks.reshape(-1, kind.block_bytes), codes, scales, scales.copy())
+    step = np.abs(scales)
+    farthest = np.abs(values).reshape(8, 32).max(axis=1, keepdims=True)
+    limit = step * (1.0 if name in ("Q4_0", "Q5_0") else 0.5)
+    error = np.abs(weights - values.reshape(8, 32))
+    assert (error <= limit * 1.001 + 2.0**-10 * farthest + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", [name for name in ENCODED if TENSOR_TYPES[name].quantized])
+def test_more_bits_lose_less_and_levels_stay(name: str) -> None:
+    """What a type can hold exactly comes back: zeros, and one level of a block."""
+    assert not dequantize(quantize(np.zeros(512, np.float32), name), name).any()
+    flat = np.full(256, 0.5, np.float32)
+    assert np.abs(dequantize(quantize(flat, name), name) - 0.5).max() < 2e-2
+
+
+def test_errors_are_ranked_as_bits_are() -> None:
+    values = np.random.default_rng(4).standard_normal(1 << 14).astype(np.float32)
+    errors = [
+        float(np.square(dequantize(quantize(values, name), name) - values).mean())
+        for name in ("F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q2_K", "TQ2_0")
+    ]
+    assert errors == sorted(errors)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 7), st.integers(1, 8))
+def test_blocks_do_not_depend_on_their_neighbours(first: int, count: int) -> None:
+    values = np.random.default_rng(5).standard_normal((16, 256)).astype(np.float32)
+    for name in ("Q4_0", "Q4_K", "IQ4_NL", "TQ1_0"):
+        whole = quantize(values, name).reshape(16, -1)
+        part = quantize(values[first : first + count], name).reshape(count, -1)
+        assert np.array_equal(part, whole[first : first + count])
+
+
+def test_any_layout_of_the_array() -> None:
+    values = np.random.default_rng(6).standard_normal((64, 64)).astype(np.float32)
+    wanted = quantize(values.reshape(-1), "Q8_0")
+    assert np.array_equal(quantize(np.asfortranarray(values), "Q8_0"), wanted)
+    values.flags.writeable = False
+    assert np.array_equal(quantize(values, "Q8_0"), wanted)
+    assert quantize(np.empty(0, np.float32), "Q4_K").size == 0
+
+
+_OK = np.zeros(256, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((_OK, "Q9_9"), "unknown tensor type 'Q9_9'"),
+        ((_OK, "IQ2_XXS"), "cannot be rounded to type IQ2_XXS: the search"),
+        ((_OK, "Q8_1"), "ggml makes it of activations"),
+        ((_OK, "I8"), "it has no scales"),
+        ((_OK[:33], "Q8_0"), "33 weights are no whole number of Q8_0 blocks of 32 weights"),
+        ((_OK.astype(np.float64), "Q8_0"), "float32 array, not float64"),
+        (([0.0] * 32, "Q8_0"), "float32 array, not list"),
+        ((_OK, "Q4_K", _OK[:32]), "importance of 32 columns does not fit"),
+        ((_OK, "Q4_0", _OK[:0]), "importance of 0 columns does not fit"),
+        ((_OK, "Q4_0", np.zeros(96, np.float32)), "importance of 96 columns does not fit"),
+        ((_OK, "Q4_0", np.zeros(32)), "importance must be a float32 array"),
+        ((_OK, "Q4_0", np.full(32, -1, np.float32)), "finite and not negative"),
+        ((_OK, "Q4_0", np.full(32, np.nan, np.float32)), "finite and not negative"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words(arguments: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(QuantizationError) as caught:
+        quantize(*arguments)
+    assert words in str(caught.value)
+
+
+@kernel
+def _narrow(values: Any, native: Any, portable: Any) -> None:
+    for i in range(values.size):
+        native[i] = half_of_float32(values[i])
+        portable[i] = _half_of_float32_portable(values[i])
+
+
+def test_both_ways_to_round_to_a_half() -> None:
+    generator = np.random.default_rng(7)
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        beside = [np.nextafter(halves, np.float32(side)) for side in (-np.inf, np.inf)]
+        middles = (halves[:-1].astype(np.float64) + halves[1:]) / 2
+    any_bits = generator.integers(0, 1 << 32, 1 << 16, np.uint32).view(np.float32)
+    values = np.concatenate([halves, *beside, middles.astype(np.float32), any_bits])
+    native, portable = np.empty((2, values.size), np.uint16)
+    _narrow(values, native, portable)
+    with np.errstate(over="ignore"):
+        wanted = values.astype(np.float16)
+    number = ~np.isnan(wanted)
+    for ours in (native, portable):
+        assert np.array_equal(ours[number], wanted.view(np.uint16)[number])
+        assert np.isnan(ours[~number].view(np.float16)).all()
+
+
+def test_float_bits_survive_where_nothing_is_rounded() -> None:
+    values = np.random.default_rng(8).integers(0, 1 << 32, 4096, np.uint32).view(np.float32)
+    assert quantize(values, "F32").tobytes() == values.tobytes()

@@ -1,0 +1,158 @@
+"""Compiled kernels are kept in the user's folder, and never outlive the sources they come from."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import explorer
+from explorer.quantization.kernel_cache import KEPT_S, SOURCES, choose_kernel_cache, source_digest
+
+_PACKAGE = Path(explorer.__file__).parent
+_ROOT = _PACKAGE.parent
+# What modules with kernels import, and no kernel has inside it.
+_NOT_COMPILED = {
+    "explorer.quantization.arrays",
+    "explorer.quantization.kernel_cache",
+    "explorer.quantization.registry",
+    "explorer.resources",
+}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder of the user, and no folder chosen."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # so that what a test sets is taken back
+    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "user"))
+    return tmp_path / "user"
+
+
+def _chosen() -> str:
+    return os.environ["NUMBA_CACHE_DIR"]
+
+
+def test_a_folder_of_this_version_in_the_users_cache(cache: Path) -> None:
+    choose_kernel_cache()
+    assert _chosen() == str(cache / f"kernels-{source_digest()}")
+    assert Path(_chosen()).is_dir()
+
+
+def test_the_users_own_choice_stands(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "elsewhere")
+    choose_kernel_cache()
+    assert _chosen() == "elsewhere"
+    assert not cache.exists()
+
+
+def test_without_a_folder_that_can_be_made_nothing_is_chosen(cache: Path) -> None:
+    cache.write_text("a file where the folder would be")
+    choose_kernel_cache()
+    assert _chosen() == ""
+
+
+def test_folders_that_nobody_uses_are_removed(cache: Path) -> None:
+    old, recent, other = cache / "kernels-old", cache / "kernels-recent", cache / "demo-1"
+    for folder in (old, recent, other):
+        (folder / "inner").mkdir(parents=True)
+    long_ago = time.time() - KEPT_S - 60
+    for folder in (old, other):
+        os.utime(folder, (long_ago, long_ago))
+    choose_kernel_cache()
+    assert not old.exists()
+    assert recent.exists()
+    assert other.exists()
+
+
+def test_using_a_folder_keeps_it(cache: Path) -> None:
+    choose_kernel_cache()
+    folder = Path(_chosen())
+    os.utime(folder, (0, 0))
+    os.environ["NUMBA_CACHE_DIR"] = ""
+    choose_kernel_cache()
+    assert folder.stat().st_mtime > time.time() - 60
+
+
+def test_every_edit_of_a_source_gives_another_folder(tmp_path: Path) -> None:
+    source = tmp_path / "quantization" / "decoders" / "legacy.py"
+    source.parent.mkdir(parents=True)
+    digests = {source_digest(tmp_path)}
+    for text in ("a = 1", "a = 2"):
+        source.write_text(text)
+        digests.add(source_digest(tmp_path))
+    source.rename(source.with_name("other.py"))
+    digests.add(source_digest(tmp_path))
+    assert len(digests) == 4
+
+
+def _file(name: str) -> Path | None:
+    """Return the source of one of the program's modules; None for another name."""
+    place = _ROOT.joinpath(*name.split("."))
+    files = (place.with_suffix(".py"), place / "__init__.py")
+    return next((path for path in files if path.is_file()), None)
+
+
+def _imports(path: Path) -> set[Path]:
+    """Return the program's own modules that a module with kernels imports from."""
+    source = path.read_text(encoding="utf-8")
+    if "explorer.quantization" not in source:
+        return set()  # has no kernels
+    tree = ast.parse(source)
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                found.add(_file(f"{node.module}.{alias.name}") or _file(node.module))
+    return {path for path in found if path is not None}
+
+
+def test_whatever_is_compiled_into_kernels_counts_as_a_source() -> None:
+    sources = {path for pattern in SOURCES for path in _PACKAGE.glob(pattern)}
+    jit = _file("explorer.quantization.jit")
+    with_kernels = {path for path in _PACKAGE.rglob("*.py") if jit in _imports(path)}
+    assert len(with_kernels) > 15
+    assert with_kernels <= sources
+    for path in with_kernels:
+        compiled = _imports(path) - {_file(name) for name in _NOT_COMPILED}
+        assert compiled <= sources, path
+
+
+_PROGRAM = """
+import explorer.quantization.jit as jit
+from explorer.quantization.decoders.affine import unpack_codes
+from explorer.quantization import dequantize
+assert dequantize(bytes([0, 0x3C]) + bytes([1] * 32), "Q8_0").tolist() == [1.0] * 32
+"""
+
+
+def _run(before: str, **environment: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", before + _PROGRAM],
+        check=False,
+        cwd=_ROOT,
+        env={**os.environ, "NUMBA_CACHE_DIR": "", **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_kernels_are_kept_there_even_if_numba_was_imported_before(tmp_path: Path) -> None:
+    _run("import numba\n", GGUF_EXPLORER_CACHE=str(tmp_path))
+    assert list(tmp_path.glob("kernels-*/*/legacy.decode_q8_0*.nbc"))
+
+
+def test_where_nothing_can_be_written_kernels_are_compiled_for_the_process(tmp_path: Path) -> None:
+    """As on a read-only system: no place for Numba's own cache either."""
+    nowhere = tmp_path / "file"
+    nowhere.write_text("")
+    before = (
+        "from numba.core.caching import CacheImpl\n"
+        "CacheImpl._locator_classes.clear()  # what Numba finds where it may write nowhere\n"
+    )
+    _run(before, GGUF_EXPLORER_CACHE=str(nowhere / "below"))
