@@ -2,8 +2,9 @@
 
 Bytes are those of ggml's reference code for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q1_0, Q2_0, TQ1_0, TQ2_0,
 MXFP4, NVFP4, IQ4_NL, IQ4_XS, F16 and BF16; for Q2_K to Q6_K weights are the same to the bit, and
-bytes but for codes of sub-blocks whose scale is 0. With importance, what a scale of scales is
-searched with differs a little, and so do weights, at like errors.
+bytes but for codes of sub-blocks whose scale is 0. IQ2_S, IQ3_XXS and IQ3_S are searched in another
+way, with errors as ggml's or less. With importance, Q4_0 to Q5_1 and Q3_K choose the last codes by
+the scale that is stored, which ggml does not; errors are the same within 1 %.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.arrays import QuantizationError, Weights
-from explorer.quantization.encoders.registry import WITHOUT_ENCODER, encoder, has_encoder
+from explorer.quantization.encoders.registry import (
+    WITHOUT_ENCODER,
+    encoder,
+    has_encoder,
+    uses_importance,
+)
 from explorer.quantization.types import TENSOR_TYPES, TensorType
 
 
@@ -51,7 +57,8 @@ def quantize(
         )
     rows = np.ascontiguousarray(values).reshape(-1, kind.block_weights)
     blocks = np.empty((len(rows), kind.block_bytes), np.uint8)
-    encoder(type_name)(rows, _importance(importance, kind, values.size), blocks)
+    weights = _importance(importance, kind, values.size)
+    encoder(type_name)(rows, weights if uses_importance(type_name) else None, blocks)
     return blocks.reshape(-1)
 
 

@@ -37,14 +37,14 @@ KEPT_S: Final = 30 * 24 * 3600.0
 _VARIABLE: Final = "NUMBA_CACHE_DIR"
 _PREFIX: Final = "kernels-"
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
-_MOST_REMOVED: Final = 8
+_MOST_KEPT: Final = 16  # whoever edits kernels makes many
 
 
 def choose_kernel_cache() -> None:
     """Name this version's folder to Numba, unless the user or an earlier call has named one.
 
     Without a place that can be written, nothing is chosen: Numba then looks for one of its own.
-    Folders of other versions that were not used for 30 days are removed.
+    Folders of other versions are removed if they were not used for 30 days, or if there are many.
     """
     if os.environ.get(_VARIABLE):
         return
@@ -76,18 +76,15 @@ def source_digest(package: Path = _PACKAGE) -> str:
 
 
 def _remove_old(current: Path) -> None:
-    """Remove some folders of other versions; one that resists is left alone."""
-    oldest = time.time() - KEPT_S
-    removed = 0
+    """Remove folders of other versions that are not used any more; one that resists is left."""
+    others = []
     with contextlib.suppress(OSError), os.scandir(current.parent) as entries:
         for entry in entries:
-            if removed == _MOST_REMOVED:
-                break
-            if (
-                entry.name.startswith(_PREFIX)
-                and entry.name != current.name
-                and entry.is_dir(follow_symlinks=False)
-                and entry.stat(follow_symlinks=False).st_mtime < oldest
-            ):
-                shutil.rmtree(entry.path, ignore_errors=True)
-                removed += 1
+            is_other = entry.name.startswith(_PREFIX) and entry.name != current.name
+            if is_other and entry.is_dir(follow_symlinks=False):
+                others.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
+    others.sort(reverse=True)
+    oldest = time.time() - KEPT_S
+    for place, (used, path) in enumerate(others):
+        if used < oldest or place >= _MOST_KEPT:
+            shutil.rmtree(path, ignore_errors=True)

@@ -2,7 +2,8 @@
 
 A family's module is imported when one of its types is first asked for: opening and listing a model
 must not pay for Numba. To add a type: a row in `types.py`, a kernel in its family's module under
-`decoders/`, its name in `_FAMILIES`, and if it is quantized its anatomy under `anatomy/`.
+`decoders/`, its name in `_FAMILIES`; if it is quantized, its anatomy under `anatomy/`; and an
+encoder under `encoders/`, or in `encoders/registry.py` a reason for having none.
 """
 
 from __future__ import annotations

@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize, quantize
 from explorer.quantization.anatomy import anatomy
-from explorer.quantization.encoders.registry import WITHOUT_ENCODER, encoder, has_encoder
+from explorer.quantization.encoders.registry import (
+    WITHOUT_ENCODER,
+    encoder,
+    has_encoder,
+    uses_importance,
+)
 from explorer.quantization.jit import (
     _half_of_float32_portable,
     half_of_float32,
@@ -25,6 +30,7 @@ ENCODED = [name for name in TENSOR_TYPES if has_encoder(name)]
 EXACT = ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q1_0", "Q2_0", "TQ1_0", "TQ2_0")
 EXACT += ("MXFP4", "NVFP4", "IQ4_NL", "IQ4_XS")
 K_QUANTS = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+OF_BOOKS = ("IQ2_S", "IQ3_XXS", "IQ3_S")
 WEIGHTED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", *K_QUANTS, "IQ4_NL", "IQ4_XS")
 _DATA = Path(__file__).parents[1] / "data"
 
@@ -72,12 +78,29 @@ def test_the_same_weights_as_ggml(name: str, golden: Any) -> None:
     assert np.array_equal(ours, dequantize(golden[f"{name}.blocks"].copy(), name))
 
 
-@pytest.mark.parametrize("name", K_QUANTS)
+@pytest.mark.parametrize("name", [*K_QUANTS, *OF_BOOKS])
 def test_errors_are_ggmls_for_all_golden_weights(name: str, all_golden: Any) -> None:
     source = all_golden["src"]
     ours = dequantize(quantize(source, name), name).reshape(source.shape)
     errors = np.sqrt(((ours.astype(np.float64) - source) ** 2).mean(axis=1))
     assert (errors <= 1.01 * all_golden[f"{name}.quant_rmse"]).all()
+
+
+@pytest.mark.parametrize("name", OF_BOOKS)
+def test_errors_are_at_most_ggmls_where_every_row_of_the_book_is_tried(
+    name: str, golden: Any
+) -> None:
+    source = golden["weights"]
+    errors = []
+    for blocks in (quantize(source, name), golden[f"{name}.blocks"].copy()):
+        weights = dequantize(blocks, name).reshape(source.shape)
+        errors.append(np.sqrt(((weights.astype(np.float64) - source) ** 2).mean(axis=1)))
+    assert (errors[0] <= 1.05 * errors[1]).all()  # of one block only; whole rows: below
+    assert errors[1].sum() > errors[0].sum() > 0.5 * errors[1].sum()
+
+
+def test_importance_changes_what_is_searched() -> None:
+    assert {name for name in ENCODED if uses_importance(name)} == {*WEIGHTED, *OF_BOOKS}
 
 
 def _weighted_error(ours: Weights, source: Weights, importance: Weights) -> NDArray[np.float64]:
@@ -126,6 +149,7 @@ def test_importance_moves_the_error_to_columns_that_matter_less() -> None:
 def test_types_without_a_search_do_not_use_importance() -> None:
     values = np.random.default_rng(3).standard_normal(512).astype(np.float32)
     for name in ("Q8_0", "MXFP4", "TQ2_0", "F16"):
+        assert not uses_importance(name)
         given_importance = quantize(values, name, np.arange(256, dtype=np.float32))
         assert np.array_equal(given_importance, quantize(values, name))
 
@@ -156,6 +180,7 @@ def test_any_bits_give_blocks_and_nan_counts_as_zero(values: Weights, seed: int)
             assert np.array_equal(blocks, quantize(cleaned, name))
     quantize(values, "Q4_K", importance)
     quantize(values, "IQ4_XS", importance)
+    quantize(values, "IQ3_XXS", importance)
 
 
 @pytest.mark.parametrize("name", ["Q4_0", "Q5_0", "Q8_0", "Q4_1", "Q5_1"])
@@ -222,7 +247,7 @@ _OK = np.zeros(256, np.float32)
     ("arguments", "words"),
     [
         ((_OK, "Q9_9"), "unknown tensor type 'Q9_9'"),
-        ((_OK, "IQ2_XXS"), "cannot be rounded to type IQ2_XXS: the search"),
+        ((_OK, "IQ2_XXS"), "cannot be rounded to type IQ2_XXS: ggml makes it only with"),
         ((_OK, "Q8_1"), "ggml makes it of activations"),
         ((_OK, "I8"), "it has no scales"),
         ((_OK[:33], "Q8_0"), "33 weights are no whole number of Q8_0 blocks of 32 weights"),

@@ -69,6 +69,19 @@ def test_folders_that_nobody_uses_are_removed(cache: Path) -> None:
     assert other.exists()
 
 
+def test_of_many_folders_the_newest_are_kept(cache: Path) -> None:
+    now = time.time()
+    for age in range(40):
+        folder = cache / f"kernels-{age}"
+        folder.mkdir(parents=True)
+        os.utime(folder, (now - 60 * age, now - 60 * age))
+    choose_kernel_cache()
+    assert {folder.name for folder in cache.iterdir()} == {
+        Path(_chosen()).name,
+        *(f"kernels-{age}" for age in range(16)),
+    }
+
+
 def test_using_a_folder_keeps_it(cache: Path) -> None:
     choose_kernel_cache()
     folder = Path(_chosen())

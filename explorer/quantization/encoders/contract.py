@@ -22,7 +22,7 @@ class Work(NamedTuple):
         x: float32 [BLOCK]: a block's weights.
         w: float32 [BLOCK]: how much the square error of each counts.
         lanes: float32 [32 * LANES]: figures of the sub-blocks that are searched.
-        spare: float32 [BLOCK]: for what else there is.
+        spare: float32 [1024]: for what else there is.
         codes: uint8 [BLOCK + 4]: a block's codes.
         sub: float32 [5, 16]: of a block's sub-blocks: scales, minima, sums of weights, and what
             scales and minima are rounded to.
@@ -42,7 +42,7 @@ def new_work() -> Work:
         np.zeros(BLOCK, np.float32),
         np.zeros(BLOCK, np.float32),
         np.zeros(32 * LANES, np.float32),
-        np.zeros(BLOCK, np.float32),
+        np.zeros(1024, np.float32),
         np.zeros(BLOCK + 4, np.uint8),
         np.zeros((5, 16), np.float32),
     )

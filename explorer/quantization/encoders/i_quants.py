@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from explorer.quantization.encoders import i_quants_4
+from explorer.quantization.encoders import i_quants_4, i_quants_books
 
-ENCODERS = {**i_quants_4.ENCODERS}
+ENCODERS = {**i_quants_4.ENCODERS, **i_quants_books.ENCODERS}

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from explorer.quantization.decoders.i_quants_books import KVALUES
 from explorer.quantization.encoders.contract import LANES
-from explorer.quantization.encoders.rounding import clamped, finite, inverse, nearest
-from explorer.quantization.encoders.search import (
+from explorer.quantization.encoders.lanes import (
     BEST,
     EPSILON,
     HIGH,
@@ -29,6 +28,7 @@ from explorer.quantization.encoders.search import (
     find_largest,
     first_of_largest,
 )
+from explorer.quantization.encoders.rounding import clamped, finite, inverse, mean_square, nearest
 from explorer.quantization.jit import f32, i32, inlined, kernel, routine, set_half, set_u16, u8, u16
 
 _TRIES: Final = 7  # on each side of the obvious scale
@@ -83,7 +83,7 @@ def _search(x: Any, w: Any, lanes: Any) -> None:
 
 
 @routine
-def _load(values: Any, importance: Any, place: Any, mean_square: Any, work: Any) -> None:
+def _load(values: Any, importance: Any, place: Any, square: Any, work: Any) -> None:
     """Put 32 weights into a lane; place: block, first weight, lane."""
     b, first, k = place
     for i in range(32):
@@ -94,17 +94,8 @@ def _load(values: Any, importance: Any, place: Any, mean_square: Any, work: Any)
         row = b % importance.shape[0]
         for i in range(32):
             v = work.x[LANES * i + k]
-            factor = f32(math.sqrt(mean_square + v * v))
+            factor = f32(math.sqrt(square + v * v))
             work.w[LANES * i + k] = importance[row, first + i] * factor
-
-
-@routine
-def _mean_square(values: Any, b: Any, count: Any) -> Any:
-    total = f32(0)
-    for i in range(count):
-        x = finite(values[b, i])
-        total += x * x
-    return total / f32(count)
 
 
 @routine
@@ -123,8 +114,8 @@ def encode_iq4_nl(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for first in range(0, blocks.shape[0], LANES):
         count = min(LANES, blocks.shape[0] - first)
         for k in range(count):
-            mean_square = _mean_square(values, first + k, 32) * f32(2)
-            _load(values, importance, (first + k, 0, k), mean_square, work)
+            square = mean_square(values, first + k, 32) * f32(2)
+            _load(values, importance, (first + k, 0, k), square, work)
         _search(work.x, work.w, work.lanes)
         for k in range(count):
             scale = work.lanes[SCALE + k]
@@ -136,9 +127,9 @@ def encode_iq4_nl(values: Any, importance: Any, blocks: Any, work: Any) -> None:
 def encode_iq4_xs(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     """Encode IQ4_XS; see `Encode`."""
     for b in range(blocks.shape[0]):
-        mean_square = _mean_square(values, b, 256) * f32(2)
+        square = mean_square(values, b, 256) * f32(2)
         for k in range(LANES):
-            _load(values, importance, (b, 32 * k, k), mean_square, work)
+            _load(values, importance, (b, 32 * k, k), square, work)
         _search(work.x, work.w, work.lanes)
         d = first_of_largest(work.lanes[SCALE : SCALE + LANES], LANES) / f32(-32)
         set_half(blocks, b, 0, d)

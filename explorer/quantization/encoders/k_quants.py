@@ -9,27 +9,38 @@ Source: ggml/src/ggml-quants.c, `quantize_row_q2_K_ref` and its siblings (withou
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 from explorer.quantization.decoders.k_quants import q3_k_scale, q4_k_minimum, q4_k_scale
 from explorer.quantization.encoders.contract import LANES
-from explorer.quantization.encoders.rounding import clamped, finite, inverse, nearest
-from explorer.quantization.encoders.search import (
-    EPSILON,
-    MINIMUM,
-    SCALE,
-    SUM_W,
-    Steps,
-    first_of_largest,
-    greatest,
+from explorer.quantization.encoders.k_quants_parts import (
+    MAGNITUDE,
+    MAGNITUDE_AND_MEAN,
+    MINIMUM_NUMBERS,
+    NUMBERS,
+    SCALES,
+    SQUARE,
+    WEIGHTS,
+    keep,
+    load_lanes,
+    round_scales,
+    round_symmetric,
+    round_with_minimum,
+    rounded,
+    store_pairs_of_bits,
+    store_quarters,
+    weigh,
+    weigh_by_importance,
+)
+from explorer.quantization.encoders.lanes import EPSILON, first_of_largest
+from explorer.quantization.encoders.rounding import inverse, mean_square
+from explorer.quantization.encoders.search_minima import Steps, search_scales_and_minima
+from explorer.quantization.encoders.search_scales import (
     search_codes,
-    search_scale_of_positive,
     search_scale_of_signed,
     search_scales,
-    search_scales_and_minima,
 )
-from explorer.quantization.jit import f32, i32, inlined, kernel, routine, set_half, u8
+from explorer.quantization.jit import f32, i32, inlined, kernel, set_half, u8
 
 # Without importance and with it.
 _STEPS_2: Final = Steps(16, 3.0, -0.5, 0.1, 15, absolute=True)
@@ -39,158 +50,29 @@ _STEPS_4_WEIGHTED: Final = Steps(32, 15.0, -0.9, 0.05, 36, absolute=False)
 _STEPS_5: Final = Steps(32, 31.0, -0.5, 0.1, 15, absolute=False)
 _STEPS_5_WEIGHTED: Final = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False)
 
-_SCALES: Final = 0  # rows of Work.sub
-_MINIMA: Final = 1
-_WEIGHTS: Final = 2
-_NUMBERS: Final = 3  # that scales are rounded to
-_MINIMUM_NUMBERS: Final = 4
-
-# How a weight counts without importance.
-_MAGNITUDE: Final = 1  # |x|
-_MAGNITUDE_AND_MEAN: Final = 2  # |x| and the sub-block's root mean square
-_SQUARE: Final = 3
-
-
-@routine
-def _load_lanes(values: Any, b: Any, first: Any, count: Any, x: Any) -> None:
-    """Spread eight sub-blocks of `count` weights over the lanes, from sub-block `first` on."""
-    for k in range(LANES):
-        for i in range(count):
-            x[LANES * i + k] = finite(values[b, (first + k) * count + i])
-
-
-@routine
-def _weigh(count: Any, how: Any, work: Any) -> None:
-    """Set how much each weight in the lanes counts."""
-    x, w, lanes = work.x, work.w, work.lanes
-    for k in range(LANES):
-        lanes[SCALE + k] = f32(0)
-    if how == _MAGNITUDE_AND_MEAN:
-        for i in range(count):
-            for k in range(LANES):
-                lanes[SCALE + k] += x[LANES * i + k] * x[LANES * i + k]
-        for k in range(LANES):
-            lanes[SCALE + k] = f32(math.sqrt(lanes[SCALE + k] / f32(count)))
-    for i in range(count):
-        for k in range(LANES):
-            v = x[LANES * i + k]
-            w[LANES * i + k] = v * v if how == _SQUARE else abs(v) + lanes[SCALE + k]
-
-
-@routine
-def _weigh_by_importance(importance: Any, b: Any, place: Any, mean_square: Any, work: Any) -> None:
-    """The same where importance is given; place: first sub-block and weights of each."""
-    first, count = place
-    row = b % importance.shape[0]
-    for k in range(LANES):
-        for i in range(count):
-            v = work.x[LANES * i + k]
-            factor = f32(math.sqrt(mean_square + v * v))
-            work.w[LANES * i + k] = importance[row, (first + k) * count + i] * factor
-
-
-@routine
-def _mean_square(values: Any, b: Any) -> Any:
-    total = f32(0)
-    for i in range(256):
-        x = finite(values[b, i])
-        total += x * x
-    return total / f32(256)
-
-
-@inlined
-def _keep(first: Any, work: Any) -> None:
-    """Note what was found in the lanes for sub-blocks `first` to `first` + 7."""
-    for k in range(LANES):
-        work.sub[_SCALES, first + k] = work.lanes[SCALE + k]
-        work.sub[_MINIMA, first + k] = work.lanes[MINIMUM + k]
-        work.sub[_WEIGHTS, first + k] = work.lanes[SUM_W + k]
-
-
-@inlined
-def _rounded(figures: Any, codes: Any, count: Any, top: Any) -> Any:
-    """Round scales or minima to numbers from 0 to `top`, and return their scale."""
-    d = greatest(figures, count) / f32(top)
-    factor = f32(top) / greatest(figures, count) if d > 0 else f32(0)
-    for k in range(count):
-        codes[k] = clamped(nearest(figures[k] * factor), f32(0), f32(top))
-    return d
-
-
-@inlined
-def _round_scales(importance: Any, count: Any, top: Any, work: Any) -> Any:
-    """Round scales and minima to numbers in `work.sub`, and return the scale of each."""
-    scales, minima, weights = work.sub[_SCALES], work.sub[_MINIMA], work.sub[_WEIGHTS]
-    numbers, numbers_min = work.sub[_NUMBERS], work.sub[_MINIMUM_NUMBERS]
-    if importance is not None:
-        d = search_scale_of_positive(scales, weights, numbers, count, top)
-        dmin = search_scale_of_positive(minima, weights, numbers_min, count, top)
-    else:
-        d = _rounded(scales, numbers, count, top)
-        dmin = _rounded(minima, numbers_min, count, top)
-    return d, dmin
-
-
-@inlined
-def _number(figure: Any, factor: Any, low: Any, high: Any) -> Any:
-    return i32(clamped(nearest(figure * factor), f32(low), f32(high)))
-
-
-@routine
-def _round_with_minimum(values: Any, b: Any, place: Any, scale: Any, minimum: Any) -> None:
-    """Write the codes of a sub-block; place: its first weight, its length, top code, codes."""
-    first, count, top, codes = place
-    for i in range(first, first + count):
-        code = f32(0)
-        if scale != 0:
-            code = clamped(nearest((finite(values[b, i]) + minimum) / scale), f32(0), f32(top))
-        codes[i] = u8(i32(code))
-
-
-@routine
-def _round(values: Any, b: Any, place: Any, scale: Any) -> None:
-    """Write the codes of a sub-block of 16; place: first weight, codes below 0, codes."""
-    first, half, codes = place
-    for i in range(first, first + 16):
-        code = f32(0)
-        if scale != 0:
-            code = clamped(nearest(finite(values[b, i]) / scale), f32(-half), f32(half - 1))
-        codes[i] = u8(i32(code) + i32(half))
-
-
-@routine
-def _store_pairs_of_bits(codes: Any, shift: Any, blocks: Any, b: Any, offset: Any) -> None:
-    """Store two bits of each code, from bit `shift` on, as Q2_K does."""
-    for half in range(2):
-        for i in range(32):
-            packed = u8(0)
-            for j in range(4):
-                packed |= u8((codes[128 * half + 32 * j + i] >> shift & 3) << 2 * j)
-            blocks[b, offset + 32 * half + i] = packed
-
 
 @kernel
 def encode_q2_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     """Encode Q2_K; see `Encode`."""
     for b in range(blocks.shape[0]):
         for first in range(0, 16, LANES):
-            _load_lanes(values, b, first, 16, work.x)
+            load_lanes(values, b, first, 16, work.x)
             if importance is not None:
-                _weigh_by_importance(importance, b, (first, 16), _mean_square(values, b), work)
+                weigh_by_importance(importance, b, (first, 16), mean_square(values, b, 256), work)
                 search_scales_and_minima(work.x, work.w, work.lanes, _STEPS_2_WEIGHTED)
             else:
-                _weigh(16, _MAGNITUDE, work)
+                weigh(16, MAGNITUDE, work)
                 search_scales_and_minima(work.x, work.w, work.lanes, _STEPS_2)
-            _keep(first, work)
-        d, dmin = _round_scales(importance, 16, 15, work)
+            keep(first, work)
+        d, dmin = round_scales(importance, 16, 15, work)
         stored, stored_min = set_half(blocks, b, 80, d), set_half(blocks, b, 82, dmin)
         for k in range(16):
-            scale = i32(work.sub[_NUMBERS, k])
-            minimum = i32(work.sub[_MINIMUM_NUMBERS, k])
+            scale = i32(work.sub[NUMBERS, k])
+            minimum = i32(work.sub[MINIMUM_NUMBERS, k])
             blocks[b, k] = u8(scale | minimum << 4)
             place = (16 * k, 16, 3, work.codes)
-            _round_with_minimum(values, b, place, stored * f32(scale), stored_min * f32(minimum))
-        _store_pairs_of_bits(work.codes, 0, blocks, b, 16)
+            round_with_minimum(values, b, place, stored * f32(scale), stored_min * f32(minimum))
+        store_pairs_of_bits(work.codes, 0, blocks, b, 16)
 
 
 @inlined
@@ -206,18 +88,18 @@ def encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     """Encode Q3_K; see `Encode`."""
     for b in range(blocks.shape[0]):
         for first in range(0, 16, LANES):
-            _load_lanes(values, b, first, 16, work.x)
+            load_lanes(values, b, first, 16, work.x)
             if importance is not None:
-                mean_square = _mean_square(values, b) * f32(2)
-                _weigh_by_importance(importance, b, (first, 16), mean_square, work)
+                square = mean_square(values, b, 256) * f32(2)
+                weigh_by_importance(importance, b, (first, 16), square, work)
                 search_scales(work.x, work.w, work.lanes, 16, 4)
             else:
-                _weigh(16, _SQUARE, work)
+                weigh(16, SQUARE, work)
                 search_codes(work.x, work.w, work.lanes, work.spare, 4)
-            _keep(first, work)
-        scales = work.sub[_SCALES]
+            keep(first, work)
+        scales = work.sub[SCALES]
         if importance is not None:
-            d = search_scale_of_signed(scales, work.sub[_WEIGHTS], 16, 32)
+            d = search_scale_of_signed(scales, work.sub[WEIGHTS], 16, 32)
         else:
             d = first_of_largest(scales, 16) / f32(-32)
         stored = set_half(blocks, b, 108, d)
@@ -225,10 +107,10 @@ def encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
         for i in range(96, 108):
             blocks[b, i] = 0
         for k in range(16):
-            _store_q3_k_scale(blocks, b, k, _number(scales[k], factor, -32, 31))
+            _store_q3_k_scale(blocks, b, k, rounded(scales[k], factor, -32, 31))
             scale = stored * f32(i32(q3_k_scale(blocks, b, k)))
-            _round(values, b, (16 * k, 4, work.codes), scale)
-        _store_pairs_of_bits(work.codes, 0, blocks, b, 32)
+            round_symmetric(values, b, (16 * k, 4, work.codes), scale)
+        store_pairs_of_bits(work.codes, 0, blocks, b, 32)
         for i in range(32):
             bits = u8(0)
             for k in range(8):
@@ -252,34 +134,26 @@ def _store_q4_k_pair(blocks: Any, b: Any, k: Any, scale: Any, minimum: Any) -> N
 def _encode_with_minima(values: Any, importance: Any, blocks: Any, b: Any, search: Any) -> None:
     """Store the scales of a block of Q4_K or Q5_K, which are the same, and write its codes."""
     steps, steps_weighted, work = search
-    _load_lanes(values, b, 0, 32, work.x)
+    load_lanes(values, b, 0, 32, work.x)
     if importance is not None:
-        mean_square = _mean_square(values, b) * f32(2)
-        _weigh_by_importance(importance, b, (0, 32), mean_square, work)
+        square = mean_square(values, b, 256) * f32(2)
+        weigh_by_importance(importance, b, (0, 32), square, work)
         search_scales_and_minima(work.x, work.w, work.lanes, steps_weighted)
     else:
-        _weigh(32, _MAGNITUDE_AND_MEAN, work)
+        weigh(32, MAGNITUDE_AND_MEAN, work)
         search_scales_and_minima(work.x, work.w, work.lanes, steps)
-    _keep(0, work)
-    d, dmin = _round_scales(importance, 8, 63, work)
+    keep(0, work)
+    d, dmin = round_scales(importance, 8, 63, work)
     stored, stored_min = set_half(blocks, b, 0, d), set_half(blocks, b, 2, dmin)
     for k in range(8):
-        scale = i32(work.sub[_NUMBERS, k])
-        minimum = i32(work.sub[_MINIMUM_NUMBERS, k])
+        scale = i32(work.sub[NUMBERS, k])
+        minimum = i32(work.sub[MINIMUM_NUMBERS, k])
         _store_q4_k_pair(blocks, b, k, scale, minimum)
     for k in range(8):
         scale = stored * f32(i32(q4_k_scale(blocks, b, k)))
         minimum = stored_min * f32(i32(q4_k_minimum(blocks, b, k)))
         place = (32 * k, 32, steps.top, work.codes)
-        _round_with_minimum(values, b, place, scale, minimum)
-
-
-@routine
-def _store_quarters(codes: Any, blocks: Any, b: Any, offset: Any) -> None:
-    for quarter in range(4):
-        for i in range(32):
-            low, high = codes[64 * quarter + i] & 15, codes[64 * quarter + 32 + i] & 15
-            blocks[b, offset + 32 * quarter + i] = u8(low | high << 4)
+        round_with_minimum(values, b, place, scale, minimum)
 
 
 @kernel
@@ -287,7 +161,7 @@ def encode_q4_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     """Encode Q4_K; see `Encode`."""
     for b in range(blocks.shape[0]):
         _encode_with_minima(values, importance, blocks, b, (_STEPS_4, _STEPS_4_WEIGHTED, work))
-        _store_quarters(work.codes, blocks, b, 16)
+        store_quarters(work.codes, blocks, b, 16)
 
 
 @kernel
@@ -295,7 +169,7 @@ def encode_q5_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     """Encode Q5_K; see `Encode`."""
     for b in range(blocks.shape[0]):
         _encode_with_minima(values, importance, blocks, b, (_STEPS_5, _STEPS_5_WEIGHTED, work))
-        _store_quarters(work.codes, blocks, b, 48)
+        store_quarters(work.codes, blocks, b, 48)
         for i in range(32):
             bits = u8(0)
             for k in range(8):
@@ -308,25 +182,25 @@ def encode_q6_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     """Encode Q6_K; see `Encode`."""
     for b in range(blocks.shape[0]):
         for first in range(0, 16, LANES):
-            _load_lanes(values, b, first, 16, work.x)
-            _weigh(16, _SQUARE, work)
+            load_lanes(values, b, first, 16, work.x)
+            weigh(16, SQUARE, work)
             if importance is not None:
                 row = b % importance.shape[0]
                 for k in range(LANES):
                     for i in range(16):
                         work.w[LANES * i + k] = importance[row, (first + k) * 16 + i]
             search_scales(work.x, work.w, work.lanes, 16, 32)
-            _keep(first, work)
-        scales = work.sub[_SCALES]
+            keep(first, work)
+        scales = work.sub[SCALES]
         most = first_of_largest(scales, 16)
         d = most / f32(-128) if abs(most) >= f32(EPSILON) else f32(0)
         stored = set_half(blocks, b, 208, d)
         factor = inverse(d)
         for k in range(16):
-            number = _number(scales[k], factor, -128, 127)
+            number = rounded(scales[k], factor, -128, 127)
             blocks[b, 192 + k] = u8(number)
-            _round(values, b, (16 * k, 32, work.codes), stored * f32(number))
-        _store_pairs_of_bits(work.codes, 4, blocks, b, 128)
+            round_symmetric(values, b, (16 * k, 32, work.codes), stored * f32(number))
+        store_pairs_of_bits(work.codes, 4, blocks, b, 128)
         for half in range(2):
             for i in range(64):
                 low, high = work.codes[128 * half + i] & 15, work.codes[128 * half + 64 + i] & 15

@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 from explorer.quantization.encoders.contract import LANES
+from explorer.quantization.encoders.lanes import MINIMUM, SCALE
 from explorer.quantization.encoders.rounding import (
     away_from_zero,
     clamped,
@@ -24,13 +25,8 @@ from explorer.quantization.encoders.rounding import (
     load_range,
     nearest,
 )
-from explorer.quantization.encoders.search import (
-    MINIMUM,
-    SCALE,
-    Steps,
-    search_scales,
-    search_scales_and_minima,
-)
+from explorer.quantization.encoders.search_minima import Steps, search_scales_and_minima
+from explorer.quantization.encoders.search_scales import search_scales
 from explorer.quantization.jit import (
     f32,
     i32,

@@ -30,18 +30,19 @@ Encoder: TypeAlias = Callable[[Weights, Weights | None, Blocks], None]
 
 _PLAIN: Final = ("F32", "F16", "BF16")
 _LEGACY: Final = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q1_0", "Q2_0")
-_SEARCHED: Final = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")
+_K: Final = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+_IQ: Final = ("IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS")
 _OTHERS: Final = ("TQ1_0", "TQ2_0", "MXFP4", "NVFP4")
-_TYPES: Final = frozenset({*_PLAIN, *_LEGACY, *_SEARCHED, *_OTHERS})
+_TYPES: Final = frozenset({*_PLAIN, *_LEGACY, *_K, *_IQ, *_OTHERS})
+_WEIGHTED: Final = frozenset({"Q4_0", "Q4_1", "Q5_0", "Q5_1", *_K, *_IQ})
 _AT_RUN_TIME: Final = "ggml makes it of activations while a model runs; no file has it"
-_BOOK: Final = "the search for the best rows of its code book is not part of this program"
+_BOOK: Final = "ggml makes it only with an importance matrix, and this program not at all"
 _NO_SCALE: Final = "it has no scales, so weights would have to be scaled before"
 
 WITHOUT_ENCODER: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("Q8_1", "Q8_K"), _AT_RUN_TIME),
         **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS"), _BOOK),
-        **dict.fromkeys(("IQ2_S", "IQ3_XXS", "IQ3_S"), _BOOK),
         **{
             name: _NO_SCALE
             for name, kind in TENSOR_TYPES.items()
@@ -55,6 +56,11 @@ WITHOUT_ENCODER: Final[Mapping[str, str]] = MappingProxyType(
 def has_encoder(type_name: str) -> bool:
     """Tell whether weights can be rounded to that type; loads nothing."""
     return type_name in _TYPES
+
+
+def uses_importance(type_name: str) -> bool:
+    """Tell whether the importance of weights changes how they are rounded to that type."""
+    return type_name in _WEIGHTED
 
 
 @cache

@@ -1,4 +1,4 @@
-"""How encoders round, as C does, in ways that become vector instructions."""
+"""How encoders read weights, and round as C does, in ways that become vector instructions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,17 @@ def largest(x: Any, count: Any) -> Any:
 
 
 @inlined
-def _ordered(bits: Any) -> Any:
+def mean_square(values: Any, b: Any, count: Any) -> Any:
+    """Return the mean square of the weights of block `b`; those that are not finite count as 0."""
+    total = f32(0)
+    for i in range(count):
+        x = finite(values[b, i])
+        total += x * x
+    return total / f32(count)
+
+
+@inlined
+def ordered(bits: Any) -> Any:
     """Return an int32 that orders as the float32 of these bits does; and the other way back."""
     return i32(bits ^ i32(i32(bits >> i32(31)) & i32(0x7FFFFFFF)))
 
@@ -81,10 +91,10 @@ def load_range(values: Any, b: Any, count: Any, x: Any) -> Any:
     for i in range(count):
         v = finite(values[b, i])
         x[i] = v
-        order = _ordered(i32(bits_of_float32(v)))
+        order = ordered(i32(bits_of_float32(v)))
         low = order if order < low else low
         high = order if order > high else high
-    return float32_of_bits(u32(_ordered(low))), float32_of_bits(u32(_ordered(high)))
+    return float32_of_bits(u32(ordered(low))), float32_of_bits(u32(ordered(high)))
 
 
 @inlined
