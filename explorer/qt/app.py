@@ -24,7 +24,8 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     """Open the window and run until it is closed.
 
     Args:
-        paths: Models to open; none opens the last session's, or the demo model.
+        paths: Models to open; none opens the last session's, or shows the downloaded
+            models; where there are none either, the demo model.
         fresh: Ignore and leave alone the saved settings.
 
     Returns:
@@ -55,7 +56,7 @@ def _open_first(window: MainWindow, paths: list[Path]) -> None:
     if paths or session:
         window.open_paths(paths or session)
     else:
-        window.open_demo()
+        window.open_library()
 
 
 def _catch_everything(window: MainWindow) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Final
 
+import numpy as np
 from PySide6.QtCore import QObject
 
 from explorer.qt.models.document import Document
 from explorer.qt.panels import Panels
 from explorer.qt.views.library_view import LibraryView
+
+# Stacks of layers beside the language model's: vision, audio, encoder, decoder, projector.
+_SIDE_STACKS: Final = ("v.", "a.", "enc.", "dec.", "mm.", "vision", "audio")
+_OUTPUT_ROLES: Final = frozenset({"output", "lm_head", "output_norm", "model.norm"})
 
 
 class SelectionLink(QObject):
@@ -27,6 +33,7 @@ class SelectionLink(QObject):
         panels.tensors.table.row_selected.connect(self.select_tensor)
         panels.raw.key_activated.connect(self._select_key_by_name)
         panels.raw.tensor_activated.connect(self.select_tensor)
+        panels.layer_chosen.connect(self._select_layer)
 
     def set_document(self, document: Document | None) -> None:
         """Follow selections of this model from now on."""
@@ -50,6 +57,7 @@ class SelectionLink(QObject):
             self._panels.tensors.reveal(row)
             self._library.reveal_tensor(document, row)
             self._panels.raw.reveal_tensor(row)
+            self._panels.select_layer(_layer_of(document, row))
 
         self._once(follow)
 
@@ -57,6 +65,13 @@ class SelectionLink(QObject):
         position = key_position(self._document, key)
         if position is not None:
             self.select_key(position)
+
+    def _select_layer(self, layer: int) -> None:
+        """Select the first tensor of a layer."""
+        if self._document is not None:
+            row = _first_of_layer(self._document, layer)
+            if row is not None:
+                self.select_tensor(row)
 
     def _once(self, follow: Callable[[Document], None]) -> None:
         if self._busy or self._document is None:
@@ -72,3 +87,20 @@ def key_position(document: Document | None, key: str) -> int | None:
     """Return the position of the first metadata entry with that key, or None."""
     entries = () if document is None else document.model.metadata.entries
     return next((i for i, entry in enumerate(entries) if entry.key == key), None)
+
+
+def _layer_of(document: Document, row: int) -> int:
+    """Return the layer of a tensor as plans count them, the output layer last; -1 for none."""
+    name = document.model.tensors.rows[row].parsed_name
+    if name.layer is not None:
+        return -1 if name.stack.startswith(_SIDE_STACKS) else name.layer
+    blocks = document.facts.layers
+    return blocks if blocks is not None and name.role in _OUTPUT_ROLES else -1
+
+
+def _first_of_layer(document: Document, layer: int) -> int | None:
+    """Return the row of the first tensor of a layer, or None if the model has none."""
+    rows: Iterable[int] = np.flatnonzero(document.arrays.layers == layer).tolist()
+    if not rows and layer == document.facts.layers:
+        rows = range(len(document.arrays))
+    return next((row for row in rows if _layer_of(document, row) == layer), None)

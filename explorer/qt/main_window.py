@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import (
     QCloseEvent,
     QDragEnterEvent,
@@ -122,6 +123,8 @@ class MainWindow(QMainWindow):
         self.library.close_requested.connect(self.close_document)
         self.panels.tensors.table.row_opened.connect(self._open_tensor_bytes)
         self.panels.weights.tensor_chosen.connect(self.link.select_tensor)
+        self.panels.model_requested.connect(self._open_downloaded)
+        self.panels.demo_requested.connect(self.open_demo)
         self.panels.failed.connect(self.show_error)
         self.panels.written.connect(self._show_written)
 
@@ -135,6 +138,22 @@ class MainWindow(QMainWindow):
                 self.reveal_model(known)
             elif path not in self._loading:
                 self._load(path, next(self._tickets))
+
+    def open_library(self) -> None:
+        """Show the downloaded models; where there are none, open the demo model."""
+        self.panels.library_scanned.connect(
+            self._open_demo_if_none, Qt.ConnectionType.SingleShotConnection
+        )
+        self.panels.setCurrentWidget(self.panels.library)
+
+    def _open_demo_if_none(self, model_count: int) -> None:
+        if not model_count and not self.documents:
+            self.panels.setCurrentWidget(self.panels.overview)
+            self.open_demo()
+
+    def _open_downloaded(self, path: Path) -> None:
+        self.open_paths([path])
+        self.panels.setCurrentWidget(self.panels.overview)
 
     def _load(self, path: Path, ticket: int) -> None:
         self._loading.add(path)
@@ -162,6 +181,7 @@ class MainWindow(QMainWindow):
         self.documents.insert(place, document)
         self.settings.add_recent(document.path)
         self.library.add(document, place)
+        self.panels.set_documents(self.documents)
         if place == len(self.documents) - 1:
             self.reveal_model(document)
 
@@ -170,6 +190,7 @@ class MainWindow(QMainWindow):
         place = self.documents.index(document)
         del self.documents[place], self._order[place]
         self.library.remove(document)
+        self.panels.set_documents(self.documents)
         if self.current is document:
             self.show_document(self.documents[-1] if self.documents else None)
         document.model.close()

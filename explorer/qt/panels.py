@@ -1,6 +1,10 @@
-"""The panels of the current model, as tabs: what each is given, and what they have in common."""
+"""The panels as tabs: what each is given, and what they have in common."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QTabWidget, QWidget
@@ -8,6 +12,7 @@ from PySide6.QtWidgets import QTabWidget, QWidget
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.settings import Settings
+from explorer.qt.views.deferred import Deferred
 from explorer.qt.views.metadata_view import MetadataView
 from explorer.qt.views.overview import OverviewView
 from explorer.qt.views.raw_view import RawView
@@ -16,40 +21,64 @@ from explorer.qt.views.tensors_view import TensorsView
 from explorer.qt.views.vocabulary_view import VocabularyView
 from explorer.qt.views.weights.panel import WeightsView
 
+if TYPE_CHECKING:
+    from explorer.qt.views.downloads.panel import DownloadsView
+    from explorer.qt.views.planner.panel import PlannerView
+
 
 class Panels(QTabWidget):
-    """One tab for each way to look at a model.
+    """The library of downloaded models, and one tab for each way to look at the current model.
+
+    Attributes:
+        library: Holds the library's panel once it was shown.
+        planner: Holds the planner once it was shown.
 
     Signals:
-        failed: Something could not be written; an `ExplorerError`.
+        failed: Something that was asked for cannot be done; an `ExplorerError`.
         written: A file was written; its path.
+        model_requested: A downloaded model shall be opened; its path.
+        demo_requested: The demo model shall be opened.
+        layer_chosen: A layer was chosen in the planner; its number, the output layer the last.
+        library_scanned: The stores of this machine were listed; how many models they hold.
     """
 
     failed = Signal(object)
     written = Signal(str)
+    model_requested = Signal(Path)
+    demo_requested = Signal()
+    layer_chosen = Signal(int)
+    library_scanned = Signal(int)
 
     def __init__(
         self, runner: JobRunner, settings: Settings, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._settings = settings
+        self._runner = runner
+        self._document: Document | None = None
+        self._documents: Sequence[Document] = ()
+        self.library = Deferred(self._make_library, lambda _view: None, self)
         self.overview = OverviewView(self)
         self.metadata = MetadataView(runner, self)
         self.tensors = TensorsView(runner, self)
         self.weights = WeightsView(runner, self)
         self.vocabulary = VocabularyView(runner, self)
+        self.planner = Deferred(self._make_planner, self._fill_planner, self)
         self.raw = RawView(runner, self)
         self.setDocumentMode(True)
         self.setAccessibleName(self.tr("Panels"))
         for view, title in (
+            (self.library, self.tr("Library")),
             (self.overview, self.tr("Overview")),
             (self.metadata, self.tr("Metadata")),
             (self.tensors, self.tr("Tensors")),
             (self.weights, self.tr("Weights")),
             (self.vocabulary, self.tr("Vocabulary")),
+            (self.planner, self.tr("Planner")),
             (self.raw, self.tr("Raw")),
         ):
             self.addTab(view, title)
+        self.setCurrentWidget(self.overview)
         for table in self._tables().values():
             table.failed.connect(self.failed)
             table.exported.connect(self.written)
@@ -57,14 +86,52 @@ class Panels(QTabWidget):
         self.weights.exported.connect(self.written)
         self.tensors.table.selection_moved.connect(self._follow_selection)
 
+    def _make_library(self, parent: QWidget) -> DownloadsView:
+        from explorer.qt.views.downloads.panel import DownloadsView  # noqa: PLC0415 - see Deferred
+
+        view = DownloadsView(self._runner, self._settings, parent)
+        view.open_requested.connect(self.model_requested)
+        view.demo_requested.connect(self.demo_requested)
+        view.failed.connect(self.failed)
+        view.scanned.connect(self.library_scanned)
+        return view
+
+    def _make_planner(self, parent: QWidget) -> PlannerView:
+        from explorer.qt.views.planner.panel import PlannerView  # noqa: PLC0415 - see Deferred
+
+        view = PlannerView(self._runner, self._settings, parent)
+        view.layer_chosen.connect(self.layer_chosen)
+        view.demo_wanted.connect(self.demo_requested)
+        view.exported.connect(self.written)
+        view.failed.connect(self.failed)
+        return view
+
+    def _fill_planner(self, view: PlannerView) -> None:
+        view.set_other_documents(self._documents)
+        view.show_document(self._document)
+
+    def set_documents(self, documents: Sequence[Document]) -> None:
+        """Tell which models are open, for panels that compare them."""
+        self._documents = tuple(documents)
+        if self.planner.existing is not None:
+            self.planner.existing.set_other_documents(self._documents)
+
     def show_document(self, document: Document | None) -> None:
         """Show a model in every panel."""
+        self._document = document
         self.overview.show_document(document)
         self.metadata.show_document(document, self._settings.layout("metadata"))
         self.tensors.show_document(document, self._settings.layout("tensors"))
         self.weights.show_document(document)
         self.vocabulary.show_document(document, self._settings.layout("vocabulary"))
         self.raw.show_model(document.model if document is not None else None)
+        if self.planner.existing is not None:
+            self.planner.existing.show_document(document)
+
+    def select_layer(self, layer: int) -> None:
+        """Mark a layer in the planner, if it was ever looked at; -1 marks none."""
+        if self.planner.existing is not None:
+            self.planner.existing.select_layer(layer)
 
     def show_one_of(self, first: QWidget, *others: QWidget) -> None:
         """Show `first`, unless one of the others is in front, which shows the same thing."""
@@ -74,6 +141,9 @@ class Panels(QTabWidget):
     def focus_search(self) -> bool:
         """Put the cursor into the search of the panel in front; return whether it has one."""
         view = self.currentWidget()
+        if isinstance(view, Deferred):
+            view.view.focus_search()
+            return True
         if isinstance(view, MetadataView | TensorsView | WeightsView | VocabularyView | RawView):
             view.focus_search()
             return True
@@ -92,6 +162,8 @@ class Panels(QTabWidget):
     def save_layout(self) -> None:
         """Remember columns and splitters."""
         self.save_headers()
+        if self.library.existing is not None:
+            self.library.existing.save_layout()
         self._settings.set_layout("metadata_splitter", self.metadata.splitter.saveState())
 
     def restore_layout(self) -> None:

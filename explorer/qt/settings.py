@@ -80,6 +80,14 @@ class Settings:
     def library_folders(self, folders: list[Path]) -> None:
         self._set("library_folders", [str(folder) for folder in folders])
 
+    def note(self, name: str) -> str:
+        """Return a text that a panel wants to be remembered; empty if there is none."""
+        return self._text(f"notes/{name}")
+
+    def set_note(self, name: str, text: str) -> None:
+        """Remember a text for a panel."""
+        self._set(f"notes/{name}", text)
+
     def layout(self, name: str) -> QByteArray:
         """Return a remembered layout (geometry, header, splitter); empty if there is none."""
         value = None if self._fresh else self._store.value(f"layout/{name}")

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.app import _catch_everything, _open_first
 from explorer.qt.main_window import MainWindow
+from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.window import wait_idle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,6 +124,16 @@ def test_a_path_ranks_before_the_last_session(
     assert not window.message_bar.isVisible()
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, in which no program has downloaded a model yet."""
+    for name in ("OLLAMA_MODELS", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "LLAMA_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.mark.usefixtures("home")
 def test_with_nothing_to_open_it_opens_the_demo(
     qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
 ) -> None:
@@ -130,6 +142,27 @@ def test_with_nothing_to_open_it_opens_the_demo(
     qtbot.waitUntil(lambda: len(window.documents) == 1, timeout=20_000)
     assert window.documents[0].path.is_relative_to(tmp_path / "cache")
     wait_idle(qtbot, window)
+    assert window.panels.currentWidget() is window.panels.overview
+
+
+def test_with_downloaded_models_it_shows_the_library(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], home: Path, demo_path: Path
+) -> None:
+    store = OllamaStore(home / ".ollama" / "models")
+    store.manifest([store.layer("model", demo_path.read_bytes())])
+    window = make_window()
+    _open_first(window, [])
+    library = window.panels.library.view
+    qtbot.waitUntil(lambda: library.model.rowCount() == 1, timeout=20_000)
+    wait_idle(qtbot, window)
+    assert window.documents == []
+    assert window.panels.currentWidget() is window.panels.library
+    models = library.model.index(0, 0)
+    library.tree.setCurrentIndex(library.model.index(0, 0, models))
+    qtbot.keyClick(library.tree, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: len(window.documents) == 1)
+    wait_idle(qtbot, window)
+    assert window.panels.currentWidget() is window.panels.overview
 
 
 @pytest.fixture

@@ -200,3 +200,17 @@ def test_the_weights_panel_follows_the_selection(qtbot: QtBot, window: MainWindo
     assert len(panels.weights.shown_rows) > 1
     window.reveal_tensor(window.documents[0], 5)
     assert panels.weights.shown_rows == (5,)
+
+
+def test_the_planner_s_layers_follow_and_lead(qtbot: QtBot, window: MainWindow) -> None:
+    panels, document = window.panels, window.documents[0]
+    window.show_document(document)
+    panels.setCurrentWidget(panels.planner)
+    wait_idle(qtbot, window)
+    panels.layer_chosen.emit(1)
+    row = panels.tensors.table.selected_content_rows().tolist()[0]
+    assert document.model.tensors.rows[row].parsed_name.layer == 1
+    panels.layer_chosen.emit(document.facts.layers)
+    row = panels.tensors.table.selected_content_rows().tolist()[0]
+    assert document.model.tensors.rows[row].name.startswith("output")
+    panels.setCurrentWidget(panels.overview)

@@ -132,9 +132,9 @@ def test_f1_lists_the_shortcuts(qtbot: QtBot, window: MainWindow) -> None:
 
 def test_find_focuses_the_field_of_the_tab(qtbot: QtBot, window: MainWindow) -> None:
     for number, edit in (
-        (2, window.panels.metadata.list.bar.edit),
-        (3, window.panels.tensors.bar.edit),
-        (5, window.panels.vocabulary.bar.edit),
+        (3, window.panels.metadata.list.bar.edit),
+        (4, window.panels.tensors.bar.edit),
+        (6, window.panels.vocabulary.bar.edit),
     ):
         qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), ALT)
         qtbot.keyClick(window, Qt.Key.Key_F, CONTROL)

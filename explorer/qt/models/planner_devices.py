@@ -97,13 +97,15 @@ class DeviceTable(QAbstractTableModel):
         if not index.isValid() or index.column() != FREE or role != Qt.ItemDataRole.EditRole:
             return False
         row = index.row()
+        if str(value) == size_text(self._devices[row].free):
+            return True  # it may be rounded, and was not touched
         try:
             device = replace(self._devices[row], free=parse_size(str(value)))
         except PlanError as error:
             self._session.refused.emit(error)
             return False
         devices = (*self._devices[:row], device, *self._devices[row + 1 :])
-        self._session.set_devices(devices, f"free memory of {device.key}")
+        self._session.set_devices(devices)
         return True
 
     def flags(self, index: Index) -> Qt.ItemFlag:
@@ -166,10 +168,10 @@ def added(devices: tuple[Device, ...], device: Device, count: int = 1) -> tuple[
 
 
 def size_text(nbytes: int) -> str:
-    """Return a size as one would type it: exact, in the largest unit that divides it."""
+    """Return a size as one would type it, and exact if that is short; else rounded."""
     for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if nbytes >= 1 << power and nbytes % (1 << (power - 10)) == 0:
-            whole = nbytes / (1 << power)
-            if round(whole, 3) * (1 << power) == nbytes:
-                return f"{whole:g} {unit}"
-    return str(nbytes)
+        if nbytes >= 1 << power:
+            text = f"{nbytes / (1 << power):.6g}"
+            if "e" not in text and float(text) * (1 << power) == nbytes:
+                return f"{text} {unit}"
+    return bytes_text(nbytes)

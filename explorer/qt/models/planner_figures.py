@@ -191,7 +191,9 @@ def _cpu_bar(layout: Layout, host: Host | None) -> Bar:
     if host is not None:
         capacity = host.free + host.swap
         parts.append(Part(Kind.FREE, max(0, host.free - weights - cache)))
-        parts.append(Part(Kind.SWAP, min(host.swap, max(0, capacity - weights - cache))))
+        if host.swap:
+            left = max(0, capacity - weights - cache)
+            parts.append(Part(Kind.SWAP, min(host.swap, left)))
     return Bar(
         title=_tr("CPU"),
         device=None,

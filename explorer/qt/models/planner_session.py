@@ -1,14 +1,14 @@
 """Tells views what changed in the planner's state, and plans once for each frame.
 
 A drag sends hundreds of values a second. Each is taken at once, so that the controls follow, but
-the plan is made when the event loop comes round again, at most once in a frame of a fast screen: the last value wins
-and no backlog can build up.
+the plan is made when the event loop comes round again, at most once in a frame of a fast screen:
+the last value wins and no backlog can build up.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -92,21 +92,23 @@ class PlannerSession(QObject):
 
     def set_profile(self, name: str) -> None:
         """Plan by another profile."""
-        self._change("profile", lambda inputs: replace(inputs, profile=name))
+        self._step(lambda inputs: replace(inputs, profile=name))
 
-    def set_devices(self, devices: tuple[Device, ...], kind: str = "devices") -> None:
+    def set_devices(self, devices: tuple[Device, ...]) -> None:
         """Plan for other GPUs."""
-        self._change(kind, lambda inputs: replace(inputs, devices=devices))
+        self._step(lambda inputs: replace(inputs, devices=devices))
 
     def set_host(self, host: Host | None) -> None:
         """Plan for other memory of the machine."""
-        self._change("host", lambda inputs: replace(inputs, host=host))
+        self._step(lambda inputs: replace(inputs, host=host))
 
     def set_inputs(self, inputs: PlanInputs) -> None:
-        """Take inputs as a whole, such as a scenario's; a step of its own."""
-        self.state.history.end_step()
-        self._change("all", lambda _: inputs)
-        self.state.history.end_step()
+        """Take inputs as a whole, such as a scenario's."""
+        self._step(lambda _: inputs)
+
+    def apply(self, changes: Mapping[str, Any]) -> None:
+        """Change settings at once, as a suggestion says."""
+        self._step(lambda inputs: inputs.with_settings(**changes))
 
     def hold(self, on: bool) -> None:
         """Say that a drag begins or ends: all its changes are one step."""
@@ -123,6 +125,12 @@ class PlannerSession(QObject):
         """Take the last undone step again."""
         self.state.history.redo()
         self._tell()
+
+    def _step(self, change: Callable[[PlanInputs], PlanInputs]) -> None:
+        """Make a change that is a step of its own, however soon the next one comes."""
+        self.state.history.end_step()
+        self._change("step", change)
+        self.state.history.end_step()
 
     def _change(self, kind: str, change: Callable[[PlanInputs], PlanInputs]) -> None:
         try:

@@ -10,7 +10,7 @@ from explorer.qt.main_window import MainWindow
 
 def test_typing_filters_escape_clears_and_down_enters(qtbot: QtBot, window: MainWindow) -> None:
     view = window.panels.tensors
-    qtbot.keyClick(window, Qt.Key.Key_3, Qt.KeyboardModifier.AltModifier)
+    window.panels.setCurrentWidget(view)
     qtbot.keyClick(window, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
     assert view.bar.edit.hasFocus()
     qtbot.keyClicks(view.bar.edit, "ffn layer:1")

@@ -17,7 +17,9 @@ from explorer.qt.models.downloads.listing import PROGRAM
 from explorer.qt.models.downloads.rows import title_of, translate
 from explorer.qt.models.table import Column
 from explorer.stores import Store
+from explorer.stores.entries import Check
 
+_CHECK_EVERY: Final = 256
 _SHOWN_USERS: Final = 20  # an empty licence may be shared by 2,000 models
 _LONGEST_CELL: Final = 400
 
@@ -55,11 +57,15 @@ class StoredFile:
 class BlobList:
     """All blobs of all stores, as columns. Made in a worker.
 
+    Args:
+        stores: The stores.
+        check: Called for some hundred blobs; raises to give up.
+
     Attributes:
         files: The blobs, then the unfinished downloads, store by store.
     """
 
-    def __init__(self, stores: Iterable[Store]) -> None:
+    def __init__(self, stores: Iterable[Store], check: Check = lambda: None) -> None:
         self.files: list[StoredFile] = []
         for store in stores:
             name = PROGRAM[store.kind]
@@ -71,14 +77,17 @@ class BlobList:
                 StoredFile(part.path.name, part.path, part.nbytes, (), name, finished=False)
                 for part in store.partials
             ]
-        self._searched = [
-            "\n".join((file.digest, file.state, file.store, *file.used_by)).casefold()
-            for file in self.files
-        ]
-        self._users = [_users_text(file.used_by) for file in self.files]
+        self._searched: list[str] = []
+        self._users: list[str] = []
+        for number, file in enumerate(self.files):
+            if number % _CHECK_EVERY == 0:
+                check()
+            words = (file.digest, file.state, file.store, *file.used_by)
+            self._searched.append("\n".join(words).casefold())
+            self._users.append(_users_text(file.used_by))
         # sorting must not wait for texts to be compared
         _, self.name_ranks = np.unique([f.digest for f in self.files], return_inverse=True)
-        self.user_ranks = text_ranks([text.casefold() for text in self._users])
+        self.user_ranks = text_ranks([text.casefold() for text in self._users], check)
         self.state_ranks = text_ranks([file.state for file in self.files])
         self.store_ranks = text_ranks([file.store for file in self.files])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from explorer.qt.models.downloads.node import Node
@@ -39,6 +40,21 @@ class Changes(NamedTuple):
     def steps(self) -> int:
         """How many times Qt would be told."""
         return len(self.removed) + self.moved + len(self.inserted)
+
+
+@dataclass
+class Merging:
+    """What came of taking a scan's rows.
+
+    Attributes:
+        updated: Nodes that say something else.
+        stale: Of these, models of which what opening them told is no longer true.
+        gone: Nodes that are no more.
+    """
+
+    updated: list[Node] = field(default_factory=list)
+    stale: list[Node] = field(default_factory=list)
+    gone: list[Node] = field(default_factory=list)
 
 
 def changes(shown: Sequence[Node], wanted: Sequence[Node]) -> Changes:

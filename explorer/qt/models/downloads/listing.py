@@ -12,6 +12,7 @@ from explorer.formats.confinement import HUB_REPOSITORY
 from explorer.qt.models.downloads.rows import Row, RowKind, title_of, translate
 from explorer.qt.models.downloads.usage import Usage
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
+from explorer.stores.entries import Check
 
 PROGRAM: Final = {
     StoreKind.OLLAMA: "Ollama",
@@ -22,16 +23,25 @@ PROGRAM: Final = {
 }
 
 
-def store_row(place: Place, entries: Sequence[Entry], store: Store | None = None) -> Row:
+def store_row(
+    place: Place,
+    entries: Sequence[Entry],
+    store: Store | None = None,
+    check: Check = lambda: None,
+) -> Row:
     """Return the row of a store with all that is below it.
 
     Args:
         place: Where it is.
         entries: Its models, or those found so far.
         store: What the scan came to; None while it runs.
+        check: Called for every model; raises to give up.
     """
     usage = None if store is None else Usage(store.blobs)
-    children = [*_models(place.kind, entries, usage)]
+    children = []
+    for row in _models(place.kind, entries, usage):
+        check()
+        children.append(row)
     note, nbytes = translate("reading…"), None
     problems: tuple[Problem, ...] = ()
     if store is not None:

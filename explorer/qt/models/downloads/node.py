@@ -142,10 +142,11 @@ class Node:
     def take(self, row: Row) -> bool:
         """Take what a new scan says; return whether it shows."""
         same = row is self.row or row == self.row
-        self.row = row
         if not same:
-            self._key = None
+            if row.title != self.row.title:
+                self._key = None
             self.changed()
+        self.row = row
         return not same
 
     def below(self) -> Iterator[Node]:

@@ -54,16 +54,13 @@ class Worker(Protocol):
     """What a scan needs of its job."""
 
     def check(self) -> None:
-        """Raise if the scan is no longer wanted."""
+        """Raise if the scan is no longer wanted; may wait for others."""
 
     def report(self, done: int, total: int) -> None:
         """Tell how far it is."""
 
     def publish(self, listing: Listing) -> None:
         """Show what there is so far."""
-
-    def give_way(self) -> None:
-        """Wait while the window is being drawn."""
 
 
 def list_downloads(places: Sequence[Place], known: Mapping[Place, Row], worker: Worker) -> Listing:
@@ -83,7 +80,7 @@ def list_downloads(places: Sequence[Place], known: Mapping[Place, Row], worker: 
     count = 0
     due = time.monotonic() + _FIRST_SECONDS
     for event in scan(places, worker.check):
-        worker.give_way()
+        worker.check()
         match event:
             case StoreStarted(place):
                 entries = []
@@ -91,10 +88,10 @@ def list_downloads(places: Sequence[Place], known: Mapping[Place, Row], worker: 
                 entries.append(entry)
                 count += 1
             case StoreFinished(place, store):
-                rows[place] = store_row(place, store.entries, store)
+                rows[place] = store_row(place, store.entries, store, worker.check)
                 stores.append(store)
                 entries = []
-        if time.monotonic() >= due:
+        if time.monotonic() >= due and len(stores) < len(places):  # else the end is near
             if entries and place not in known:
                 rows[place] = store_row(place, entries)
             so_far = Listing(tuple(rows.values()), count)
@@ -102,7 +99,7 @@ def list_downloads(places: Sequence[Place], known: Mapping[Place, Row], worker: 
             worker.publish(so_far)
             due = time.monotonic() + _PAUSE_SECONDS
     watched = tuple(_watched(stores, worker.check))
-    return Listing(tuple(rows.values()), count, watched, BlobList(stores))
+    return Listing(tuple(rows.values()), count, watched, BlobList(stores, worker.check))
 
 
 def place_of(folder: Path) -> Place:
@@ -122,9 +119,9 @@ def _watched(stores: Iterable[Store], check: Callable[[], None]) -> list[Path]:
     important: dict[Path, None] = {}
     others: dict[Path, None] = {}
     for store in stores:
-        check()
         important.update(dict.fromkeys(_own_folders(store)))
         for entry in store.entries:
+            check()
             for folder in _folders_above(entry.path, store.root):
                 others[folder] = None
     chosen: list[Path] = []
@@ -133,6 +130,7 @@ def _watched(stores: Iterable[Store], check: Callable[[], None]) -> list[Path]:
             break
         if os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK):
             chosen.append(folder)
+        check()
     return chosen
 
 

@@ -3,13 +3,12 @@
 A scan may say the same thing a hundred times over, so that rows are matched by their keys and only
 what differs is told to the view: selection, open branches and the scroll bar stay where they are.
 A change of many rows at once is a reset instead, after which the view puts back what it showed.
-What is inside a model is asked for when its branch is opened.
+What is inside a model is asked for when its branch is opened, and comes in pages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from PySide6.QtCore import (
@@ -22,7 +21,7 @@ from PySide6.QtCore import (
 )
 
 from explorer.qt.models.downloads.cells import ANSWERED, alignment, cell, column_title
-from explorer.qt.models.downloads.changes import changes
+from explorer.qt.models.downloads.changes import Merging, changes
 from explorer.qt.models.downloads.filter import Filter
 from explorer.qt.models.downloads.node import PAGE, DownloadsColumn, Node, ordered
 from explorer.qt.models.downloads.rows import Row, RowKind, note_row, translate
@@ -32,18 +31,6 @@ Index: TypeAlias = QModelIndex | QPersistentModelIndex
 
 _MOST_STEPS: Final = 40  # each makes the view lay itself out anew
 _COUNT: Final = len(DownloadsColumn)
-
-
-@dataclass
-class _Merging:
-    """What came of taking a scan's rows: nodes that say something else, and nodes that are gone.
-
-    Of a stale one, what is known from opening it is no longer true.
-    """
-
-    updated: list[Node] = field(default_factory=list)
-    stale: list[Node] = field(default_factory=list)
-    gone: list[Node] = field(default_factory=list)
 
 
 class DownloadsModel(QAbstractItemModel):
@@ -104,27 +91,28 @@ class DownloadsModel(QAbstractItemModel):
             rows: The stores with all that is below them.
         """
         self._filter = Filter(self._filter_text)
-        merging = _Merging()
+        merging = Merging()
         self._take(self._root, rows, merging)
         self._show_wanted()
         for node in merging.gone:  # not before: the view asks where they were
             self._drop(node)
-        for node in merging.updated:
-            self._tell(node)
+        self._tell_all(merging.updated)
         for node in merging.stale:
             self._renew(node)
 
     def set_details(self, found: Iterable[tuple[Entry, Details]]) -> None:
         """Show what opening models told."""
+        updated = []
         for entry, details in found:
             self.details[entry] = details
             for node in self.nodes_at(str(entry.path)):
                 if node.row.entry == entry:
                     node.details = details
                     node.changed()
-                    self._tell(node)
+                    updated.append(node)
                     if node.parent is not None and node.parent.row.kind is RowKind.FAMILY:
-                        self._tell(node.parent)
+                        updated.append(node.parent)
+        self._tell_all(updated)
 
     def set_contents(self, node: Node, rows: Sequence[Row]) -> None:
         """Show what is inside a model; nothing happens if it is gone meanwhile."""
@@ -138,6 +126,24 @@ class DownloadsModel(QAbstractItemModel):
         if self._nodes.get(node.id) is node:
             node.requested = False
             self._replace(node, [])
+
+    def load(self, node: Node) -> None:
+        """Make rows below a node whose branch is open: those of a model, or the next page.
+
+        Not `fetchMore`: Qt calls that while it lays rows out, whether anybody opened them or not.
+        """
+        if not node.pending or not self.is_shown(node):
+            return
+        if node.row.kind is RowKind.ENTRY:
+            node.requested = True
+            self._replace(node, [self._new(note_row(translate("reading…")), node)])
+            self.contents_wanted.emit(node)
+        elif node.pages is not None:
+            first = len(node.every)
+            rows = node.pages.make(first, min(first + PAGE, node.pages.count))
+            nodes = [self._new(row, node) for row in rows]
+            node.every += nodes
+            self._insert(node, first, nodes)
 
     def set_filter(self, text: str) -> None:
         """Show only what holds every word of a text, with what is above and below it."""
@@ -209,7 +215,7 @@ class DownloadsModel(QAbstractItemModel):
 
     # A scan's rows
 
-    def _take(self, node: Node, rows: Sequence[Row], merging: _Merging) -> None:
+    def _take(self, node: Node, rows: Sequence[Row], merging: Merging) -> None:
         """Bring everything below a listed node up to date, without telling the view yet."""
         before = {child.row.key: child for child in node.every}
         every = []
@@ -320,6 +326,14 @@ class DownloadsModel(QAbstractItemModel):
         if nodes:
             self._insert(node, 0, list(nodes))
 
+    def _tell_all(self, nodes: Sequence[Node]) -> None:
+        """Tell of changed nodes, in one go for all that stand below the same node."""
+        above = {node.parent.id: node.parent for node in nodes if node.parent is not None}
+        for parent in above.values():
+            if parent.children and (parent is self._root or self.is_shown(parent)):
+                first, last = parent.children[0], parent.children[-1]
+                self.dataChanged.emit(self.index_of(first), self.index_of(last, _COUNT - 1))
+
     def _tell(self, node: Node) -> None:
         first = self.index_of(node)
         if first.isValid():
@@ -350,25 +364,6 @@ class DownloadsModel(QAbstractItemModel):
     def hasChildren(self, parent: Index = QModelIndex()) -> bool:  # noqa: B008
         node = self.node(parent) or self._root
         return parent.column() <= 0 and (bool(node.children) or node.pending)
-
-    def canFetchMore(self, parent: Index) -> bool:
-        node = self.node(parent)
-        return node is not None and parent.column() <= 0 and node.pending
-
-    def fetchMore(self, parent: Index) -> None:
-        node = self.node(parent)
-        if node is None or not node.pending:
-            return
-        if node.row.kind is RowKind.ENTRY:
-            node.requested = True
-            self._replace(node, [self._new(note_row(translate("reading…")), node)])
-            self.contents_wanted.emit(node)
-        elif node.pages is not None:
-            first = len(node.every)
-            rows = node.pages.make(first, min(first + PAGE, node.pages.count))
-            nodes = [self._new(row, node) for row in rows]
-            node.every += nodes
-            self._insert(node, first, nodes)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         # a view asks each cell that it paints for seven roles

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QWidget,
@@ -159,18 +159,32 @@ class DownloadsView(PanelLayout):
 
     def _end_scan(self, listing: Listing) -> None:
         self._show_rows(listing)
-        if listing.blobs is not None:
-            self.blobs.show_blobs(listing.blobs)
-        self.watch.set_pace(self.scanner.took_seconds)
-        self.watch.watch(listing.watched)
+        # each in its turn, so that keys and the mouse are heard in between
+        for step in (self._show_blobs, self._follow, self._read_details, self._tell_scanned):
+            QTimer.singleShot(0, self, step)
+
+    def _show_blobs(self) -> None:
+        if self._listing is not None and self._listing.blobs is not None:
+            with self.turnstile.taken():
+                self.blobs.show_blobs(self._listing.blobs)
+
+    def _follow(self) -> None:
+        if self._listing is not None and self._listing.blobs is not None:
+            self.watch.set_pace(self.scanner.took_seconds)
+            self.watch.watch(self._listing.watched)
+
+    def _read_details(self) -> None:
         entries = [node.row.entry for node in self.model.entries() if node.row.entry is not None]
         known = self.model.details
         self.model.details = {entry: known[entry] for entry in entries if entry in known}
         self.details.read(entry for entry in entries if entry not in known)
         self._prefer_visible()
+
+    def _tell_scanned(self) -> None:
         self._refresh_pane()
         self._show_state()
-        self.scanned.emit(listing.entry_count)
+        if self._listing is not None and not self.scanner.busy:
+            self.scanned.emit(self._listing.entry_count)
         if self._changed:
             self.rescan()
 

@@ -34,15 +34,13 @@ class _Worker:
 
     def check(self) -> None:
         self.job.check()
+        self.turnstile.give_way()
 
     def report(self, done: int, total: int) -> None:
         self.job.report(done, total)
 
     def publish(self, listing: Listing) -> None:
         self.job.publish(lambda: listing)
-
-    def give_way(self) -> None:
-        self.turnstile.give_way()
 
 
 class Scanner(QObject):

@@ -25,7 +25,7 @@ _SAMPLES = {
     DownloadsColumn.BYTES: "Size on disk      ",
     DownloadsColumn.MODIFIED: "2026-12-31 00:00 ",
 }
-_OPENED = frozenset({RowKind.ENTRY, RowKind.PART, RowKind.GROUP, RowKind.TENSOR})
+_OPENED = frozenset({RowKind.ENTRY, RowKind.PART, RowKind.GROUP, RowKind.TENSOR, RowKind.BLOB})
 
 
 class _Delegate(RoomyDelegate, PaddedDelegate):
@@ -158,6 +158,8 @@ class DownloadsTree(QTreeView):
         node = self.downloads.node(index)
         if node is not None:
             node.expanded = True
+            if not node.every:
+                self.downloads.load(node)
         self._look_soon()
 
     def _note_collapsed(self, index: QModelIndex) -> None:
@@ -237,7 +239,7 @@ class DownloadsTree(QTreeView):
         for node in self.visible_nodes():
             above = node.parent
             if above is not None and above.pending and node is above.children[-1]:
-                self.downloads.fetchMore(self.downloads.index_of(above))
+                self.downloads.load(above)
         self.looked.emit()
 
     # Qt

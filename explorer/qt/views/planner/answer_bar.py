@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleAnnouncementEvent,
     QAction,
     QFont,
+    QGuiApplication,
     QKeySequence,
     QPalette,
 )
@@ -48,7 +48,7 @@ _QUESTIONS: Final = ("context", "parallel", "kv-cache-type", "gpu-layers")
 _MOST_SUGGESTED: Final = 4
 _SEARCH_DELAY_MS: Final = 250
 _ANNOUNCE_DELAY_MS: Final = 400
-_MARKS: Final = {Level.FITS: "✔", Level.PARTLY: "⚠", Level.NOT: "⛔"}
+_MARKS: Final = {Level.FITS: "✔", Level.PARTLY: "⚠", Level.NOT: "✘"}
 
 
 class AnswerBar(QWidget):
@@ -178,11 +178,14 @@ class AnswerBar(QWidget):
             return
         self.sentence.setText(text)
         self.sentence.setToolTip(plain_tip(text))
-        palette = self.palette()
-        if verdict.level is not Level.FITS:
+        self._take_colours()
+        self._announce_delay.start()
+
+    def _take_colours(self) -> None:
+        palette = QGuiApplication.palette()
+        if self._verdict.level is not Level.FITS:
             palette.setColor(QPalette.ColorRole.WindowText, warning_colour(palette))
         self.sentence.setPalette(palette)
-        self._announce_delay.start()
 
     def _announce(self) -> None:
         """Tell a screen reader, once the answer has come to rest."""
@@ -221,8 +224,7 @@ class AnswerBar(QWidget):
 
     def _apply(self, number: int) -> None:
         if number < len(self._found):
-            self._session.state.history.end_step()
-            self._session.set(**self._found[number].changes)
+            self._session.apply(self._found[number].changes)
 
     # Questions
 
@@ -261,10 +263,8 @@ class AnswerBar(QWidget):
             button.setEnabled(on)  # other profiles predict no layout that could be asked
 
     def _apply_advice(self) -> None:
-        changes: Mapping[str, Any] = {} if self._advice is None else advice_changes(self._advice)
-        if changes:
-            self._session.state.history.end_step()
-            self._session.set(**changes)
+        if self._advice is not None:
+            self._session.apply(advice_changes(self._advice))
 
     # Parts
 
@@ -290,6 +290,13 @@ class AnswerBar(QWidget):
         timer.setInterval(interval_ms)
         timer.timeout.connect(slot)
         return timer
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:  # dark has become light
+            self._take_colours()
 
 
 def undo_actions(session: PlannerSession, panel: QWidget) -> tuple[QAction, QAction]:

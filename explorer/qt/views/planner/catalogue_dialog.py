@@ -57,6 +57,7 @@ class CatalogueDialog(QDialog):
         self.count = CalmSpinBox(self)
         self.count.setRange(1, _MOST_AT_ONCE)
         self.count.setAccessibleName(self.tr("How many"))
+        self.count.lineEdit().setAccessibleName(self.tr("How many"))
         self.add = QPushButton(self.tr("&Add"), self)
         self.add.setDefault(True)
         self._lay_out()

@@ -116,8 +116,7 @@ class CurvesPage(LatePage):
         self.curves_changed.emit()
 
     def _choose(self, context: int) -> None:
-        self.session.state.history.end_step()
-        self.session.set(context=context)
+        self.session.apply({"context": context})
 
     def _show_point(self) -> None:
         """Follow the current plan in every frame: only a dot moves."""

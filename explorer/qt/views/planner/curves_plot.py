@@ -18,8 +18,9 @@ from explorer.qt.theme import series_colour, warning_colour
 from explorer.qt.views.plots.themed_plot import ThemedPlot
 
 _GIB: Final = 1 << 30
-_MARGIN: Final = 0.02
-_ROOM_FOR_NAMES: Final = 0.16
+_MARGIN: Final = 0.05
+_MOST_FOR_NAMES: Final = 0.5
+_NAME_GAP: Final = 12
 _HEADROOM: Final = 1.15
 _SYMBOLS: Final = ("o", "s", "t", "d")
 _MOST_TICKS: Final = 24
@@ -40,6 +41,7 @@ class CurvesPlot(ThemedPlot):
         self.stops: Stops = context_stops(0)
         self._point: tuple[int, int] | None = None
         self._items: list[Any] = []
+        self._names: list[tuple[Any, float, float]] = []  # with the ends of their curves
         self._line = pg.InfiniteLine(angle=90)
         self._vram = pg.InfiniteLine(angle=0)
         self._vram_name = pg.TextItem(anchor=(0, 1))
@@ -56,6 +58,8 @@ class CurvesPlot(ThemedPlot):
         self.setLabel("bottom", self.tr("Context of each sequence, in tokens"))
         self.setLabel("left", self.tr("GiB in all"))
         self.scene().sigMouseClicked.connect(self._click)
+        self.box.sigRangeChanged.connect(lambda *_: self._place_names())
+        self.box.sigResized.connect(self._fit)
         self.restyle()
 
     def show_curves(self, curves: Curves | None, trained: int) -> None:
@@ -112,10 +116,17 @@ class CurvesPlot(ThemedPlot):
         scene = self.box.mapViewToScene(QPointF(math.log2(context), nbytes / _GIB))
         return QPointF(self.mapFromScene(scene))
 
+    def _fit(self) -> None:
+        """Make room for the names again: they have a fixed width, and the plot another one."""
+        if self.curves is not None:
+            self._set_home(self.curves)
+        self._place_names()
+
     def _draw(self) -> None:
         for item in self._items:
             self.removeItem(item)
         self._items.clear()
+        self._names.clear()
         curves = self.curves
         shown = curves is not None and bool(curves.curves)
         self._vram.setVisible(shown and bool(curves and curves.vram))
@@ -131,6 +142,7 @@ class CurvesPlot(ThemedPlot):
                 self._draw_curve(number, curve, " = ".join(names))
         self._draw_vram(curves)
         self._set_home(curves)
+        self._place_names()
 
     def _draw_curve(self, number: int, curve: Curve, name: str) -> None:
         there = curve.totals >= 0
@@ -150,8 +162,17 @@ class CurvesPlot(ThemedPlot):
         )  # fmt: skip
         self._add(marks)
         text = pg.TextItem(name, color=self.colours.text, anchor=(0, 0.5))
-        text.setPos(float(x[-1]), float(y[-1]))
         self._add(text)
+        self._names.append((text, float(x[-1]), float(y[-1])))
+
+    def _place_names(self) -> None:
+        """Put each name at the end of its curve, and higher where another stands already."""
+        line = float(self.box.viewPixelSize()[1]) * self.fontMetrics().height()
+        lowest = self.box.viewRect().top() + 0.6 * line  # y grows upwards: this is the lower edge
+        for text, x, y in sorted(self._names, key=lambda name: name[2]):
+            lowest = max(y, lowest)
+            text.setPos(x, lowest)
+            lowest += line
 
     def _draw_vram(self, curves: Curves) -> None:
         self._vram.setPos(curves.vram / _GIB)
@@ -166,8 +187,11 @@ class CurvesPlot(ThemedPlot):
         width = max(high - low, 1)
         most = max(int(curve.totals.max()) for curve in curves.curves)
         top = max(most, curves.vram) / _GIB * _HEADROOM or 1.0
-        area = QRectF(low - _MARGIN * width, 0, width * (1 + _MARGIN + _ROOM_FOR_NAMES), top)
-        self.set_home(area)
+        texts = [text.toPlainText() for text, _, _ in self._names]
+        longest = max(map(self.fontMetrics().horizontalAdvance, texts), default=0) + _NAME_GAP
+        share = min(longest / max(self.box.width(), 1), _MOST_FOR_NAMES)  # of the plot's width
+        whole = width * (1 + _MARGIN) / (1 - share)
+        self.set_home(QRectF(low - _MARGIN * width, 0, whole, top))
 
     def _add(self, item: Any) -> None:
         self.addItem(item)

@@ -43,6 +43,8 @@ class DevicesBox(QWidget):
     Attributes:
         table: The GPUs; rows are dragged to reorder, free memory is edited in place.
         catalogue: What can be added; None until it is read.
+        sets: Opens the menu of this machine and of remembered sets.
+        forget: The menu that forgets a set.
         ram: Free main memory.
         swap: Free swap space.
 
@@ -68,6 +70,7 @@ class DevicesBox(QWidget):
         self.sets.setToolTip(self.tr("This machine, or devices that you remembered"))
         self.sets.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.sets.setMenu(QMenu(self.sets))
+        self.forget = QMenu(self.tr("Forget"), self.sets)
         self.ram = self._memory(self.tr("Free main memory"))
         self.swap = self._memory(self.tr("Free swap space"))
         self.notes = QLabel(self)
@@ -127,10 +130,11 @@ class DevicesBox(QWidget):
             )
         remember = menu.addAction(self.tr("Remember these devices…"))
         remember.triggered.connect(self._ask_name)
-        forget = menu.addMenu(self.tr("Forget"))
-        forget.setEnabled(bool(self._session.state.sets))
+        menu.addMenu(self.forget)
+        self.forget.clear()
+        self.forget.setEnabled(bool(self._session.state.sets))
         for name in self._session.state.sets:
-            action = forget.addAction(_menu_text(name))
+            action = self.forget.addAction(_menu_text(name))
             action.triggered.connect(lambda _=False, name=name: self._session.forget(name))
         notes = () if machine is None else machine.notes
         text = " ".join(plain_text(note) for note in notes)

@@ -38,6 +38,11 @@ class LatePage(QWidget):
         if self.isVisible() and not self._delay.isActive():
             self._delay.start()
 
+    @property
+    def is_late(self) -> bool:
+        """Whether a change is still to be shown."""
+        return self._delay.isActive()
+
     def _refresh_if_seen(self) -> None:
         if self.isVisible():
             self.refresh()

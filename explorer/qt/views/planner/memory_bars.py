@@ -180,15 +180,16 @@ class MemoryBars(QWidget):
     def _paint_bar(self, painter: QPainter, bar: Bar, area: QRectF, ink: Ink) -> None:
         colours = ink.colours
         self._paint_title(painter, bar, area, ink)
-        for part, box in _divided(bar, area):
-            if part.nbytes:
-                fill_kind(painter, box, part.kind, colours.background, colours.text)
-                ground = kind_colour(part.kind, colours.background)
-                draw_caption(painter, box, bytes_text(part.nbytes), ground)
+        parts = [(part, box) for part, box in _divided(bar, area) if part.nbytes]
+        for part, box in parts:
+            fill_kind(painter, box, part.kind, colours.background, colours.text)
         if bar.over_bytes and bar.capacity is not None:
             start = area.x() + area.width() * bar.capacity / bar.length
             over = QRectF(start, area.y(), area.right() - start, area.height())
             fill_over(painter, over, ink.warning)
+        for part, box in parts:
+            ground = kind_colour(part.kind, colours.background)
+            draw_caption(painter, box, bytes_text(part.nbytes), ground)
         if bar.mark is not None and 0 < bar.mark < bar.length:
             x = area.x() + area.width() * bar.mark / bar.length
             painter.setPen(QPen(colours.text, 1, Qt.PenStyle.DashLine))

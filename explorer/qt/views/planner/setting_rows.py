@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QPalette
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QGuiApplication, QPalette
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QToolButton, QWidget
 
 from explorer.display import plain_text
@@ -16,9 +16,11 @@ from explorer.planner.result import Plan
 from explorer.planner.settings import EffectiveSettings
 from explorer.qt.models.planner_session import PlannerSession
 from explorer.qt.theme import warning_colour
+from explorer.qt.views.planner.editors import CalmSpinBox
 from explorer.qt.views.planner.painting import plain_tip
 from explorer.qt.views.planner.stop_slider import StopSlider
 
+_DIFFERS: Final = "≠"
 _WIDEST_HOLDING: Final = "≠ 1,048,576 "
 
 
@@ -97,6 +99,8 @@ class SettingRows(QWidget):
         label.setBuddy(setting.editor)
         setting.editor.setObjectName(f"planner_{setting.name}")
         setting.editor.setAccessibleName(plain)
+        if isinstance(setting.editor, CalmSpinBox):
+            setting.editor.lineEdit().setAccessibleName(plain)
         setting.editor.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         setting.editor.setMinimumWidth(60)
         holds = QLabel(self)
@@ -119,11 +123,10 @@ class SettingRows(QWidget):
         self._rows.append(_Row(setting, holds, reset))
 
     def _reset(self, name: str) -> None:
-        self._session.state.history.end_step()
         if name == "profile":
             self._session.set_profile(next(iter(PROFILES)))
         else:
-            self._session.set(**{name: None})
+            self._session.apply({name: None})
 
     def tab_chain(self) -> list[QWidget]:
         """Return what takes the keyboard, in the order in which it is seen."""
@@ -152,15 +155,28 @@ class SettingRows(QWidget):
 
     def _show_holding(self, row: _Row, plan: Plan | None, reason: str) -> None:
         text = "–" if plan is None else row.setting.shown(plan)
-        text = f"≠ {text}" if reason else text
+        text = f"{_DIFFERS} {text}" if reason else text
         if text != row.holds.text():
             row.holds.setText(text)
         origin = "" if plan is None else plan.effective.origins.get(row.setting.name, "")
         tip = plain_text(reason or origin)
         if tip != row.holds.accessibleDescription():
             row.holds.setAccessibleDescription(tip)
-            palette = self.palette()
-            if reason:
-                palette.setColor(QPalette.ColorRole.WindowText, warning_colour(palette))
-            row.holds.setPalette(palette)
-        row.holds.setToolTip(plain_tip(tip))
+            row.holds.setToolTip(plain_tip(tip))
+            self._take_colours(row)
+
+    @staticmethod
+    def _take_colours(row: _Row) -> None:
+        """Show what is not as it was asked for in the warning colour, beside its sign."""
+        palette = QGuiApplication.palette()
+        if row.holds.text().startswith(_DIFFERS):
+            palette.setColor(QPalette.ColorRole.WindowText, warning_colour(palette))
+        row.holds.setPalette(palette)
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:  # dark has become light
+            for row in self._rows:
+                self._take_colours(row)

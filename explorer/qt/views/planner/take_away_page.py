@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QFontMetrics, QGuiApplication
@@ -31,6 +33,8 @@ from explorer.qt.views.planner.late_page import LatePage
 from explorer.qt.views.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.views.plots.export import PlotExport
 
+_LEAST_LINES: Final = 2
+
 
 @dataclass(frozen=True)
 class _Text:
@@ -42,9 +46,6 @@ class _Text:
 
 class TakeAwayPage(LatePage):
     """Texts with a button each.
-
-    Attributes:
-        copied: What was copied last.
 
     Signals:
         exported: A file was written; its path.
@@ -68,27 +69,25 @@ class TakeAwayPage(LatePage):
         self._grid.setHorizontalSpacing(8)
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         self._picture = SavedPicture(picture)
-        for name, title, lines, make in (
-            ("command", self.tr("This plan"), 3, self._command),
-            ("environment", self.tr("Ollama's environment"), 3, self._environment),
-            ("modelfile", self.tr("Modelfile"), 3, self._modelfile),
-            ("server", self.tr("llama-server"), 3, self._server),
+        for name, title, make in (
+            ("command", self.tr("This plan"), self._command),
+            ("environment", self.tr("Ollama's environment"), self._environment),
+            ("modelfile", self.tr("Modelfile"), self._modelfile),
+            ("server", self.tr("llama-server"), self._server),
         ):
-            self._add(name, title, lines, make)
+            self._add(name, title, make)
         self.save = QPushButton(self.tr("&Save picture or data…"), self)
         self.save.setToolTip(self.tr("The bars and the layers as PNG, SVG or CSV"))
         self.save.clicked.connect(lambda: self._export.ask(self._picture, "memory-plan"))
         line = QHBoxLayout()
         line.addWidget(self.save)
-        line.addWidget(
-            QLabel(self.tr("Tables: their context menu copies, and exports CSV and JSON."), self)
-        )
-        line.addStretch(1)
+        hint = QLabel(self.tr("The context menus of tables copy, and save CSV and JSON."), self)
+        hint.setWordWrap(True)
+        line.addWidget(hint, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 6)
-        layout.addLayout(self._grid)
+        layout.addLayout(self._grid, 1)
         layout.addLayout(line)
-        layout.addStretch(1)
 
     def text(self, name: str) -> str:
         """Return a text: ``"command"``, ``"environment"``, ``"modelfile"`` or ``"server"``."""
@@ -98,11 +97,9 @@ class TakeAwayPage(LatePage):
         """Return the button that copies a text."""
         return self._buttons[name]
 
-    def save_picture(self, path: str) -> None:
+    def save_picture(self, path: Path) -> None:
         """Save the picture, or its data, in the format that the suffix says."""
-        from pathlib import Path  # noqa: PLC0415
-
-        self._export.save(self._picture, Path(path))
+        self._export.save(self._picture, path)
 
     def refresh(self) -> None:
         """Show the texts of the current plan."""
@@ -111,15 +108,15 @@ class TakeAwayPage(LatePage):
             if shown != text.edit.toPlainText():
                 text.edit.setPlainText(shown)
 
-    def _add(self, name: str, title: str, lines: int, make: Callable[[], str]) -> None:
+    def _add(self, name: str, title: str, make: Callable[[], str]) -> None:
         row = self._grid.rowCount()
         edit = QPlainTextEdit(self)
         edit.setReadOnly(True)
         edit.setTabChangesFocus(True)
         edit.setFont(monospace_font())
         edit.setAccessibleName(title)
-        height = QFontMetrics(edit.font()).lineSpacing() * lines
-        edit.setFixedHeight(height + 2 * int(edit.document().documentMargin()) + 4)
+        height = QFontMetrics(edit.font()).lineSpacing() * _LEAST_LINES
+        edit.setMinimumHeight(height + 2 * int(edit.document().documentMargin()) + 4)
         label = QLabel(title, self)
         label.setBuddy(edit)
         button = QPushButton(self.tr("Copy"), self)

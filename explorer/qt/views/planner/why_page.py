@@ -63,6 +63,7 @@ class WhyPage(LatePage):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(splitter)
         self.figures.row_selected.connect(self._choose_row)
+        self.inputs.row_opened.connect(self._follow_input)
         self.search.changed.connect(self._filter)
 
     def show_figure(self, name: str) -> None:
@@ -94,6 +95,14 @@ class WhyPage(LatePage):
         if row < len(self._terms):
             self._chosen = self._terms[row].name
             self._show_chosen()
+
+    def _follow_input(self, row: int) -> None:
+        """Go on to the figure that a symbol stands for, if it is one."""
+        term = next((term for term in self._terms if term.name == self._chosen), None)
+        if term is not None and row < len(term.inputs):
+            origin = list(term.inputs.values())[row].origin
+            if any(other.name == origin for other in self._terms):
+                self.show_figure(origin)
 
     def _show_chosen(self) -> None:
         term = next((term for term in self._terms if term.name == self._chosen), None)

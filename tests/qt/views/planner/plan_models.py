@@ -21,6 +21,7 @@ from explorer.qt.models.document import Document
 from explorer.qt.models.planner_figures import Kind, layers_of
 from explorer.qt.views.planner import PlannerView
 from explorer.qt.views.planner.body import PlannerBody
+from explorer.qt.views.planner.late_page import LatePage
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 
 GIB = 1 << 30
@@ -95,6 +96,8 @@ class Panel:
         qtbot.waitUntil(
             lambda: self.view.body is not None and self.session.state.machine is not None
         )
+        # not the curves, whose 150 plans every test would wait for
+        self.body.pages.setCurrentWidget(self.body.take_away)
         self.settle()
 
     @property
@@ -108,7 +111,14 @@ class Panel:
 
     def settle(self) -> None:
         """Wait until the plan is made and nothing runs."""
-        self.qtbot.waitUntil(lambda: not self.session.is_scheduled and not self.runner.jobs)
+        pages = self.view.findChildren(LatePage)
+        self.qtbot.waitUntil(
+            lambda: (
+                not self.session.is_scheduled
+                and not self.runner.jobs
+                and not any(page.is_late for page in pages)
+            )
+        )
 
     def plan(self) -> Plan:
         """Return what the planner itself says to the current inputs."""

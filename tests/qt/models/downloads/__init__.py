@@ -1,0 +1,1 @@
+"""Tests of what the panel of downloaded models lists."""

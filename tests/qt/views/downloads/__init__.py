@@ -1,0 +1,1 @@
+"""Tests of the panel of downloaded models."""
