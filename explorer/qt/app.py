@@ -13,19 +13,22 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
 from explorer import __version__
+from explorer.display import plain_text
+from explorer.qt.jobs import Job
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.qt.theme import apply_scheme
 
 _SIGNAL_POLL_MS = 250
+_OLLAMA = "ollama:"  # begins the name of a model rather than a path
 
 
 def run(paths: Sequence[str], fresh: bool) -> int:
     """Open the window and run until it is closed.
 
     Args:
-        paths: Models to open; none opens the last session's, or shows the downloaded
-            models; where there are none either, the demo model.
+        paths: Models to open, also by name (``ollama:NAME[:TAG]``). None opens the last session's,
+            or shows the downloaded models; where there are none either, the demo model.
         fresh: Ignore and leave alone the saved settings.
 
     Returns:
@@ -47,16 +50,34 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     waker.timeout.connect(lambda: None)
     waker.start(_SIGNAL_POLL_MS)
     window.show()
-    QTimer.singleShot(0, lambda: _open_first(window, [Path(path) for path in paths]))
+    named = [path for path in paths if path.startswith(_OLLAMA)]
+    files = [Path(path) for path in paths if not path.startswith(_OLLAMA)]
+    QTimer.singleShot(0, lambda: _open_first(window, files, named))
     return app.exec()
 
 
-def _open_first(window: MainWindow, paths: list[Path]) -> None:
-    session = [path for path in window.settings.session if path.exists()]
+def _open_first(window: MainWindow, paths: list[Path], named: Sequence[str] = ()) -> None:
+    for name in named:
+        _open_named(window, name)
+    session = [] if paths or named else [path for path in window.settings.session if path.exists()]
     if paths or session:
         window.open_paths(paths or session)
-    else:
+    elif not named:
         window.open_library()
+
+
+def _open_named(window: MainWindow, name: str) -> None:
+    """Open a model of Ollama's store, ``ollama:NAME[:TAG]``."""
+
+    def find(_job: Job) -> Path:
+        # the stores' modules are loaded where they are needed, not before the first paint
+        from explorer.stores.names import resolve  # noqa: PLC0415
+        from explorer.stores.places import this_machine_ollama  # noqa: PLC0415
+
+        return resolve(name, this_machine_ollama())
+
+    title = window.tr("Looking for {name}").format(name=plain_text(name))
+    window.runner.run(title, find, lambda path: window.open_paths([path]), window.show_error)
 
 
 def _catch_everything(window: MainWindow) -> None:

@@ -165,6 +165,18 @@ def test_with_downloaded_models_it_shows_the_library(
     assert window.panels.currentWidget() is window.panels.overview
 
 
+def test_a_model_of_ollama_s_store_opens_by_its_name(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], home: Path, demo_path: Path
+) -> None:
+    store = OllamaStore(home / ".ollama" / "models")
+    manifest = store.manifest([store.layer("model", demo_path.read_bytes())])
+    window = make_window()
+    _open_first(window, [], ["ollama:tiny", "ollama:missing"])
+    qtbot.waitUntil(lambda: [document.path for document in window.documents] == [manifest])
+    wait_idle(qtbot, window)
+    assert "missing" in window.message_bar.label.text()
+
+
 @pytest.fixture
 def caught(
     make_window: Callable[..., MainWindow], demo_path: Path, monkeypatch: pytest.MonkeyPatch
