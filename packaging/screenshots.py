@@ -8,8 +8,10 @@ MODEL is the demo model if there is none. Pictures go to resources/screenshots/.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +23,10 @@ TEMPLATE_KEY = "tokenizer.chat_template"
 LIMIT_S = 60
 # Scheme, scale, views. One process each: Qt reads the scale when it starts.
 SHEETS = (
-    ("light", 1, "overview,tensors,weights,quick-open"),
+    ("light", 1, "overview,tensors,weights,quick-open,planner,library"),
     ("light", 1, "metadata"),
-    ("dark", 1, "vocabulary,raw"),
-    ("dark", 2, "overview"),
+    ("dark", 1, "vocabulary,raw,planner"),
+    ("dark", 2, "overview,planner,library"),
 )
 DEMO_VIEWS = "metadata"  # of the demo model, which has a chat template
 
@@ -97,10 +99,69 @@ def show_view(window, view: str) -> None:  # type: ignore[no-untyped-def]
         window.panels.vocabulary.bar.edit.setText("ing")
     elif view == "weights":
         window.reveal_tensor(document, the_largest(document))
+    elif view == "planner":
+        show_planner(window)
+    elif view == "library":
+        show_library(window)
     elif view == "raw":
         window.panels.setCurrentWidget(window.panels.raw)
         window.reveal_key(document, 0)
     window.panels.setCurrentWidget(getattr(window.panels, view))
+
+
+def show_library(window) -> None:  # type: ignore[no-untyped-def]
+    """List a small store, and open one of its models as far as its tensors."""
+    from PySide6.QtWidgets import QApplication  # noqa: PLC0415
+
+    from explorer.demo import make_demo  # noqa: PLC0415
+    from explorer.stores import Place, StoreKind  # noqa: PLC0415
+
+    sample = ROOT.parent / "shared" / "data" / "ollama_store" / "models"
+    folder = Path(tempfile.mkdtemp()) / "models"  # a picture shows nobody's folders
+    shutil.copytree(sample if sample.is_dir() else make_demo().store, folder)
+    view = window.panels.library.view
+    view.scanner.places = lambda: [Place(StoreKind.OLLAMA, folder)]
+    window.panels.setCurrentWidget(window.panels.library)
+
+    def idle() -> bool:
+        return not window.runner.jobs
+
+    settle(QApplication.instance(), idle)
+    model = list(view.model.entries())[-1]  # of the sample: experts in three layouts
+    branch = model
+    while branch is not None:
+        view.show_model(branch)
+        view.tree.expand(view.model.index_of(branch))
+        settle(QApplication.instance(), idle)
+        branch = next((node for node in branch.children if "experts" in node.row.title), None)
+    view.show_model(model)
+    view.watch.watch(())
+    shutil.rmtree(folder.parent)
+
+
+def show_planner(window) -> None:  # type: ignore[no-untyped-def]
+    """Plan for a GPU that does not quite hold the model, and for nobody's own machine."""
+    from PySide6.QtWidgets import QApplication  # noqa: PLC0415
+
+    from explorer.planner import Device, Host  # noqa: PLC0415
+
+    window.panels.setCurrentWidget(window.panels.planner)
+    view = window.panels.planner.view
+    session = view.session
+
+    def ready() -> bool:
+        return view.body is not None and session.state.machine is not None
+
+    settle(QApplication.instance(), ready)
+    session.set(context=16384)
+    session.set_host(Host(32 << 30, 8 << 30))
+    session.set_devices(())
+    session.flush()
+    plan = session.outcome.plan
+    # room for a compute graph, for what is reserved, and for most of the layers
+    graph = max(plan.layout.full, plan.layout.partial)
+    free = graph + plan.layout.buffer + (457 << 20) + (plan.weights + plan.kv_total) * 3 // 4
+    session.set_devices((Device("0", "CUDA", free, name="Small GPU"),))
 
 
 def the_largest(document) -> int:  # type: ignore[no-untyped-def]

@@ -62,6 +62,7 @@ class Panels(QTabWidget):
         self.metadata = MetadataView(runner, self)
         self.tensors = TensorsView(runner, self)
         self.weights = WeightsView(runner, self)
+        self.weights.choices = settings.histogram
         self.vocabulary = VocabularyView(runner, self)
         self.planner = Deferred(self._make_planner, self._fill_planner, self)
         self.raw = RawView(runner, self)
@@ -165,10 +166,13 @@ class Panels(QTabWidget):
         if self.library.existing is not None:
             self.library.existing.save_layout()
         self._settings.set_layout("metadata_splitter", self.metadata.splitter.saveState())
+        self._settings.set_layout("weights_splitter", self.weights.splitter_state)
+        self._settings.histogram = self.weights.choices
 
     def restore_layout(self) -> None:
         """Put the splitters to where they were."""
         self.metadata.splitter.restoreState(self._settings.layout("metadata_splitter"))
+        self.weights.splitter_state = self._settings.layout("weights_splitter")
 
     def reset_layout(self) -> None:
         """Give columns and splitters the places that they had at first."""

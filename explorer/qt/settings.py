@@ -7,6 +7,7 @@ from typing import Final
 
 from PySide6.QtCore import QByteArray, QSettings
 
+from explorer.qt.models.histogram_choices import HistogramChoices
 from explorer.qt.theme import Scheme
 
 _VERSION: Final = 1
@@ -87,6 +88,15 @@ class Settings:
     def set_note(self, name: str, text: str) -> None:
         """Remember a text for a panel."""
         self._set(f"notes/{name}", text)
+
+    @property
+    def histogram(self) -> HistogramChoices:
+        """How the user likes histograms."""
+        return HistogramChoices.of_text(self._text("histogram"))
+
+    @histogram.setter
+    def histogram(self, choices: HistogramChoices) -> None:
+        self._set("histogram", choices.to_text())
 
     def layout(self, name: str) -> QByteArray:
         """Return a remembered layout (geometry, header, splitter); empty if there is none."""

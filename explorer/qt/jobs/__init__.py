@@ -1,4 +1,4 @@
-"""Background work: the only place that knows threads."""
+"""Background work: the only place that knows threads and other processes."""
 
 from explorer.qt.jobs.consideration import consideration, reconsider
 from explorer.qt.jobs.runner import Cancelled, Job, JobRunner

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, Signal, Slot
 
 from explorer.errors import ExplorerError
+from explorer.qt.jobs.kernel_maker import KernelMaker
 
 Result = TypeVar("Result")
 
 _CLOSE_WAIT_MS = 5_000
 _LEAST_THREADS = 4
 _PUBLISH_SECONDS = 0.05  # between two values that a job publishes, at least
+_ANY_TYPE: Final = "F32"  # its kernels are little more than what all types need
 _NOTHING: Final = object()
 
 
@@ -162,6 +164,7 @@ class JobRunner(QObject):
 
     Attributes:
         jobs: Jobs that have not finished, oldest first.
+        kernels: What compiles kernels beside the window; None where each job does it for itself.
 
     Signals:
         started: A job was started.
@@ -176,6 +179,7 @@ class JobRunner(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.jobs: list[Job] = []
+        self.kernels: KernelMaker | None = None
         self._pool = QThreadPool(self)
         # On a machine of two cores two models being read must not hold up what is looked at
         self._pool.setMaxThreadCount(max(_LEAST_THREADS, self._pool.maxThreadCount()))
@@ -207,6 +211,30 @@ class JobRunner(QObject):
         self._pool.start(_Task(job, op))
         return job
 
+    def prepare_kernels(self) -> None:
+        """Have kernels compiled beside the window from now on, beginning when it is idle."""
+        if self.kernels is None:
+            self.kernels = KernelMaker(self)
+            self.kernels.ask([_ANY_TYPE])
+
+    def ask_for_kernels(self, types: Iterable[str]) -> None:
+        """Have the kernels of tensor types made in time; see `KernelMaker.ask`."""
+        if self.kernels is not None:
+            self.kernels.ask(types)
+
+    def need_kernels(self, types: Iterable[str]) -> list[str]:
+        """Have the kernels of tensor types made at once; return those that are not there yet."""
+        return [] if self.kernels is None else self.kernels.ask_now(types)
+
+    def wait_for_kernels(self, types: Iterable[str], job: Job) -> None:
+        """Wait in a worker until the kernels of tensor types are there, unless nobody makes them.
+
+        Raises:
+            Cancelled: The job was cancelled meanwhile.
+        """
+        if self.kernels is not None:
+            self.kernels.wait(types, job.check)
+
     def cancel_all(self) -> None:
         """Cancel every job."""
         for job in self.jobs:
@@ -215,6 +243,8 @@ class JobRunner(QObject):
     def close(self) -> bool:
         """Cancel everything and wait for the workers; return whether all ended in time."""
         self.cancel_all()
+        if self.kernels is not None:
+            self.kernels.close()
         return self._pool.waitForDone(_CLOSE_WAIT_MS)
 
     @Slot()

@@ -38,11 +38,21 @@ class Subject:
         title: What to call it.
         path: What the user opened.
         h: What the formulas read of it.
+        projector: Its separate projector file, or None.
+        projector_bytes: Bytes of the tensors in there.
     """
 
     title: str
     path: Path
     h: Hyperparameters
+    projector: Path | None = None
+    projector_bytes: int = 0
+
+    def complete(self, inputs: PlanInputs) -> PlanInputs:
+        """Return inputs with what the model itself adds to them."""
+        if inputs.settings.projector_bytes == self.projector_bytes:
+            return inputs
+        return inputs.with_settings(projector_bytes=self.projector_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +103,13 @@ class PlannerState:
             return None
         known = self._outcome
         if known is None or known[0] is not subject or known[1] is not inputs:
-            outcome = make_outcome(subject.h, inputs, self.environment)
+            outcome = self.outcome_of(subject, inputs)
             self._outcome = known = (subject, inputs, outcome)
         return known[2]
 
     def outcome_of(self, subject: Subject, inputs: PlanInputs) -> Outcome:
         """Return what becomes of other inputs, or of another model."""
-        return make_outcome(subject.h, inputs, self.environment)
+        return make_outcome(subject.h, subject.complete(inputs), self.environment)
 
     def set_machine(self, machine: Machine) -> None:
         """Take what was found of this machine; it is planned for unless devices were chosen."""

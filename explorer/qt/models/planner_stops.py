@@ -72,7 +72,7 @@ def context_stops(trained: int) -> Stops:
     snaps = [1 << power for power in range(_LEAST_SNAP.bit_length() - 1, 25)]
     if LEAST_CONTEXT <= trained <= _MOST_TRAINED:
         nearest = Stops(values, ()).position(trained)
-        if values[nearest] not in snaps:
+        if nearest > 0 and values[nearest] not in snaps:
             del values[nearest]  # it takes the place of its neighbour, so that places stay even
         values.append(trained)
         snaps.append(trained)

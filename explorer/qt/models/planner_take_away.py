@@ -102,9 +102,12 @@ def modelfile_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def server_command(path: Path, plan: Plan) -> str:
+def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str:
     """Return a command line of llama.cpp's server that loads the model alike."""
-    return shlex.join(["llama-server", "--model", str(path), *_server_options(plan)])
+    words = ["llama-server", "--model", str(path), *_server_options(plan)]
+    if projector is not None:
+        words += ["--mmproj", str(projector)]
+    return shlex.join(words)
 
 
 def _server_options(plan: Plan) -> Iterator[str]:

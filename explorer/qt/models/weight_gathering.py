@@ -21,6 +21,7 @@ from explorer.analysis import (
     Snapshot,
     TensorStatistics,
     block_statistics,
+    places,
     tensor_statistics,
 )
 from explorer.analysis.binning import Binning
@@ -53,6 +54,13 @@ class Worker(Protocol):
 def worker_count() -> int:
     """Return how many threads share the work on a tensor: one core stays for the window."""
     return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) - 1))
+
+
+def load_kernels() -> None:
+    """Load the modules of kernels, which takes a third of a second; called in a worker."""
+    if places.kernels.cache_info().currsize == 0:
+        with consideration(lasting=True):
+            places.kernels()
 
 
 def gather(subjects: Sequence[Subject], wish: Wish, recent: Recent, worker: Worker) -> Gathered:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import PlanError
@@ -20,7 +20,7 @@ from explorer.qt.models.planner_history import History
 from explorer.qt.models.planner_inputs import PlanInputs
 from explorer.qt.models.planner_state import MOST_SCENARIOS, PlannerState, Subject
 from explorer.qt.models.planner_stops import Stops, context_stops, context_text, parallel_stops
-from explorer.qt.models.planner_take_away import device_spec
+from explorer.qt.models.planner_take_away import device_spec, server_command
 from tests.planner.models import GIB, random_devices, random_settings, small_model
 
 few = settings(max_examples=40)
@@ -81,7 +81,8 @@ def test_a_change_after_undo_forgets_what_was_undone() -> None:
 
 
 @few
-@given(st.integers(0, 1 << 26))
+@given(st.integers(0, 1 << 26) | st.integers(500, 2100))
+@example(513)
 def test_every_context_has_its_nearest_stop(trained: int) -> None:
     stops = context_stops(trained)
     assert list(stops.values) == sorted(set(stops.values))
@@ -207,6 +208,20 @@ def test_a_plan_is_made_once_for_the_same_inputs() -> None:
     assert first.plan is not None
     assert first.plan.effective.parallel == 3  # Ollama's own variables count
     assert list(state.environment) == ["OLLAMA_NUM_PARALLEL"]
+
+
+def test_a_separate_projector_is_part_of_the_plan() -> None:
+    state = PlannerState({})
+    state.set_machine(Machine((Device("0", "CUDA", 24 * GIB),), Host(GIB)))
+    state.subject = Subject("m", Path("m.gguf"), small_model(), Path("p.gguf"), GIB)
+    outcome = state.outcome()
+    assert outcome is not None
+    assert outcome.plan is not None
+    assert outcome.plan.layout is not None
+    assert outcome.plan.layout.devices[0].projector == GIB
+    assert state.inputs.settings.projector_bytes == 0  # another model has none
+    command = server_command(state.subject.path, outcome.plan, state.subject.projector)
+    assert command.endswith("--mmproj p.gguf")
 
 
 def test_curves_end_at_the_trained_context_and_can_be_stopped() -> None:

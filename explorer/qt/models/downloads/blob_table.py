@@ -18,10 +18,12 @@ from explorer.qt.models.downloads.rows import title_of, translate
 from explorer.qt.models.table import Column
 from explorer.stores import Store
 from explorer.stores.entries import Check
+from explorer.text import shorten
 
 _CHECK_EVERY: Final = 256
 _SHOWN_USERS: Final = 20  # an empty licence may be shared by 2,000 models
 _LONGEST_CELL: Final = 400
+_SHOWN_DIGEST: Final = 32  # whole below the list, and when it is copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class BlobList:
             Column(
                 "blob",
                 translate("Blob"),
-                lambda row: title_of(files[row].digest),
+                lambda row: shorten(title_of(files[row].digest), _SHOWN_DIGEST),
                 lambda row: files[row].digest,
                 lambda: self.name_ranks,
                 tip=translate("The file's name: the digest of its content"),

@@ -81,7 +81,7 @@ def _raw(node: Node, column: int) -> str | int | float | None:
 def _tip(node: Node, column: int) -> str | None:
     lines: list[str] = []
     if column == DownloadsColumn.NAME and node.row.path is not None:
-        lines = [node.row.title, str(node.row.path)]
+        lines = [node.row.name or node.row.title, str(node.row.path)]
     elif column == DownloadsColumn.NOTE:
         lines = [
             f"{mark(each.severity)} {each.where}: {each.what}"

@@ -59,10 +59,11 @@ def heading_of(node: Node) -> str:
     model: Node | None = node
     while model is not None and model.row.entry is None:
         model = model.parent
+    own = title_of(node.row.name) if node.row.name else node.row.title
     if model is None or model.row.entry is None:
-        return node.row.title
+        return own
     name = title_of(model.row.entry.name)
-    return name if model is node else f"{node.row.title}   ·   {name}"
+    return name if model is node else f"{own}   ·   {name}"
 
 
 def blob_facts(file: StoredFile) -> str:

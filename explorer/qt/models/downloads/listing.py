@@ -9,7 +9,7 @@ from typing import Final
 from explorer.display import bytes_text, integer_text
 from explorer.formats import Problem, Severity
 from explorer.formats.confinement import HUB_REPOSITORY
-from explorer.qt.models.downloads.rows import Row, RowKind, title_of, translate
+from explorer.qt.models.downloads.rows import Row, RowKind, counted, title_of, translate
 from explorer.qt.models.downloads.usage import Usage
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
 from explorer.stores.entries import Check
@@ -98,19 +98,21 @@ def _models(kind: StoreKind, entries: Iterable[Entry], usage: Usage | None) -> I
         if len(members) == 1:
             yield _entry_row(members[0], members[0].name, usage)
         else:
-            yield _family_row(family, members, usage)
+            yield _family_row(kind, family, members, usage)
 
 
-def _family_row(family: str, members: list[Entry], usage: Usage | None) -> Row:
+def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage | None) -> Row:
     nbytes = None
     if usage is not None:
         own = sum(entry.own_bytes for entry in members)
         nbytes = own + usage.total(entry.name for entry in members)
     times = [entry.modified for entry in members if entry.modified is not None]
     flawed = [entry for entry in members if entry.problems]
-    note = translate("{n} versions").format(n=len(members))
+    versions = kind in {StoreKind.OLLAMA, StoreKind.HUGGINGFACE}
+    note = translate("{n} versions") if versions else translate("{n} models in this folder")
+    note = note.format(n=len(members))
     if flawed:
-        text = translate("⚠ problems in {n} of {all} versions")
+        text = translate("⚠ problems in {n} of {all}")
         note = text.format(n=len(flawed), all=len(members))
     return Row(
         RowKind.FAMILY,
@@ -153,7 +155,7 @@ def _leftovers(store: Store) -> Iterator[Row]:
             "orphans",
             translate("Blobs that no model uses"),
             nbytes=sum(blob.nbytes for blob in orphans),
-            note=translate("{n} orphans").format(n=integer_text(len(orphans))),
+            note=counted(len(orphans), translate("1 orphan"), translate("{n} orphans")),
             children=tuple(map(_orphan_row, orphans)),
         )
     if store.partials:
@@ -162,7 +164,7 @@ def _leftovers(store: Store) -> Iterator[Row]:
             "partials",
             translate("Unfinished downloads"),
             nbytes=sum(partial.nbytes for partial in store.partials),
-            note=translate("{n} files").format(n=integer_text(len(store.partials))),
+            note=counted(len(store.partials), translate("1 file"), translate("{n} files")),
             children=tuple(map(_partial_row, store.partials)),
         )
 
@@ -191,16 +193,15 @@ def _partial_row(partial: PartialDownload) -> Row:
 
 
 def _summary(store: Store) -> str:
-    count = len(store.entries)
-    text = translate("1 model") if count == 1 else translate("{n} models")
-    parts = [text.format(n=integer_text(count))]
+    parts = [counted(len(store.entries), translate("1 model"), translate("{n} models"))]
     orphans = [blob.nbytes for blob in store.blobs if not blob.used_by]
-    for sizes, text in (
-        (orphans, translate("⚠ {n} orphaned blobs ({size})")),
-        ([each.nbytes for each in store.partials], translate("⚠ {n} unfinished ({size})")),
-    ):
-        if sizes:
-            parts.append(text.format(n=integer_text(len(sizes)), size=bytes_text(sum(sizes))))
+    if orphans:
+        text = counted(len(orphans), translate("1 orphaned blob"), translate("{n} orphaned blobs"))
+        parts.append(f"⚠ {text} ({bytes_text(sum(orphans))})")
+    if store.partials:
+        text = translate("{n} unfinished").format(n=integer_text(len(store.partials)))
+        nbytes = sum(partial.nbytes for partial in store.partials)
+        parts.append(f"⚠ {text} ({bytes_text(nbytes)})")
     return ", ".join(parts)
 
 

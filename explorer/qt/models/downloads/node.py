@@ -10,7 +10,15 @@ from itertools import count
 from explorer.display import bytes_text, count_text
 from explorer.formats import Problem
 from explorer.formats.naming import natural_key
-from explorer.qt.models.downloads.rows import Pages, Row, RowKind, problem_note, title_of
+from explorer.qt.models.downloads.rows import (
+    Pages,
+    Row,
+    RowKind,
+    gravest,
+    mark,
+    problem_note,
+    title_of,
+)
 from explorer.stores import Details
 
 PAGE = 256
@@ -18,6 +26,7 @@ PAGE = 256
 
 _LISTED = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH})
 _IDS = count(1)
+_DATE_LENGTH = len("2026-11-21")  # the time of day is told below the tree
 
 
 class DownloadsColumn(IntEnum):
@@ -163,15 +172,28 @@ class Node:
     def _make_cells(self) -> tuple[str, ...]:
         row, parameters = self.row, self.parameters
         problems = self.problems
+        if row.kind is RowKind.NOTE:  # spans all columns
+            return (problem_note(problems) or row.title, *[""] * DownloadsColumn.NOTE)
         return (
-            row.title,
+            self._marked_title(),
             self.architecture,
             "" if parameters is None else count_text(parameters),
             self.quantization,
             "" if row.nbytes is None else bytes_text(row.nbytes),
-            time_text(row.modified),
+            time_text(row.modified)[:_DATE_LENGTH],
             problem_note(problems) if problems else row.note,
         )
+
+    def _marked_title(self) -> str:
+        """Return the title with the sign of the gravest problem, which the last column explains.
+
+        That column may be out of sight, and the members of a closed family are.
+        """
+        problems = list(self.problems)
+        if self.row.kind is RowKind.FAMILY:
+            problems += [problem for node in self.every for problem in node.problems]
+        grave = gravest(problems)
+        return self.row.title if grave is None else f"{mark(grave.severity)} {self.row.title}"
 
 
 def time_text(seconds: float | None) -> str:

@@ -12,10 +12,10 @@ from PySide6.QtCore import QCoreApplication
 from explorer.formats import Problem, Severity
 from explorer.qt.models.downloads.usage import Usage
 from explorer.stores import Entry, Place, Store
-from explorer.text import plain_text, shorten
+from explorer.text import integer_text, plain_text, shorten
 
 _LONGEST_TITLE = 200  # a name may have 60,000 characters; the tool tip shows more
-_MARKS = {Severity.ERROR: "⛔", Severity.WARNING: "⚠"}
+_MARKS = {Severity.ERROR: "✖", Severity.WARNING: "⚠"}  # both are in DejaVu, ⛔ is not
 
 
 class RowKind(Enum):
@@ -53,7 +53,8 @@ class Row:
     Attributes:
         kind: What it stands for.
         key: What it alone is known by among its siblings, also after the next scan.
-        title: Its name, safe to show.
+        title: Its name, safe to show; of a tensor without what the rows above it say.
+        name: The whole name as the model has it, of a tensor; else empty.
         architecture: The model's architecture, safe to show.
         parameters: Number of weights.
         quantization: How its weights are stored, safe to show.
@@ -75,6 +76,7 @@ class Row:
     kind: RowKind
     key: str
     title: str
+    name: str = ""
     architecture: str = ""
     parameters: int | None = None
     quantization: str = ""
@@ -109,16 +111,27 @@ def mark(severity: Severity) -> str:
     return _MARKS[severity]
 
 
+def gravest(problems: Sequence[Problem]) -> Problem | None:
+    """Return the first error, or the first warning if there is no error."""
+    errors = (problem for problem in problems if problem.severity is Severity.ERROR)
+    return next(errors, problems[0] if problems else None)
+
+
 def problem_note(problems: Sequence[Problem]) -> str:
     """Return the gravest problem as a line, and how many there are besides."""
-    if not problems:
+    first = gravest(problems)
+    if first is None:
         return ""
-    first = next((each for each in problems if each.severity is Severity.ERROR), problems[0])
     text = f"{mark(first.severity)} {title_of(first.what)}"
     if len(problems) > 1:
         more = translate("and {n} more").format(n=len(problems) - 1)
         text = f"{text} ({more})"
     return text
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return a number of things: `one`, or `many` with ``{n}`` filled in."""
+    return one if count == 1 else many.format(n=integer_text(count))
 
 
 def translate(text: str) -> str:

@@ -54,7 +54,7 @@ class TensorRows:
             return row
         return replace(
             row,
-            pages=self._pages(self._items(rows, row.title)),
+            pages=self._pages(self._items(rows, row.title), f"{row.title}."),
             parameters=sum(self._columns.parameters[number] for number in rows),
             quantization=self._types(rows),
         )
@@ -100,10 +100,10 @@ class TensorRows:
             return None
         return translate("{stack}, layer {n}").format(stack=parsed.stack, n=parsed.layer)
 
-    def _pages(self, items: Sequence[int | tuple[str, list[int]]]) -> Pages:
+    def _pages(self, items: Sequence[int | tuple[str, list[int]]], prefix: str) -> Pages:
         def make(start: int, stop: int) -> list[Row]:
             return [
-                self._tensor_row(item) if isinstance(item, int) else self._group_row(*item)
+                self._tensor_row(item, prefix) if isinstance(item, int) else self._group_row(*item)
                 for item in items[start:stop]
             ]
 
@@ -112,6 +112,8 @@ class TensorRows:
     def _group_row(self, title: str, rows: list[int]) -> Row:
         columns = self._columns
         group = self._titles.get(title)
+        parsed = parse_name(columns.names[rows[0]])
+        prefix = f"{parsed.stack}.{parsed.layer}." if group is None else f"{group.name}."
         what = "" if group is None else group.kind.replace("_", " ")
         count = translate("{n} tensors").format(n=integer_text(len(rows)))
         return Row(
@@ -122,10 +124,10 @@ class TensorRows:
             quantization=self._types(rows),
             nbytes=sum(columns.nbytes[row] for row in rows),
             note=", ".join(filter(None, (what, count))),
-            pages=self._pages(rows),
+            pages=self._pages(rows, prefix),
         )
 
-    def _tensor_row(self, row: int) -> Row:
+    def _tensor_row(self, row: int, prefix: str) -> Row:
         tensor = self._rows[row]
         problems: tuple[Problem, ...] = ()
         if tensor.damage is not None:
@@ -133,7 +135,8 @@ class TensorRows:
         return Row(
             RowKind.TENSOR,
             f"{row}",
-            title_of(tensor.name),
+            title_of(tensor.name.removeprefix(prefix)),
+            name=tensor.name,
             parameters=tensor.parameters,
             quantization=title_of(tensor.type.name),
             nbytes=tensor.nbytes,

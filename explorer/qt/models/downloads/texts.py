@@ -19,7 +19,7 @@ _TEXT_LAYERS: Final = frozenset(
 )
 _TEXT_SUFFIXES: Final = frozenset({".json", ".txt", ".md", ".jinja", ".yaml", ".yml"})
 _TEXT_NAMES: Final = frozenset({"license", "licence", "notice", "readme", "modelfile"})
-_MOST_BYTES: Final = 256 << 10
+_MOST_BYTES: Final = 128 << 10
 """Bytes of a text that are shown: laying out more holds up the window. Licences have 11 KiB."""
 
 

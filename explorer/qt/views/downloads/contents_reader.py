@@ -8,10 +8,11 @@ from PySide6.QtCore import QObject, Signal
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job, JobRunner, consideration
 from explorer.qt.models.downloads.contents import read_contents
 from explorer.qt.models.downloads.node import Node
 from explorer.qt.models.downloads.rows import Row, RowKind, note_row
+from explorer.qt.views.downloads.turnstile import Turnstile
 from explorer.text import plain_text
 
 
@@ -26,9 +27,10 @@ class ContentsReader(QObject):
     found = Signal(object, object)
     stopped = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QObject) -> None:
+    def __init__(self, runner: JobRunner, turnstile: Turnstile, parent: QObject) -> None:
         super().__init__(parent)
         self._runner = runner
+        self._turnstile = turnstile
         jobs: dict[int, Job] = {}
         self._jobs = jobs
 
@@ -48,9 +50,19 @@ class ContentsReader(QObject):
             return
         if node.id in self._jobs:
             self._jobs[node.id].cancel()
+        turnstile = self._turnstile
+
+        def work(job: Job) -> tuple[Row, ...]:
+            def check() -> None:
+                job.check()
+                turnstile.give_way()
+
+            with consideration(lasting=False):
+                return read_contents(place.kind, entry, check)
+
         job = self._runner.run(
             self.tr("Opening {name}").format(name=plain_text(entry.name)),
-            lambda job: read_contents(place.kind, entry, job.check),
+            work,
             lambda rows: self.found.emit(node, rows),
             self._failure_of(node),
         )

@@ -8,11 +8,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.errors import ExplorerError
+from explorer.formats import Severity
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.downloads.blob_table import StoredFile
 from explorer.qt.models.downloads.facts import blob_facts, facts_of, heading_of
 from explorer.qt.models.downloads.node import Node
-from explorer.qt.models.downloads.rows import title_of
+from explorer.qt.models.downloads.rows import mark, title_of
 from explorer.qt.models.downloads.texts import read_text
 from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.job_slot import JobSlot
@@ -98,7 +99,7 @@ class DetailPane(QWidget):
             self._stack.setCurrentWidget(self.text)
 
         def fail(error: ExplorerError) -> None:
-            self._say(title, f"{facts}\n⛔  {plain_text(str(error))}")
+            self._say(title, f"{facts}\n{mark(Severity.ERROR)}  {plain_text(str(error))}")
 
         job_title = self.tr("Reading {name}").format(name=title)
         self._jobs.run(job_title, lambda _job: read_text(path), show, fail)

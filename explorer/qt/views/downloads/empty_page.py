@@ -39,6 +39,7 @@ class EmptyPage(QWidget):
         )
         text.setWordWrap(True)
         text.setFixedWidth(_TEXT_WIDTH)
+        text.setMinimumHeight(text.heightForWidth(_TEXT_WIDTH))
         text.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.MinimumExpanding)
         self.demo = QPushButton(self.tr("Open the &demo model"), self)
         self.demo.setDefault(True)

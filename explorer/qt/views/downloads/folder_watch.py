@@ -56,6 +56,10 @@ class FolderWatch(QObject):
         """Forget a change that was not told yet."""
         self._timer.stop()
 
-    def _note(self, _: str) -> None:
+    def remind(self) -> None:
+        """Tell in a while that something has changed."""
         if not self._timer.isActive():
             self._timer.start()
+
+    def _note(self, _: str) -> None:
+        self.remind()

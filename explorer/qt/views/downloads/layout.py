@@ -54,6 +54,7 @@ class PanelLayout(QWidget):
         self.scan_button = self._button("", "")
         top = QHBoxLayout()
         top.setContentsMargins(0, 0, 6, 0)
+        top.setSpacing(4)
         top.addWidget(self.bar, 1)
         top.addWidget(self.add_button)
         top.addWidget(self.scan_button)

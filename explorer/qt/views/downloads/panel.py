@@ -54,12 +54,14 @@ class DownloadsView(PanelLayout):
         open_requested: A model shall be opened; its path.
         demo_requested: The demo model shall be opened.
         failed: Something that was asked for cannot be done; an `ExplorerError`.
+        written: The list of blobs was exported; the file's path.
         scanned: A scan came to its end; how many models there are.
     """
 
     open_requested = Signal(Path)
     demo_requested = Signal()
     failed = Signal(object)
+    written = Signal(str)
     scanned = Signal(int)
 
     def __init__(
@@ -78,7 +80,7 @@ class DownloadsView(PanelLayout):
         self._changed = False  # on disk, while a scan went on
         self.scanner = Scanner(runner, self.turnstile, places, self)
         self.details = DetailsReader(runner, self.turnstile, self)
-        self.contents = ContentsReader(runner, self)
+        self.contents = ContentsReader(runner, self.turnstile, self)
         self.watch = FolderWatch(self)
         self.commands = Commands(self, runner, settings)
         self._connect()
@@ -118,6 +120,8 @@ class DownloadsView(PanelLayout):
                 )
             )
         self.blobs.file_chosen.connect(self.pane.show_file)
+        self.blobs.table.failed.connect(self.failed)
+        self.blobs.table.exported.connect(self.written)
         self.blobs.opened.connect(self.commands.open_file)
         self.blobs.selection_moved.connect(self._show_total)
         self.lists.currentChanged.connect(self._change_list)
@@ -186,7 +190,7 @@ class DownloadsView(PanelLayout):
         if self._listing is not None and not self.scanner.busy:
             self.scanned.emit(self._listing.entry_count)
         if self._changed:
-            self.rescan()
+            self.watch.remind()
 
     def _fail_scan(self, error: ExplorerError) -> None:
         self._show_state()
@@ -245,6 +249,13 @@ class DownloadsView(PanelLayout):
             header = self.blobs.table.horizontalHeader()
             self._settings.set_layout("downloads_blobs", header.saveState())
 
+    def reset_layout(self) -> None:
+        """Give columns and the splitter the sizes that they had at first."""
+        self.tree.reset_columns()
+        self.blobs.table.fit_columns()
+        height = self.splitter.height()
+        self.splitter.setSizes([3 * height // 4, height // 4])
+
     def _filter(self, text: str) -> None:
         with self.turnstile.taken():
             self.model.set_filter(text)
@@ -287,15 +298,16 @@ class DownloadsView(PanelLayout):
 
     def _show_total(self) -> None:
         count = 0 if self._listing is None else self._listing.entry_count
+        blobs = self.lists.currentWidget() is self.blobs
         if self.scanner.busy:
             text = self.tr("{n} models so far…").format(n=integer_text(count))
-        elif self.bar.text:
+        elif self.bar.text and not blobs:
             shown = integer_text(self.model.shown_count())
             text = self.tr("{shown} of {all} models").format(shown=shown, all=integer_text(count))
         else:
-            text = self.tr("{n} models").format(n=integer_text(count))
+            text = self.tr("1 model") if count == 1 else self.tr("{n} models")
+            text = text.format(n=integer_text(count))
         self.bar.status.setText(text)
-        blobs = self.lists.currentWidget() is self.blobs
         self.total.setText(self.blobs.summary() if blobs else self._tree_summary())
 
     def _tree_summary(self) -> str:

@@ -47,6 +47,7 @@ class Scanner(QObject):
     """Scans, and says what it finds while it does.
 
     Attributes:
+        places: Returns the stores to read; called in a worker.
         took_seconds: How long the last scan took.
 
     Signals:
@@ -68,7 +69,7 @@ class Scanner(QObject):
         self.took_seconds = 0.0
         self._slot = JobSlot(runner, self)
         self._turnstile = turnstile
-        self._places = places
+        self.places = places
         self._known: dict[Place, Row] = {}
         self._started = 0.0
 
@@ -83,7 +84,7 @@ class Scanner(QObject):
         Args:
             folders: Folders of the user's own, besides the stores of this machine.
         """
-        known, places, own = dict(self._known), self._places, tuple(folders)
+        known, places, own = dict(self._known), self.places, tuple(folders)
         turnstile = self._turnstile
 
         def work(job: Job) -> Listing:

@@ -45,7 +45,7 @@ def subject_of(node: Node, own_folders: Sequence[Path]) -> Subject:
     row = node.row
     root = None if row.place is None else row.place.root
     return Subject(
-        row.title if row.entry is None else row.entry.name,
+        (row.name or row.title) if row.entry is None else row.entry.name,
         row.path,
         _digest_text(row.digest),
         _run_command(node),

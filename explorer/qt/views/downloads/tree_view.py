@@ -7,29 +7,39 @@ from contextlib import contextmanager
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPaintEvent, QShowEvent
-from PySide6.QtWidgets import QAbstractItemView, QTreeView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QStyleOptionViewItem, QTreeView, QWidget
 
 from explorer.qt.models.downloads.node import DownloadsColumn, Node
 from explorer.qt.models.downloads.rows import RowKind
-from explorer.qt.models.downloads.tree import DownloadsModel
+from explorer.qt.models.downloads.tree import DownloadsModel, Index
 from explorer.qt.views.downloads.turnstile import Turnstile
 from explorer.qt.views.roomy_delegate import RoomyDelegate
 from explorer.qt.views.table_padding import PaddedDelegate, PaddedHeader
 
 _LOOK_MS = 60
 _SAMPLES = {
-    DownloadsColumn.NAME: "huggingface.co/organisation/Some-Model-GGUF:Q4_K_M",
+    DownloadsColumn.NAME: "hf.co/organisation/Some-Model-GGUF:Q4",
     DownloadsColumn.ARCHITECTURE: "deepseek2 moe",
-    DownloadsColumn.PARAMETERS: "Parameters      ",
+    DownloadsColumn.PARAMETERS: "Parameters   ",
     DownloadsColumn.QUANTIZATION: "Quantization",
-    DownloadsColumn.BYTES: "Size on disk      ",
-    DownloadsColumn.MODIFIED: "2026-12-31 00:00 ",
+    DownloadsColumn.BYTES: "Size on disk   ",
+    DownloadsColumn.MODIFIED: "2026-12-31  ",
 }
 _OPENED = frozenset({RowKind.ENTRY, RowKind.PART, RowKind.GROUP, RowKind.TENSOR, RowKind.BLOB})
 
 
 class _Delegate(RoomyDelegate, PaddedDelegate):
     """Rows with room above, below and at both sides."""
+
+
+class _NoteDelegate(_Delegate):
+    """Sentences, which lose their end where there is no room; names lose their middle."""
+
+    # Qt
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
+        super().initStyleOption(option, index)
+        option.textElideMode = Qt.TextElideMode.ElideRight
 
 
 class DownloadsTree(QTreeView):
@@ -58,6 +68,7 @@ class DownloadsTree(QTreeView):
         self.setHeader(PaddedHeader(self))
         self.setModel(model)
         self.setItemDelegate(_Delegate(self))
+        self.setItemDelegateForColumn(DownloadsColumn.NOTE, _NoteDelegate(self))
         self.setUniformRowHeights(True)
         self.setAlternatingRowColors(True)
         self.setExpandsOnDoubleClick(False)
@@ -74,7 +85,7 @@ class DownloadsTree(QTreeView):
         header.setSectionsMovable(True)
         header.setStretchLastSection(True)
         self.setSortingEnabled(True)
-        self.fit_columns()
+        self.reset_columns()
         self._look = QTimer(self)
         self._look.setSingleShot(True)
         self._look.setInterval(_LOOK_MS)
@@ -85,16 +96,19 @@ class DownloadsTree(QTreeView):
         self.verticalScrollBar().valueChanged.connect(self._look_soon)
         model.modelAboutToBeReset.connect(self._remember)
         model.modelReset.connect(self._recall)
+        model.rowsInserted.connect(self._span_notes)
         for signal in (model.rowsInserted, model.rowsRemoved, model.layoutChanged):
             signal.connect(self._look_soon)
         self.selectionModel().selectionChanged.connect(self._tell_selection)
         self.selectionModel().currentChanged.connect(self._tell_current)
 
-    def fit_columns(self) -> None:
-        """Give each column the width of what is usual in it."""
+    def reset_columns(self) -> None:
+        """Put every column into its place, as wide as what is usual in it."""
+        for column in DownloadsColumn:
+            self.header().moveSection(self.header().visualIndex(column), column)
         metrics = QFontMetrics(self.font())
         for column, sample in _SAMPLES.items():
-            self.setColumnWidth(column, metrics.horizontalAdvance(sample) + 24)
+            self.setColumnWidth(column, metrics.horizontalAdvance(sample) + 20)
 
     def selected_nodes(self) -> list[Node]:
         """Return the nodes of the selected rows."""
@@ -168,12 +182,12 @@ class DownloadsTree(QTreeView):
             node.expanded = False
         self._look_soon()
 
-    def expand_stores(self) -> None:
-        """Open the branches of the stores; a new store is open from the beginning."""
-        for node in self.downloads.stores:
-            index = self.downloads.index_of(node)
-            if index.isValid():
-                self.setExpanded(index, True)
+    def _span_notes(self, parent: QModelIndex, first: int, last: int) -> None:
+        """Give a sentence that stands in place of rows the width of all columns."""
+        for row in range(first, last + 1):
+            node = self.downloads.node(self.downloads.index(row, 0, parent))
+            if node is not None and node.row.kind is RowKind.NOTE:
+                self.setFirstColumnSpanned(row, parent, True)
 
     def _remember(self) -> None:
         self._kept = (self.selected_nodes(), self.current_node())
@@ -209,6 +223,8 @@ class DownloadsTree(QTreeView):
                 if index.isValid():
                     self.setExpanded(index, True)
                     self._expand_again(node.every)
+                    if node.row.kind is RowKind.ENTRY and node.children:
+                        self._span_notes(index, 0, 0)
 
     # Telling
 

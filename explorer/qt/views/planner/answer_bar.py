@@ -199,9 +199,10 @@ class AnswerBar(QWidget):
     # Suggested changes
 
     def _start_search(self) -> None:
-        subject, inputs = self._session.state.subject, self._session.inputs
+        subject = self._session.state.subject
         if subject is None or not self.isVisible():
             return
+        inputs = subject.complete(self._session.inputs)
         variables = self._session.state.environment
 
         def search(job: Job) -> tuple[Suggestion, ...]:
@@ -229,9 +230,10 @@ class AnswerBar(QWidget):
     # Questions
 
     def _ask(self, what: str) -> None:
-        subject, inputs = self._session.state.subject, self._session.inputs
+        subject = self._session.state.subject
         if subject is None:
             return
+        inputs = subject.complete(self._session.inputs)
         variables = self._session.state.environment
 
         def answer(job: Job) -> Advice:

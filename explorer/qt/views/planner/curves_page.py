@@ -84,10 +84,11 @@ class CurvesPage(LatePage):
 
     def refresh(self) -> None:
         """Show the curves of the current inputs, and make them if they are not kept."""
-        subject, inputs = self.session.state.subject, self.session.inputs
+        subject = self.session.state.subject
         if subject is None:
             self._take(None)
             return
+        inputs = subject.complete(self.session.inputs)
         key = curves_key(subject.h, inputs)
         self._show_point()
         if key == self._wanted:
@@ -126,4 +127,7 @@ class CurvesPage(LatePage):
         if outcome is None or outcome.plan is None:
             self.plot.hide_point()
         else:
-            self.plot.show_point(outcome.plan.effective.context, outcome.plan.total)
+            plan, layout = outcome.plan, outcome.plan.layout
+            devices = () if layout is None else layout.devices
+            usable = sum(held.device.free - held.reserved for held in devices)
+            self.plot.show_point(plan.effective.context, plan.total, usable)

@@ -23,6 +23,7 @@ _MOST_FOR_NAMES: Final = 0.5
 _NAME_GAP: Final = 12
 _HEADROOM: Final = 1.15
 _SYMBOLS: Final = ("o", "s", "t", "d")
+_FIRST_POWER: Final = 9  # 512 tokens
 _MOST_TICKS: Final = 24
 
 
@@ -45,15 +46,21 @@ class CurvesPlot(ThemedPlot):
         self._line = pg.InfiniteLine(angle=90)
         self._vram = pg.InfiniteLine(angle=0)
         self._vram_name = pg.TextItem(anchor=(0, 1))
+        self._usable = pg.InfiniteLine(angle=0)
+        self._usable_name = pg.TextItem(anchor=(0, 0))
         self._dot = pg.ScatterPlotItem(size=11)
-        for item in (self._line, self._vram, self._vram_name, self._dot):
+        limits = (self._vram, self._vram_name, self._usable, self._usable_name)
+        for item in (self._line, *limits, self._dot):
             item.setZValue(10)
             item.hide()
             self.addItem(item, ignoreBounds=True)
         self.setAccessibleName(self.tr("Memory against context"))
         bottom = self.getPlotItem().getAxis("bottom")
         bottom.enableAutoSIPrefix(False)
-        ticks = [(float(power), context_text(1 << power)) for power in range(9, 9 + _MOST_TICKS)]
+        ticks = [
+            (float(power), context_text(1 << power))
+            for power in range(_FIRST_POWER, _FIRST_POWER + _MOST_TICKS)
+        ]
         bottom.setTicks([ticks])
         self.setLabel("bottom", self.tr("Context of each sequence, in tokens"))
         self.setLabel("left", self.tr("GiB in all"))
@@ -68,14 +75,26 @@ class CurvesPlot(ThemedPlot):
         self.stops = context_stops(trained)
         self._draw()
 
-    def show_point(self, context: int, nbytes: int) -> None:
-        """Mark the current plan: its effective context and its memory in all."""
+    def show_point(self, context: int, nbytes: int, usable: int) -> None:
+        """Mark the current plan.
+
+        Args:
+            context: Its effective context.
+            nbytes: Its memory in all.
+            usable: What its GPUs have beside what is reserved on them; 0 if not known.
+        """
         self._point = max(context, 1), nbytes
         x, y = math.log2(self._point[0]), nbytes / _GIB
         self._line.setPos(x)
         self._dot.setData([x], [y])
         self._line.show()
         self._dot.show()
+        self._usable.setPos(usable / _GIB)
+        self._usable_name.setPos(_FIRST_POWER, usable / _GIB)
+        words = self.tr("{size} without what is reserved").format(size=bytes_text(usable))
+        self._usable_name.setText(words)
+        self._usable.setVisible(usable > 0)
+        self._usable_name.setVisible(usable > 0)
         self.setAccessibleDescription(
             self.tr("{tokens} tokens take {size}").format(
                 tokens=context_text(context), size=bytes_text(nbytes)
@@ -85,8 +104,8 @@ class CurvesPlot(ThemedPlot):
     def hide_point(self) -> None:
         """Mark nothing."""
         self._point = None
-        self._line.hide()
-        self._dot.hide()
+        for item in (self._line, self._dot, self._usable, self._usable_name):
+            item.hide()
 
     def restyle(self) -> None:
         """Draw everything in the plot's colours."""
@@ -99,6 +118,8 @@ class CurvesPlot(ThemedPlot):
             warning = warning_colour(self.palette())
             self._vram.setPen(pg.mkPen(warning, width=2))
             self._vram_name.setColor(warning)
+            self._usable.setPen(pg.mkPen(warning, width=1, style=Qt.PenStyle.DashLine))
+            self._usable_name.setColor(warning)
             self._draw()
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
@@ -161,7 +182,7 @@ class CurvesPlot(ThemedPlot):
             pen=pg.mkPen(colour), brush=pg.mkBrush(self.colours.background),
         )  # fmt: skip
         self._add(marks)
-        text = pg.TextItem(name, color=self.colours.text, anchor=(0, 0.5))
+        text = pg.TextItem(f"  {name}", color=self.colours.text, anchor=(0, 0.5))
         self._add(text)
         self._names.append((text, float(x[-1]), float(y[-1])))
 

@@ -71,6 +71,9 @@ def fill_kind(painter: QPainter, area: QRectF, kind: Kind, base: QColor, text: Q
 def fill_over(painter: QPainter, area: QRectF, warning: QColor) -> None:
     """Paint over what does not fit: a cross-hatch in the warning colour, with an outline."""
     painter.save()
+    veil = text_on(warning)
+    veil.setAlpha(130)  # the hatch is to be seen on every colour below
+    painter.fillRect(area, veil)
     painter.fillRect(area, QBrush(warning, Qt.BrushStyle.DiagCrossPattern))
     painter.setPen(QPen(warning, 2))
     painter.drawRect(area.adjusted(1, 1, -1, -1))

@@ -7,6 +7,7 @@ into sight with a model; nothing of a model is read before that either.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
@@ -15,6 +16,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedLayout, QWidget
 
 from explorer.errors import ExplorerError, PlanError
+from explorer.formats import open_model
 from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.hardware.detect import Machine, detect
 from explorer.planner import Hyperparameters
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 NOTE_NAME: Final = "planner"
 """Name under which scenarios and device sets are remembered."""
+
+_PROJECTOR_KEY: Final = "ollama.projector"
 
 
 class Notes(Protocol):
@@ -272,11 +276,18 @@ def _subject(document: Document) -> Subject:
     """Read what the formulas need; in a worker, for a list of head counts may be on the disk.
 
     Raises:
-        ExplorerError: The model has no hyperparameters that can be planned with.
+        ExplorerError: The model has no hyperparameters that can be planned with, or its projector
+            cannot be read.
     """
-    h = Hyperparameters.from_model(document.model)
+    model = document.model
+    h = Hyperparameters.from_model(model)
     if not h.block_count:
         raise PlanError(
-            "the model says nothing of its layers (block_count), so there is nothing to plan",
+            "the model says nothing of its layers (block_count), so there is nothing to plan"
         )
-    return Subject(document.title, document.path, h)
+    entry = model.metadata.entry(_PROJECTOR_KEY)
+    if entry is None or not isinstance(entry.value, str):
+        return Subject(document.title, document.path, h)
+    projector = Path(entry.value)
+    with open_model(projector) as separate:
+        return Subject(document.title, document.path, h, projector, separate.nbytes)

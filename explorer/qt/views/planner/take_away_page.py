@@ -146,4 +146,4 @@ class TakeAwayPage(LatePage):
         subject, outcome = self.session.state.subject, self.session.outcome
         if subject is None or outcome is None or outcome.plan is None:
             return ""
-        return server_command(subject.path, outcome.plan)
+        return server_command(subject.path, outcome.plan, subject.projector)

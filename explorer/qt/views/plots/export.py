@@ -68,7 +68,7 @@ class PlotExport:
             f"{_tr('SVG picture')} (*.svg)": ".svg",
             f"{_tr('Data')} (*.csv)": ".csv",
         }
-        suggestion = f"{_file_name(name)}.png"
+        suggestion = f"{file_name(name)}.png"
         title = _tr("Save picture or data")
         chosen, kind = QFileDialog.getSaveFileName(
             self._parent, title, suggestion, ";;".join(kinds)
@@ -106,7 +106,7 @@ def _tr(text: str) -> str:
     return QCoreApplication.translate("PlotExport", text)
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     """Return a name without what a file's name must not hold."""
     kept = "".join(sign if sign.isalnum() or sign in "._-" else "_" for sign in name)
     return kept.strip(".")[:80] or "plot"

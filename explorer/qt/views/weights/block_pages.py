@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QStackedWidget, QV
 from explorer.analysis import BlockStatistics, Distribution
 from explorer.display import float_text, integer_text
 from explorer.errors import ExplorerError
-from explorer.qt.jobs import JobRunner
+from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.code_table import code_columns, code_curve, code_ticks, has_even_levels
 from explorer.qt.models.histogram_curve import HistogramCurve
 from explorer.qt.models.recent import Recent
@@ -173,9 +173,16 @@ class BlockPages(QObject):
             return
         for page in self.pages:
             page.tell(self.tr("Reading the blocks…"), subject.name)
+        types = [subject.tensor.type.name]
+        self._runner.need_kernels(types)
+
+        def read(job: Job) -> BlockStatistics | None:
+            self._runner.wait_for_kernels(types, job)
+            return block_figures(subject, recent, job.check)
+
         self._slot.run(
             self.tr("Reading the blocks of {name}").format(name=subject.name),
-            lambda job: block_figures(subject, recent, job.check),
+            read,
             self._show,
             self._fail,
         )

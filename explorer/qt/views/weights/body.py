@@ -62,7 +62,7 @@ class WeightsBody(QWidget):
         cancel.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         cancel.activated.connect(self.cancel)
         self.blocks.minima_known.connect(lambda on: self._set_shown(minima, on))
-        for part in (self.blocks, self.histogram.panel):
+        for part in (self.blocks, self.histogram.panel, self.values):
             part.exported.connect(self.exported)
             part.failed.connect(self.failed)
 

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.display import float_text
+from explorer.qt.models.histogram_choices import HistogramChoices
 from explorer.qt.models.histogram_curve import Range
 from explorer.qt.models.weight_bins import can_divide
 from explorer.qt.models.weight_figures import MOST_BINS, RangeKind, Wish
@@ -84,6 +85,26 @@ class HistogramControls(QWidget):
     def own_ranges(self) -> bool:
         """Whether each of several tensors has bins of its own."""
         return self.arrangement.currentIndex() == 2
+
+    def choices(self) -> HistogramChoices:
+        """Return what is worth remembering."""
+        kind = RangeKind(self.range.currentData())
+        return HistogramChoices(
+            bins=self.bins.value(),
+            range=RangeKind.ROBUST if kind is RangeKind.TYPED else kind,
+            logarithmic=self.logarithmic.isChecked(),
+            normal=self.normal.isChecked(),
+            marks=self.marks.isChecked(),
+        )
+
+    def set_choices(self, choices: HistogramChoices) -> None:
+        """Take what was remembered; before anything is shown."""
+        self.bins.setValue(choices.bins)
+        self.range.setCurrentIndex(self.range.findData(choices.range))
+        self.logarithmic.setChecked(choices.logarithmic)
+        self.normal.setChecked(choices.normal)
+        self.marks.setChecked(choices.marks)
+        self._typing.stop()
 
     def wish(self) -> Wish | None:
         """Return what is wanted; None if the typed range cannot be, of which `refused` tells."""

@@ -15,7 +15,7 @@ from explorer.qt.models.histogram_curve import HistogramCurve
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.statistics_table import StatisticsTable, figure_lines
 from explorer.qt.models.weight_figures import Figures, Gathered, Subject
-from explorer.qt.models.weight_gathering import gather, known
+from explorer.qt.models.weight_gathering import gather, known, load_kernels
 from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.plots.histogram_plot import MOST_SERIES
 from explorer.qt.views.plots.small_multiples import SmallMultiples
@@ -44,10 +44,12 @@ class HistogramPage(QWidget):
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._runner = runner
         self._slot = JobSlot(runner, self)
         self._subjects: tuple[Subject, ...] = ()
         self._recent = Recent(0)
         self._chosen_row: int | None = None
+        self._beside = QByteArray()  # the splitter while the table stands beside one plot
         self.gathered: Gathered | None = None
         self.controls = HistogramControls(self)
         self.statistics = StatisticsTable(self)
@@ -124,6 +126,20 @@ class HistogramPage(QWidget):
         if self.isVisible():
             self._load()
 
+    def splitter_state(self) -> QByteArray:
+        """Return how wide plot and table are beside each other."""
+        splitter = self.panel.splitter
+        beside = splitter.orientation() == Qt.Orientation.Horizontal
+        return splitter.saveState() if beside else self._beside
+
+    def restore_splitter(self, state: QByteArray) -> None:
+        """Make plot and table as wide as they were; as at first, if nothing is known."""
+        splitter = self.panel.splitter
+        if splitter.orientation() != Qt.Orientation.Horizontal:
+            self._beside = state
+        elif state.isEmpty() or not splitter.restoreState(state):
+            splitter.setSizes([_PLOT_WIDTH, TABLE_WIDTH])
+
     def cancel(self) -> None:
         """Stop reading; what was read so far stays."""
         if self._slot.busy:
@@ -144,13 +160,15 @@ class HistogramPage(QWidget):
         title = self.tr("Reading {name}").format(name=plain_text(subjects[0].name))
         if len(subjects) > 1:
             title = self.tr("Reading {n} tensors").format(n=len(subjects))
-        self.progress.start()
-        job = self._slot.run(
-            title,
-            lambda job: gather(subjects, wish, recent, job),
-            self._finish,
-            self._fail,
-        )
+        types = sorted({subject.tensor.type.name for subject in subjects})
+        self.progress.start(self._runner.need_kernels(types))
+
+        def read(job: Job) -> Gathered:
+            load_kernels()  # while they are compiled
+            self._runner.wait_for_kernels(types, job)
+            return gather(subjects, wish, recent, job)
+
+        job = self._slot.run(title, read, self._finish, self._fail)
         job.published.connect(self._grow)
         job.finished.connect(lambda: self._look_for_cancelled(job))
 
@@ -235,12 +253,16 @@ class HistogramPage(QWidget):
         splitter = self.panel.splitter
         wanted = Qt.Orientation.Vertical if several else Qt.Orientation.Horizontal
         if splitter.orientation() != wanted:
+            if several:
+                self._beside = splitter.saveState()
             splitter.setOrientation(wanted)
             splitter.setStretchFactor(0, _PLOT_HEIGHT if several else 1)
             splitter.setStretchFactor(1, _TABLE_HEIGHT if several else 0)
             splitter.setSizes(
                 [_PLOT_HEIGHT, _TABLE_HEIGHT] if several else [_PLOT_WIDTH, TABLE_WIDTH]
             )
+            if not several:
+                splitter.restoreState(self._beside)
         if self.gathered is not None:
             self._show(self.gathered)
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import QByteArray, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedLayout, QWidget
 
@@ -21,6 +21,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.qt.jobs import Job, JobRunner, consideration, reconsider
 from explorer.qt.models.document import Document
+from explorer.qt.models.histogram_choices import HistogramChoices
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.tensor_scope import same_role, sibling_factors, spread
 from explorer.qt.models.weight_figures import Subject, is_quantized, unsupported_reason
@@ -61,6 +62,8 @@ class WeightsView(QWidget):
         self._runner = runner
         self._document: Document | None = None
         self._rows: tuple[int, ...] = ()
+        self._choices = HistogramChoices()
+        self._splitter = QByteArray()
         self._recent: WeakKeyDictionary[Document, Recent] = WeakKeyDictionary()
         self.body: WeightsBody | None = None
         self.state = StatePage(self)
@@ -79,6 +82,8 @@ class WeightsView(QWidget):
             self._document = document
             self._rows = ()
             reconsider()  # the model before may have been closed
+            if document is not None:
+                self._runner.ask_for_kernels(share.name for share in document.facts.types)
             self._refresh()
 
     def show_tensors(self, rows: Sequence[int]) -> None:
@@ -104,6 +109,28 @@ class WeightsView(QWidget):
         """Put the cursor into the line that finds a value by its row and column."""
         if self.body is not None and self._stack.currentWidget() is self.body:
             self.body.focus_search()
+
+    @property
+    def choices(self) -> HistogramChoices:
+        """How the user likes histograms."""
+        return self._choices if self.body is None else self.body.histogram.controls.choices()
+
+    @choices.setter
+    def choices(self, choices: HistogramChoices) -> None:
+        self._choices = choices
+        if self.body is not None:
+            self.body.histogram.controls.set_choices(choices)
+
+    @property
+    def splitter_state(self) -> QByteArray:
+        """How wide plot and table are; empty if nobody knows yet."""
+        return self._splitter if self.body is None else self.body.histogram.splitter_state()
+
+    @splitter_state.setter
+    def splitter_state(self, state: QByteArray) -> None:
+        self._splitter = state
+        if self.body is not None:
+            self.body.histogram.restore_splitter(state)
 
     @property
     def shown_rows(self) -> tuple[int, ...]:
@@ -159,16 +186,26 @@ class WeightsView(QWidget):
         if self._loading.busy:
             return
         self._tell(self.tr("Preparing the plots…"), "")
-        self._loading.run(
+        job = self._loading.run(
             self.tr("Preparing the plots"),
             _load_body,
             self._add_body,
             self._fail,
         )
+        job.finished.connect(self._look_for_cancelled)
+
+    def _look_for_cancelled(self) -> None:
+        """Tell that somebody else, such as the status bar, cancelled the loading of the plots."""
+        if self._loading.stopped and self.body is None:
+            sentence = self.tr("Preparing them was cancelled.")
+            self._tell(self.tr("There are no plots"), sentence, self.tr("Try again"))
 
     def _add_body(self, module: ModuleType) -> None:
         body: WeightsBody = module.WeightsBody(self._runner, self)
         self._stack.addWidget(body)
+        body.histogram.controls.set_choices(self._choices)
+        if not self._splitter.isEmpty():
+            body.histogram.restore_splitter(self._splitter)
         body.header.scope_chosen.connect(self._refresh)
         body.histogram.unreadable.connect(self._fail)
         body.histogram.opened.connect(self.tensor_chosen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QWidget
@@ -50,12 +51,19 @@ class ProgressLine(QWidget):
         """Whether something is under way."""
         return self._running
 
-    def start(self) -> None:
-        """Tell that something begins."""
+    def start(self, kernels: Sequence[str] = ()) -> None:
+        """Tell that something begins.
+
+        Args:
+            kernels: Tensor types whose kernels have to be compiled first.
+        """
         self._running = True
         self._first = None
         self.bar.setRange(0, 0)
-        self.label.setText(self.tr("Preparing to read the weights…"))
+        text = self.tr("Preparing to read the weights…")
+        if kernels:
+            text = self.tr("Preparing the kernels for {types}…").format(types=", ".join(kernels))
+        self.label.setText(text)
         self.button.setText(self.tr("Cancel"))
         self.button.setToolTip(self.tr("Escape"))
         self._set_shown(True)

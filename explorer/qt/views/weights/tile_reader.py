@@ -26,6 +26,7 @@ class TileReader(QObject):
     def __init__(self, runner: JobRunner, table: ValuesTable, parent: QObject) -> None:
         super().__init__(parent)
         self._table = table
+        self._runner = runner
         self._slot = JobSlot(runner, self)
         self._tensor: Tensor | None = None
         self._wanted: dict[Place, None] = {}  # in the order of the looks
@@ -60,7 +61,11 @@ class TileReader(QObject):
             return
         del places[:-_MOST_AT_ONCE]
 
+        types = [tensor.type.name]
+        self._runner.need_kernels(types)
+
         def read(job: Job) -> dict[Place, Tile]:
+            self._runner.wait_for_kernels(types, job)
             reader = WeightReader(tensor)
             return {place: read_tile(reader, place, job.check) for place in places}
 

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QTableView,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -28,6 +29,7 @@ from explorer.qt.models.weight_figures import Subject
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.weights.tile_reader import TileReader
+from explorer.qt.views.weights.values_export import ValuesExport
 from explorer.tabular import to_tsv
 
 MOST_COPIED = 1 << 18
@@ -44,14 +46,24 @@ class ValuesPage(QWidget):
         model: The values.
         grid: The table.
         goto: Where one types a place.
+        save_button: Saves all values of the tensor.
+
+    Signals:
+        copied: Values were copied; how many.
+        exported: A file was written; its path.
+        failed: A file could not be written; an `ExplorerError`.
     """
 
     copied = Signal(int)
+    exported = Signal(str)
+    failed = Signal(object)
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._tensor: Tensor | None = None
+        self._runner = runner
         self._copying = JobSlot(runner, self)
+        self.export = ValuesExport(runner, self, self.exported.emit, self.failed.emit)
         self.model = ValuesTable(self)
         self.tiles = TileReader(runner, self.model, self)
         self.title = _plain_label(self)
@@ -59,6 +71,10 @@ class ValuesPage(QWidget):
         self.goto.setAccessibleName(self.tr("Go to row, column"))
         self.goto.setPlaceholderText(self.tr("Go to row, column"))
         self.goto.setFixedWidth(180)
+        self.save_button = QToolButton(self)
+        self.save_button.setText(self.tr("Save all…"))
+        self.save_button.setToolTip(self.tr("Save all values of the tensor as a NumPy file"))
+        self.save_button.clicked.connect(self.ask_export)
         self.grid = QTableView(self)
         self.place = _plain_label(self)
         self.place.setAccessibleName(self.tr("Current value"))
@@ -67,6 +83,7 @@ class ValuesPage(QWidget):
         bar.setContentsMargins(8, 6, 8, 4)
         bar.addWidget(self.title, 1)
         bar.addWidget(self.goto)
+        bar.addWidget(self.save_button)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
@@ -105,6 +122,11 @@ class ValuesPage(QWidget):
         self.grid.selectionModel().setCurrentIndex(index, flags.ClearAndSelect)
         self.grid.scrollTo(index, QAbstractItemView.ScrollHint.PositionAtCenter)
 
+    def ask_export(self) -> None:
+        """Ask for a file and save all values of the tensor into it."""
+        if self._tensor is not None:
+            self.export.ask(self._tensor)
+
     def copy(self) -> None:
         """Copy the selected values as tab-separated text; those not here are read first."""
         tensor = self._tensor
@@ -115,12 +137,16 @@ class ValuesPage(QWidget):
         first, left = self.model.place(area.topLeft())
         height, width = area.height(), area.width()
         if height * width > MOST_COPIED:
-            sentence = self.tr("Select at most {most} values to copy; use “export” for more.")
+            sentence = self.tr("At most {most} values can be copied; “Save all…” saves them all.")
             self._tell(sentence.format(most=integer_text(MOST_COPIED)))
             return
         columns = self.model.folding.columns
 
+        types = [tensor.type.name]
+        self._runner.need_kernels(types)
+
         def read(job: Job) -> str:
+            self._runner.wait_for_kernels(types, job)
             reader = WeightReader(tensor)
             values = np.empty((height, width), np.float32)
             for row in range(height):
@@ -166,7 +192,9 @@ class ValuesPage(QWidget):
         self.copy_action.triggered.connect(self.copy)
         retry = QAction(self.tr("&Read again"), grid)
         retry.triggered.connect(self.model.retry)
-        grid.addActions([self.copy_action, retry])
+        save = QAction(self.tr("&Save all values…"), grid)
+        save.triggered.connect(self.ask_export)
+        grid.addActions([self.copy_action, save, retry])
         grid.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
 
     def _title_of(self, tensor: Tensor) -> str:

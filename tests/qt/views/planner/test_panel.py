@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
@@ -16,9 +17,13 @@ from explorer.errors import ExplorerError
 from explorer.planner import Device
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
+from explorer.qt.models.planner_figures import Kind
 from explorer.qt.theme import Scheme, apply_scheme, warning_colour
 from explorer.qt.views.planner import PlannerView
 from explorer.qt.views.planner import panel as panel_module
+from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
+from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.safetensors_writer import tensors_bytes
 from tests.helpers.window import unsafe_characters
 from tests.qt.test_accessibility import without_name
 from tests.qt.views.planner.plan_models import GIB, MemoryNotes, Panel, write_model
@@ -71,6 +76,52 @@ def test_the_demo_and_other_models_can_be_planned(panel: Panel, demo: Document) 
     assert panel.session.inputs == before  # the same settings for another model
 
 
+def test_an_ollama_entry_is_planned_with_its_projector(
+    panel: Panel, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    store = OllamaStore(tmp_path / "models")
+    projector = GgufFile(
+        keys=[("general.architecture", STRING, "clip")],
+        tensors=[TensorSpec("v.blk.0.w", (1 << 18,), 0, bytes(1 << 20))],
+    ).write(tmp_path / "projector.gguf")
+    weights = write_model(tmp_path / "weights.gguf", blocks=2, width=256)
+    layers = [
+        store.layer("model", weights.read_bytes()),
+        store.layer("projector", projector.read_bytes()),
+    ]
+    panel.view.show_document(load(store.manifest(layers)))
+    panel.qtbot.waitUntil(lambda: panel.session.state.subject.projector_bytes == 1 << 20)
+    panel.settle()
+    assert panel.session.outcome.plan.layout.devices[0].projector == 1 << 20
+    assert panel.body.picture.bars.bars[0].nbytes(Kind.PROJECTOR) == 1 << 20
+    assert "--mmproj" in panel.body.take_away.text("server")
+
+
+def test_a_hugging_face_folder_is_planned_as_if_converted(
+    panel: Panel, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": 2,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 100,
+        "intermediate_size": 128,
+        "max_position_embeddings": 8192,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    names = [f"model.layers.{i}.mlp.up_proj.weight" for i in range(2)]
+    tensors = [(name, "F16", [128, 64]) for name in names]
+    (tmp_path / "model.safetensors").write_bytes(tensors_bytes(tensors))
+    panel.view.show_document(load(tmp_path))
+    panel.qtbot.waitUntil(lambda: panel.session.state.subject.h.after_conversion)
+    plan = panel.assert_shown()
+    assert plan.layout is not None
+    assert plan.layout.layer_weights[:2] == (16_384, 16_384)
+
+
 def test_a_model_without_hyperparameters_says_why(panel: Panel, hostile: Document) -> None:
     panel.view.show_document(hostile)
     panel.qtbot.waitUntil(panel.view.state.isVisible)
@@ -94,11 +145,16 @@ def test_coming_back_to_a_model_reads_nothing_again(
 def test_closing_in_the_middle_of_a_search_leaves_nothing_behind(
     qtbot: QtBot, runner: JobRunner, document: Document
 ) -> None:
-    panel = Panel(qtbot, runner, document)
-    panel.session.set_devices((Device("0", "CUDA", 4 * GIB),))
-    panel.body.answer.question_buttons["context"].click()
-    panel.view.close()
-    panel.view.deleteLater()
+    view = PlannerView(runner, MemoryNotes())  # not the bot's, which would close it once more
+    view.show()
+    view.show_document(document)
+    qtbot.waitUntil(lambda: view.body is not None)
+    assert view.body is not None
+    view.session.set_devices((Device("0", "CUDA", 4 * GIB),))
+    view.body.answer.question_buttons["context"].click()
+    view.close()
+    view.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     qtbot.waitUntil(lambda: not runner.jobs)
 
 

@@ -1,0 +1,55 @@
+"""How the user likes histograms: remembered from one run of the program to the next."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from explorer.qt.models.weight_figures import MOST_BINS, RangeKind
+
+_LONGEST_TEXT: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramChoices:
+    """What the controls of the histogram say.
+
+    Attributes:
+        bins: Number of bins, 1 to MOST_BINS.
+        range: Which weights are shown. A typed range belongs to one tensor and is not remembered.
+        logarithmic: Whether counts are.
+        normal: Whether the normal distribution is drawn.
+        marks: Whether mean, deviation and extremes are marked.
+    """
+
+    bins: int = 256
+    range: RangeKind = RangeKind.ROBUST
+    logarithmic: bool = False
+    normal: bool = True
+    marks: bool = True
+
+    def to_text(self) -> str:
+        """Return it for a settings file."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_text(cls, text: str) -> HistogramChoices:
+        """Return what a settings file says; whatever makes no sense there is as at first."""
+        first = cls()
+        try:
+            found = json.loads(text) if len(text) <= _LONGEST_TEXT else None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            return first
+        bins, shown = found.get("bins"), found.get("range")
+        kinds = (RangeKind.ROBUST.value, RangeKind.FULL.value)
+        return cls(
+            bins=bins if type(bins) is int and 1 <= bins <= MOST_BINS else first.bins,
+            range=RangeKind(shown) if shown in kinds else first.range,
+            **{
+                name: found[name] if isinstance(found.get(name), bool) else getattr(first, name)
+                for name in ("logarithmic", "normal", "marks")
+            },
+        )
