@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import traceback
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import (
@@ -40,6 +41,9 @@ from explorer.qt.views.library_view import LibraryView
 from explorer.qt.views.message_bar import MessageBar
 from explorer.qt.views.recent_menu import RecentMenu
 from explorer.qt.views.shortcuts import ShortcutList
+
+if TYPE_CHECKING:
+    from explorer.demo import DemoPaths
 
 _FIRST_WIDTH, _FIRST_HEIGHT = 1280, 800
 _TREE_WIDTH = 380
@@ -124,7 +128,7 @@ class MainWindow(QMainWindow):
         self.panels.tensors.table.row_opened.connect(self._open_tensor_bytes)
         self.panels.weights.tensor_chosen.connect(self.link.select_tensor)
         self.panels.model_requested.connect(self._open_downloaded)
-        self.panels.demo_requested.connect(self.open_demo)
+        self.panels.demo_requested.connect(self._open_demo_and_store)
         self.panels.failed.connect(self.show_error)
         self.panels.written.connect(self._show_written)
 
@@ -148,8 +152,12 @@ class MainWindow(QMainWindow):
 
     def _open_demo_if_none(self, model_count: int) -> None:
         if not model_count and not self.documents:
-            self.panels.setCurrentWidget(self.panels.overview)
-            self.open_demo()
+            self._open_demo_and_store()
+
+    def _open_demo_and_store(self) -> None:
+        """Open the demo model, and list the demo's store in the library, which is empty."""
+        self.panels.setCurrentWidget(self.panels.overview)
+        self._make_demo(lambda demo: self.panels.show_demo_store(demo.store))
 
     def _open_downloaded(self, path: Path) -> None:
         self.open_paths([path])
@@ -167,12 +175,14 @@ class MainWindow(QMainWindow):
 
     def open_demo(self) -> None:
         """Make the demo model if it is not there, and open it."""
-        self.runner.run(
-            self.tr("Making the demo model"),
-            _make_demo,
-            lambda path: self.open_paths([path]),
-            self.show_error,
-        )
+        self._make_demo(lambda _demo: None)
+
+    def _make_demo(self, on_made: Callable[[DemoPaths], None]) -> None:
+        def done(demo: DemoPaths) -> None:
+            self.open_paths([demo.model])
+            on_made(demo)
+
+        self.runner.run(self.tr("Making the demo model"), _make_demo, done, self.show_error)
 
     def _add_document(self, document: Document, ticket: int) -> None:
         """List a model in the order of asking; show the one asked for last."""
@@ -351,7 +361,7 @@ class MainWindow(QMainWindow):
         super().closeEvent(event)
 
 
-def _make_demo(_job: Job) -> Path:
+def _make_demo(_job: Job) -> DemoPaths:
     from explorer.demo import make_demo  # noqa: PLC0415 - rarely needed, and then in a worker
 
-    return make_demo().model
+    return make_demo()

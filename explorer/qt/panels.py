@@ -57,6 +57,7 @@ class Panels(QTabWidget):
         self._runner = runner
         self._document: Document | None = None
         self._documents: Sequence[Document] = ()
+        self._demo_store: Path | None = None
         self.library = Deferred(self._make_library, lambda _view: None, self)
         self.overview = OverviewView(self)
         self.metadata = MetadataView(runner, self)
@@ -88,14 +89,24 @@ class Panels(QTabWidget):
         self.tensors.table.selection_moved.connect(self._follow_selection)
 
     def _make_library(self, parent: QWidget) -> DownloadsView:
-        from explorer.qt.views.downloads.panel import DownloadsView  # noqa: PLC0415 - see Deferred
+        # see Deferred
+        from explorer.qt.views.downloads.panel import DownloadsView  # noqa: PLC0415
+        from explorer.qt.views.downloads.scanner import library_places  # noqa: PLC0415
 
-        view = DownloadsView(self._runner, self._settings, parent)
+        view = DownloadsView(
+            self._runner, self._settings, parent, places=lambda: library_places(self._demo_store)
+        )
         view.open_requested.connect(self.model_requested)
         view.demo_requested.connect(self.demo_requested)
         view.failed.connect(self.failed)
         view.scanned.connect(self.library_scanned)
         return view
+
+    def show_demo_store(self, models: Path) -> None:
+        """List the demo's store in the library too, for one who has downloaded nothing."""
+        self._demo_store = models
+        if self.library.existing is not None:
+            self.library.existing.rescan()
 
     def _make_planner(self, parent: QWidget) -> PlannerView:
         from explorer.qt.views.planner.panel import PlannerView  # noqa: PLC0415 - see Deferred

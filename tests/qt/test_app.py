@@ -60,6 +60,7 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
         "HOME": str(tmp_path / "home"),
         "XDG_CONFIG_HOME": str(tmp_path / "home"),
         "GGUF_EXPLORER_CACHE": str(tmp_path / "cache"),
+        "NUMBA_CACHE_DIR": str(tmp_path / "missing"),  # so that nothing is compiled ahead
         "PYTHONPATH": str(ROOT),
     }
     (tmp_path / "home").mkdir()
@@ -143,6 +144,9 @@ def test_with_nothing_to_open_it_opens_the_demo(
     assert window.documents[0].path.is_relative_to(tmp_path / "cache")
     wait_idle(qtbot, window)
     assert window.panels.currentWidget() is window.panels.overview
+    library = window.panels.library.view.model
+    qtbot.waitUntil(lambda: library.rowCount(library.index(0, 0)) == 1)  # the demo's own store
+    wait_idle(qtbot, window)
 
 
 def test_with_downloaded_models_it_shows_the_library(

@@ -15,7 +15,7 @@ from explorer.qt.models.downloads.rows import Row
 from explorer.qt.models.downloads.scanning import Listing, list_downloads, place_of
 from explorer.qt.views.downloads.turnstile import Turnstile
 from explorer.qt.views.job_slot import JobSlot
-from explorer.stores import Place, present_places, this_machine
+from explorer.stores import Place, StoreKind, present_places, this_machine
 
 Places = Callable[[], list[Place]]
 
@@ -23,6 +23,12 @@ Places = Callable[[], list[Place]]
 def machine_places() -> list[Place]:
     """Return the stores of this machine that are there."""
     return present_places(this_machine())
+
+
+def library_places(demo_store: Path | None = None) -> list[Place]:
+    """Return the stores of this machine that are there, and the demo's if there is one."""
+    demo = [] if demo_store is None else [Place(StoreKind.OLLAMA, demo_store)]
+    return machine_places() + demo
 
 
 @dataclass(frozen=True)
