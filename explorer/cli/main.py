@@ -21,6 +21,7 @@ from explorer.cli.output import write_error
 from explorer.errors import ExplorerError
 
 PROGRAM: Final = "gguf-explorer"
+COMPILE_KERNELS: Final = "compile-kernels"  # for the window, not for people
 EXIT_UNUSABLE: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -70,10 +71,28 @@ def _survey() -> click.Command:
     return survey_command
 
 
+def _compare() -> click.Command:
+    from explorer.cli.compare_command import compare_command  # noqa: PLC0415 - when it runs
+
+    return compare_command
+
+
+def _requantize() -> click.Command:
+    from explorer.cli.requantize_command import requantize_command  # noqa: PLC0415 - when it runs
+
+    return requantize_command
+
+
 def _export() -> click.Command:
     from explorer.cli.export_command import export_command  # noqa: PLC0415 - when it runs
 
     return export_command
+
+
+def _compile() -> click.Command:
+    from explorer.cli.compile_command import compile_command  # noqa: PLC0415 - when it runs
+
+    return compile_command
 
 
 _COMMANDS: Final[Mapping[str, Callable[[], click.Command]]] = MappingProxyType(
@@ -81,6 +100,8 @@ _COMMANDS: Final[Mapping[str, Callable[[], click.Command]]] = MappingProxyType(
         "inspect": _inspect,
         "stats": _stats,
         "survey": _survey,
+        "compare": _compare,
+        "requantize": _requantize,
         "export": _export,
         "check": _check,
         "library": _library,
@@ -97,7 +118,7 @@ class _Program(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        load = _COMMANDS.get(cmd_name)
+        load = _compile if cmd_name == COMPILE_KERNELS else _COMMANDS.get(cmd_name)
         return None if load is None else load()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -9,14 +9,13 @@ from typing import Any, Final
 from explorer.cli.arguments import model_path
 from explorer.cli.plan_machine import Target
 from explorer.errors import ExplorerError, PlanError
-from explorer.formats import Model, open_model
+from explorer.formats import open_model
 from explorer.planner import Hyperparameters, Settings
 from explorer.planner.advice import Advice, solve
 from explorer.planner.profiles import GRAPH_SIZE, profile_named
 from explorer.planner.record import plan_record
 from explorer.planner.result import Plan, PlanRequest
 
-_OWN_PROJECTOR: Final = "ollama.projector"
 _UNCHECKED: Final = (
     "whether main memory holds what is left to the CPU was not checked: the GPUs are named, so "
     "they may be another machine's; say --memory SIZE to check it"
@@ -103,18 +102,12 @@ def _request(path: str, question: Question) -> PlanRequest:
     settings = question.settings
     with open_model(model_path(path, question.root)) as model:
         h = Hyperparameters.from_model(model)
-        projector = question.projector or _own_projector(model)
+        projector = question.projector or model.projector
     if projector is not None:
         with open_model(projector) as separate:
             settings = replace(settings, projector_bytes=separate.nbytes)
     target = question.target
     return PlanRequest(h, settings, target.devices, target.host, question.environment)
-
-
-def _own_projector(model: Model) -> str | None:
-    """Return the projector file that an Ollama manifest names, or None."""
-    entry = model.metadata.entry(_OWN_PROJECTOR)
-    return entry.value if entry is not None and isinstance(entry.value, str) else None
 
 
 def _answer(path: str, profile: str, request: PlanRequest, question: Question) -> Answer:

@@ -87,6 +87,7 @@ class Model:
         version: Version of the format (GGUF) of its first file, or None.
         byte_order: ``"little"`` or ``"big"``, of its first file.
         alignment: Alignment of tensor data in bytes (GGUF), or None.
+        projector: The file of its vision or audio projector, where an Ollama manifest names one.
     """
 
     format: Literal["gguf", "safetensors", "ollama"]
@@ -100,6 +101,7 @@ class Model:
     version: int | None = None
     byte_order: Literal["little", "big"] = "little"
     alignment: int | None = None
+    projector: Path | None = None
 
     @property
     def data_offset(self) -> int | None:

@@ -81,10 +81,21 @@ def _open_file(manifest: Manifest) -> Model:
             path=manifest.path,
             metadata=Metadata([*model.metadata.entries, *entries]),
             problems=log.problems(),
+            projector=_projector(manifest),
         )
     except ExplorerError:
         model.close()
         raise
+
+
+def _projector(manifest: Manifest) -> Path | None:
+    """Return the first projector's blob; a fault of it is among the problems already."""
+    for layer in manifest.of_kind("projector"):
+        try:
+            return find_blob(manifest.models, layer)
+        except ExplorerError:
+            continue
+    return None
 
 
 class _TensorBlobs:
@@ -143,6 +154,7 @@ class _TensorBlobs:
             groups=tuple(assembly.groups),
             problems=log.problems(),
             config=config.fields,
+            projector=_projector(manifest),
         )
 
     def _stored(self, layer: Layer, scope: int) -> Iterator[Stored]:

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QApplication
 
 _DARK_WINDOW: Final = QColor(37, 39, 43)
 _LIGHT_WINDOW: Final = QColor(242, 243, 245)
+_DARK_BOX: Final = QColor(190, 194, 202)  # the outline is darker by 140 per cent
 _ACCENT: Final = QColor(47, 111, 208)
 # Okabe & Ito's colours, which every kind of colour vision tells apart (jfly.uni-koeln.de/color)
 SERIES: Final = (
@@ -51,7 +52,13 @@ def apply_scheme(scheme: Scheme) -> None:
         if scheme is Scheme.SYSTEM
         else scheme is Scheme.DARK
     )
-    QApplication.setPalette(_palette(dark))
+    palette = _palette(dark)
+    QApplication.setPalette(palette)  # takes palettes of classes away
+    if dark:
+        # Fusion outlines the box in a darker shade of what it stands on: on dark, nobody sees it
+        palette.setColor(QPalette.ColorRole.Window, _DARK_BOX)
+        for name in ("QCheckBox", "QRadioButton"):
+            QApplication.setPalette(palette, name)
 
 
 def _palette(dark: bool) -> QPalette:

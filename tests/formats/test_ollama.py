@@ -141,7 +141,17 @@ def test_a_gguf_model_with_what_its_manifest_adds(store: OllamaStore) -> None:
         assert model.metadata["ollama.params.stop"] == ["a", "b"]
         assert model.metadata["ollama.messages"] == ["user: hi", "1"]
         assert model.metadata["ollama.config.renderer"] == "r"
-        assert "sha256-" in str(model.metadata["ollama.projector"])
+        assert str(model.projector) == model.metadata["ollama.projector"]
+        assert model.projector is not None
+        assert model.projector.parent == store.blobs
+
+
+def test_a_gguf_file_cannot_name_a_projector(store: OllamaStore) -> None:
+    """Else a file from a stranger would choose what the planner opens."""
+    plain = SmallGguf(keys=[("ollama.projector", "/etc/passwd")]).write()
+    path = store.manifest([store.layer("model", plain)])
+    with open_model(path) as model:
+        assert model.projector is None
 
 
 def test_shards_of_a_gguf_model(store: OllamaStore) -> None:

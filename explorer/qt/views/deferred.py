@@ -1,6 +1,6 @@
 """A page whose view is made when it is first shown.
 
-A panel that few look at costs its imports, and pyqtgraph 150 ms: the window is on the screen before.
+A panel that few look at costs its imports, and pyqtgraph 150 ms: the window is on the screen first.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class MessageBar(QWidget):
             details: For a report, for example a traceback.
         """
         self._details = details or sentence
-        self._show(f"⛔  {plain_text(sentence)}", error=True)
+        self._show(f"✘  {plain_text(sentence)}", error=True)
 
     def show_note(self, sentence: str) -> None:
         """Show something that went well."""

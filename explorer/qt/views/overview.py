@@ -101,7 +101,7 @@ class OverviewView(QScrollArea):
             return
         layout.addWidget(_heading(self.tr("Problems: {n}").format(n=len(problems)), page, 1.15))
         for problem in problems[:_MOST_PROBLEMS]:
-            mark = "⛔" if problem.severity == "error" else "⚠"
+            mark = "✘" if problem.severity == "error" else "⚠"
             where = f"{plain_text(problem.where)}: " if problem.where else ""
             label = _text(f"{mark}  {where}{plain_text(problem.what)}", page)
             palette = label.palette()

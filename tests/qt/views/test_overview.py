@@ -106,7 +106,7 @@ def test_problems_are_told_and_not_too_many(view: OverviewView, load: Load, tmp_
     assert len(problems) >= 1
     shown = texts(view)
     assert f"Problems: {len(problems)}" in shown
-    marked = [text for text in shown if text.startswith(("⛔", "⚠"))]
+    marked = [text for text in shown if text.startswith(("✘", "⚠"))]
     assert len(marked) == min(50, len(problems))
     assert problems[0].what in marked[0]
 

@@ -9,6 +9,7 @@ from typing import Final
 from explorer.display import bytes_text, integer_text
 from explorer.formats import Problem, Severity
 from explorer.formats.confinement import HUB_REPOSITORY
+from explorer.formats.naming import natural_key
 from explorer.qt.models.downloads.rows import Row, RowKind, counted, title_of, translate
 from explorer.qt.models.downloads.usage import Usage
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
@@ -121,6 +122,7 @@ def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage
         nbytes=nbytes,
         modified=max(times, default=None),
         note=note,
+        order=natural_key(title_of(family)),
         children=tuple(_entry_row(entry, _version(entry, family), usage) for entry in members),
     )
 
@@ -144,6 +146,7 @@ def _entry_row(entry: Entry, title: str, usage: Usage | None) -> Row:
         problems=entry.problems,
         path=entry.path,
         entry=entry,
+        order=natural_key(title_of(title)),
     )
 
 

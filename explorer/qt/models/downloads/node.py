@@ -9,7 +9,6 @@ from itertools import count
 
 from explorer.display import bytes_text, count_text
 from explorer.formats import Problem
-from explorer.formats.naming import natural_key
 from explorer.qt.models.downloads.rows import (
     Pages,
     Row,
@@ -59,7 +58,6 @@ class Node:
 
     __slots__ = (
         "_cells",
-        "_key",
         "children",
         "details",
         "every",
@@ -84,7 +82,6 @@ class Node:
         self.requested = False
         self.pages: Pages | None = row.pages
         self._cells: tuple[str, ...] | None = None
-        self._key: tuple[tuple[int, int, str], ...] | None = None
 
     @property
     def listed(self) -> bool:
@@ -97,13 +94,6 @@ class Node:
         if self.row.kind is RowKind.ENTRY:
             return not self.requested
         return self.pages is not None and len(self.every) < self.pages.count
-
-    @property
-    def name_key(self) -> tuple[tuple[int, int, str], ...]:
-        """Key under which names sort as people expect."""
-        if self._key is None:
-            self._key = natural_key(self.row.title)
-        return self._key
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -152,8 +142,6 @@ class Node:
         """Take what a new scan says; return whether it shows."""
         same = row is self.row or row == self.row
         if not same:
-            if row.title != self.row.title:
-                self._key = None
             self.changed()
         self.row = row
         return not same
@@ -214,7 +202,7 @@ def ordered(nodes: Sequence[Node], column: int, descending: bool) -> list[Node]:
         others.sort(key=lambda node: node.row.kind is RowKind.BRANCH)
     if not models:
         return others
-    models.sort(key=lambda node: node.name_key)
+    models.sort(key=lambda node: node.row.order)
     if column == DownloadsColumn.NAME:
         return [*(reversed(models) if descending else models), *others]
     values = [_value(node, column) for node in models]

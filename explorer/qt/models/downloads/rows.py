@@ -15,7 +15,7 @@ from explorer.stores import Entry, Place, Store
 from explorer.text import integer_text, plain_text, shorten
 
 _LONGEST_TITLE = 200  # a name may have 60,000 characters; the tool tip shows more
-_MARKS = {Severity.ERROR: "✖", Severity.WARNING: "⚠"}  # both are in DejaVu, ⛔ is not
+_MARKS = {Severity.ERROR: "✘", Severity.WARNING: "⚠"}  # both are in DejaVu
 
 
 class RowKind(Enum):
@@ -69,6 +69,7 @@ class Row:
         place: The store's place, of a STORE.
         store: What the scan found, of a STORE that was read to its end.
         usage: Which blobs its models use, of a STORE that was read to its end.
+        order: Key under which the title sorts as people expect, of a model; made in the worker.
         children: The rows below, if they are known.
         pages: The rows below, if they are made when they are looked at.
     """
@@ -91,6 +92,7 @@ class Row:
     place: Place | None = None
     store: Store | None = field(default=None, compare=False)
     usage: Usage | None = field(default=None, compare=False)
+    order: tuple[tuple[int, int, str], ...] = field(default=(), compare=False)
     children: tuple[Row, ...] = field(default=(), compare=False)
     pages: Pages | None = field(default=None, compare=False)
 

@@ -28,6 +28,7 @@ from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import is_ollama_store, models_folder
 
 _FIRST_SECONDS: Final = 0.05  # after which the first models are shown
+_MANY: Final = 500  # models that are shown at once: making their rows holds up the window
 _PAUSE_SECONDS: Final = 0.3  # between two looks at a scan: each costs more than the one before
 MOST_WATCHED: Final = 512
 """Folders that are watched for changes; Linux grants a user some 8,192 to 65,536 in all."""
@@ -77,7 +78,7 @@ def list_downloads(places: Sequence[Place], known: Mapping[Place, Row], worker: 
     rows = {place: known.get(place) or waiting_row(place) for place in places}
     entries: list[Entry] = []
     stores: list[Store] = []
-    count = 0
+    count = unseen = 0
     due = time.monotonic() + _FIRST_SECONDS
     for event in scan(places, worker.check):
         worker.check()
@@ -87,17 +88,21 @@ def list_downloads(places: Sequence[Place], known: Mapping[Place, Row], worker: 
             case EntryFound(place, entry):
                 entries.append(entry)
                 count += 1
+                unseen += 1
             case StoreFinished(place, store):
                 rows[place] = store_row(place, store.entries, store, worker.check)
                 stores.append(store)
                 entries = []
-        if time.monotonic() >= due and len(stores) < len(places):  # else the end is near
+        if (unseen >= _MANY or time.monotonic() >= due) and len(stores) < len(
+            places
+        ):  # else the end is near
             if entries and place not in known:
                 rows[place] = store_row(place, entries)
             so_far = Listing(tuple(rows.values()), count)
             worker.report(count, 0)
             worker.publish(so_far)
             due = time.monotonic() + _PAUSE_SECONDS
+            unseen = 0
     watched = tuple(_watched(stores, worker.check))
     return Listing(tuple(rows.values()), count, watched, BlobList(stores, worker.check))
 

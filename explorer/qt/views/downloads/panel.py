@@ -199,7 +199,8 @@ class DownloadsView(PanelLayout):
     # Facts about models, and what is in them
 
     def _prefer_visible(self) -> None:
-        entries = (node.row.entry for node in self.tree.visible_nodes())
+        with self.turnstile.taken():
+            entries = [node.row.entry for node in self.tree.visible_nodes()]
         self.details.prefer(entry for entry in entries if entry is not None)
 
     def _show_details(self, found: object) -> None:

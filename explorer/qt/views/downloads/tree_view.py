@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from PySide6.QtCore import QItemSelection, QItemSelectionModel, QModelIndex, Qt, QTimer, Signal
+from PySide6.QtCore import (
+    QItemSelection,
+    QItemSelectionModel,
+    QModelIndex,
+    Qt,
+    QTimer,
+    QTimerEvent,
+    Signal,
+)
 from PySide6.QtGui import QFontMetrics, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QStyleOptionViewItem, QTreeView, QWidget
 
@@ -252,10 +260,11 @@ class DownloadsTree(QTreeView):
 
     def _look_around(self) -> None:
         """Make more rows of a branch whose last row came into sight; tell what is in sight."""
-        for node in self.visible_nodes():
-            above = node.parent
-            if above is not None and above.pending and node is above.children[-1]:
-                self.downloads.load(above)
+        with self._turnstile.taken():
+            for node in self.visible_nodes():
+                above = node.parent
+                if above is not None and above.pending and node is above.children[-1]:
+                    self.downloads.load(above)
         self.looked.emit()
 
     # Qt
@@ -263,6 +272,10 @@ class DownloadsTree(QTreeView):
     def paintEvent(self, event: QPaintEvent) -> None:
         with self._turnstile.taken():
             super().paintEvent(event)
+
+    def timerEvent(self, event: QTimerEvent) -> None:
+        with self._turnstile.taken():  # Qt lays rows out in one, and asks about each of them
+            super().timerEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

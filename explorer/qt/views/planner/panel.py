@@ -7,7 +7,6 @@ into sight with a model; nothing of a model is read before that either.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 NOTE_NAME: Final = "planner"
 """Name under which scenarios and device sets are remembered."""
-
-_PROJECTOR_KEY: Final = "ollama.projector"
 
 
 class Notes(Protocol):
@@ -285,9 +282,8 @@ def _subject(document: Document) -> Subject:
         raise PlanError(
             "the model says nothing of its layers (block_count), so there is nothing to plan"
         )
-    entry = model.metadata.entry(_PROJECTOR_KEY)
-    if entry is None or not isinstance(entry.value, str):
+    projector = model.projector
+    if projector is None:
         return Subject(document.title, document.path, h)
-    projector = Path(entry.value)
     with open_model(projector) as separate:
         return Subject(document.title, document.path, h, projector, separate.nbytes)

@@ -27,7 +27,7 @@ def test_reading_again_leaves_everything_in_place(panel: Panel) -> None:
     panel.model.rowsRemoved.connect(lambda *_: resets.append(2))
     panel.press(Qt.Key.Key_F5)
     assert resets == []
-    assert panel.tree.currentIndex().data() == "blk.1.ffn_norm.weight"
+    assert panel.tree.currentIndex().data() == "ffn_norm.weight"
     assert panel.tree.isExpanded(panel.find("Ollama", "alpha", "latest"))
 
 
@@ -46,8 +46,8 @@ def test_a_new_model_and_a_deleted_blob_are_noticed(panel: Panel, store: OllamaS
     beta = panel.find("Ollama", "beta")
     panel.qtbot.waitUntil(lambda: "missing" in panel.cell(beta, COLUMN.NOTE))
     panel.settle()
-    assert panel.tree.currentIndex().data() == "beta:latest"
-    assert "⛔" in panel.cell(beta, COLUMN.NOTE)
+    assert panel.tree.currentIndex().data() == "✖ beta:latest"
+    assert "✖" in panel.cell(beta, COLUMN.NOTE)
     # the open branch was read anew, and says the same
     part = panel.find("Ollama", "beta", "Model")
     assert "missing" in panel.cell(part, COLUMN.NOTE)
@@ -100,7 +100,7 @@ def test_a_great_change_keeps_what_stays(
 def test_a_store_that_vanishes_says_so(panel: Panel, store: OllamaStore) -> None:
     store.models.rename(store.models.with_name("elsewhere"))
     panel.press(Qt.Key.Key_F5)
-    assert "⛔ the folder does not exist" in panel.cell(panel.find("Ollama"), COLUMN.NOTE)
+    assert "✖ the folder does not exist" in panel.cell(panel.find("Ollama"), COLUMN.NOTE)
 
 
 def test_the_number_of_watched_folders_is_bounded(
@@ -127,3 +127,15 @@ def test_a_panel_that_sorts_by_size_puts_what_is_new_in_its_place(
     (tmp_path / "a.gguf").write_bytes(gguf_bytes("a", layers=60))
     panel.press(Qt.Key.Key_F5)
     assert panel.titles(panel.find("Folder")) == ["a.gguf", "b.gguf", "d.gguf", "c.gguf"]
+
+
+def test_a_change_during_a_scan_is_not_missed(panel: Panel, store: OllamaStore) -> None:
+    panel.view.rescan()
+    assert panel.view.scanner.busy
+    panel.view.watch.changed.emit()  # as the timer does
+    with panel.qtbot.waitSignal(panel.view.scanned):  # this scan
+        pass
+    with panel.qtbot.waitSignal(panel.view.scanned):  # and one more, after a while
+        pass
+    panel.settle()
+    assert not panel.view.scanner.busy

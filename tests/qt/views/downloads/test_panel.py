@@ -34,7 +34,7 @@ def test_stores_models_and_tags_are_listed_with_what_they_are(panel: Panel) -> N
         "Blobs that no model uses",
         "Unfinished downloads",
     ]
-    assert panel.cell(store, COLUMN.NOTE).startswith("3 models, ⚠ 1 orphaned blobs (16 B)")
+    assert panel.cell(store, COLUMN.NOTE).startswith("3 models, ⚠ 1 orphaned blob (16 B)")
     beta = panel.find("Ollama", "beta")
     texts = [panel.cell(beta, column) for column in COLUMN][:4]
     assert texts == ["beta:latest", "qwen2", "20", "Q8_0"]
@@ -82,7 +82,11 @@ def test_a_model_opens_into_layers_groups_and_tensors(panel: Panel) -> None:
     layer = panel.find("Ollama", "alpha", "latest", "Model", "blk, layer 1")
     assert panel.cell(layer, COLUMN.NOTE) == "2 tensors"
     panel.tree.expand(layer)
-    assert panel.titles(layer) == ["blk.1.attn_norm.weight", "blk.1.ffn_norm.weight"]
+    assert panel.titles(layer) == ["attn_norm.weight", "ffn_norm.weight"]
+    panel.click(panel.find("Ollama", "alpha", "latest", "Model", "blk, layer 1", "ffn_norm"))
+    assert panel.view.pane.heading.text() == "blk.1.ffn_norm.weight   ·   alpha:latest"
+    name = copied(panel.qtbot, lambda: panel.press(KEY.Key_C, CTRL))
+    assert name == "blk.1.ffn_norm.weight"
     tensor = panel.find("Ollama", "alpha", "latest", "Model", "output_norm")
     assert [panel.cell(tensor, c) for c in (COLUMN.QUANTIZATION, COLUMN.BYTES, COLUMN.NOTE)] == [
         *("F32", "16 B", "4")
@@ -183,18 +187,18 @@ def test_columns_sort_both_ways_and_what_is_unknown_comes_last(
     (tmp_path / "broken.gguf").write_bytes(b"no model")
     panel = make_panel(Place(StoreKind.FOLDER, tmp_path))
     root = panel.find("Folder")
-    assert [title[:-5] for title in panel.titles(root)] == ["a", "b", "broken", "c2", "c10"]
+    assert [title[:-5] for title in panel.titles(root)] == ["a", "b", "✖ broken", "c2", "c10"]
     header = panel.tree.header()
     for order, expected in (
-        (Qt.SortOrder.DescendingOrder, ["b", "c10", "c2", "a", "broken"]),
-        (Qt.SortOrder.AscendingOrder, ["a", "c2", "c10", "b", "broken"]),
+        (Qt.SortOrder.DescendingOrder, ["b", "c10", "c2", "a", "✖ broken"]),
+        (Qt.SortOrder.AscendingOrder, ["a", "c2", "c10", "b", "✖ broken"]),
     ):
         panel.click(panel.find("Folder", "c2"))
         header.setSortIndicator(COLUMN.PARAMETERS, order)
         assert [title[:-5] for title in panel.titles(panel.find("Folder"))] == expected
         assert panel.tree.currentIndex().data() == "c2.gguf"
     broken = panel.find("Folder", "broken")
-    assert panel.cell(broken, COLUMN.NOTE).startswith("⛔ ")
+    assert panel.cell(broken, COLUMN.NOTE).startswith("✖ ")
 
 
 def test_names_paths_digests_and_commands_are_copied(panel: Panel, store: OllamaStore) -> None:
@@ -344,7 +348,7 @@ def test_a_store_that_may_not_be_read_says_what_to_do(
     close_folder(monkeypatch, store.models)
     panel = make_panel(Place(StoreKind.OLLAMA, store.models))
     row = panel.find("Ollama")
-    assert "⛔" in panel.cell(row, COLUMN.NOTE)
+    assert "✖" in panel.cell(row, COLUMN.NOTE)
     panel.click(row)
     text = panel.view.pane.facts.text()
     assert "permission denied" in text
@@ -364,7 +368,7 @@ def test_names_that_act_on_a_display_are_plain_text(
         tip = row.siblingAtColumn(column).data(Qt.ItemDataRole.ToolTipRole) or ""
         assert "<b>" not in tip
         assert not unsafe_characters(tip)
-    assert panel.cell(row, COLUMN.NAME) == r"<b>bold\n\u202egnp.gguf"
+    assert panel.cell(row, COLUMN.NAME) == r"⚠ <b>bold\n\u202egnp.gguf"
     assert "cannot be seen" in panel.cell(row, COLUMN.NOTE)
     panel.click(row)
     for label in (panel.view.pane.facts, panel.view.pane.heading, panel.view.total):
@@ -414,3 +418,26 @@ def test_select_all_of_everything_is_the_sum_of_the_disk(panel: Panel, store: Ol
     panel.tree.selectionModel().select(panel.find("Ollama"), flags.Select | flags.Rows)
     every = sum(file.stat().st_size for file in store.blobs.iterdir())
     assert f"3 models selected: {bytes_text(every)} on disk" in panel.view.total.text()
+
+
+def test_the_layout_goes_back_to_what_it_was_at_first(panel: Panel) -> None:
+    header = panel.tree.header()
+    first = [header.sectionSize(column) for column in COLUMN][:-1]
+    header.moveSection(0, 3)
+    header.resizeSection(COLUMN.NAME, 77)
+    panel.view.reset_layout()
+    assert [header.visualIndex(column) for column in COLUMN] == list(COLUMN)
+    assert [header.sectionSize(column) for column in COLUMN][:-1] == first
+
+
+def test_the_list_of_blobs_is_exported(panel: Panel, tmp_path: Path) -> None:
+    with panel.qtbot.waitSignal(panel.view.written) as told:
+        panel.view.blobs.table.export(tmp_path / "blobs.csv")
+    lines = (tmp_path / "blobs.csv").read_text().splitlines()
+    assert told.args == [str(tmp_path / "blobs.csv")]
+    assert len(lines) == panel.view.blobs.model.rowCount() + 1
+    (shared,) = (
+        line for line in lines if line.endswith('"alpha:latest, alpha:small, beta:latest"')
+    )
+    assert shared.startswith("sha256-")
+    assert len(shared.split(",")[0]) == 71
