@@ -28,6 +28,7 @@ class Document:
         previews: A line of text for the value of each metadata entry.
         key_names: The metadata keys, ready for searching.
         tensor_names: The tensors' names, ready for searching.
+        title: What to call it in lists.
     """
 
     path: Path
@@ -37,11 +38,7 @@ class Document:
     previews: tuple[str, ...]
     key_names: NameList
     tensor_names: NameList
-
-    @property
-    def title(self) -> str:
-        """What to call it in lists."""
-        return self.path.name
+    title: str
 
     @property
     def summary(self) -> str:
@@ -77,7 +74,22 @@ def load_document(path: Path, job: Job) -> Document:
     except BaseException:
         model.close()
         raise
-    return Document(path, model, facts, arrays, tuple(previews), key_names, tensor_names)
+    return Document(
+        path, model, facts, arrays, tuple(previews), key_names, tensor_names, _title(path, model)
+    )
+
+
+def _title(path: Path, model: Model) -> str:
+    """Return the name that users know: of a manifest or a snapshot it is not the file's."""
+    from explorer.formats.confinement import HUB_REPOSITORY  # noqa: PLC0415 - as above
+    from explorer.formats.ollama_manifest import is_manifest_path  # noqa: PLC0415
+
+    if is_manifest_path(path):
+        return model.name or path.name
+    repository = path.parents[1].name if len(path.parents) > 1 else ""
+    if path.parent.name == "snapshots" and repository.startswith(HUB_REPOSITORY):
+        return repository.removeprefix(HUB_REPOSITORY).replace("--", "/")
+    return path.name
 
 
 def _preview(model: Model, entry: MetadataEntry) -> str:
