@@ -92,6 +92,11 @@ def is_manifest_path(path: Path) -> bool:
     return place.suffix not in _MODEL_SUFFIXES or os.path.isdir(place.parents[_DEPTH] / BLOBS)
 
 
+def name_of(path: Path) -> OllamaName:
+    """Return the name that a manifest's place tells; `is_manifest_path` says that it is one."""
+    return OllamaName(*_absolute(path).parts[-_DEPTH:])
+
+
 def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # unlike Path.absolute, it takes ".." out
 
@@ -123,7 +128,7 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest(
         path=path,
         models=place.parents[_DEPTH],
-        name=OllamaName(*place.parts[-_DEPTH:]),
+        name=name_of(path),
         config=None if config is None else _read_layer(config, CONFIG_KIND),
         layers=tuple(_read_layers(layers)),
     )

@@ -75,17 +75,17 @@ def load_document(path: Path, job: Job) -> Document:
         model.close()
         raise
     return Document(
-        path, model, facts, arrays, tuple(previews), key_names, tensor_names, _title(path, model)
+        path, model, facts, arrays, tuple(previews), key_names, tensor_names, _title(path)
     )
 
 
-def _title(path: Path, model: Model) -> str:
+def _title(path: Path) -> str:
     """Return the name that users know: of a manifest or a snapshot it is not the file's."""
     from explorer.formats.confinement import HUB_REPOSITORY  # noqa: PLC0415 - as above
-    from explorer.formats.ollama_manifest import is_manifest_path  # noqa: PLC0415
+    from explorer.formats.ollama_manifest import is_manifest_path, name_of  # noqa: PLC0415
 
     if is_manifest_path(path):
-        return model.name or path.name
+        return str(name_of(path))
     repository = path.parents[1].name if len(path.parents) > 1 else ""
     if path.parent.name == "snapshots" and repository.startswith(HUB_REPOSITORY):
         return repository.removeprefix(HUB_REPOSITORY).replace("--", "/")
