@@ -99,6 +99,7 @@ class Panels(QTabWidget):
         view.open_requested.connect(self.model_requested)
         view.demo_requested.connect(self.demo_requested)
         view.failed.connect(self.failed)
+        view.written.connect(self.written)
         view.scanned.connect(self.library_scanned)
         return view
 
@@ -188,6 +189,8 @@ class Panels(QTabWidget):
     def reset_layout(self) -> None:
         """Give columns and splitters the places that they had at first."""
         self.restore_layout()
+        if self.library.existing is not None:
+            self.library.existing.reset_layout()
         for table in self._tables().values():
             table.fit_columns()
 

@@ -58,7 +58,7 @@ def apply_scheme(scheme: Scheme) -> None:
         # Fusion outlines the box in a darker shade of what it stands on: on dark, nobody sees it
         palette.setColor(QPalette.ColorRole.Window, _DARK_BOX)
         for name in ("QCheckBox", "QRadioButton"):
-            QApplication.setPalette(palette, name)
+            QApplication.setPalette(palette, name)  # type: ignore[arg-type] # the stub says bytes, which raise
 
 
 def _palette(dark: bool) -> QPalette:

@@ -20,7 +20,7 @@ from explorer.formats.problems import ProblemLog
 from explorer.sources import FileSource
 from explorer.stores.entries import Blob, Check, Entry, PartialDownload, Store, StoreKind, reason
 from explorer.stores.folders import list_folder, unreadable_entry, walk
-from explorer.stores.model_files import models_of, partial_file
+from explorer.stores.model_files import models_and_files, partial_file
 
 _MAIN: Final = "main"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
@@ -143,10 +143,12 @@ class _Scan:
                 self.log.add(Severity.ERROR, str(folder), what)
                 continue
             inner = "" if folder == snapshot else f"/{folder.relative_to(snapshot).as_posix()}"
-            entries = models_of(folder, title + inner, files, (self._root,))
+            models = models_and_files(folder, title + inner, files, (self._root,))
+            owners = {name: entry.name for entry, names in models for name in names}
+            other = models[0][0].name if models else title  # of a README and the like
             for file in files:
-                self._note_link(repository, file, entries[0].name if entries else title)
-            yield from entries
+                self._note_link(repository, file, owners.get(file.name, other))
+            yield from (entry for entry, _ in models)
         yield from failures
 
     def _note_link(self, repository: _Repository, file: os.DirEntry[str], name: str) -> None:

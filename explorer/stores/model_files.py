@@ -43,6 +43,7 @@ class _Found:
         own_bytes: Of these, bytes in files that are no blobs.
         modified: When the last of them was changed.
         refused: Whether one of them leads out of the store, so that nothing may be opened.
+        files: Names of its files.
     """
 
     path: Path
@@ -53,9 +54,11 @@ class _Found:
     own_bytes: int = 0
     modified: float | None = None
     refused: bool = False
+    files: set[str] = field(default_factory=set)
 
     def add(self, file: os.DirEntry[str], roots: Sequence[Path]) -> None:
         """Count a file, or note why it cannot be one of a model."""
+        self.files.add(file.name)
         if roots and file.is_symlink() and leads_out(Path(file.path), *roots):
             what = "is a link out of the store; it is not opened"
             self.log.add(Severity.ERROR, file.name, what)
@@ -102,10 +105,18 @@ def models_of(
         files: What is in it, folders left out.
         roots: Folders that links may not leave; none for no limit.
     """
+    return [entry for entry, _ in models_and_files(folder, title, files, roots)]
+
+
+def models_and_files(
+    folder: Path, title: str, files: Iterable[os.DirEntry[str]], roots: Sequence[Path] = ()
+) -> list[tuple[Entry, set[str]]]:
+    """Return what `models_of` does, each with the names of the files that it is made of."""
     visible = [file for file in files if not file.name.startswith(".")]
     found = _gguf_models(folder, title, visible, roots)
     found += _safetensors_models(folder, title, visible, roots)
-    return [model.entry() for model in sorted(found, key=lambda model: natural_key(model.name))]
+    found.sort(key=lambda model: natural_key(model.name))
+    return [(model.entry(), model.files) for model in found]
 
 
 def partial_download(file: os.DirEntry[str]) -> PartialDownload | None:

@@ -87,6 +87,20 @@ def test_gguf_files_of_a_repository_are_models_of_their_own(cache: Cache) -> Non
     assert problem.what == "1 of 2 shards are missing: number 2"
 
 
+def test_each_gguf_file_of_a_repository_has_its_own_blob(cache: Cache) -> None:
+    """So that one sees which of twenty blobs is which quantization."""
+    cache.ref("main", NEW)
+    cache.add(NEW, "README.md", "readme", b"text")
+    for name in ("x-Q4_K_M.gguf", "x-Q8_0.gguf"):
+        cache.add(NEW, name, f"etag-{name}", b"GGUF")
+    users = {blob.digest: blob.used_by for blob in scan(cache.root).blobs}
+    assert users == {
+        "etag-x-Q4_K_M.gguf": ("org/name/x-Q4_K_M.gguf",),
+        "etag-x-Q8_0.gguf": ("org/name/x-Q8_0.gguf",),
+        "readme": ("org/name/x-Q4_K_M.gguf",),
+    }
+
+
 def test_an_unfinished_download(cache: Cache) -> None:
     cache.add(NEW, "config.json", "c", b"{}")
     link = cache.add(NEW, "model.safetensors", "w", b"")

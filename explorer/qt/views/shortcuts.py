@@ -37,6 +37,11 @@ class ShortcutList(QDialog):
             (self.tr("From the filter into the list"), "Down"),
             (self.tr("Show a tensor's bytes"), "Enter"),
             (self.tr("Find next in Raw"), "F3"),
+            (self.tr("Read the library again"), "F5"),
+            (self.tr("Copy “ollama run …” in the library"), "Ctrl+Shift+R"),
+            (self.tr("Undo the last zoom of a plot, see all of it"), "Backspace, Home"),
+            (self.tr("Read a histogram bin by bin"), "Left, Right"),
+            (self.tr("Undo and redo in the planner"), "Ctrl+Z, Ctrl+Shift+Z"),
         ]
         table = QTableWidget(len(rows), 2, self)
         table.setHorizontalHeaderLabels([self.tr("Command"), self.tr("Keys")])

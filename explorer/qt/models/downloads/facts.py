@@ -44,9 +44,9 @@ def facts_of(node: Node) -> str:
     lines = ["   ·   ".join(filter(None, parts))]
     lines += [] if row.path is None else [plain_text(str(row.path))]
     lines += [] if not row.digest else [title_of(row.digest)]
-    lines += [] if not row.note else [row.note]
+    lines += [] if not node.note else [node.note]
     lines += _problem_lines(node.problems)
-    store = _store_of(node)
+    store = node.store.row.store
     if store is not None and entry is not None:
         lines += _sharing_lines(store, entry.name)
     elif store is not None and row.digest:
@@ -82,12 +82,6 @@ def blob_facts(file: StoredFile) -> str:
     elif not file.finished:
         lines.append(translate("Download the model again to go on with it, or delete the file."))
     return "\n".join([*lines, *_user_lines(file.used_by)])
-
-
-def _store_of(node: Node) -> Store | None:
-    while node.parent is not None and node.row.kind is not RowKind.STORE:
-        node = node.parent
-    return node.row.store
 
 
 def _problem_lines(problems: Iterable[Problem]) -> Iterator[str]:

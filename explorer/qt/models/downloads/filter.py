@@ -59,9 +59,7 @@ class Filter:
         entry = node.row.entry
         if match is None or entry is None:
             return False
-        store = node
-        while store.parent is not None and store.row.kind is not RowKind.STORE:
-            store = store.parent
+        store = node.store
         key = (store.id, match[1])
         users = self._users.get(key)
         if users is None:

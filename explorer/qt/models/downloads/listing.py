@@ -28,6 +28,7 @@ def store_row(
     place: Place,
     entries: Sequence[Entry],
     store: Store | None = None,
+    made: dict[str, Row] | None = None,
     check: Check = lambda: None,
 ) -> Row:
     """Return the row of a store with all that is below it.
@@ -36,11 +37,13 @@ def store_row(
         place: Where it is.
         entries: Its models, or those found so far.
         store: What the scan came to; None while it runs.
+        made: Rows of models made before, by their keys; gets those that are made.
         check: Called for every model; raises to give up.
     """
+    made = {} if made is None else made
     usage = None if store is None else Usage(store.blobs)
     children = []
-    for row in _models(place.kind, entries, usage):
+    for row in _models(place.kind, entries, usage, made):
         check()
         children.append(row)
     note, nbytes = translate("reading…"), None
@@ -88,7 +91,9 @@ def _hub_repository(path: Path) -> str | None:
     return None
 
 
-def _models(kind: StoreKind, entries: Iterable[Entry], usage: Usage | None) -> Iterator[Row]:
+def _models(
+    kind: StoreKind, entries: Iterable[Entry], usage: Usage | None, made: dict[str, Row]
+) -> Iterator[Row]:
     """Yield a row for each model; those of which there are several get a row above them."""
     families: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -97,12 +102,18 @@ def _models(kind: StoreKind, entries: Iterable[Entry], usage: Usage | None) -> I
         families.setdefault(family or f" {entry.path}", []).append(entry)
     for family, members in families.items():
         if len(members) == 1:
-            yield _entry_row(members[0], members[0].name, usage)
+            yield _entry_row(members[0], members[0].name, made)
         else:
-            yield _family_row(kind, family, members, usage)
+            yield _family_row(kind, family, members, usage, made)
 
 
-def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage | None) -> Row:
+def _family_row(
+    kind: StoreKind,
+    family: str,
+    members: list[Entry],
+    usage: Usage | None,
+    made: dict[str, Row],
+) -> Row:
     nbytes = None
     if usage is not None:
         own = sum(entry.own_bytes for entry in members)
@@ -123,7 +134,7 @@ def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage
         modified=max(times, default=None),
         note=note,
         order=natural_key(title_of(family)),
-        children=tuple(_entry_row(entry, _version(entry, family), usage) for entry in members),
+        children=tuple(_entry_row(entry, _version(entry, family), made) for entry in members),
     )
 
 
@@ -133,21 +144,33 @@ def _version(entry: Entry, family: str) -> str:
     return rest[1:] if rest[:1] in {":", "/", "@"} else rest or "main"
 
 
-def _entry_row(entry: Entry, title: str, usage: Usage | None) -> Row:
-    shared = 0 if usage is None else usage.shared_bytes(entry.name)
-    note = translate("{size} shared with other models").format(size=bytes_text(shared))
-    return Row(
-        RowKind.ENTRY,
-        str(entry.path),
-        title_of(title),
-        nbytes=entry.nbytes,
-        modified=entry.modified,
-        note=note if shared else "",
-        problems=entry.problems,
-        path=entry.path,
-        entry=entry,
-        order=natural_key(title_of(title)),
-    )
+def _entry_row(entry: Entry, title: str, made: dict[str, Row]) -> Row:
+    """Return the row of a model; the one made before if nothing has changed."""
+    key = str(entry.path)
+    row = made.get(key)
+    shown = title_of(title)
+    if row is None or row.title != shown or row.entry != entry:
+        row = made[key] = Row(
+            RowKind.ENTRY,
+            key,
+            shown,
+            nbytes=entry.nbytes,
+            modified=entry.modified,
+            problems=entry.problems,
+            path=entry.path,
+            entry=entry,
+            order=natural_key(shown),
+        )
+    return row
+
+
+def rows_of_models(store: Row) -> dict[str, Row]:
+    """Return the rows of models below the row of a store, by their keys."""
+    found = {}
+    for row in store.children:
+        members = row.children if row.kind is RowKind.FAMILY else (row,)
+        found.update({each.key: each for each in members if each.kind is RowKind.ENTRY})
+    return found
 
 
 def _leftovers(store: Store) -> Iterator[Row]:

@@ -17,6 +17,7 @@ from explorer.qt.models.downloads.rows import (
     mark,
     problem_note,
     title_of,
+    translate,
 )
 from explorer.stores import Details
 
@@ -107,6 +108,26 @@ class Node:
             self._cells = self._make_cells()
         return self._cells
 
+    @property
+    def note(self) -> str:
+        """What there is to say: of a model, how much of it others use too."""
+        entry = self.row.entry
+        if entry is None:
+            return self.row.note
+        usage = self.store.row.usage
+        shared = 0 if usage is None else usage.shared_bytes(entry.name)
+        if not shared:
+            return ""
+        return translate("{size} shared with other models").format(size=bytes_text(shared))
+
+    @property
+    def store(self) -> Node:
+        """The store to which it belongs."""
+        node = self
+        while node.parent is not None and node.row.kind is not RowKind.STORE:
+            node = node.parent
+        return node
+
     def changed(self) -> None:
         """Forget the texts: something that they say has changed."""
         self._cells = None
@@ -143,6 +164,10 @@ class Node:
         same = row is self.row or row == self.row
         if not same:
             self.changed()
+        if row.usage is not self.row.usage:  # what models share may be something else
+            for node in self.below():
+                node._cells = None
+            same = False
         self.row = row
         return not same
 
@@ -169,7 +194,7 @@ class Node:
             self.quantization,
             "" if row.nbytes is None else bytes_text(row.nbytes),
             time_text(row.modified)[:_DATE_LENGTH],
-            problem_note(problems) if problems else row.note,
+            problem_note(problems) if problems else self.note,
         )
 
     def _marked_title(self) -> str:

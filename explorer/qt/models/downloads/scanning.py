@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from explorer.formats.confinement import HUB_REPOSITORY
 from explorer.formats.ollama_manifest import BLOBS, MANIFESTS
 from explorer.qt.models.downloads.blob_table import BlobList
-from explorer.qt.models.downloads.listing import store_row, waiting_row
+from explorer.qt.models.downloads.listing import rows_of_models, store_row, waiting_row
 from explorer.qt.models.downloads.rows import Row
 from explorer.stores import (
     Entry,
@@ -75,6 +75,7 @@ def list_downloads(places: Sequence[Place], known: Mapping[Place, Row], worker: 
         known: Rows of an earlier scan.
         worker: Gets a `Listing` of what there is now and then.
     """
+    made = {place: rows_of_models(row) for place, row in known.items()}
     rows = {place: known.get(place) or waiting_row(place) for place in places}
     entries: list[Entry] = []
     stores: list[Store] = []
@@ -90,14 +91,15 @@ def list_downloads(places: Sequence[Place], known: Mapping[Place, Row], worker: 
                 count += 1
                 unseen += 1
             case StoreFinished(place, store):
-                rows[place] = store_row(place, store.entries, store, worker.check)
+                rows[place] = store_row(
+                    place, store.entries, store, made.setdefault(place, {}), worker.check
+                )
                 stores.append(store)
                 entries = []
-        if (unseen >= _MANY or time.monotonic() >= due) and len(stores) < len(
-            places
-        ):  # else the end is near
+        due_now = unseen >= _MANY or time.monotonic() >= due
+        if due_now and len(stores) < len(places):  # else the end is near
             if entries and place not in known:
-                rows[place] = store_row(place, entries)
+                rows[place] = store_row(place, entries, made=made.setdefault(place, {}))
             so_far = Listing(tuple(rows.values()), count)
             worker.report(count, 0)
             worker.publish(so_far)

@@ -45,9 +45,7 @@ def total_of(nodes: Iterable[Node]) -> Total:
     for node in chosen.values():
         if _inside(node, chosen):
             continue
-        store = node
-        while store.row.kind is not RowKind.STORE and store.parent is not None:
-            store = store.parent
+        store = node.store
         _, share = shares.setdefault(store.id, (store, _Share()))
         apart += _add(share, node)
         others += node.row.kind not in {RowKind.STORE, RowKind.FAMILY, RowKind.ENTRY}

@@ -226,8 +226,11 @@ class DownloadsModel(QAbstractItemModel):
                 known: Sequence[Row] = ()
             else:
                 entry, known = child.row.entry, child.row.children
+                usage = child.row.usage
                 if child.take(row):
                     merging.updated.append(child)
+                    if row.usage is not usage:
+                        merging.updated += child.every
                     if row.entry != entry:
                         merging.stale.append(child)
             if child.listed and row.children is not known:

@@ -11,7 +11,7 @@ from explorer.formats import Severity
 from explorer.qt.jobs import Job, JobRunner, consideration
 from explorer.qt.models.downloads.contents import read_contents
 from explorer.qt.models.downloads.node import Node
-from explorer.qt.models.downloads.rows import Row, RowKind, note_row
+from explorer.qt.models.downloads.rows import Row, note_row
 from explorer.qt.views.downloads.turnstile import Turnstile
 from explorer.text import plain_text
 
@@ -42,10 +42,7 @@ class ContentsReader(QObject):
 
     def read(self, node: Node) -> None:
         """Read what is inside a model."""
-        store, entry = node, node.row.entry
-        while store.parent is not None and store.row.kind is not RowKind.STORE:
-            store = store.parent
-        place = store.row.place
+        entry, place = node.row.entry, node.store.row.place
         if entry is None or place is None:
             return
         if node.id in self._jobs:

@@ -10,7 +10,6 @@ from typing import Final
 from explorer.formats.ollama_name import OllamaName
 from explorer.qt.models.downloads.blob_table import StoredFile
 from explorer.qt.models.downloads.node import Node
-from explorer.qt.models.downloads.rows import RowKind
 from explorer.stores import StoreKind
 
 _NAME_PARTS: Final = 4  # of the path of a manifest
@@ -67,10 +66,7 @@ def _run_command(node: Node) -> str:
     entry = node.row.entry
     if entry is None or entry.format is None:
         return ""
-    store = node
-    while store.parent is not None and store.row.kind is not RowKind.STORE:
-        store = store.parent
-    place = store.row.place
+    place = node.store.row.place
     if place is None or place.kind is not StoreKind.OLLAMA:
         return ""
     parts = entry.path.parts[-_NAME_PARTS:]

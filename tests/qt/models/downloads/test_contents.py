@@ -113,7 +113,7 @@ def test_a_long_text_is_cut_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes(b"x" * 1_000_000)
     text = read_text(tmp_path / "text")
     assert len(text) < 300_000
-    assert text.endswith("262,144 of 1,000,000 bytes are shown")
+    assert text.endswith("131,072 of 1,000,000 bytes are shown")
 
 
 def test_json_that_grows_when_it_is_laid_out_stays_as_it_is(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_the_gravest_problem_comes_first() -> None:
     error = Problem(Severity.ERROR, "y", "is\nwrong")
     assert problem_note([]) == ""
     assert problem_note([warning]) == "⚠ may be wrong"
-    assert problem_note([warning, error]) == r"⛔ is\nwrong (and 1 more)"
+    assert problem_note([warning, error]) == r"✘ is\nwrong (and 1 more)"
 
 
 def test_times_that_no_year_has_are_left_out() -> None:

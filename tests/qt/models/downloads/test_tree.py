@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
+from explorer.formats import Problem, Severity
 from explorer.qt.models.downloads.listing import store_row
 from explorer.qt.models.downloads.node import DownloadsColumn
 from explorer.qt.models.downloads.rows import Pages, Row, RowKind
@@ -150,3 +151,17 @@ def test_a_row_of_another_title_is_another_row(model: DownloadsModel) -> None:
     model.merge([row])
     model.merge([replace(row, note="something else")])
     assert model.index(0, DownloadsColumn.NOTE).data() == "something else"
+
+
+def test_a_closed_family_shows_that_a_member_has_a_problem(model: DownloadsModel) -> None:
+    problem = Problem(Severity.ERROR, "x", "is broken")
+    entries = (
+        Entry("a:1", Path("/o/a:1"), "gguf", 1, 1.0),
+        Entry("a:2", Path("/o/a:2"), "gguf", 1, 1.0, (problem,)),
+    )
+    model.merge([store_row(PLACE, entries, Store(StoreKind.OLLAMA, Path("/o"), entries))])
+    family = next(iter(model.entries())).parent
+    assert family is not None
+    assert family.cells[DownloadsColumn.NAME] == "✘ a"
+    assert family.cells[DownloadsColumn.NOTE] == "⚠ problems in 1 of 2"
+    assert [node.cells[DownloadsColumn.NAME] for node in family.every] == ["1", "✘ 2"]

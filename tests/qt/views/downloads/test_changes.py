@@ -46,8 +46,8 @@ def test_a_new_model_and_a_deleted_blob_are_noticed(panel: Panel, store: OllamaS
     beta = panel.find("Ollama", "beta")
     panel.qtbot.waitUntil(lambda: "missing" in panel.cell(beta, COLUMN.NOTE))
     panel.settle()
-    assert panel.tree.currentIndex().data() == "✖ beta:latest"
-    assert "✖" in panel.cell(beta, COLUMN.NOTE)
+    assert panel.tree.currentIndex().data() == "✘ beta:latest"
+    assert "✘" in panel.cell(beta, COLUMN.NOTE)
     # the open branch was read anew, and says the same
     part = panel.find("Ollama", "beta", "Model")
     assert "missing" in panel.cell(part, COLUMN.NOTE)
@@ -100,7 +100,7 @@ def test_a_great_change_keeps_what_stays(
 def test_a_store_that_vanishes_says_so(panel: Panel, store: OllamaStore) -> None:
     store.models.rename(store.models.with_name("elsewhere"))
     panel.press(Qt.Key.Key_F5)
-    assert "✖ the folder does not exist" in panel.cell(panel.find("Ollama"), COLUMN.NOTE)
+    assert "✘ the folder does not exist" in panel.cell(panel.find("Ollama"), COLUMN.NOTE)
 
 
 def test_the_number_of_watched_folders_is_bounded(

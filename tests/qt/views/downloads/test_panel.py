@@ -187,18 +187,18 @@ def test_columns_sort_both_ways_and_what_is_unknown_comes_last(
     (tmp_path / "broken.gguf").write_bytes(b"no model")
     panel = make_panel(Place(StoreKind.FOLDER, tmp_path))
     root = panel.find("Folder")
-    assert [title[:-5] for title in panel.titles(root)] == ["a", "b", "✖ broken", "c2", "c10"]
+    assert [title[:-5] for title in panel.titles(root)] == ["a", "b", "✘ broken", "c2", "c10"]
     header = panel.tree.header()
     for order, expected in (
-        (Qt.SortOrder.DescendingOrder, ["b", "c10", "c2", "a", "✖ broken"]),
-        (Qt.SortOrder.AscendingOrder, ["a", "c2", "c10", "b", "✖ broken"]),
+        (Qt.SortOrder.DescendingOrder, ["b", "c10", "c2", "a", "✘ broken"]),
+        (Qt.SortOrder.AscendingOrder, ["a", "c2", "c10", "b", "✘ broken"]),
     ):
         panel.click(panel.find("Folder", "c2"))
         header.setSortIndicator(COLUMN.PARAMETERS, order)
         assert [title[:-5] for title in panel.titles(panel.find("Folder"))] == expected
         assert panel.tree.currentIndex().data() == "c2.gguf"
     broken = panel.find("Folder", "broken")
-    assert panel.cell(broken, COLUMN.NOTE).startswith("✖ ")
+    assert panel.cell(broken, COLUMN.NOTE).startswith("✘ ")
 
 
 def test_names_paths_digests_and_commands_are_copied(panel: Panel, store: OllamaStore) -> None:
@@ -348,7 +348,7 @@ def test_a_store_that_may_not_be_read_says_what_to_do(
     close_folder(monkeypatch, store.models)
     panel = make_panel(Place(StoreKind.OLLAMA, store.models))
     row = panel.find("Ollama")
-    assert "✖" in panel.cell(row, COLUMN.NOTE)
+    assert "✘" in panel.cell(row, COLUMN.NOTE)
     panel.click(row)
     text = panel.view.pane.facts.text()
     assert "permission denied" in text
