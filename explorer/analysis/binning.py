@@ -130,7 +130,8 @@ class Binning:
             values: The weights.
             counts: int32 [bins * parts], to be added to.
         """
-        places.kernels().count_bins(values, self.edges, self._geometry, counts)
+        work = np.empty(2 * places.PIECE, np.int32)
+        places.kernels().count_bins(values, self.edges, self._geometry, work, counts)
 
     def histogram(self, counts: NDArray[np.int64]) -> Histogram:
         """Return the counts of bins, from counts of all parts."""

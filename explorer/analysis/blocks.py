@@ -95,17 +95,24 @@ class _Gathered:
 
     def __init__(self, tensor: Tensor) -> None:
         self.splitter = Splitter(tensor)
-        self.codes = np.zeros(_CODES, np.int64)
+        self._codes = np.zeros((2, _CODES), np.int64)
         self.moments = [RunningMoments() for _ in range(1 + self.splitter.has_minimum)]
 
     def add(self, chunk: Chunk) -> None:
         parts = self.splitter.split(chunk)
-        places.kernels().count_codes(parts.codes.reshape(-1), self.codes)
+        codes = parts.codes.reshape(-1)
+        places.kernels().count_codes(codes, self._codes[0], self._codes[1])
         for moments, stream in zip(self.moments, _streams(parts), strict=True):
             moments.add(stream)
 
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """How often each code is used, int64 [256]."""
+        counts: NDArray[np.int64] = self._codes.sum(axis=0)
+        return counts
+
     def combine(self, other: _Gathered) -> None:
-        self.codes += other.codes
+        self._codes += other._codes
         for moments, more in zip(self.moments, other.moments, strict=True):
             moments.combine(more)
 

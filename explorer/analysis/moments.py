@@ -1,19 +1,27 @@
 """Exact statistics that one walk over the weights gives: counts, extremes and moments.
 
-The way and its source are told in `kernels.py`. What is here gathers for a run of weights and is
-combined run by run, so that the order of the runs matters to no more than rounding.
+A kernel takes them piece by piece. Pieces, and then runs of weights, are put together by the
+formulas of Chan, Golub and LeVeque (1979) as extended by Pébay, "Formulas for Robust, One-Pass
+Parallel Computation of Covariances and Arbitrary-Order Statistical Moments", SAND2008-6212,
+section 3, for many at once: their sums of powers are moved to the common mean and added. So the
+order of the runs matters to no more than rounding.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from explorer.analysis import places
+from explorer.analysis.places import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS
 from explorer.formats.weights_runs import Values
+
+_ROOM: Final = 1024  # pieces whose figures wait: 64 KiB
+_AT_ONCE: Final = (_ROOM // 2) * places.PIECE  # weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,39 +69,61 @@ class Moments:
 
 
 class RunningMoments:
-    """Statistics of the weights so far."""
+    """Statistics of the weights so far. One thread at a time may add to them."""
 
     def __init__(self) -> None:
-        self.counts = np.zeros(places.COUNTS, np.int64)
-        self.sums = np.zeros(places.MOMENTS, np.float64)
-        self.sums[places.MIN], self.sums[places.MAX] = math.inf, -math.inf
+        self._others = np.zeros(places.OTHERS, np.int64)
+        self._figures = np.zeros((_ROOM, places.FIGURES))  # of each piece
+        self._used = 0
+        self._sums = np.empty(3 * places.LANES)
+        self._tops = np.empty(3 * places.LANES, np.float32)
 
     def add(self, values: Values) -> None:
         """Add weights, float32 [n]."""
-        places.kernels().measure(values, self.counts, self.sums)
+        for start in range(0, values.size, _AT_ONCE):
+            part = values[start : start + _AT_ONCE]
+            done = self._measure(part)
+            if done < part.size:
+                rest = part[done:]
+                clean = np.empty_like(rest)
+                kept = places.kernels().keep_finite(rest, clean, self._others)
+                self._measure(clean[:kept])
 
     def combine(self, other: RunningMoments) -> None:
         """Add the statistics of other weights."""
-        places.kernels().combine(self.counts, self.sums, other.counts, other.sums)
+        self._put_together()
+        self._figures[1] = other.figures
+        self._used = 2
+        self._put_together()
+        self._others += other._others
+
+    @property
+    def figures(self) -> NDArray[np.float64]:
+        """What is known of the finite weights, float64 [FIGURES], in the order of `places`.
+
+        To look changes nothing: what is put together when decides how it is rounded.
+        """
+        return _together(self._figures[: self._used])
 
     @property
     def finite(self) -> int:
         """Number of finite weights."""
-        return int(self.counts[places.FINITE])
+        return int(self.figures[FINITE])
 
     @property
     def low(self) -> float:
         """The least finite weight; inf if there is none."""
-        return float(self.sums[places.MIN])
+        return float(self.figures[MIN])
 
     @property
     def high(self) -> float:
         """The greatest finite weight; -inf if there is none."""
-        return float(self.sums[places.MAX])
+        return float(self.figures[MAX])
 
     def fields(self) -> dict[str, Any]:
         """Return what `Moments` holds, by the names of its attributes."""
-        finite, nan, positive, negative, zeros = map(int, self.counts)
+        finite, zeros = map(int, self.figures[[FINITE, ZEROS]])
+        nan, positive, negative = map(int, self._others)
         known = {
             "count": finite + nan + positive + negative,
             "finite": finite,
@@ -102,17 +132,17 @@ class RunningMoments:
             "negative_inf": negative,
             "zeros": zeros,
         }
-        return known | self._figures(finite)
+        return known | self._described(finite)
 
     def moments(self) -> Moments:
         """Return the statistics so far."""
         return Moments(**self.fields())
 
-    def _figures(self, finite: int) -> dict[str, float]:
+    def _described(self, finite: int) -> dict[str, float]:
         names = ("min", "max", "mean", "std", "rms", "abs_max", "skewness", "kurtosis")
         if finite == 0:
             return dict.fromkeys(names, math.nan)
-        low, high, mean, m2, m3, m4 = map(float, self.sums)
+        low, high, mean, m2, m3, m4 = map(float, self.figures[[MIN, MAX, MEAN, M2, M3, M4]])
         variance = m2 / finite
         shape = (
             (m3 / finite / variance**1.5, m4 / finite / variance**2)
@@ -122,3 +152,55 @@ class RunningMoments:
         rms = math.sqrt(variance + mean * mean)
         figures = (low, high, mean, math.sqrt(variance), rms, max(abs(low), abs(high)), *shape)
         return dict(zip(names, figures, strict=True))
+
+    def _measure(self, values: Values) -> int:
+        """Add weights up to a piece with one that is not finite; return how many were added."""
+        whole = values.size // places.LANES * places.LANES
+        done = 0
+        for run in (values[:whole].reshape(-1, places.LANES), values[whole:].reshape(1, -1)):
+            if run.size == 0:
+                continue
+            pieces = -(-run.size // places.PIECE)
+            self._settle(pieces)
+            found = places.kernels().measure(
+                run, self._sums, self._tops, self._figures[self._used :]
+            )
+            self._used += found
+            done += min(found * places.PIECE, run.size)
+            if found < pieces:
+                break
+        return done
+
+    def _put_together(self) -> None:
+        if self._used != 1:
+            self._figures[0] = _together(self._figures[: self._used])
+            self._used = 1
+
+    def _settle(self, pieces: int) -> None:
+        """Make room for the figures of so many pieces."""
+        if self._used + pieces > _ROOM:
+            self._put_together()
+
+
+def _together(figures: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the figures of all weights from those of parts, float64 [parts, FIGURES]."""
+    total = np.zeros(places.FIGURES)
+    total[MIN], total[MAX] = math.inf, -math.inf
+    figures = figures[figures[:, FINITE] > 0]
+    if not len(figures):
+        return total
+    if len(figures) == 1:
+        total[:] = figures[0]
+        return total
+    number, mean, m2, m3, m4 = figures[:, [FINITE, MEAN, M2, M3, M4]].T.copy()
+    total[FINITE] = number.sum()
+    total[ZEROS] = figures[:, ZEROS].sum()
+    total[MIN], total[MAX] = figures[:, MIN].min(), figures[:, MAX].max()
+    # of like means none is to be changed by rounding
+    total[MEAN] = mean[0] + (number * (mean - mean[0])).sum() / total[FINITE]
+    d = mean - total[MEAN]
+    square = d * d
+    total[M2] = (m2 + number * square).sum()
+    total[M3] = (m3 + d * (3 * m2 + number * square)).sum()
+    total[M4] = (m4 + 4 * d * m3 + square * (6 * m2 + number * square)).sum()
+    return total

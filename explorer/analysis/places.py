@@ -9,11 +9,18 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-# In `counts`, int64 [COUNTS]:
-FINITE, NAN, POSITIVE_INF, NEGATIVE_INF, ZEROS, COUNTS = range(6)
+# Statistics of finite values, float64 [FIGURES]: their number, how many of them are zeros, …
+# M2 to M4 are sums of powers of the distance from the mean. A float64 counts exactly up to 2^53.
+FINITE, ZEROS, MIN, MAX, MEAN, M2, M3, M4, FIGURES = range(9)
 
-# In `moments`, float64 [MOMENTS]; M2 to M4 are sums of powers of the distance from the mean.
-MIN, MAX, MEAN, M2, M3, M4, MOMENTS = range(7)
+# Counts of the others, int64 [OTHERS]:
+NAN, POSITIVE_INF, NEGATIVE_INF, OTHERS = range(4)
+
+LANES: Final = 64
+"""Partial sums side by side."""
+
+PIECE: Final = 4096
+"""Values whose statistics are taken together: 16 KiB stay in the first-level cache."""
 
 KEYS: Final = 1 << 16
 """Counters of `count_keys`: one for each upper half of a float32's bits."""

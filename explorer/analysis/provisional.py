@@ -7,6 +7,8 @@ weights of a key are taken to be spread over the numbers that share it.
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,14 +20,25 @@ _HALF = places.KEYS // 2
 _FINITE = 0x7F80  # keys of one sign that are finite numbers
 
 
-def counters() -> NDArray[np.int64]:
-    """Return zeros to count in."""
-    return np.zeros(places.KEYS, np.int64)
+class RunningKeys:
+    """Weights so far, counted by key; any number of threads may add to it at once."""
 
+    def __init__(self) -> None:
+        self._own = threading.local()
+        self._all: list[NDArray[np.int64]] = []
 
-def count(values: Values, counts: NDArray[np.int64]) -> None:
-    """Count weights, float32 [n], by key."""
-    places.kernels().count_keys(values, counts)
+    def add(self, values: Values) -> None:
+        """Count weights, float32 [n]."""
+        own: NDArray[np.int64] | None = getattr(self._own, "counts", None)
+        if own is None:
+            own = self._own.counts = np.zeros(places.KEYS, np.int64)
+            self._all.append(own)
+        places.kernels().count_keys(values, own)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """What was counted, int64 [KEYS]; a thread that is at work may have counted a bit more."""
+        return sum(list(self._all), np.zeros(places.KEYS, np.int64))
 
 
 def histogram(
@@ -34,7 +47,7 @@ def histogram(
     """Return a histogram whose counts are approximate.
 
     Args:
-        counts: From `count`.
+        counts: From `RunningKeys`.
         low: First edge.
         high: Last edge.
         bins: Number of bins.

@@ -47,7 +47,7 @@ def count_weights(
 
     found = fold_chunks(
         tensor,
-        Fold(begin, count, RunningCounts.combine),
+        Fold(begin, count, RunningCounts.combine, any_order=True),
         workers=workers,
         check=never if cancel is None else cancel,
         watch=watch,

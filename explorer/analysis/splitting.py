@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,6 +82,18 @@ def is_quantized(tensor: Tensor) -> bool:
 def splitter_of(tensor: Tensor) -> Splitter | None:
     """Return what takes a tensor's blocks apart; None if it is not quantized."""
     return Splitter(tensor) if is_quantized(tensor) else None
+
+
+class ThreadSplitter(threading.local):
+    """A splitter for each thread that asks, made when it first does.
+
+    Attributes:
+        splitter: The thread's own; None if the tensor is not quantized.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:  # Python calls it again in each thread
+        super().__init__()
+        self.splitter = splitter_of(tensor)
 
 
 def level_error(levels: NDArray[np.float32]) -> float:

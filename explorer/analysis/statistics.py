@@ -22,7 +22,7 @@ from explorer.analysis.binning import Binning, Histogram, RunningCounts
 from explorer.analysis.moments import Moments, RunningMoments
 from explorer.analysis.percentiles import PERCENTS, percentiles
 from explorer.analysis.remembering import remembering
-from explorer.analysis.splitting import RunningScales, level_error, splitter_of
+from explorer.analysis.splitting import RunningScales, ThreadSplitter, level_error
 from explorer.formats.tensors import Shape, Tensor
 from explorer.formats.weights import Check, Chunk, never
 from explorer.formats.weights_fold import Fold, fold_chunks
@@ -107,7 +107,9 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     check = never if cancel is None else cancel
     source = remembering(tensor)
     watcher = None if progress is None else _Watcher(progress, 2 * tensor.parameters, bins, range)
-    gathering = Fold(lambda: _Gathered(tensor, watcher), _Gathered.add, _Gathered.combine)
+    tools = ThreadSplitter(tensor)
+    keys = None if watcher is None else watcher.keys
+    gathering = Fold(lambda: _Gathered(tools, keys), _Gathered.add, _Gathered.combine)
     watch = None if watcher is None else watcher.first
     found = fold_chunks(source, gathering, workers=workers, check=check, watch=watch)
     moments = found.moments
@@ -139,31 +141,29 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
 class _Gathered:
     """What the first walk gathers."""
 
-    def __init__(self, tensor: Tensor, watcher: _Watcher | None) -> None:
+    def __init__(self, tools: ThreadSplitter, keys: provisional.RunningKeys | None) -> None:
         self.moments = RunningMoments()
-        self._splitter = splitter_of(tensor)
+        self._tools = tools
+        self._keys = keys
         self._scales = RunningScales()
-        self.keys = None if watcher is None else provisional.counters()
 
     def add(self, chunk: Chunk) -> None:
         self.moments.add(chunk.values)
-        if self._splitter is not None:
-            self._scales.add(self._splitter.split(chunk).scales)
-        if self.keys is not None:
-            provisional.count(chunk.values, self.keys)
+        splitter = self._tools.splitter
+        if splitter is not None:
+            self._scales.add(splitter.split(chunk).scales)
+        if self._keys is not None:
+            self._keys.add(chunk.values)
 
     def combine(self, other: _Gathered) -> None:
         self.moments.combine(other.moments)
         self._scales.combine(other._scales)
-        if self.keys is not None and other.keys is not None:
-            self.keys += other.keys
 
     @property
     def step_error(self) -> float | None:
         """The RMS rounding error that the scales imply; None if the tensor is not quantized."""
-        if self._splitter is None:
-            return None
-        return level_error(self._splitter.levels) * self._scales.rms
+        splitter = self._tools.splitter
+        return None if splitter is None else level_error(splitter.levels) * self._scales.rms
 
 
 class _Watcher:
@@ -176,6 +176,7 @@ class _Watcher:
         self._fixed = fixed
         self._next = 0.0
         self._gathered: _Gathered | None = None
+        self.keys = provisional.RunningKeys()
 
     def first(self, gathered: _Gathered, done: int) -> None:
         """Tell of the first walk."""
@@ -189,10 +190,10 @@ class _Watcher:
     def _tell(self, done: int) -> None:
         now = time.monotonic()
         gathered = self._gathered
-        if now < self._next or gathered is None or gathered.keys is None:
+        if now < self._next or gathered is None:
             return
         self._next = now + _SNAPSHOT_SECONDS
         low, high = self._fixed or (gathered.moments.low, gathered.moments.high)
         whole = self._fixed is None
-        histogram = provisional.histogram(gathered.keys, low, high, self._bins, whole=whole)
+        histogram = provisional.histogram(self.keys.counts, low, high, self._bins, whole=whole)
         self._progress(Snapshot(done, self._total, gathered.moments.moments(), histogram))

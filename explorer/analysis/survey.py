@@ -53,14 +53,22 @@ def survey(
             if progress is not None:
                 progress(start + done)
 
-        yield _row(tensor, workers, cancel, None if progress is None else tell)
+        yield survey_row(tensor, workers, cancel, None if progress is None else tell)
         before += 2 * tensor.parameters
         tell(2 * tensor.parameters)
 
 
-def _row(
+def survey_row(
     tensor: Tensor, workers: int, cancel: Check | None, tell: Callable[[int], None] | None
 ) -> SurveyRow:
+    """Return what a survey tells of one tensor.
+
+    Args:
+        tensor: The tensor.
+        workers: Threads.
+        cancel: Called before every chunk; what it raises is passed on.
+        tell: Called now and then with the weights walked over so far, of twice those that it has.
+    """
     try:
         found = tensor_statistics(
             tensor,

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
 
 import click
 
-from explorer.analysis.comparison import ComparedRow, Comparison, TotalErrors
-from explorer.analysis.matching import Match, Matching, Mismatch, TensorView, match_models
+from explorer.analysis.comparison import Comparison
+from explorer.analysis.matching import Match, Matching, match_models
 from explorer.cli.arguments import json_option, model_path, root_option
-from explorer.cli.errors_record import ABOUT_ERRORS, errors_record
-from explorer.cli.output import (
-    cell_width,
-    line_width,
-    on_terminal,
-    style,
-    write,
-    write_error,
-    write_json,
-)
+from explorer.cli.compare_record import COLUMNS, cells, compared_record, document
+from explorer.cli.compare_text import printed_rows, summary
+from explorer.cli.output import on_terminal, write, write_error, write_json
 from explorer.cli.progress import Progress
 from explorer.cli.weights_walk import refuse_model_file, teller, workers_option, writing
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
-from explorer.tabular import Cell, write_csv
-from explorer.text import float_text, integer_text, plain_text, shape_text, shorten
-
-_LONGEST_NAME: Final = 48
-_SHOWN_NAMES: Final = 8
-_FIGURES: Final = (
-    ("rmse", "RMSE"),
-    ("relative_rmse", "relative"),
-    ("sqnr_db", "SQNR dB"),
-    ("max_abs_error", "max |e|"),
-    ("mean_error", "bias"),
-    ("one_minus_cosine", "1 - cosine"),
-)
+from explorer.tabular import write_csv
 
 
 @click.command("compare")
@@ -87,10 +67,9 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
       gguf-explorer compare Llama-3-8B/ llama-3-8b-Q4_K_M.gguf --csv errors.csv
       gguf-explorer compare a.gguf b.gguf --json | jq '.tensors | max_by(.relative_rmse)'
     """
+    paths = list(_paths((reference, candidate), root))
     with ExitStack() as stack:
-        one, two = (
-            stack.enter_context(open_model(path)) for path in _paths((reference, candidate), root)
-        )
+        one, two = (stack.enter_context(open_model(path)) for path in paths)
         for model in (one, two):
             if csv_path is not None:
                 refuse_model_file(model, csv_path)
@@ -101,16 +80,16 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
             tell = teller(line, "weights") if as_json or not on_terminal() else None
             rows = comparison.rows(workers, progress=tell)
             needed = csv_path is not None
-            found = list(rows if as_json else _printed(comparison, rows, needed=needed))
+            found = list(rows if as_json else printed_rows(comparison, rows, needed=needed))
         total = comparison.total()
-    records = [_record(row) for row in found]
+    records = [compared_record(row) for row in found]
     if csv_path is not None:
         with writing(csv_path) as stream:
-            write_csv(stream, _COLUMNS, map(_cells, records))
+            write_csv(stream, COLUMNS, map(cells, records))
     if as_json:
-        write_json(_document((reference, candidate), records, matching, total))
+        write_json(document((reference, candidate), records, matching, total))
     else:
-        write(_summary(matching, total, whole=not names))
+        write(summary(matching, total, whole=not names))
     damaged = [row.problem for row in found if row.problem is not None]
     if damaged:
         write_error(str(damaged[0]))
@@ -163,158 +142,3 @@ def _why_not(matching: Matching, name: str, known: Sequence[str]) -> str:
     similar = get_close_matches(name, known, n=1)
     hint = f"did you mean {similar[0]!r}?" if similar else "compare without --tensor lists them"
     return f"neither model has a tensor {name!r}; {hint}"
-
-
-def _record(row: ComparedRow) -> dict[str, Any]:
-    """Return a row of the JSON object."""
-    reference, candidate = row.match.reference, row.match.candidate
-    errors = row.errors
-    return {
-        "reference_name": reference.name,
-        "candidate_name": candidate.name,
-        "type": candidate.type_name,
-        "reference_type": reference.type_name,
-        "shape": list(candidate.shape),
-        "count": candidate.parameters,
-        **errors_record(errors),
-        "saturated_codes": None if errors is None else errors.saturated_codes,
-        "reference_tensors": [tensor.name for tensor in reference.tensors],
-        "candidate_tensors": [tensor.name for tensor in candidate.tensors],
-        "notes": [*reference.notes, *candidate.notes],
-        "problem": None if row.problem is None else row.problem.what,
-    }
-
-
-_NOT_IN_CSV: Final = ("percentiles", "reference_tensors", "candidate_tensors")
-_COLUMNS: Final = [
-    *("reference_name", "candidate_name", "type", "reference_type", "shape", "count"),
-    *(name for name in errors_record(None) if name not in _NOT_IN_CSV),
-    *("percentile_50", "percentile_90", "percentile_99", "percentile_99.9"),
-    *("saturated_codes", "notes", "problem"),
-]
-
-
-def _cells(record: dict[str, Any]) -> list[Cell]:
-    percentiles = record["percentiles"] or {}
-    flat = {
-        **record,
-        **{f"percentile_{percent}": value for percent, value in percentiles.items()},
-        "shape": "x".join(map(str, record["shape"])),
-        "notes": "; ".join(record["notes"]),
-    }
-    return [flat.get(name) for name in _COLUMNS]
-
-
-def _document(
-    paths: tuple[str, str], records: list[dict[str, Any]], matching: Matching, total: TotalErrors
-) -> dict[str, Any]:
-    figures = total.figures
-    return {
-        "reference": paths[0],
-        "candidate": paths[1],
-        "tensors": records,
-        "unmatched": {
-            "reference": list(matching.unmatched_reference),
-            "candidate": list(matching.unmatched_candidate),
-        },
-        "not_comparable": [
-            {
-                "reference_name": pair.reference_name,
-                "candidate_name": pair.candidate_name,
-                "reason": pair.reason,
-            }
-            for pair in matching.not_comparable
-        ],
-        "total": {
-            "rmse": figures.rmse,
-            "relative_rmse": figures.relative_rmse,
-            "sqnr_db": figures.sqnr_db,
-            "bits_per_weight": total.bits_per_weight,
-            "count": figures.count,
-        },
-        "notes": [ABOUT_ERRORS],
-    }
-
-
-def _printed(
-    comparison: Comparison, rows: Iterable[ComparedRow], *, needed: bool
-) -> Iterator[ComparedRow]:
-    """Print each row when it comes.
-
-    Ends when nobody reads any more (`| head`), unless the rows are `needed` for something else.
-    """
-    matches = comparison.matches
-    widths = (
-        max([9, *(cell_width(_name(match.candidate)) for match in matches)]),
-        max([4, *(len(plain_text(match.candidate.type_name)) for match in matches)]),
-        max([5, *(len(shape_text(match.candidate.shape)) for match in matches)]),
-    )
-    titles = [title for _, title in _FIGURES]
-    write(_line(("candidate", "type", "shape"), widths, titles))
-    for row in rows:
-        view = row.match.candidate
-        cells = (_name(view), plain_text(view.type_name), shape_text(view.shape))
-        if row.errors is None:
-            what = "" if row.problem is None else plain_text(row.problem.what)
-            line = _line(cells, widths, ()).rstrip() + f"  {what}\n"
-        else:
-            figures = [float_text(getattr(row.errors, name), 5) for name, _ in _FIGURES]
-            line = _line(cells, widths, figures)
-        if not write(line) and not needed:
-            return
-        yield row
-
-
-def _name(view: TensorView) -> str:
-    return shorten(plain_text(view.name), _LONGEST_NAME)
-
-
-def _line(cells: Iterable[str], widths: Iterable[int], numbers: Iterable[str]) -> str:
-    padded = [
-        text + " " * (width - cell_width(text)) for text, width in zip(cells, widths, strict=True)
-    ]
-    padded += [f"{number:>12}" for number in numbers]
-    return "  ".join(padded).rstrip() + "\n"
-
-
-def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> str:
-    """Return what is printed below the rows."""
-    figures = total.figures
-    lines = [
-        "",
-        style("All together", bold=True),
-        f"  {integer_text(figures.count)} weights, RMSE {float_text(figures.rmse, 5)}, "
-        f"relative {float_text(figures.relative_rmse, 5)}, "
-        f"SQNR {float_text(figures.sqnr_db, 5)} dB, "
-        f"{float_text(total.bits_per_weight, 5)} bits per weight",
-    ]
-    if whole:
-        lines += _left_over(matching)
-    wrapped = click.wrap_text(ABOUT_ERRORS, min(100, line_width()))
-    return "\n".join([*lines, "", wrapped]) + "\n"
-
-
-def _left_over(matching: Matching) -> Iterator[str]:
-    """Yield lines about what was not compared."""
-    if matching.not_comparable:
-        yield "\n" + style("Not comparable", bold=True)
-    for pair in matching.not_comparable[:_SHOWN_NAMES]:
-        yield f"  {plain_text(_called(pair))}: {plain_text(pair.reason)}"
-    yield from _more(len(matching.not_comparable))
-    for side, names in (
-        ("reference", matching.unmatched_reference),
-        ("candidate", matching.unmatched_candidate),
-    ):
-        if names:
-            yield "\n" + style(f"Only in the {side}", bold=True)
-            yield from (f"  {plain_text(name)}" for name in names[:_SHOWN_NAMES])
-            yield from _more(len(names))
-
-
-def _called(pair: Mismatch) -> str:
-    return " and ".join(dict.fromkeys(filter(None, (pair.reference_name, pair.candidate_name))))
-
-
-def _more(count: int) -> Iterator[str]:
-    if count > _SHOWN_NAMES:
-        yield f"  and {integer_text(count - _SHOWN_NAMES)} more; --json lists all"

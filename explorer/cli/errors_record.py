@@ -12,6 +12,16 @@ ABOUT_ERRORS: Final = (
 )
 """What has to be said wherever such figures are shown."""
 
+SHOWN_FIGURES: Final = (
+    ("rmse", "RMSE"),
+    ("relative_rmse", "relative"),
+    ("sqnr_db", "SQNR dB"),
+    ("max_abs_error", "max |e|"),
+    ("mean_error", "bias"),
+    ("one_minus_cosine", "1 - cosine"),
+)
+"""Figures of the tables for people: attribute, title."""
+
 
 def errors_record(found: ErrorFigures | None) -> dict[str, Any]:
     """Return the fields of the JSON object; of None all are null."""

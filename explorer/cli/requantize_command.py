@@ -14,7 +14,7 @@ from explorer.analysis.importance import importance_of, is_importance_matrix
 from explorer.analysis.requantization import Requantized, requantize
 from explorer.analysis.rounding import rounder, rounding_types
 from explorer.cli.arguments import json_option, model_path, path_argument, root_option
-from explorer.cli.errors_record import ABOUT_ERRORS, errors_record
+from explorer.cli.errors_record import ABOUT_ERRORS, SHOWN_FIGURES, errors_record
 from explorer.cli.output import line_width, on_terminal, style, write, write_json
 from explorer.cli.progress import Progress
 from explorer.cli.tensor_argument import find_tensor, notes_on, tensor_argument
@@ -25,14 +25,6 @@ from explorer.tabular import Cell, write_csv
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
 _ALL: Final = "all"
-_FIGURES: Final = (
-    ("rmse", "RMSE"),
-    ("relative_rmse", "relative"),
-    ("sqnr_db", "SQNR dB"),
-    ("max_abs_error", "max |e|"),
-    ("mean_error", "bias"),
-    ("one_minus_cosine", "1 - cosine"),
-)
 
 
 def _checked_types(
@@ -176,13 +168,13 @@ def _printed(tensor: Tensor, rows: Iterable[Requantized], *, needed: bool) -> It
     kind, shape = plain_text(tensor.type.name), shape_text(tensor.shape)
     size = f"{bytes_text(tensor.nbytes)}, {float_text(tensor.bits_per_weight, 5)} bits per weight"
     title = f"{plain_text(tensor.name)}  {kind}  {shape}"
-    heads = ("bytes", "bits/weight", *(head for _, head in _FIGURES))
+    heads = ("bytes", "bits/weight", *(head for _, head in SHOWN_FIGURES))
     write(f"{style(title, bold=True)}\n  {size}\n\n{_line('type', heads)}")
     for row in rows:
         if row.errors is None or row.nbytes is None or row.bits_per_weight is None:
             line = f"  {row.type:<10}  {plain_text(row.problem or '')}\n"
         else:
-            figures = (float_text(getattr(row.errors, name), 5) for name, _ in _FIGURES)
+            figures = (float_text(getattr(row.errors, name), 5) for name, _ in SHOWN_FIGURES)
             bits = float_text(row.bits_per_weight, 6)
             line = _line(row.type, (integer_text(row.nbytes), bits, *figures))
         if not write(line) and not needed:

@@ -50,7 +50,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     waker.timeout.connect(lambda: None)
     waker.start(_SIGNAL_POLL_MS)
     window.show()
-    window.runner.prepare_kernels()
+    QTimer.singleShot(0, window.runner.prepare_kernels)
     named = [path for path in paths if path.startswith(_OLLAMA)]
     files = [Path(path) for path in paths if not path.startswith(_OLLAMA)]
     QTimer.singleShot(0, lambda: _open_first(window, files, named))

@@ -4,15 +4,19 @@ Numba keeps machine code beside a kernel's source, and compiles anew when that f
 not look at what the kernel imports: helpers, tables, compiler options. So a new version of the
 program, or an edit, could go on with old machine code, and a program that is installed where the
 user may not write had nowhere to keep it. Here each state of the sources has a folder of its own,
-in the user's cache folder.
+in the user's cache folder. Whoever compiles ahead of need leaves a mark there, by which others see
+what need not be compiled, without loading Numba.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import shutil
+import sys
 import time
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -57,6 +61,56 @@ def choose_kernel_cache() -> None:
     if os.access(folder, os.W_OK | os.X_OK):
         os.environ[_VARIABLE] = str(folder)
         _remove_old(folder)
+
+
+def is_compiled(name: str) -> bool:
+    """Tell whether `note_compiled` was told of some kernels, by this machine and this Python."""
+    mark = _mark(name)
+    return mark is not None and mark.exists()
+
+
+def note_compiled(name: str) -> None:
+    """Note that the kernels of a tensor type, say, are in the chosen folder.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    mark = _mark(name)
+    if mark is not None:
+        mark.touch()
+
+
+def has_kernel_folder() -> bool:
+    """Tell whether compiled kernels can be kept; `choose_kernel_cache` has been called."""
+    folder = os.environ.get(_VARIABLE, "")
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _mark(name: str) -> Path | None:
+    """Return the file that says that some kernels are there; None if no folder is chosen.
+
+    Machine code is for one processor, one Python and one Numba: users share home folders, and
+    update what they have installed.
+    """
+    folder = os.environ.get(_VARIABLE)
+    if not folder:
+        return None
+    return Path(folder) / f"{name}-{_surroundings()}.compiled"
+
+
+@cache
+def _surroundings() -> str:
+    from importlib.metadata import (  # noqa: PLC0415 - slow to load, and only the window asks
+        PackageNotFoundError,
+        version,
+    )
+
+    try:
+        numba = version("numba")
+    except PackageNotFoundError:  # a frozen program may lack its record, and never changes
+        numba = ""
+    facts = (sys.implementation.cache_tag, numba, platform.machine(), platform.node())
+    return blake2b(repr(facts).encode(), digest_size=6).hexdigest()
 
 
 def source_digest(package: Path = _PACKAGE) -> str:

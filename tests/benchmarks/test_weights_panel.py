@@ -1,8 +1,8 @@
 """The weights panel while kernels are compiled and weights are read: a 5 ms timer comes in time.
 
 Each measurement is a process of its own. The budget of a pause is 50 ms; the table that is printed
-shows it. What is asserted is that the first histogram of a fresh install holds up the window no
-longer than the same statistics in a plain thread, and a large tensor no longer than a few times
+shows it. What is asserted is that the first histogram of a fresh install holds up the window for
+less than the same statistics in a plain thread do, and a large tensor no longer than a few times
 what NumPy does in a thread, whose chunks are the least that Python can do.
 """
 
@@ -91,7 +91,7 @@ def test_the_first_histogram_of_a_fresh_install_never_holds_up_the_window_for_50
     pauses = ("opening_pause", "first_pause", "rest_pause")
     longest = min(max(run[key] for key in pauses) for run in ours)
     plain = "plain thread", _best(peer, "first_pause")
-    _add(report, "longest pause, nothing compiled", longest, plain, most=1)
+    _add(report, "longest pause, nothing compiled", longest, plain, most=0.75)
     print(f"\nfirst histogram after {_best(ours, 'opening') + _best(ours, 'first'):.2f} s;")
     print(f"statistics in a plain thread after {_best(peer, 'first'):.2f} s")
     print("pauses in ms:", [{k: round(1000 * run[k], 1) for k in pauses} for run in ours])

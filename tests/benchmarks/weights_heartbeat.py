@@ -72,6 +72,7 @@ def measure_ours(path: Path, name: str) -> dict[str, float]:
     app.setStyle("Fusion")
     document = load_document(path, NoJob())  # type: ignore[arg-type] # only asked whether to stop
     runner = JobRunner()
+    runner.prepare_kernels()  # as the program does when its window is shown
     view = WeightsView(runner)
     view.resize(900, 650)
     view.show()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from explorer.errors import SourceError
+from explorer.formats import weights_fold
 from explorer.formats.weights import Chunk
 from explorer.formats.weights_fold import SPAN_WEIGHTS, Fold, fold_chunks, map_spans
 from explorer.sources import MemorySource
@@ -117,6 +119,22 @@ def test_what_the_function_raises_arrives(bytes_tensor: object, workers: int) ->
 
     with pytest.raises(ZeroDivisionError):
         list(map_spans(bytes_tensor, work, workers=workers))  # type: ignore[arg-type]
+
+
+def test_threads_do_not_run_far_ahead_of_a_slow_caller(
+    bytes_tensor: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights_fold, "_AHEAD", 1)
+    taken, ahead = [0], []
+
+    def work(chunks: Iterator[Chunk]) -> None:
+        ahead.append(next(chunks).start // SPAN_WEIGHTS - taken[0])
+
+    for span in map_spans(bytes_tensor, work, workers=2):  # type: ignore[arg-type]
+        taken[0] = span.stop // SPAN_WEIGHTS
+        time.sleep(0.005)  # the others could do everything meanwhile
+    assert len(ahead) == 6
+    assert max(ahead) <= 2
 
 
 def test_threads_stop_when_nobody_takes_the_rest(bytes_tensor: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -45,6 +46,21 @@ def clean_up_check(qapp: QApplication) -> Iterator[None]:
     yield
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert _leftovers(qapp) == []
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have one folder for compiled kernels, that of `tests/conftest.py` if it could choose one.
+
+    The next fixture moves the user's cache with each test: kernels would be compiled again and
+    again.
+    """
+    if not os.environ.get("NUMBA_CACHE_DIR"):
+        base = tmp_path_factory.getbasetemp()
+        shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+        folder = shared / "kernels"
+        folder.mkdir(exist_ok=True)
+        os.environ["NUMBA_CACHE_DIR"] = str(folder)
 
 
 @pytest.fixture(autouse=True)

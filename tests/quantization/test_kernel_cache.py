@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 import explorer
-from explorer.quantization.kernel_cache import KEPT_S, SOURCES, choose_kernel_cache, source_digest
+from explorer.quantization.kernel_cache import (
+    KEPT_S,
+    SOURCES,
+    choose_kernel_cache,
+    has_kernel_folder,
+    is_compiled,
+    note_compiled,
+    source_digest,
+)
 
 _PACKAGE = Path(explorer.__file__).parent
 _ROOT = _PACKAGE.parent
@@ -169,3 +177,20 @@ def test_where_nothing_can_be_written_kernels_are_compiled_for_the_process(tmp_p
         "CacheImpl._locator_classes.clear()  # what Numba finds where it may write nowhere\n"
     )
     _run(before, GGUF_EXPLORER_CACHE=str(nowhere / "below"))
+
+
+def test_a_mark_tells_what_is_compiled(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not has_kernel_folder()
+    note_compiled("Q4_K")  # nowhere
+    assert not is_compiled("Q4_K")
+    choose_kernel_cache()
+    assert has_kernel_folder()
+    assert not is_compiled("Q4_K")
+    note_compiled("Q4_K")
+    assert is_compiled("Q4_K")
+    assert not is_compiled("Q4_0")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache / "elsewhere"))
+    assert not has_kernel_folder()
+    assert not is_compiled("Q4_K")
+    with pytest.raises(FileNotFoundError):
+        note_compiled("Q4_K")

@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, Signal, Slot
 
 from explorer.errors import ExplorerError
-from explorer.qt.jobs.kernel_maker import KernelMaker
+
+if TYPE_CHECKING:
+    from explorer.qt.jobs.kernel_maker import KernelMaker
 
 Result = TypeVar("Result")
 
@@ -213,6 +215,10 @@ class JobRunner(QObject):
 
     def prepare_kernels(self) -> None:
         """Have kernels compiled beside the window from now on, beginning when it is idle."""
+        from explorer.qt.jobs.kernel_maker import (  # noqa: PLC0415 - not needed for the first paint
+            KernelMaker,
+        )
+
         if self.kernels is None:
             self.kernels = KernelMaker(self)
             self.kernels.ask([_ANY_TYPE])

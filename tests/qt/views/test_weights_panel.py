@@ -12,16 +12,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QByteArray, Qt
 from PySide6.QtWidgets import QAbstractSpinBox, QApplication, QLabel, QWidget
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, tensor_statistics
 from explorer.qt.jobs import JobRunner
+from explorer.qt.jobs.kernel_maker import KernelMaker
 from explorer.qt.models.document import Document
+from explorer.qt.models.histogram_choices import HistogramChoices
+from explorer.qt.models.recent import Recent
 from explorer.qt.models.roles import ItemRole
+from explorer.qt.models.weight_figures import RangeKind
 from explorer.qt.views.weights.header import Scope
+from explorer.quantization.kernel_cache import note_compiled
 from tests.helpers.weight_files import LAYERS, huge_model, layer_weights, weights_model
 from tests.helpers.weight_views import Panel
 from tests.helpers.window import copied, unsafe_characters
@@ -216,6 +221,85 @@ def test_a_cancel_ends_the_reading_within_200_ms(
     assert page.busy
     huge.body.cancel()
     huge.settle()
+
+
+def test_a_cancel_of_the_plots_is_told_and_taken_back(
+    qtbot: QtBot, runner: JobRunner, panel: Panel
+) -> None:
+    panel.select("blk.1.attn_q.weight")
+    qtbot.waitUntil(lambda: bool(runner.jobs))
+    assert runner.jobs[0].title == "Preparing the plots"
+    runner.jobs[0].cancel()
+    qtbot.waitUntil(lambda: panel.view.state.heading.text() == "There are no plots")
+    assert panel.view.body is None
+    qtbot.mouseClick(panel.view.state.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: panel.view.body is not None)
+    panel.settle()
+    assert panel.gathered.exact
+
+
+def test_says_which_kernels_it_waits_for(
+    qtbot: QtBot,
+    runner: JobRunner,
+    panel: Panel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    wait = "import sys, time; time.sleep(60)"
+    runner.kernels = KernelMaker(runner, lambda: (sys.executable, ["-c", wait]))
+    page = panel.begin("blk.1.attn_q.weight")
+    kind = panel.document.model.tensors["blk.1.attn_q.weight"].type.name
+    assert page.progress.label.text() == f"Preparing the kernels for {kind}…"
+    note_compiled(kind)
+    panel.settle()
+    assert panel.gathered.exact
+    page.controls.bins.setValue(99)
+    assert page.progress.label.text() != f"Preparing the kernels for {kind}…"
+    panel.settle()
+    page.show_subjects((), Recent(0))
+
+
+def test_waiting_for_kernels_can_be_cancelled(
+    qtbot: QtBot,
+    runner: JobRunner,
+    panel: Panel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    runner.kernels = KernelMaker(runner, lambda: (sys.executable, ["-c", "input()"]))
+    page = panel.begin("blk.1.attn_q.weight")
+    page.cancel()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert page.gathered is None
+    assert "Cancelled" in page.progress.label.text()
+
+
+def test_what_the_user_chose_is_there_again(
+    qtbot: QtBot, runner: JobRunner, panel: Panel, document: Document
+) -> None:
+    panel.show("blk.1.attn_q.weight")
+    controls = panel.body.histogram.controls
+    controls.bins.setValue(77)
+    controls.range.setCurrentIndex(controls.range.findData(RangeKind.FULL))
+    controls.logarithmic.setChecked(True)
+    controls.marks.setChecked(False)
+    panel.body.histogram.panel.splitter.setSizes([500, 380])
+    qtbot.waitUntil(lambda: not controls._typing.isActive())
+    panel.settle()
+    other = Panel(qtbot, runner, document)
+    other.view.choices = panel.view.choices
+    other.view.splitter_state = panel.view.splitter_state
+    assert other.view.choices == HistogramChoices(77, RangeKind.FULL, logarithmic=True, marks=False)
+    other.show("blk.1.attn_q.weight")
+    assert other.gathered.curves[0].histogram.counts.size == 77
+    assert other.body.histogram.plot.logarithmic
+    sizes = [each.body.histogram.panel.splitter.sizes() for each in (panel, other)]
+    assert sizes[0] == sizes[1]
+    assert other.view.choices == panel.view.choices
+    other.view.splitter_state = QByteArray()
+    assert other.body.histogram.panel.splitter.sizes() != sizes[0]
 
 
 def test_selecting_another_tensor_cancels_the_first(runner: JobRunner, huge: Panel) -> None:

@@ -13,6 +13,7 @@ from PySide6.QtCore import QItemSelection, QItemSelectionModel, Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.views.weights.values_page import MOST_COPIED, ValuesPage
@@ -103,6 +104,52 @@ def test_selected_values_are_copied(qtbot: QtBot, panel: Panel) -> None:
     np.testing.assert_array_equal(np.float32(cells), layer_weights(1)[50:91, 10:13])
     panel.settle()
     assert "123" in page.place.text()
+
+
+def test_all_values_are_saved_as_a_numpy_file(
+    qtbot: QtBot, runner: JobRunner, panel: Panel, tmp_path: Path
+) -> None:
+    page = open_values(panel, "blk.1.attn_q.weight")
+    written: list[str] = []
+    panel.view.exported.connect(written.append)
+    target = tmp_path / "values.npy"
+    assert page._tensor is not None
+    page.export.save(page._tensor, target)
+    panel.settle()
+    assert written == [str(target)]
+    np.testing.assert_array_equal(np.load(target), layer_weights(1))
+
+
+@pytest.mark.parametrize("name", ["weights.gguf", "missing/values.npy"])
+def test_values_that_cannot_be_saved_are_told_of(
+    qtbot: QtBot, panel: Panel, tmp_path: Path, name: str
+) -> None:
+    page = open_values(panel, "blk.1.attn_q.weight")
+    before = (tmp_path / "weights.gguf").read_bytes()
+    failures: list[ExplorerError] = []
+    panel.view.failed.connect(failures.append)
+    assert page._tensor is not None
+    page.export.save(page._tensor, tmp_path / name)
+    panel.settle()
+    assert len(failures) == 1
+    assert name in str(failures[0])
+    assert (tmp_path / "weights.gguf").read_bytes() == before
+
+
+def test_a_cancelled_save_leaves_nothing_behind(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    panel = Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 30)))
+    page = panel.begin("blk.0.ffn_up.weight") and panel.body.values
+    panel.body.cancel()
+    assert page._tensor is not None
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    job = page.export.save(page._tensor, folder / "values.npy")
+    qtbot.waitUntil(lambda: any(folder.iterdir()), timeout=20_000)
+    job.cancel()
+    panel.settle()
+    assert list(folder.iterdir()) == []
 
 
 def test_a_tensor_of_eight_billion_weights_stays_responsive(

@@ -1,0 +1,108 @@
+"""How a quantized tensor uses its codes: what can be told of its rounding without a reference.
+
+A weight that got the least or the greatest level of its type may have been farther out: it is
+saturated. Types whose scale comes from the largest weight of a block have one such weight in every
+block at least, so that the share says more between tensors of a type than between types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis.splitting import Splitter, is_quantized
+from explorer.formats.tensors import Tensor
+from explorer.formats.weights import Check, Chunk, never
+from explorer.formats.weights_fold import Fold, fold_chunks
+
+
+@dataclass(frozen=True, slots=True)
+class CodeShares:
+    """Counts of codes.
+
+    Attributes:
+        count: Number of weights.
+        saturated: Weights with the least or the greatest level of the type.
+        zeros: Weights whose level is 0, which is the value 0 if the type has no minimum, and
+            otherwise the least value of the block.
+    """
+
+    count: int
+    saturated: int
+    zeros: int
+
+    @property
+    def saturated_share(self) -> float:
+        """Share of saturated weights, 0 to 1; NaN of none."""
+        return self.saturated / self.count if self.count else float("nan")
+
+
+def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -> CodeShares | None:
+    """Return how many codes of a tensor are saturated or zero; None if it is not quantized.
+
+    Args:
+        tensor: The tensor.
+        workers: Threads.
+        cancel: Called before every chunk, in the thread that reads it; what it raises is passed on.
+
+    Raises:
+        FormatError: The file is damaged there, or the type's weights cannot be decoded.
+        SourceError: The file changed since it was opened.
+    """
+    if not is_quantized(tensor):
+        return None
+    fold = Fold(lambda: _Counted(tensor), _Counted.add, _Counted.combine, any_order=True)
+    return fold_chunks(tensor, fold, workers=workers, check=cancel or never).codes.shares()
+
+
+class CodeCounts:
+    """Saturated and zero codes, counted.
+
+    Only codes of these levels are looked for, usually two or three: comparing 32 of them at once is
+    five times as fast as counting all codes.
+
+    Args:
+        levels: float32 [codes]: the value of each code before scaling.
+    """
+
+    def __init__(self, levels: NDArray[np.float32]) -> None:
+        known = levels[np.isfinite(levels)]
+        self._ends = np.flatnonzero((levels == known.min()) | (levels == known.max())).tolist()
+        self._zeros = np.flatnonzero(levels == 0).tolist()
+        self._counts = dict.fromkeys((*self._ends, *self._zeros), 0)
+        self._seen = 0
+
+    def add(self, codes: NDArray[np.uint8]) -> None:
+        """Count codes, uint8 of any shape."""
+        self._seen += codes.size
+        for code in self._counts:
+            self._counts[code] += int(np.count_nonzero(codes == np.uint8(code)))
+
+    def combine(self, other: CodeCounts) -> None:
+        """Add what another one counted with the same levels."""
+        self._seen += other._seen
+        for code, count in other._counts.items():
+            self._counts[code] += count
+
+    def shares(self) -> CodeShares:
+        """Return what was counted."""
+        saturated, zeros = (
+            sum(self._counts[code] for code in codes) for codes in (self._ends, self._zeros)
+        )
+        return CodeShares(self._seen, saturated, zeros)
+
+
+class _Counted:
+    """Codes of a tensor, counted."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._splitter = Splitter(tensor)
+        self.codes = CodeCounts(self._splitter.levels)
+
+    def add(self, chunk: Chunk) -> None:
+        self.codes.add(self._splitter.split(chunk).codes)
+
+    def combine(self, other: _Counted) -> None:
+        self.codes.combine(other.codes)

@@ -1,0 +1,247 @@
+"""Which tensors of two models belong together, and how one is seen as the other.
+
+Equal names come first. What is left is made of the other model's tensors by the rules in
+`families.py`; between GGUF and Hugging Face it is GGUF's tensors that are made, since converters
+make them so. A shape that does not fit after all is told, not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from explorer.analysis.matching import families
+from explorer.analysis.matching.families import Rules
+from explorer.analysis.matching.rules import NotComparable, Rule, Target, same, tied
+from explorer.analysis.matching.sources import Names, Role
+from explorer.analysis.matching.views import TensorView, without_ones
+from explorer.formats.model import Model
+from explorer.formats.tensors import Tensor
+
+_One = TypeVar("_One")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Two views of as many weights in the same order."""
+
+    reference: TensorView
+    candidate: TensorView
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Tensors that are not compared, though they belong together or are known.
+
+    Attributes:
+        reference_name: Name of the reference's tensor, or None.
+        candidate_name: Name of the candidate's tensor, or None.
+        reason: Why not.
+    """
+
+    reference_name: str | None
+    candidate_name: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """How the tensors of two models belong together.
+
+    Attributes:
+        matches: Pairs to compare, in the order of the reference's file (of GGUF's, if one is).
+        not_comparable: Tensors that are known to differ or not to fit, with the reason.
+        unmatched_reference: Names of the reference's other tensors.
+        unmatched_candidate: The same of the candidate.
+    """
+
+    matches: tuple[Match, ...]
+    not_comparable: tuple[Mismatch, ...]
+    unmatched_reference: tuple[str, ...]
+    unmatched_candidate: tuple[str, ...]
+
+
+def match_models(reference: Model, candidate: Model) -> Matching:
+    """Match the tensors of two models by name, whatever format each has. Reads no weights."""
+    one, other = Names(reference), Names(candidate)
+    if one.gguf == other.gguf:
+        rules = families.BETWEEN_GGUF if one.gguf else families.BETWEEN_HUGGING_FACE
+        first, back = _Pairing(one, other), _Pairing(other, one, turned=True)
+        first.by_name()
+        first.by_rules(rules)
+        back.targets, back.sources = first.sources, first.targets
+        back.by_rules(rules)
+        pairings = [first, back]
+    else:
+        turned = other.gguf
+        first = _Pairing(other, one, turned=True) if turned else _Pairing(one, other)
+        first.by_rules(_rules(first.target.model))
+        pairings = [first]
+    left, right = first.targets, first.sources
+    if first.turned:
+        left, right = right, left
+    told = [mismatch for pairing in pairings for mismatch in pairing.mismatches]
+    told += [Mismatch(name, None, reason) for name, reason in _known(one, left)]
+    told += [Mismatch(None, name, reason) for name, reason in _known(other, right)]
+    return Matching(
+        matches=tuple(match for pairing in pairings for match in pairing.matches),
+        not_comparable=tuple(told),
+        unmatched_reference=tuple(one.tensor(name).name for name in left),
+        unmatched_candidate=tuple(other.tensor(name).name for name in right),
+    )
+
+
+def _rules(model: Model) -> Rules:
+    if model.architecture in families.INTERLEAVED:
+        return {**families.HUGGING_FACE, **families.INTERLEAVED_EXPERTS}
+    return families.HUGGING_FACE
+
+
+def _known(names: Names, rest: dict[str, None]) -> Iterator[tuple[str, str]]:
+    """Take out of `rest` what has no counterpart by nature; yield name and reason."""
+    for name in list(rest):
+        if names.gguf and names.role(name).role in families.COMPUTED:
+            reason = "the converter computes it from the configuration"
+        elif not names.gguf and name.endswith(families.BUFFERS):
+            reason = "it holds no weights, and converters leave it out"
+        else:
+            continue
+        del rest[name]
+        yield names.tensor(name).name, reason
+
+
+class _Pairing:
+    """Makes one model's tensors (targets) of another one's (sources).
+
+    Attributes:
+        target: The model whose tensors are made.
+        source: The other one.
+        turned: Whether the targets are the candidate's.
+        targets: Names that are not matched yet.
+        sources: The same on the other side.
+        matches: What was found.
+        mismatches: What belongs together and cannot be compared.
+    """
+
+    def __init__(self, target: Names, source: Names, *, turned: bool = False) -> None:
+        self.target = target
+        self.source = source
+        self.turned = turned
+        self.targets = dict.fromkeys(target)
+        self.sources = dict.fromkeys(source)
+        self.matches: list[Match] = []
+        self.mismatches: list[Mismatch] = []
+        self._used: set[str] = set()
+
+    def by_name(self) -> None:
+        """Match what has the same name on both sides."""
+        for name in list(self.targets):
+            if name in self.sources:
+                self._try(name, [name], Rule(same, (name,)))
+
+    def by_rules(self, rules: Rules) -> None:
+        """Match what rules make; a source may be used for several targets."""
+        for name in list(self.targets):
+            role = self.target.role(name)
+            for rule in rules.get(role.role, ()):
+                names = self._sources(rule, role)
+                if names is not None:
+                    self._try(name, names, rule)
+                    break
+        for name in self._used:
+            self.sources.pop(name, None)
+
+    def _sources(self, rule: Rule, role: Role) -> list[str] | None:
+        if role.suffix not in rule.suffixes or (rule.make is tied and not self.source.tied):
+            return None
+        return self.source.find(rule.sources, role)
+
+    def _try(self, name: str, names: list[str], rule: Rule) -> None:
+        target = self.target.tensor(name)
+        del self.targets[name]
+        self._used.update(names)
+        try:
+            _check_factors(self.target, [name])
+            _check_factors(self.source, names)
+            made = self._view(rule, names, name)
+            reference, candidate = self._in_order(TensorView.of(target), made)
+            _check_shapes(reference, candidate)
+        except NotComparable as error:
+            one, other = self._in_order(target.name, self._called(names))
+            self.mismatches.append(Mismatch(one, other, error.reason))
+        else:
+            self.matches.append(Match(reference, candidate))
+
+    def _in_order(self, target: _One, source: _One) -> tuple[_One, _One]:
+        """Return what belongs to the reference, and what to the candidate."""
+        return (source, target) if self.turned else (target, source)
+
+    def _view(self, rule: Rule, names: list[str], name: str) -> TensorView:
+        tensor = self.target.tensor(name)
+        sources = [self.source.tensor(one) for one in names]
+        try:
+            made = rule.make(self._wanted(tensor, name), sources)
+            shape = made.parts[0].shape if made.shape is None else made.shape
+            return TensorView(self._called(names), shape, made.parts, made.notes)
+        except (ValueError, IndexError, ZeroDivisionError) as error:
+            # a rule takes shapes for granted, and here is the place that finds out
+            shapes = ", ".join(str(list(source.shape)) for source in sources[:4])
+            reason = f"shapes do not fit: {list(tensor.shape)} of {shapes}"
+            raise NotComparable(reason) from error
+
+    def _called(self, names: Sequence[str]) -> str:
+        """Return what to call some tensors together."""
+        first = self.source.tensor(names[0]).name
+        if len(names) == 1:
+            return first
+        return f"{first} … {self.source.tensor(names[-1]).name} ({len(names)} tensors)"
+
+    def _wanted(self, tensor: Tensor, name: str) -> Target:
+        model = self.target.model
+        architecture = model.architecture if self.target.gguf else None
+        if architecture not in families.PERMUTED:
+            return Target(tensor, shifted=architecture in families.SHIFTED)
+        role = self.target.role(name)
+        layer = int(role.layer) if role.layer else 0
+        heads = _heads(model, "head_count", layer)
+        kv_heads = _heads(model, "head_count_kv", layer)
+        return Target(
+            tensor, permuted=True, heads=heads, kv_heads=heads if kv_heads is None else kv_heads
+        )
+
+
+def _check_factors(names: Names, of: Sequence[str]) -> None:
+    """Raise if a factor that belongs to tensors' weights is not among them."""
+    for name in of:
+        kind = names.tensor(name).type.name
+        factors: list[str] = []
+        if names.gguf and kind == "NVFP4":
+            factors = [name.removesuffix(".weight") + ".scale"]
+        elif not names.gguf and kind.startswith("F8"):
+            factors = [name + end for end in families.SCALES]
+        for factor in factors:
+            if factor in names:
+                called = names.tensor(factor).name
+                raise NotComparable(f"the scales in {called!r} are not applied to the weights")
+
+
+def _check_shapes(reference: TensorView, candidate: TensorView) -> None:
+    if without_ones(reference.shape) != without_ones(candidate.shape):
+        shapes = f"{list(reference.shape)} and {list(candidate.shape)}"
+        raise NotComparable(f"shapes differ: {shapes}")
+
+
+def _heads(model: Model, key: str, layer: int) -> int | None:
+    """Return a number of heads, which may differ from layer to layer."""
+    name = f"{model.architecture}.attention.{key}"
+    entry = model.metadata.entry(name)
+    if entry is None:
+        return None
+    if entry.length is None:
+        return model.metadata.integer(name)
+    value = entry.value
+    if not isinstance(value, Sequence) or layer >= len(value):
+        return None
+    found = value[layer]
+    return found if isinstance(found, int) else None

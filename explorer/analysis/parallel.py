@@ -1,0 +1,98 @@
+"""Work on items one after the other, on one thread or several, with results in order.
+
+`formats.weights_fold` does this for one tensor's chunks. Here an item may be anything, such as a
+run of two tensors at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, TypeVar
+
+from explorer.formats.weights import Check, never
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Tool = TypeVar("Tool")
+
+_AHEAD: Final = 2  # items under way or waiting to be taken, for each thread
+
+
+class _Stopped(Exception):
+    """Ends the work of a thread whose result nobody will take."""
+
+
+def map_in_order(
+    items: Iterable[Item],
+    work: Callable[[Item, Check], Result],
+    *,
+    workers: int = 1,
+    check: Check = never,
+) -> Generator[Result, None, None]:
+    """Yield what a function makes of each item, in the order of the items.
+
+    When the generator is closed, or anything raises, no thread is left running.
+
+    Args:
+        items: Taken as threads get free, a few ahead of the results.
+        work: Gets an item, and what it has to call now and then: that raises to stop.
+        workers: Threads; with 1 everything happens in the caller's.
+        check: Called as often as `work` calls what it got, in that thread; raises to stop.
+    """
+    if workers <= 1:
+        for item in items:
+            yield work(item, check)
+        return
+    stop = threading.Event()
+
+    def checked() -> None:
+        if stop.is_set():
+            raise _Stopped
+        check()
+
+    executor = ThreadPoolExecutor(workers, "analysis")
+    waiting: deque[Future[Result]] = deque()
+    rest = iter(items)
+    try:
+        while True:
+            for item in rest:
+                waiting.append(executor.submit(work, item, checked))
+                if len(waiting) >= _AHEAD * workers:
+                    break
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    finally:
+        stop.set()
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+class Pool(Generic[Tool]):
+    """Things that one thread at a time may use, such as readers and their buffers.
+
+    Attributes:
+        made: All that were made: as many as threads ever worked at once.
+    """
+
+    def __init__(self, make: Callable[[], Tool]) -> None:
+        self._make = make
+        self._idle: SimpleQueue[Tool] = SimpleQueue()
+        self.made: list[Tool] = []
+
+    @contextmanager
+    def one(self) -> Iterator[Tool]:
+        """Lend a thing that nobody uses now."""
+        try:
+            tool = self._idle.get_nowait()
+        except Empty:
+            tool = self._make()
+            self.made.append(tool)
+        try:
+            yield tool
+        finally:
+            self._idle.put(tool)

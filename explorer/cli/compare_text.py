@@ -1,0 +1,101 @@
+"""What `compare` prints for people: a row for each pair as it is done, and what is left to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import click
+
+from explorer.analysis.comparison import ComparedRow, Comparison, TotalErrors
+from explorer.analysis.matching import Matching, Mismatch, TensorView
+from explorer.cli.errors_record import ABOUT_ERRORS, SHOWN_FIGURES
+from explorer.cli.output import cell_width, line_width, style, write
+from explorer.text import float_text, integer_text, plain_text, shape_text, shorten
+
+_LONGEST_NAME: Final = 48
+_SHOWN_NAMES: Final = 8
+
+
+def printed_rows(
+    comparison: Comparison, rows: Iterable[ComparedRow], *, needed: bool
+) -> Iterator[ComparedRow]:
+    """Print each row when it comes.
+
+    Ends when nobody reads any more (`| head`), unless the rows are `needed` for something else.
+    """
+    matches = comparison.matches
+    widths = (
+        max([9, *(cell_width(_name(match.candidate)) for match in matches)]),
+        max([4, *(len(plain_text(match.candidate.type_name)) for match in matches)]),
+        max([5, *(len(shape_text(match.candidate.shape)) for match in matches)]),
+    )
+    titles = [title for _, title in SHOWN_FIGURES]
+    write(_line(("candidate", "type", "shape"), widths, titles))
+    for row in rows:
+        view = row.match.candidate
+        cells = (_name(view), plain_text(view.type_name), shape_text(view.shape))
+        if row.errors is None:
+            what = "" if row.problem is None else plain_text(row.problem.what)
+            line = _line(cells, widths, ()).rstrip() + f"  {what}\n"
+        else:
+            figures = [float_text(getattr(row.errors, name), 5) for name, _ in SHOWN_FIGURES]
+            line = _line(cells, widths, figures)
+        if not write(line) and not needed:
+            return
+        yield row
+
+
+def _name(view: TensorView) -> str:
+    return shorten(plain_text(view.name), _LONGEST_NAME)
+
+
+def _line(cells: Iterable[str], widths: Iterable[int], numbers: Iterable[str]) -> str:
+    padded = [
+        text + " " * (width - cell_width(text)) for text, width in zip(cells, widths, strict=True)
+    ]
+    padded += [f"{number:>12}" for number in numbers]
+    return "  ".join(padded).rstrip() + "\n"
+
+
+def summary(matching: Matching, total: TotalErrors, *, whole: bool) -> str:
+    """Return what is printed below the rows."""
+    figures = total.figures
+    lines = [
+        "",
+        style("All together", bold=True),
+        f"  {integer_text(figures.count)} weights, RMSE {float_text(figures.rmse, 5)}, "
+        f"relative {float_text(figures.relative_rmse, 5)}, "
+        f"SQNR {float_text(figures.sqnr_db, 5)} dB, "
+        f"{float_text(total.bits_per_weight, 5)} bits per weight",
+    ]
+    if whole:
+        lines += _left_over(matching)
+    wrapped = click.wrap_text(ABOUT_ERRORS, min(100, line_width()))
+    return "\n".join([*lines, "", wrapped]) + "\n"
+
+
+def _left_over(matching: Matching) -> Iterator[str]:
+    """Yield lines about what was not compared."""
+    if matching.not_comparable:
+        yield "\n" + style("Not comparable", bold=True)
+    for pair in matching.not_comparable[:_SHOWN_NAMES]:
+        yield f"  {plain_text(_called(pair))}: {plain_text(pair.reason)}"
+    yield from _more(len(matching.not_comparable))
+    for side, names in (
+        ("reference", matching.unmatched_reference),
+        ("candidate", matching.unmatched_candidate),
+    ):
+        if names:
+            yield "\n" + style(f"Only in the {side}", bold=True)
+            yield from (f"  {plain_text(name)}" for name in names[:_SHOWN_NAMES])
+            yield from _more(len(names))
+
+
+def _called(pair: Mismatch) -> str:
+    return " and ".join(dict.fromkeys(filter(None, (pair.reference_name, pair.candidate_name))))
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > _SHOWN_NAMES:
+        yield f"  and {integer_text(count - _SHOWN_NAMES)} more; --json lists all"

@@ -1,0 +1,277 @@
+"""Names that are the same, tensors that are cut otherwise, and what is not comparable, with why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from explorer.analysis.comparison import Comparison
+from explorer.analysis.matching import Matching, families, match_models
+from explorer.analysis.matching import rules as make
+from explorer.analysis.matching.sources import Names
+from explorer.formats import open_model
+from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
+from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
+from tests.helpers.safetensors_writer import tensors_bytes
+
+Array = NDArray[Any]
+
+
+def _matched(one: Path, two: Path) -> Matching:
+    """Match two models, and check that what is matched is equal."""
+    with open_model(one) as reference, open_model(two) as candidate:
+        found = match_models(reference, candidate)
+        for row in Comparison(found.matches).rows():
+            assert row.errors is not None, row.problem
+            assert row.errors.max_abs_error == 0, row.errors
+    return found
+
+
+def _pairs(found: Matching) -> list[tuple[str, str]]:
+    return [(match.reference.name, match.candidate.name) for match in found.matches]
+
+
+def _gguf(path: Path, arrays: dict[str, Array], architecture: str = "llama") -> Path:
+    return write_gguf(path, architecture, arrays, attention__head_count=2)
+
+
+def test_the_same_names(tmp_path: Path) -> None:
+    arrays = arrays_of({"blk.0.attn_q.weight": (8, 4), "odd name": (3,), "only.weight": (2,)})
+    one = _gguf(tmp_path / "one.gguf", arrays)
+    arrays["other.weight"] = arrays.pop("only.weight")
+    found = _matched(one, _gguf(tmp_path / "two.gguf", arrays, "qwen2"))
+    assert _pairs(found) == [("blk.0.attn_q.weight",) * 2, ("odd name",) * 2]
+    assert found.unmatched_reference == ("only.weight",)
+    assert found.unmatched_candidate == ("other.weight",)
+    assert found.not_comparable == ()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_older_and_newer_files(turned: bool, tmp_path: Path) -> None:
+    old = arrays_of(
+        {
+            **{f"blk.0.ffn_{one}.{e}.weight": (6, 4) for e in range(3) for one in ("gate", "up")},
+            **{f"blk.0.attn_{one}.weight": (8 if one == "q" else 4, 4) for one in "qkv"},
+            "blk.0.attn_kv_b.weight": (2 * (5 + 3), 7),
+            "token_embd.weight": (9, 4),
+        }
+    )
+    kv_b = old["blk.0.attn_kv_b.weight"].reshape(2, 8, 7)
+    new = {
+        **{
+            f"blk.0.ffn_{one}_exps.weight": np.stack(
+                [old[f"blk.0.ffn_{one}.{e}.weight"] for e in range(3)]
+            )
+            for one in ("gate", "up")
+        },
+        "blk.0.attn_qkv.weight": np.concatenate([old[f"blk.0.attn_{one}.weight"] for one in "qkv"]),
+        "blk.0.attn_k_b.weight": kv_b[:, :5].transpose(0, 2, 1),
+        "blk.0.attn_v_b.weight": kv_b[:, 5:],
+        "token_embd.weight": old["token_embd.weight"],
+        "output.weight": old["token_embd.weight"],
+    }
+    paths = [_gguf(tmp_path / "old.gguf", old), _gguf(tmp_path / "new.gguf", new)]
+    found = _matched(*(reversed(paths) if turned else paths))
+    assert found.unmatched_reference == found.unmatched_candidate == ()
+    assert found.not_comparable == ()
+    of_new = [pair[0 if turned else 1] for pair in _pairs(found)]
+    # the three projections are cut out of the fused tensor, or it is joined of them
+    assert sorted(set(of_new)) == sorted(new)
+
+
+def test_fused_experts_of_gguf(tmp_path: Path) -> None:
+    split = arrays_of({f"blk.0.ffn_{one}_exps.weight": (3, 6, 4) for one in ("gate", "up")})
+    fused = {"blk.0.ffn_gate_up_exps.weight": np.concatenate(list(split.values()), axis=1)}
+    found = _matched(_gguf(tmp_path / "one.gguf", fused), _gguf(tmp_path / "two.gguf", split))
+    assert len(found.matches) == 2
+    assert found.unmatched_reference == found.unmatched_candidate == ()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_releases_of_hugging_face(turned: bool, tmp_path: Path) -> None:
+    start = "model.layers.0."
+    one = arrays_of(
+        {
+            **{f"{start}self_attn.{p}_proj.weight": (8 if p == "q" else 4, 4) for p in "qkv"},
+            f"{start}mlp.gate_proj.weight": (6, 4),
+            f"{start}mlp.up_proj.weight": (6, 4),
+            **{
+                f"model.layers.1.mlp.experts.{e}.{p}_proj.weight": (5, 4)
+                for e in range(2)
+                for p in ("gate", "up", "down")
+            },
+            "model.norm.weight": (4,),
+        }
+    )
+    parts = [one[f"{start}self_attn.{p}_proj.weight"] for p in "qkv"]
+    down = [one[f"model.layers.1.mlp.experts.{e}.down_proj.weight"] for e in range(2)]
+    both = [
+        [one[f"model.layers.1.mlp.experts.{e}.{p}_proj.weight"] for p in ("gate", "up")]
+        for e in range(2)
+    ]
+    two = {
+        "layers.0.self_attn.qkv_proj.weight": np.concatenate(parts),
+        "layers.0.mlp.gate_up_proj.weight": np.concatenate(
+            [one[f"{start}mlp.{p}_proj.weight"] for p in ("gate", "up")]
+        ),
+        "layers.1.mlp.switch_mlp.down_proj.weight": np.stack(down),
+        "layers.1.mlp.experts.gate_up_proj": np.stack([np.concatenate(b) for b in both]),
+        "norm.weight": one["model.norm.weight"],
+    }
+    two = {f"model.language_model.{name}": array for name, array in two.items()}
+    paths = [write_safetensors(tmp_path / "1", one), write_safetensors(tmp_path / "2", two)]
+    found = _matched(*(reversed(paths) if turned else paths))
+    assert found.unmatched_reference == found.unmatched_candidate == ()
+    assert found.not_comparable == ()
+
+
+def test_shapes_that_differ_are_told(tmp_path: Path) -> None:
+    one = arrays_of({"blk.0.ffn_up.weight": (8, 4), "blk.0.ffn_norm.weight": (4,)})
+    two = arrays_of({"blk.0.ffn_up.weight": (6, 4), "blk.0.ffn_norm.weight": (1, 4)})
+    two["blk.0.ffn_norm.weight"][:] = one["blk.0.ffn_norm.weight"]
+    found = _matched(_gguf(tmp_path / "1.gguf", one), _gguf(tmp_path / "2.gguf", two))
+    assert _pairs(found) == [("blk.0.ffn_norm.weight",) * 2]
+    (told,) = found.not_comparable
+    assert told.reference_name == told.candidate_name == "blk.0.ffn_up.weight"
+    assert told.reason == "shapes differ: [8, 4] and [6, 4]"
+
+
+def test_heads_that_are_not_known(tmp_path: Path) -> None:
+    arrays = arrays_of({"model.layers.0.self_attn.q_proj.weight": (8, 4)})
+    array = arrays["model.layers.0.self_attn.q_proj.weight"]
+    one = write_safetensors(tmp_path / "hf", arrays)
+    two = write_gguf(tmp_path / "x.gguf", "llama", {"blk.0.attn_q.weight": array})
+    found = _matched(one, two)
+    assert not found.matches
+    assert "the number of heads is not known" in found.not_comparable[0].reason
+    assert found.unmatched_reference == found.unmatched_candidate == ()
+    wrong = write_gguf(
+        tmp_path / "y.gguf", "llama", {"blk.0.attn_q.weight": array}, attention__head_count=3
+    )
+    assert "not those of 3 heads" in _matched(wrong, one).not_comparable[0].reason
+
+
+def test_parts_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    kv_b = arrays_of({"model.layers.0.self_attn.kv_b_proj.weight": (16, 7)})
+    one = write_safetensors(tmp_path / "hf", kv_b)
+    made = arrays_of({"blk.0.attn_k_b.weight": (3, 7, 5), "blk.0.attn_v_b.weight": (2, 90, 7)})
+    found = _matched(one, _gguf(tmp_path / "x.gguf", made, "deepseek2"))
+    assert [pair.candidate_name for pair in found.not_comparable] == list(made)
+    assert all("shapes do not fit" in pair.reason for pair in found.not_comparable)
+
+
+def test_square_experts_could_lie_either_way(tmp_path: Path) -> None:
+    one = arrays_of({"model.layers.0.mlp.experts.gate_up_proj": (2, 8, 8)})
+    two = arrays_of({"blk.0.ffn_up_exps.weight": (2, 4, 8)})
+    found = _matched(write_safetensors(tmp_path / "1", one), _gguf(tmp_path / "2.gguf", two))
+    assert "its layout cannot be told" in found.not_comparable[0].reason
+
+
+def test_factors_in_other_tensors(tmp_path: Path) -> None:
+    """NVFP4's second factor in GGUF, block scales of FP8 in safetensors."""
+    specs = [
+        TensorSpec("blk.0.ffn_up.weight", (64, 1), 40, bytes(36)),
+        TensorSpec("blk.0.ffn_up.scale", (1,), 0, bytes(4)),
+        TensorSpec("blk.0.ffn_down.weight", (64, 1), 40, bytes(36)),
+    ]
+    file = GgufFile(keys=[("general.architecture", STRING, "llama")], tensors=specs)
+    path = file.write(tmp_path / "nvfp4.gguf")
+    found = _matched(path, path)
+    assert [name for name, _ in _pairs(found)] == ["blk.0.ffn_up.scale", "blk.0.ffn_down.weight"]
+    assert "'blk.0.ffn_up.scale' are not applied" in found.not_comparable[0].reason
+    name = "model.layers.0.mlp.up_proj.weight"
+    floats = tmp_path / "fp8.safetensors"
+    floats.write_bytes(
+        tensors_bytes([(name, "F8_E4M3", [1, 64]), (f"{name}_scale_inv", "F32", [1, 1])])
+    )
+    other = _gguf(tmp_path / "f32.gguf", arrays_of({"blk.0.ffn_up.weight": (1, 64)}))
+    found = _matched(other, floats)
+    assert not found.matches
+    assert f"'{name}_scale_inv' are not applied" in found.not_comparable[0].reason
+
+
+def test_what_only_one_side_can_have(tmp_path: Path) -> None:
+    one = arrays_of(
+        {"model.layers.0.self_attn.rotary_emb.inv_freq": (4,), "lm_head.weight": (3, 4)}
+    )
+    two = arrays_of({"rope_freqs.weight": (4,), "blk.0.new_thing.weight": (4,)})
+    found = _matched(write_safetensors(tmp_path / "hf", one), _gguf(tmp_path / "x.gguf", two))
+    assert found.unmatched_reference == ("lm_head.weight",)
+    assert found.unmatched_candidate == ("blk.0.new_thing.weight",)
+    reasons = {pair.reference_name or pair.candidate_name: pair for pair in found.not_comparable}
+    assert "leave it out" in reasons["model.layers.0.self_attn.rotary_emb.inv_freq"].reason
+    assert reasons["rope_freqs.weight"].reference_name is None
+    assert "computes it" in reasons["rope_freqs.weight"].reason
+
+
+def test_quantized_on_one_side_only(tmp_path: Path) -> None:
+    arrays = arrays_of({"blk.0.ffn_up.weight": (8, 256)})
+    one = _gguf(tmp_path / "f32.gguf", arrays)
+    two = write_gguf(tmp_path / "q.gguf", "llama", arrays, {"blk.0.ffn_up.weight": "Q4_K"})
+    with open_model(one) as reference, open_model(two) as candidate:
+        comparison = Comparison(match_models(reference, candidate).matches)
+        (row,) = comparison.rows()
+    assert row.errors is not None
+    assert 0.01 < row.errors.relative_rmse < 0.12
+    assert (row.errors.reference_type, row.errors.type) == ("F32", "Q4_K")
+    assert row.errors.saturated_codes is not None
+    assert 0 < row.errors.saturated_codes < 0.3
+    assert comparison.total().bits_per_weight == 4.5
+    assert comparison.total().figures.rmse == row.errors.rmse
+
+
+@given(st.text(max_size=40))
+def test_any_name_has_a_role(name: str) -> None:
+    names = Names.__new__(Names)
+    for gguf in (False, True):
+        names.gguf = gguf
+        for text in (name, f"blk.3.{name}", f"model.layers.12.{name}.weight", name * 40):
+            role = names.role(names.plain(text))
+            assert role.suffix in {"weight", "bias"}
+
+
+_WHOLE = (make.same, make.norm, make.vocabulary, make.query, make.key, make.transposed)
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    ["LLAMA", "QWEN2", "QWEN3MOE", "GEMMA2", "GEMMA3", "PHI2", "PHI3", "DEEPSEEK2", "GPT_OSS"],
+)
+def test_names_are_those_of_the_converter(architecture: str) -> None:
+    """What a rule takes as it is has the same name in the gguf package's table."""
+    gguf = pytest.importorskip("gguf")
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture], 10)
+    known = 0
+    for role, rules in families.HUGGING_FACE.items():
+        for rule in rules:
+            if len(rule.sources) != 1 or "{e}" in rule.sources[0] or rule.make not in _WHOLE:
+                continue
+            name = rule.sources[0].replace("{i}", "7").removesuffix(".{s}")
+            for found in (table.get_name(start + name) for start in ("model.", "")):
+                if found is None:
+                    continue
+                known += 1
+                wanted = f"blk.7.{role}" if name.startswith(("layers.", "h.")) else role
+                if name == "layers.7.post_attention_layernorm":  # which one depends on the others
+                    assert found in {"blk.7.ffn_norm", "blk.7.post_attention_norm"}
+                else:
+                    assert found == wanted, name
+    assert known > 40
+
+
+def test_an_output_is_not_taken_for_the_embedding_unless_it_is(tmp_path: Path) -> None:
+    """One shard of several has no lm_head either."""
+    one = arrays_of({"model.embed_tokens.weight": (5, 4)})
+    array = one["model.embed_tokens.weight"]
+    two = _gguf(tmp_path / "x.gguf", {"token_embd.weight": array, "output.weight": array})
+    shard = _matched(write_safetensors(tmp_path / "shard", one), two)
+    assert shard.unmatched_candidate == ("output.weight",)
+    tied = _matched(write_safetensors(tmp_path / "tied", one, tie_word_embeddings=True), two)
+    assert tied.unmatched_candidate == ()
+    assert "is the output too" in tied.matches[1].reference.notes[0]

@@ -1,0 +1,193 @@
+"""`compare`: rows as text, JSON and CSV, across formats."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from explorer.cli.main import main
+from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
+
+Capture = pytest.CaptureFixture[str]
+
+# interface.md, `compare`
+_PROMISED = {
+    *("reference_name", "candidate_name", "type", "shape", "count", "rmse", "relative_rmse"),
+    *("max_abs_error", "mean_error", "sqnr_db", "cosine"),
+}
+
+
+def _permuted(array: Any) -> Any:
+    return array.reshape(2, 2, array.shape[0] // 4, -1).swapaxes(1, 2).reshape(array.shape)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> tuple[str, str]:
+    """A model of Hugging Face, and what a converter made of it: one tensor quantized."""
+    start = "model.layers.0."
+    arrays = arrays_of(
+        {
+            f"{start}self_attn.q_proj.weight": (16, 64),
+            f"{start}mlp.up_proj.weight": (32, 64),
+            f"{start}input_layernorm.weight": (64,),
+            f"{start}post_attention_layernorm.weight": (64,),
+            "extra.weight": (3,),
+        }
+    )
+    q, up, norm, _wrong, _ = arrays.values()
+    made = {
+        "blk.0.attn_q.weight": _permuted(q),
+        "blk.0.ffn_up.weight": up,
+        "blk.0.attn_norm.weight": norm,
+        "blk.0.ffn_norm.weight": norm[:32],
+        "=evil\x1b[0m": norm,
+        "rope_freqs.weight": norm,
+    }
+    types = {"blk.0.ffn_up.weight": "Q4_0"}
+    gguf = write_gguf(tmp_path / "model.gguf", "llama", made, types, attention__head_count=2)
+    return str(write_safetensors(tmp_path / "hf", arrays)), str(gguf)
+
+
+def test_json(paths: tuple[str, str], capsys: Capture) -> None:
+    assert main(["compare", *paths, "--json", "--workers", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    record = json.loads(out)
+    assert (record["reference"], record["candidate"]) == paths
+    rows = {row["candidate_name"]: row for row in record["tensors"]}
+    assert list(rows) == ["blk.0.attn_q.weight", "blk.0.ffn_up.weight", "blk.0.attn_norm.weight"]
+    assert len({tuple(row) for row in rows.values()}) == 1
+    assert set(rows["blk.0.ffn_up.weight"]) >= _PROMISED
+    q, up = rows["blk.0.attn_q.weight"], rows["blk.0.ffn_up.weight"]
+    assert q["reference_name"] == "model.layers.0.self_attn.q_proj.weight"
+    assert q["rmse"] == 0
+    assert q["cosine"] == 1
+    assert q["sqnr_db"] is None  # infinite
+    assert "permuted" in q["notes"][0]
+    assert (up["type"], up["reference_type"], up["shape"]) == ("Q4_0", "F32", [32, 64])
+    assert up["count"] == 32 * 64
+    assert up["sqnr_db"] == pytest.approx(-20 * math.log10(up["relative_rmse"]), abs=1e-9)
+    assert 0 < up["saturated_codes"] < 0.2
+    assert up["percentiles"]["50"] < up["percentiles"]["99"] <= up["max_abs_error"]
+    assert record["unmatched"] == {"reference": ["extra.weight"], "candidate": ["=evil\x1b[0m"]}
+    reasons = {pair["candidate_name"]: pair["reason"] for pair in record["not_comparable"]}
+    assert reasons["blk.0.ffn_norm.weight"] == "shapes differ: [64] and [32]"
+    assert "converter computes it" in reasons["rope_freqs.weight"]
+    total = record["total"]
+    weights = 16 * 64 + 32 * 64 + 64
+    assert total["rmse"] == pytest.approx(up["rmse"] * math.sqrt(32 * 64 / weights), rel=1e-12)
+    bits = 32 * (16 * 64 + 64) + 4.5 * 32 * 64
+    assert total["bits_per_weight"] == pytest.approx(bits / weights, rel=1e-12)
+    assert set(total) >= {"rmse", "relative_rmse", "sqnr_db", "bits_per_weight"}
+    assert "does not by itself predict" in record["notes"][0]
+
+
+def test_the_other_way_round(paths: tuple[str, str], capsys: Capture) -> None:
+    assert main(["compare", *paths, "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert main(["compare", *reversed(paths), "--json"]) == 0
+    two = json.loads(capsys.readouterr().out)
+    assert two["unmatched"]["reference"] == one["unmatched"]["candidate"]
+    first, second = one["tensors"][1], two["tensors"][1]
+    assert first["rmse"] == second["rmse"]
+    assert first["mean_error"] == -second["mean_error"]
+    assert second["reference_name"] == "blk.0.ffn_up.weight"
+    assert second["type"] == "F32"
+
+
+def test_text(paths: tuple[str, str], capsys: Capture) -> None:
+    assert main(["compare", *paths]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0].split()[:3] == ["candidate", "type", "shape"]
+    assert lines[1].split()[-4:] == ["inf", "0", "0", "0"]
+    assert lines[2].startswith("blk.0.ffn_up.weight")
+    assert "Only in the candidate\n  =evil\\x1b[0m" in out
+    assert "Only in the reference\n  extra.weight" in out
+    assert "blk.0.ffn_norm.weight: shapes differ" in out
+    assert "does not by itself predict" in " ".join(lines[-2:]).replace("\n", " ")
+    assert "perplexity" not in out
+
+
+def test_csv(paths: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:
+    target = tmp_path / "errors.csv"
+    assert main(["compare", *paths, "--csv", str(target)]) == 0
+    assert capsys.readouterr().out.startswith("candidate")
+    rows = list(csv.DictReader(target.read_text("utf-8").splitlines()))
+    assert [row["type"] for row in rows] == ["F32", "Q4_0", "F32"]
+    assert rows[1]["shape"] == "32x64"
+    assert float(rows[1]["rmse"]) > 0
+    assert float(rows[1]["percentile_50"]) > 0
+    assert "permuted" in rows[0]["notes"]
+    before = Path(paths[1]).read_bytes()
+    assert main(["compare", *paths, "--csv", paths[1]]) == 1
+    assert "is a file of the model itself" in capsys.readouterr().err
+    assert Path(paths[1]).read_bytes() == before
+
+
+def test_some_tensors(paths: tuple[str, str], capsys: Capture) -> None:
+    chosen = ["--tensor", "blk.0.attn_norm.weight", "--tensor", "model.layers.0.mlp.up_proj.weight"]
+    assert main(["compare", *paths, "--json", *chosen]) == 0
+    record = json.loads(capsys.readouterr().out)
+    names = [row["candidate_name"] for row in record["tensors"]]
+    assert names == ["blk.0.attn_norm.weight", "blk.0.ffn_up.weight"]
+    assert record["total"]["count"] == 64 + 32 * 64
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("blk.0.ffn_norm.weight", "is not comparable: shapes differ"),
+        ("extra.weight", "only in one of the two models"),
+        ("blk.0.ffn_up.weigth", "did you mean 'blk.0.ffn_up.weight'?"),
+        ("zzz", "compare without --tensor lists them"),
+    ],
+)
+def test_tensors_that_are_not_compared(
+    name: str, message: str, paths: tuple[str, str], capsys: Capture
+) -> None:
+    assert main(["compare", *paths, "--tensor", name]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_damage_fails_it_but_not_the_other_rows(paths: tuple[str, str], capsys: Capture) -> None:
+    path = Path(paths[1])
+    path.write_bytes(path.read_bytes()[: -(256 * 2 + 128 + 10)])
+    assert main(["compare", *paths, "--json"]) == 1
+    out, err = capsys.readouterr()
+    rows = json.loads(out)["tensors"]
+    assert rows[0]["rmse"] == 0
+    assert rows[2]["rmse"] is None
+    assert "cut short" in rows[2]["problem"]
+    assert err.count("\n") == 1
+
+
+def test_nothing_in_common(tmp_path: Path, capsys: Capture) -> None:
+    one = write_gguf(tmp_path / "1.gguf", "llama", {"a": np.ones(3)})
+    two = write_gguf(tmp_path / "2.gguf", "llama", {"b": np.ones(3)})
+    assert main(["compare", str(one), str(two), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["tensors"] == []
+    assert record["total"]["rmse"] is None
+    assert record["unmatched"] == {"reference": ["a"], "candidate": ["b"]}
+    assert main(["compare", str(one), str(two)]) == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["one"], ["one", ""], ["a", "b", "--root", "c"]])
+def test_wrong_usage(arguments: list[str], capsys: Capture) -> None:
+    assert main(["compare", *arguments]) == 2
+    assert capsys.readouterr().err
+
+
+def test_help_says_what_errors_are_good_for(capsys: Capture) -> None:
+    for command in ("compare", "requantize"):
+        assert main([command, "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert "does not by itself predict the quality of a model's answers" in text

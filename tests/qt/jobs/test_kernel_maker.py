@@ -1,0 +1,175 @@
+"""Kernels are compiled by a program beside the window: in order, in time, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.jobs import Cancelled
+from explorer.qt.jobs.kernel_maker import KernelMaker, compile_command
+from explorer.quantization.kernel_cache import is_compiled, note_compiled
+
+Make = Callable[[str], KernelMaker]
+
+# Stands for the compiler: marks what it is given, the types on standard input first.
+_MARK = """
+import sys, threading, time
+from explorer.quantization.kernel_cache import note_compiled
+waiting = sys.argv[1:]
+def listen():
+    for line in sys.stdin:
+        waiting.insert(0, line.strip())
+threading.Thread(target=listen, daemon=True).start()
+while waiting:
+    time.sleep(0.15)
+    note_compiled(waiting.pop(0))
+"""
+_SLEEP = "import time; time.sleep(60)"
+_FAIL = "import sys; sys.exit(3)"
+
+
+def never() -> None:
+    pass
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for compiled kernels."""
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels))
+    return kernels
+
+
+@pytest.fixture
+def make(qtbot: QtBot) -> Iterator[Make]:
+    """Make makers whose program is a Python script."""
+    makers: list[KernelMaker] = []
+
+    def make_one(script: str) -> KernelMaker:
+        makers.append(KernelMaker(None, lambda: (sys.executable, ["-c", script])))
+        return makers[-1]
+
+    yield make_one
+    for maker in makers:
+        maker.close()
+        assert not maker.running
+
+
+def _wait_in_thread(maker: KernelMaker, *types: str) -> threading.Thread:
+    thread = threading.Thread(target=maker.wait, args=(types, never))
+    thread.start()
+    return thread
+
+
+def test_a_worker_waits_until_the_kernels_are_there(qtbot: QtBot, folder: Path, make: Make) -> None:
+    maker = make(_MARK)
+    assert maker.ask_now(["Q4_K", "Q6_K"]) == ["Q4_K", "Q6_K"]
+    thread = _wait_in_thread(maker, "Q4_K")
+    assert thread.is_alive()
+    qtbot.waitUntil(lambda: not thread.is_alive())
+    assert is_compiled("Q4_K")
+    qtbot.waitUntil(lambda: not maker.running)
+    assert is_compiled("Q6_K")
+    assert maker.ask_now(["Q4_K"]) == []
+
+
+def test_what_somebody_waits_for_goes_first(qtbot: QtBot, folder: Path, make: Make) -> None:
+    maker = make(_MARK)
+    many = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "F16"]
+    assert maker.ask_now(many) == many
+    assert maker.ask_now(["F16"]) == ["F16"]
+    qtbot.waitUntil(lambda: is_compiled("F16"))
+    assert not is_compiled("Q8_0")
+
+
+def test_nothing_is_started_for_what_is_there(folder: Path, make: Make) -> None:
+    note_compiled("Q4_K")
+    maker = make(_FAIL)
+    assert maker.ask_now(["Q4_K", "C64", "unheard of"]) == []
+    assert not maker.running
+    maker.wait(["Q4_K", "C64"], never)
+
+
+@pytest.mark.parametrize("where", ["", "missing", "a file"])
+def test_without_a_folder_everybody_compiles_for_himself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Make, where: str
+) -> None:
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / where) if where else "")
+    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "a file" / "cache"))
+    maker = make(_SLEEP)
+    assert maker.ask_now(["Q4_K"]) == []
+    assert not maker.running
+    maker.wait(["Q4_K"], never)
+
+
+@pytest.mark.parametrize("script", [_FAIL, "raise SystemExit(0)"])
+def test_a_program_that_fails_keeps_nobody_waiting(
+    qtbot: QtBot, folder: Path, make: Make, script: str
+) -> None:
+    maker = make(script)
+    assert maker.ask_now(["Q4_K"]) == ["Q4_K"]
+    thread = _wait_in_thread(maker, "Q4_K")
+    qtbot.waitUntil(lambda: not thread.is_alive())
+    assert maker.ask_now(["Q6_K"]) == []
+    assert not maker.running
+
+
+def test_a_program_that_cannot_be_started_keeps_nobody_waiting(qtbot: QtBot, folder: Path) -> None:
+    maker = KernelMaker(None, lambda: (str(folder / "missing"), []))
+    maker.ask_now(["Q4_K"])
+    thread = _wait_in_thread(maker, "Q4_K")
+    qtbot.waitUntil(lambda: not thread.is_alive() and not maker.running)
+    maker.close()
+
+
+def test_waiting_can_be_cancelled_and_closing_ends_the_program(
+    qtbot: QtBot, folder: Path, make: Make
+) -> None:
+    maker = make(_SLEEP)
+    maker.ask_now(["Q4_K"])
+    process = maker._process
+    assert process is not None
+    qtbot.waitUntil(lambda: process.processId() > 0)
+    number = process.processId()
+
+    def cancelled() -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        maker.wait(["Q4_K"], cancelled)
+    thread = _wait_in_thread(maker, "Q4_K")
+    started = time.monotonic()
+    maker.close()
+    thread.join(5)
+    assert time.monotonic() - started < 2
+    if sys.platform != "win32":
+        with pytest.raises(ProcessLookupError):  # neither running nor a zombie
+            os.kill(number, 0)
+
+
+def test_wishes_wait_for_an_idle_moment(qtbot: QtBot, folder: Path, make: Make) -> None:
+    maker = make(_MARK)
+    maker.ask(["Q4_K"])
+    maker.ask(["Q6_K"])
+    assert not maker.running
+    qtbot.waitUntil(lambda: is_compiled("Q6_K"))
+    assert is_compiled("Q4_K")
+
+
+@pytest.mark.slow
+def test_the_program_itself_compiles(qtbot: QtBot, folder: Path) -> None:
+    maker = KernelMaker(None, compile_command)
+    maker.ask_now(["Q4_0"])
+    qtbot.waitUntil(lambda: is_compiled("Q4_0"), timeout=60_000)
+    assert list(folder.rglob("*.nbc"))
+    qtbot.waitUntil(lambda: not maker.running, timeout=60_000)
+    maker.close()

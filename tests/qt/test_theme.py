@@ -1,0 +1,65 @@
+"""The colours of the program, in both schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QApplication, QCheckBox, QRadioButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.theme import Scheme, apply_scheme
+
+_LEAST_CONTRAST = 2.0
+
+
+@pytest.fixture
+def plain_colours(qapp: QApplication) -> Iterator[None]:
+    """Give the application its colours and style back."""
+    palette, style = qapp.palette(), qapp.style().objectName()
+    qapp.setStyle("Fusion")
+    yield
+    qapp.styleHints().setColorScheme(Qt.ColorScheme.Unknown)
+    qapp.setStyle(style)
+    qapp.setPalette(palette)
+
+
+def _contrast(one: QColor, other: QColor) -> float:
+    """Return the contrast of two colours as WCAG 2.2 defines it, without its gamma's linear end."""
+
+    def luminance(colour: QColor) -> float:
+        red, green, blue = ((part / 255) ** 2.2 for part in colour.getRgb()[:3])
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [Scheme.DARK, Scheme.LIGHT])
+@pytest.mark.parametrize("kind", [QCheckBox, QRadioButton])
+def test_an_empty_box_is_seen(
+    qtbot: QtBot, plain_colours: None, scheme: Scheme, kind: type[QCheckBox | QRadioButton]
+) -> None:
+    apply_scheme(scheme)
+    window = QWidget()
+    qtbot.addWidget(window)
+    box = kind("", window)
+    box.resize(24, 24)
+    window.resize(120, 60)
+    picture = window.grab().toImage()
+    ground = picture.pixelColor(110, 50)
+    pixels = [picture.pixelColor(x, y) for x in range(24) for y in range(24)]
+    strong = [pixel for pixel in pixels if _contrast(pixel, ground) >= _LEAST_CONTRAST]
+    least = 8 if scheme is Scheme.DARK else 0  # on light the box is told by its white inside too
+    assert len(strong) >= least
+    assert max(_contrast(pixel, ground) for pixel in pixels) > 1.1
+
+
+def test_no_palette_of_a_class_is_left_in_light_colours(qtbot: QtBot, plain_colours: None) -> None:
+    apply_scheme(Scheme.DARK)
+    apply_scheme(Scheme.LIGHT)
+    box = QCheckBox()
+    qtbot.addWidget(box)
+    assert box.palette().window().color() == QApplication.palette().window().color()
