@@ -140,18 +140,20 @@ def _walk_window(window: bytes, count: int, layout: Layout) -> tuple[Places, int
     step = _stepper(window, layout)
     if count <= _FEW or len(window) < 64 * _FEW:
         return step(0, count)
-    places, lengths = short_lengths(window, layout.width, layout.order)
-    whole = whole_lengths(window, places, layout.width, layout.order)
-    places, lengths = places[whole], lengths[whole]
-    after_name = places + layout.width + lengths
-    inside = after_name <= len(window) - 4
-    places, after_name = places[inside], after_name[inside]
+    width = layout.width
+    places, lengths = short_lengths(window, width, layout.order)
+    after_name = places + width
+    after_name += lengths
+    np.minimum(after_name, len(window) - 4, out=after_name)  # what is beyond fails as "whole" below
     ranks = _fields(window, layout, 4)[after_name]
-    likely = ranks <= MAX_DIMENSIONS
-    places, after_name, ranks = places[likely], after_name[likely], ranks[likely]
-    ends = after_name + ranks.astype(np.int64) * layout.width + 16
-    whole = ends <= len(window)
-    return follow_chain(places[whole], ends[whole], count, step)
+    likely = np.flatnonzero(ranks <= MAX_DIMENSIONS)
+    places, ends = places.take(likely), after_name.take(likely)
+    ends += ranks.take(likely).astype(np.int64) * width + 16
+    whole = whole_lengths(window, places, width, layout.order)
+    whole &= ends <= len(window)
+    if not whole.all():
+        places, ends = places[whole], ends[whole]
+    return follow_chain(places, ends, count, step)
 
 
 def _stepper(window: bytes, layout: Layout) -> Callable[[int, int], tuple[Places, int]]:
