@@ -8,6 +8,7 @@ and one walk is enough.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -204,20 +205,23 @@ def one_minus_cosine(totals: list[float]) -> float:
 
 def _percentiles(keys: NDArray[np.int64], equal: int, most: float) -> dict[float, float]:
     """Return percentiles of |e|, linearly between the two nearest pairs."""
-    counts = keys.copy()
-    counts[0] -= equal  # these are 0, the others of that key are not
-    behind = equal + np.cumsum(counts)
-    last = int(behind[-1]) - 1
-    if last < 0:
+    used = np.flatnonzero(keys)  # few of them are; the rest is better not touched
+    counts = keys[used]
+    if equal:
+        counts[0] -= equal  # these are 0, the others of that key are not
+    behind = (equal + np.cumsum(counts)).tolist()
+    if not behind:
         return dict.fromkeys(ERROR_PERCENTS, math.nan)
+    last = behind[-1] - 1
 
     def error_at(rank: int) -> float:
         if rank < equal:
             return 0.0
         if rank >= last:
             return most
-        key = int(np.searchsorted(behind, rank, side="right"))
-        inside = (rank - int(behind[key] - counts[key]) + 0.5) / int(counts[key])
+        place = bisect_right(behind, rank)
+        key, count = int(used[place]), int(counts[place])
+        inside = (rank - (behind[place] - count) + 0.5) / count
         low, high = _least_of(key), _least_of(key + 1)
         return min(low + inside * (high - low), most) if math.isfinite(high) else most
 

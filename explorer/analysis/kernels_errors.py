@@ -165,3 +165,20 @@ def _count_keys(r: Any, c: Any, codes: Any, keys: Any) -> None:
         codes[i] = bits_of_float32(abs(c[i] - r[i])) >> u32(31 - KEY_BITS)
     for i in range(r.size):
         keys[codes[i]] += 1
+
+
+@kernel
+def count_some_codes(codes: Any, wanted: Any, counts: Any) -> None:
+    """Count how often some codes are used.
+
+    Args:
+        codes: uint8 [n], n below 2^31.
+        wanted: uint8 [m].
+        counts: int64 [m], to be added to.
+    """
+    for k in range(wanted.size):
+        code = wanted[k]
+        total = numba.int32(0)
+        for i in range(codes.size):
+            total += numba.int32(codes[i] == code)
+        counts[k] += total

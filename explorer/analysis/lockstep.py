@@ -72,8 +72,10 @@ def measure_pairs(
             done += count
             if progress is not None:
                 progress(done)
-    for _, room in pool.made:
-        total.keys += room.keys
+    keys, *others = [room.keys for _, room in pool.made] or [total.keys]
+    for other in others:
+        keys += other
+    total.keys = keys
     return total
 
 

@@ -147,7 +147,7 @@ def test_importance_that_does_not_fit(importance: NDArray[np.float32], message: 
     ("name", "message"),
     [
         ("Q9_K", "unknown type 'Q9_K'; known are F16"),
-        ("IQ1_S", "cannot be rounded to type IQ1_S: "),
+        ("Q8_1", "cannot be rounded to type Q8_1: "),
         ("Q8_K", "while a model runs"),
         ("int4/48", "group sizes are 32, 64, 128"),
         ("int4/", "group sizes are"),

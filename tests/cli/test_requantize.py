@@ -95,7 +95,7 @@ def test_importance(path: str, tmp_path: Path, capsys: Capture) -> None:
     ("types", "message"),
     [
         ("Q9_9", "unknown type"),
-        ("IQ1_S", "cannot be rounded"),
+        ("Q8_K", "cannot be rounded"),
         ("int4/3", "sizes"),
         ("", "unknown"),
     ],

@@ -10,8 +10,19 @@ from collections.abc import Sequence
 
 from explorer.analysis.matching.rules import Made, Maker, NotComparable, Target
 from explorer.analysis.matching.views import TensorPart
-from explorer.formats.tensors import GroupedWeights, StoredArray, Tensor
+from explorer.formats.tensors import GroupedWeights, Shape, StoredArray, Tensor
 from explorer.quantization.grouped import GroupedLayout, Mode
+
+
+def either_way(target: Target, sources: Sequence[Tensor]) -> Made:
+    """Take experts in one tensor, whose rows and columns some releases exchange."""
+    part = TensorPart.whole(sources[0])
+    _experts, rows, columns = target.tensor.shape
+    if part.shape[1:] == (rows, columns) == (columns, rows):
+        raise NotComparable("the experts' matrices are square: their layout cannot be told")
+    if part.shape[1:] != (columns, rows):
+        return Made((part,))
+    return Made((part.transposed(0, 2, 1),), ("rows and columns are exchanged",))
 
 
 def expert_half(position: int) -> Maker:
@@ -48,6 +59,20 @@ def interleaved(position: int) -> Maker:
         return Made((view,), ("it is every second row of a fused tensor",))
 
     return make
+
+
+def in_turn(_target: Target, sources: Sequence[Tensor]) -> Made:
+    """Put gpt-oss's gates in front of the ups: what was in turn before."""
+    part = TensorPart.whole(sources[0] if len(sources) == 1 else _grouped(sources))
+    if len(part.shape) == 3 and len(sources) == 1:  # rows and columns are exchanged
+        experts, columns, rows = part.shape
+        view = part.reshaped(experts, columns, rows // 2, 2).transposed(0, 3, 2, 1)
+        shape: Shape = (experts, rows, columns)
+    else:
+        experts, rows, *rest = shape = part.shape
+        order = (0, 2, 1, 3)[: 3 + len(rest)]
+        view = part.reshaped(experts, rows // 2, 2, *rest).transposed(*order)
+    return Made((view,), ("every second row is put behind the others",), shape)
 
 
 def turned_experts(_target: Target, sources: Sequence[Tensor]) -> Made:

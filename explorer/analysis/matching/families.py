@@ -41,6 +41,7 @@ SCALES: Final = ("_scale_inv", "_scale")
 """What is put behind a weight's name for scales that the format says nothing of (FP8)."""
 
 _LAYER = "layers.{i}."
+_FUSED = f"{_LAYER}mlp.experts.gate_up_proj"
 
 
 def _each(maker: Maker, *names: str) -> tuple[Rule, ...]:
@@ -65,11 +66,10 @@ def _experts(projection: str, letter: str, half: int | None) -> tuple[Rule, ...]
         _joined(f"{mlp}experts.{{e}}.{projection}.{{s}}"),
         _joined(f"{mixtral}experts.{{e}}.{letter}.{{s}}"),
     ]
-    fused = f"{mlp}experts.gate_up_proj"
     if half is None:
-        rules += _each(make.same, f"{mlp}experts.{projection}")
+        rules += _each(experts.either_way, f"{mlp}experts.{projection}")
     else:
-        rules += _each(experts.expert_half(half), fused, fused + ".{s}")
+        rules += _each(experts.expert_half(half), _FUSED, _FUSED + ".{s}")
     return tuple(rules)
 
 
@@ -170,7 +170,7 @@ HUGGING_FACE: Final[Rules] = MappingProxyType(
         "ffn_up_exps": _experts("up_proj", "w3", 1),
         "ffn_down_exps": _experts("down_proj", "w2", None),
         "ffn_gate_up_exps": (
-            *_each(make.same, f"{_LAYER}mlp.experts.gate_up_proj"),
+            *_each(experts.either_way, _FUSED),
             _joined(*(f"{_LAYER}mlp.experts.{{e}}.{one}_proj.{{s}}" for one in ("gate", "up"))),
         ),
         **{
@@ -188,6 +188,11 @@ INTERLEAVED_EXPERTS: Final[Rules] = MappingProxyType(
         "ffn_gate_exps": _gpt_oss("gate_up_proj", 0),
         "ffn_up_exps": _gpt_oss("gate_up_proj", 1),
         "ffn_down_exps": _gpt_oss("down_proj", None),
+        "ffn_gate_up_exps": (
+            Rule(experts.in_turn, (f"{_FUSED}_blocks", f"{_FUSED}_scales"), ("weight",)),
+            Rule(experts.in_turn, (_FUSED,), ("weight",)),
+            Rule(experts.in_turn, (f"{_FUSED}_bias",), ("bias",)),
+        ),
     }
 )
 """What differs from `HUGGING_FACE` for gpt-oss."""

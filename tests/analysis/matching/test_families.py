@@ -102,6 +102,7 @@ def _check(
     **config: Any,
 ) -> Matching:
     """Compare both ways: every pair is without error, and nothing but `left` is left over."""
+    folder.mkdir(exist_ok=True)
     one = write_safetensors(folder / "hf", hugging_face, **config)
     two = write_gguf(folder / "model.gguf", architecture, gguf, **_NUMBERS)
     with open_model(one) as reference, open_model(two) as candidate:
@@ -278,13 +279,17 @@ def test_experts_of_newer_releases(turned: bool, tmp_path: Path) -> None:
     down = arrays_of({"x": (_EXPERTS, _WIDTH, _INNER)}, 1)["x"]
     start = "model.layers.0.mlp.experts."
     stored = fused.transpose(0, 2, 1) if turned else fused
+    stored_down = down.transpose(0, 2, 1) if turned else down
     made = {
         "blk.0.ffn_gate_exps.weight": fused[:, :_INNER],
         "blk.0.ffn_up_exps.weight": fused[:, _INNER:],
         "blk.0.ffn_down_exps.weight": down,
     }
-    arrays = {f"{start}gate_up_proj": stored, f"{start}down_proj": down}
+    arrays = {f"{start}gate_up_proj": stored, f"{start}down_proj": stored_down}
     _check(tmp_path, "qwen3moe", arrays, made)
+    together = {"blk.0.ffn_gate_up_exps.weight": fused}
+    del arrays[f"{start}down_proj"]
+    _check(tmp_path / "fused", "qwen3moe", arrays, together)
 
 
 def test_fused_experts_of_one_tensor_each(tmp_path: Path) -> None:
@@ -357,7 +362,18 @@ def _gpt_oss_arrays() -> tuple[dict[str, Array], dict[str, Array]]:
 
 
 def test_gpt_oss(tmp_path: Path) -> None:
-    _check(tmp_path, "gpt-oss", *_gpt_oss_arrays())
+    arrays, made = _gpt_oss_arrays()
+    _check(tmp_path, "gpt-oss", arrays, made)
+    _check(tmp_path / "fused", "gpt-oss", arrays, _with_fused_gates(made))
+
+
+def _with_fused_gates(made: dict[str, Array]) -> dict[str, Array]:
+    """Do what the converter's option --fuse-gate-up-exps does."""
+    fused = dict(made)
+    for suffix in ("weight", "bias"):
+        pair = [fused.pop(f"blk.0.ffn_{one}_exps.{suffix}") for one in ("gate", "up")]
+        fused[f"blk.0.ffn_gate_up_exps.{suffix}"] = np.concatenate(pair, axis=1)
+    return fused
 
 
 def test_gpt_oss_as_released(tmp_path: Path) -> None:
@@ -380,6 +396,7 @@ def test_gpt_oss_as_released(tmp_path: Path) -> None:
             made["blk.0.ffn_gate_exps.weight"] = values[:, ::2]
             made["blk.0.ffn_up_exps.weight"] = values[:, 1::2]
     _check(tmp_path, "gpt-oss", arrays, made)
+    _check(tmp_path / "fused", "gpt-oss", arrays, _with_fused_gates(made))
 
 
 def test_gpt_2(tmp_path: Path) -> None:
