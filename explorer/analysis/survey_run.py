@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
-from explorer.analysis.survey import SurveyRow, survey_row
 from explorer.analysis.survey_cache import KeptSurvey
+from explorer.analysis.tensor_survey import SurveyRow, survey_row
 from explorer.formats.model import Model
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QEvent, QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
 from explorer import __version__
@@ -49,12 +49,35 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     waker = QTimer(app)
     waker.timeout.connect(lambda: None)
     waker.start(_SIGNAL_POLL_MS)
-    window.show()
-    QTimer.singleShot(0, window.runner.prepare_kernels)
     named = [path for path in paths if path.startswith(_OLLAMA)]
     files = [Path(path) for path in paths if not path.startswith(_OLLAMA)]
-    QTimer.singleShot(0, lambda: _open_first(window, files, named))
+
+    def go_on() -> None:
+        _open_first(window, files, named)
+        window.runner.prepare_kernels()
+
+    window.installEventFilter(_AfterFirstPaint(go_on, window))
+    window.show()
     return app.exec()
+
+
+class _AfterFirstPaint(QObject):
+    """Calls a function once the window was painted: what it loads must not keep it off the screen.
+
+    A timer of 0 ms would fire before.
+    """
+
+    def __init__(self, then: Callable[[], None], window: MainWindow) -> None:
+        super().__init__(window)
+        self._then = then
+
+    # Qt
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Paint:
+            watched.removeEventFilter(self)
+            QTimer.singleShot(0, self._then)
+        return False
 
 
 def _open_first(window: MainWindow, paths: list[Path], named: Sequence[str] = ()) -> None:

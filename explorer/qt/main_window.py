@@ -126,7 +126,7 @@ class MainWindow(QMainWindow):
         self.library.tensor_chosen.connect(self.reveal_tensor)
         self.library.close_requested.connect(self.close_document)
         self.panels.tensors.table.row_opened.connect(self._open_tensor_bytes)
-        self.panels.weights.tensor_chosen.connect(self.link.select_tensor)
+        self.panels.tensor_chosen.connect(self.link.select_tensor)
         self.panels.model_requested.connect(self._open_downloaded)
         self.panels.demo_requested.connect(self._open_demo_and_store)
         self.panels.failed.connect(self.show_error)

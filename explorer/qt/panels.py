@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,18 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.settings import Settings
 from explorer.qt.views.deferred import Deferred
+from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.metadata_view import MetadataView
 from explorer.qt.views.overview import OverviewView
 from explorer.qt.views.raw_view import RawView
 from explorer.qt.views.table_view import TableView
 from explorer.qt.views.tensors_view import TensorsView
 from explorer.qt.views.vocabulary_view import VocabularyView
-from explorer.qt.views.weights.panel import WeightsView
 
 if TYPE_CHECKING:
     from explorer.qt.views.downloads.panel import DownloadsView
     from explorer.qt.views.planner.panel import PlannerView
+    from explorer.qt.views.weights.panel import WeightsView
 
 
 class Panels(QTabWidget):
@@ -32,6 +34,7 @@ class Panels(QTabWidget):
     Attributes:
         library: Holds the library's panel once it was shown.
         planner: Holds the planner once it was shown.
+        weights: Holds the weights panel once a model was opened.
 
     Signals:
         failed: Something that was asked for cannot be done; an `ExplorerError`.
@@ -39,6 +42,7 @@ class Panels(QTabWidget):
         model_requested: A downloaded model shall be opened; its path.
         demo_requested: The demo model shall be opened.
         layer_chosen: A layer was chosen in the planner; its number, the output layer the last.
+        tensor_chosen: A tensor was chosen in the weights panel; its row.
         library_scanned: The stores of this machine were listed; how many models they hold.
     """
 
@@ -47,6 +51,7 @@ class Panels(QTabWidget):
     model_requested = Signal(Path)
     demo_requested = Signal()
     layer_chosen = Signal(int)
+    tensor_chosen = Signal(int)
     library_scanned = Signal(int)
 
     def __init__(
@@ -62,8 +67,9 @@ class Panels(QTabWidget):
         self.overview = OverviewView(self)
         self.metadata = MetadataView(runner, self)
         self.tensors = TensorsView(runner, self)
-        self.weights = WeightsView(runner, self)
-        self.weights.choices = settings.histogram
+        self.weights = Deferred(self._make_weights, self._fill_weights, self)
+        self._weights_loading = JobSlot(runner, self)
+        self._selected: Sequence[int] = ()  # tensors, the current one first
         self.vocabulary = VocabularyView(runner, self)
         self.planner = Deferred(self._make_planner, self._fill_planner, self)
         self.raw = RawView(runner, self)
@@ -84,8 +90,6 @@ class Panels(QTabWidget):
         for table in self._tables().values():
             table.failed.connect(self.failed)
             table.exported.connect(self.written)
-        self.weights.failed.connect(self.failed)
-        self.weights.exported.connect(self.written)
         self.tensors.table.selection_moved.connect(self._follow_selection)
 
     def _make_library(self, parent: QWidget) -> DownloadsView:
@@ -119,6 +123,30 @@ class Panels(QTabWidget):
         view.failed.connect(self.failed)
         return view
 
+    def _make_weights(self, parent: QWidget) -> WeightsView:
+        from explorer.qt.views.weights.panel import WeightsView  # noqa: PLC0415 - see Deferred
+
+        view = WeightsView(self._runner, parent)
+        view.choices = self._settings.histogram
+        view.splitter_state = self._settings.layout("weights_splitter")
+        view.tensor_chosen.connect(self.tensor_chosen)
+        view.failed.connect(self.failed)
+        view.exported.connect(self.written)
+        return view
+
+    def _fill_weights(self, view: WeightsView) -> None:
+        view.show_document(self._document)
+        view.show_tensors(self._selected)
+
+    def _load_weights(self) -> None:
+        """Load the weights panel before somebody looks: its kernels are compiled meanwhile."""
+        self._weights_loading.run(
+            self.tr("Preparing the weights panel"),
+            lambda _job: import_module("explorer.qt.views.weights.panel"),
+            lambda _module: self.weights.make(),
+            self.failed.emit,
+        )
+
     def _fill_planner(self, view: PlannerView) -> None:
         view.set_other_documents(self._documents)
         view.show_document(self._document)
@@ -135,7 +163,11 @@ class Panels(QTabWidget):
         self.overview.show_document(document)
         self.metadata.show_document(document, self._settings.layout("metadata"))
         self.tensors.show_document(document, self._settings.layout("tensors"))
-        self.weights.show_document(document)
+        self._selected = ()
+        if self.weights.existing is not None:
+            self.weights.existing.show_document(document)
+        elif document is not None:
+            self._load_weights()
         self.vocabulary.show_document(document, self._settings.layout("vocabulary"))
         self.raw.show_model(document.model if document is not None else None)
         if self.planner.existing is not None:
@@ -157,7 +189,7 @@ class Panels(QTabWidget):
         if isinstance(view, Deferred):
             view.view.focus_search()
             return True
-        if isinstance(view, MetadataView | TensorsView | WeightsView | VocabularyView | RawView):
+        if isinstance(view, MetadataView | TensorsView | VocabularyView | RawView):
             view.focus_search()
             return True
         return False
@@ -178,13 +210,15 @@ class Panels(QTabWidget):
         if self.library.existing is not None:
             self.library.existing.save_layout()
         self._settings.set_layout("metadata_splitter", self.metadata.splitter.saveState())
-        self._settings.set_layout("weights_splitter", self.weights.splitter_state)
-        self._settings.histogram = self.weights.choices
+        if self.weights.existing is not None:
+            self._settings.set_layout("weights_splitter", self.weights.existing.splitter_state)
+            self._settings.histogram = self.weights.existing.choices
 
     def restore_layout(self) -> None:
         """Put the splitters to where they were."""
         self.metadata.splitter.restoreState(self._settings.layout("metadata_splitter"))
-        self.weights.splitter_state = self._settings.layout("weights_splitter")
+        if self.weights.existing is not None:
+            self.weights.existing.splitter_state = self._settings.layout("weights_splitter")
 
     def reset_layout(self) -> None:
         """Give columns and splitters the places that they had at first."""
@@ -209,4 +243,6 @@ class Panels(QTabWidget):
         current = self.tensors.table.currentIndex()
         first = self.tensors.model.content_row(current) if current.isValid() else int(rows[0])
         others = [row for row in rows.tolist() if row != first]
-        self.weights.show_tensors([first, *others] if first in rows else others)
+        self._selected = [first, *others] if first in rows else others
+        if self.weights.existing is not None:
+            self.weights.existing.show_tensors(self._selected)

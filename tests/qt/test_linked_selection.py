@@ -195,11 +195,11 @@ def test_a_tensor_of_another_shard_shows_its_file(
 def test_the_weights_panel_follows_the_selection(qtbot: QtBot, window: MainWindow) -> None:
     panels = window.panels
     window.reveal_tensor(window.documents[0], 3)
-    assert panels.weights.shown_rows == (3,)
+    assert panels.weights.view.shown_rows == (3,)
     panels.tensors.table.selectAll()
-    assert len(panels.weights.shown_rows) > 1
+    assert len(panels.weights.view.shown_rows) > 1
     window.reveal_tensor(window.documents[0], 5)
-    assert panels.weights.shown_rows == (5,)
+    assert panels.weights.view.shown_rows == (5,)
 
 
 def test_the_planner_s_layers_follow_and_lead(qtbot: QtBot, window: MainWindow) -> None:

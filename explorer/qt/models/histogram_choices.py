@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Final
 
-from explorer.qt.models.weight_figures import MOST_BINS, RangeKind
-
 _LONGEST_TEXT: Final = 1000
+
+MOST_BINS: Final = 4096
+"""Most bins of a histogram: more than a screen has pixels side by side."""
+
+
+class RangeKind(StrEnum):
+    """Which weights a histogram shows."""
+
+    ROBUST = "robust"
+    FULL = "full"
+    TYPED = "typed"
 
 
 @dataclass(frozen=True, slots=True)

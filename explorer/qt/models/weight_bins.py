@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from explorer.analysis import Histogram, TensorStatistics
 from explorer.analysis.binning import Binning
+from explorer.qt.models.histogram_choices import RangeKind
 from explorer.qt.models.histogram_curve import HistogramCurve, resampled, robust_range, union
-from explorer.qt.models.weight_figures import Figures, RangeKind, Wish
+from explorer.qt.models.weight_figures import Figures, Wish
 
 
 def can_divide(low: float, high: float, bins: int) -> bool:

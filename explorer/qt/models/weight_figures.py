@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
 
 from explorer.analysis import Moments, TensorStatistics
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
+from explorer.qt.models.histogram_choices import RangeKind
 from explorer.qt.models.histogram_curve import HistogramCurve, Range
 from explorer.quantization.anatomy import has_anatomy
 from explorer.quantization.registry import WITHOUT_DECODER, has_decoder
-
-MOST_BINS: Final = 4096
-"""Most bins of a histogram: more than a screen has pixels side by side."""
-
-
-class RangeKind(StrEnum):
-    """Which weights a histogram shows."""
-
-    ROBUST = "robust"
-    FULL = "full"
-    TYPED = "typed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,10 @@ class Deferred(QWidget, Generic[View]):
         """The view, or None if nobody has needed it yet."""
         return self._view
 
+    def make(self) -> None:
+        """Make the view if nobody has needed it yet."""
+        assert self.view is not None
+
     @property
     def view(self) -> View:
         """The view; it is made if nobody has needed it yet."""
@@ -54,5 +58,5 @@ class Deferred(QWidget, Generic[View]):
     # Qt
 
     def showEvent(self, event: QShowEvent) -> None:
-        assert self.view is not None
+        self.make()
         super().showEvent(event)

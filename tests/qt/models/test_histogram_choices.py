@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.qt.models.histogram_choices import HistogramChoices
-from explorer.qt.models.weight_figures import MOST_BINS, RangeKind
+from explorer.qt.models.histogram_choices import MOST_BINS, HistogramChoices, RangeKind
 from explorer.qt.settings import Settings
 
 OTHER = HistogramChoices(77, RangeKind.FULL, logarithmic=True, normal=False, marks=False)

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from explorer.analysis import tensor_statistics
 from explorer.errors import FormatError
 from explorer.qt.models.document import Document
+from explorer.qt.models.histogram_choices import RangeKind
 from explorer.qt.models.histogram_curve import histogram_of, resampled, robust_range
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.statistics_table import figure_lines
 from explorer.qt.models.tensor_scope import MOST_TENSORS, same_role, sibling_factors, spread
 from explorer.qt.models.weight_bins import can_divide
-from explorer.qt.models.weight_figures import Gathered, RangeKind, Subject, Wish
+from explorer.qt.models.weight_figures import Gathered, Subject, Wish
 from explorer.qt.models.weight_gathering import gather, known
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.weight_files import LAYERS, OUTLIER, layer_weights, weights_model

@@ -21,10 +21,9 @@ from explorer.analysis import block_statistics, tensor_statistics
 from explorer.qt.jobs import JobRunner
 from explorer.qt.jobs.kernel_maker import KernelMaker
 from explorer.qt.models.document import Document
-from explorer.qt.models.histogram_choices import HistogramChoices
+from explorer.qt.models.histogram_choices import HistogramChoices, RangeKind
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.weight_figures import RangeKind
 from explorer.qt.views.weights.header import Scope
 from explorer.quantization.kernel_cache import note_compiled
 from tests.helpers.weight_files import LAYERS, huge_model, layer_weights, weights_model
