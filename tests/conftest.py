@@ -16,7 +16,7 @@ choose_kernel_cache()  # before a test turns the user's cache folder elsewhere
 # Time is bounded by the number of examples: a slow machine is no failure.
 settings.register_profile(
     "suite",
-    max_examples=150,
+    max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
