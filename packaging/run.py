@@ -56,7 +56,13 @@ class Task(NamedTuple):
 
 # -P: a folder of downloaded models is no place to import modules from.
 APP = Task(("gui",), {**OFFSCREEN_LIBRARIES, **WINDOW_LIBRARIES}, ("-P", "-m", "explorer"))
-TESTS = Task(("gui", "test"), OFFSCREEN_LIBRARIES, ("-m", "pytest", "-n", "logical"))
+# One process more than there are cores: a window's test often waits for a timer.
+WORKERS = str((os.cpu_count() or 1) + 1)
+TESTS = Task(
+    ("gui", "test"),
+    OFFSCREEN_LIBRARIES,
+    ("-m", "pytest", "-n", WORKERS, "--dist", "worksteal"),
+)
 
 
 def say(text: str) -> None:

@@ -215,7 +215,9 @@ def test_the_program_gets_its_arguments_and_its_status_comes_back(
         "-m",
         "pytest",
         "-n",
-        "logical",
+        str((os.cpu_count() or 1) + 1),
+        "--dist",
+        "worksteal",
         "-k",
         "two words",
     ]

@@ -73,16 +73,17 @@ def test_a_result_arrives_on_the_gui_thread(
 def test_a_job_is_known_while_it_runs_and_tells_how_far_it_is(
     qtbot: QtBot, runner: JobRunner, outcome: Outcome
 ) -> None:
-    work = Waiting()
+    work, somebody_listens = Waiting(), threading.Event()
 
     def op(job: Job) -> str:
+        somebody_listens.wait(5)
         job.report(3, 7)
         return work(job)
 
     job = runner.run("Counting", op, outcome.done, outcome.failed)
     assert runner.jobs == [job]
     with qtbot.waitSignal(job.progressed) as progress:
-        pass
+        somebody_listens.set()
     assert progress.args == [3, 7]
     work.go_on.set()
     qtbot.waitUntil(lambda: outcome.results == ["result"])
