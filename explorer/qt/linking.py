@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QObject
 
+from explorer.formats.naming import parse_name
 from explorer.qt.models.document import Document
 from explorer.qt.panels import Panels
 from explorer.qt.views.library_view import LibraryView
@@ -91,7 +92,7 @@ def key_position(document: Document | None, key: str) -> int | None:
 
 def _layer_of(document: Document, row: int) -> int:
     """Return the layer of a tensor as plans count them, the output layer last; -1 for none."""
-    name = document.model.tensors.rows[row].parsed_name
+    name = parse_name(document.model.tensors.columns.names[row])
     if name.layer is not None:
         return -1 if name.stack.startswith(_SIDE_STACKS) else name.layer
     blocks = document.facts.layers
@@ -100,7 +101,9 @@ def _layer_of(document: Document, row: int) -> int:
 
 def _first_of_layer(document: Document, layer: int) -> int | None:
     """Return the row of the first tensor of a layer, or None if the model has none."""
-    rows: Iterable[int] = np.flatnonzero(document.arrays.layers == layer).tolist()
-    if not rows and layer == document.facts.layers:
-        rows = range(len(document.arrays))
-    return next((row for row in rows if _layer_of(document, row) == layer), None)
+    layers = document.arrays.layers
+    if layer == document.facts.layers:
+        rows = np.flatnonzero((layers == layer) | (layers < 0))  # the output's have no number
+    else:
+        rows = np.flatnonzero(layers == layer)
+    return next((row for row in rows.tolist() if _layer_of(document, row) == layer), None)

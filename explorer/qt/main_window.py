@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from bisect import bisect
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,6 +129,7 @@ class MainWindow(QMainWindow):
         self.panels.tensors.table.row_opened.connect(self._open_tensor_bytes)
         self.panels.tensor_chosen.connect(self.link.select_tensor)
         self.panels.model_requested.connect(self._open_downloaded)
+        self.panels.open_requested.connect(self._ask_reference)
         self.panels.demo_requested.connect(self._open_demo_and_store)
         self.panels.failed.connect(self.show_error)
         self.panels.written.connect(self._show_written)
@@ -141,7 +143,8 @@ class MainWindow(QMainWindow):
             if known is not None:
                 self.reveal_model(known)
             elif path not in self._loading:
-                self._load(path, next(self._tickets))
+                ticket = next(self._tickets)
+                self._load(path, partial(self._show_loaded, ticket=ticket))
 
     def open_library(self) -> None:
         """Show the downloaded models; where there are none, open the demo model."""
@@ -163,15 +166,40 @@ class MainWindow(QMainWindow):
         self.open_paths([path])
         self.panels.setCurrentWidget(self.panels.overview)
 
-    def _load(self, path: Path, ticket: int) -> None:
+    def _load(self, path: Path, on_loaded: Callable[[Document], None]) -> None:
         self._loading.add(path)
         job = self.runner.run(
             self.tr("Opening {name}").format(name=plain_text(path.name)),
             lambda job: load_document(path, job),
-            lambda document: self._add_document(document, ticket),
+            on_loaded,
             self.show_error,
         )
         job.finished.connect(lambda: self._loading.discard(path))
+
+    def _show_loaded(self, document: Document, ticket: int) -> None:
+        """List a model; show the one asked for last."""
+        if self._add_document(document, ticket) == len(self.documents) - 1:
+            self.reveal_model(document)
+
+    def open_reference(self, path: Path) -> None:
+        """Open a model to compare the current one with, which stays the current one."""
+        path = path.absolute()
+        wanted_for = self.current
+        ticket = next(self._tickets)
+
+        def compare(document: Document) -> None:
+            if self.current is wanted_for:
+                self.panels.references.choose(document)
+
+        def add(document: Document) -> None:
+            self._add_document(document, ticket)
+            compare(document)
+
+        known = next((doc for doc in self.documents if doc.path == path), None)
+        if known is not None:
+            compare(known)
+        elif path not in self._loading:
+            self._load(path, add)
 
     def open_demo(self) -> None:
         """Make the demo model if it is not there, and open it."""
@@ -184,16 +212,15 @@ class MainWindow(QMainWindow):
 
         self.runner.run(self.tr("Making the demo model"), _make_demo, done, self.show_error)
 
-    def _add_document(self, document: Document, ticket: int) -> None:
-        """List a model in the order of asking; show the one asked for last."""
+    def _add_document(self, document: Document, ticket: int) -> int:
+        """List a model in the order of asking; return its place."""
         place = bisect(self._order, ticket)
         self._order.insert(place, ticket)
         self.documents.insert(place, document)
         self.settings.add_recent(document.path)
         self.library.add(document, place)
         self.panels.set_documents(self.documents)
-        if place == len(self.documents) - 1:
-            self.reveal_model(document)
+        return place
 
     def close_document(self, document: Document) -> None:
         """Close a model."""
@@ -262,9 +289,18 @@ class MainWindow(QMainWindow):
             self,
             self.tr("Open models"),
             "",
-            self.tr("Models (*.gguf *.safetensors *.safetensors.index.json);;All files (*)"),
+            self._file_kinds(),
         )
         self.open_paths([Path(name) for name in names])
+
+    def _ask_reference(self) -> None:
+        title = self.tr("Open a model to compare with")
+        name, _ = QFileDialog.getOpenFileName(self, title, "", self._file_kinds())
+        if name:
+            self.open_reference(Path(name))
+
+    def _file_kinds(self) -> str:
+        return self.tr("Models (*.gguf *.safetensors *.safetensors.index.json);;All files (*)")
 
     def _ask_folder(self) -> None:
         name = QFileDialog.getExistingDirectory(self, self.tr("Open a model's folder"))

@@ -26,10 +26,10 @@ def fill_menu_bar(window: QMainWindow, actions: Actions, recent: QMenu, tabs: QT
     file_menu.addActions([actions.close_model, actions.quit])
     bar.addMenu(tr("&Edit")).addActions([actions.find, actions.go_to, actions.copy_path])
     view_menu = bar.addMenu(tr("&View"))
-    for number in range(tabs.count()):
+    for number in range(tabs.count()):  # ten of them: 0 is the last one's key
         tab = QAction(tabs.tabText(number), window)
         tab.setObjectName(f"tab_{number + 1}")
-        tab.setShortcut(QKeySequence(f"Alt+{number + 1}"))
+        tab.setShortcut(QKeySequence(f"Alt+{(number + 1) % 10}"))
         tab.setStatusTip(tr("Show this panel"))
         tab.triggered.connect(partial(_show, tabs, number))
         view_menu.addAction(tab)

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QTabWidget, QWidget
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
+from explorer.qt.models.references import References
 from explorer.qt.settings import Settings
 from explorer.qt.views.deferred import Deferred
 from explorer.qt.views.job_slot import JobSlot
@@ -24,7 +25,9 @@ from explorer.qt.views.vocabulary_view import VocabularyView
 
 if TYPE_CHECKING:
     from explorer.qt.views.downloads.panel import DownloadsView
+    from explorer.qt.views.errors.panel import ErrorsView
     from explorer.qt.views.planner.panel import PlannerView
+    from explorer.qt.views.survey.panel import SurveyView
     from explorer.qt.views.weights.panel import WeightsView
 
 
@@ -32,8 +35,11 @@ class Panels(QTabWidget):
     """The library of downloaded models, and one tab for each way to look at the current model.
 
     Attributes:
+        references: What the current model is compared with.
+        errors: Holds the panel of errors once it was shown.
         library: Holds the library's panel once it was shown.
         planner: Holds the planner once it was shown.
+        survey: Holds the panel of the whole model once it was shown.
         weights: Holds the weights panel once a model was opened.
 
     Signals:
@@ -42,7 +48,8 @@ class Panels(QTabWidget):
         model_requested: A downloaded model shall be opened; its path.
         demo_requested: The demo model shall be opened.
         layer_chosen: A layer was chosen in the planner; its number, the output layer the last.
-        tensor_chosen: A tensor was chosen in the weights panel; its row.
+        tensor_chosen: A tensor was chosen in the weights panel or in the survey; its row.
+        open_requested: The user wants to choose a model to open.
         library_scanned: The stores of this machine were listed; how many models they hold.
     """
 
@@ -52,6 +59,7 @@ class Panels(QTabWidget):
     demo_requested = Signal()
     layer_chosen = Signal(int)
     tensor_chosen = Signal(int)
+    open_requested = Signal()
     library_scanned = Signal(int)
 
     def __init__(
@@ -63,11 +71,14 @@ class Panels(QTabWidget):
         self._document: Document | None = None
         self._documents: Sequence[Document] = ()
         self._demo_store: Path | None = None
+        self.references = References(runner, self)
         self.library = Deferred(self._make_library, lambda _view: None, self)
         self.overview = OverviewView(self)
         self.metadata = MetadataView(runner, self)
         self.tensors = TensorsView(runner, self)
         self.weights = Deferred(self._make_weights, self._fill_weights, self)
+        self.errors = Deferred(self._make_errors, self._fill_errors, self)
+        self.survey = Deferred(self._make_survey, self._fill_survey, self)
         self._weights_loading = JobSlot(runner, self)
         self._selected: Sequence[int] = ()  # tensors, the current one first
         self.vocabulary = VocabularyView(runner, self)
@@ -81,12 +92,15 @@ class Panels(QTabWidget):
             (self.metadata, self.tr("Metadata")),
             (self.tensors, self.tr("Tensors")),
             (self.weights, self.tr("Weights")),
+            (self.errors, self.tr("Errors")),
+            (self.survey, self.tr("Survey")),
             (self.vocabulary, self.tr("Vocabulary")),
             (self.planner, self.tr("Planner")),
             (self.raw, self.tr("Raw")),
         ):
             self.addTab(view, title)
         self.setCurrentWidget(self.overview)
+        self.references.failed.connect(self.failed)
         for table in self._tables().values():
             table.failed.connect(self.failed)
             table.exported.connect(self.written)
@@ -126,7 +140,8 @@ class Panels(QTabWidget):
     def _make_weights(self, parent: QWidget) -> WeightsView:
         from explorer.qt.views.weights.panel import WeightsView  # noqa: PLC0415 - see Deferred
 
-        view = WeightsView(self._runner, parent)
+        view = WeightsView(self._runner, self.references, parent)
+        view.open_requested.connect(self.open_requested)
         view.choices = self._settings.histogram
         view.splitter_state = self._settings.layout("weights_splitter")
         view.tensor_chosen.connect(self.tensor_chosen)
@@ -137,6 +152,33 @@ class Panels(QTabWidget):
     def _fill_weights(self, view: WeightsView) -> None:
         view.show_document(self._document)
         view.show_tensors(self._selected)
+
+    def _make_errors(self, parent: QWidget) -> ErrorsView:
+        from explorer.qt.views.errors.panel import ErrorsView  # noqa: PLC0415 - see Deferred
+
+        view = ErrorsView(self._runner, self.references, parent)
+        view.open_requested.connect(self.open_requested)
+        view.failed.connect(self.failed)
+        view.exported.connect(self.written)
+        return view
+
+    def _fill_errors(self, view: ErrorsView) -> None:
+        view.show_document(self._document)
+        view.show_tensors(self._selected)
+
+    def _make_survey(self, parent: QWidget) -> SurveyView:
+        from explorer.qt.views.survey.panel import SurveyView  # noqa: PLC0415 - see Deferred
+
+        view = SurveyView(self._runner, self.references, parent)
+        view.tensor_chosen.connect(self.tensor_chosen)
+        view.open_requested.connect(self.open_requested)
+        view.failed.connect(self.failed)
+        view.exported.connect(self.written)
+        return view
+
+    def _fill_survey(self, view: SurveyView) -> None:
+        view.show_document(self._document)
+        view.select_tensor(self._selected[0] if self._selected else -1)
 
     def _load_weights(self) -> None:
         """Load the weights panel before somebody looks: its kernels are compiled meanwhile."""
@@ -154,16 +196,21 @@ class Panels(QTabWidget):
     def set_documents(self, documents: Sequence[Document]) -> None:
         """Tell which models are open, for panels that compare them."""
         self._documents = tuple(documents)
+        self.references.set_documents(self._documents)
         if self.planner.existing is not None:
             self.planner.existing.set_other_documents(self._documents)
 
     def show_document(self, document: Document | None) -> None:
         """Show a model in every panel."""
         self._document = document
+        self.references.show_document(document)
         self.overview.show_document(document)
         self.metadata.show_document(document, self._settings.layout("metadata"))
         self.tensors.show_document(document, self._settings.layout("tensors"))
         self._selected = ()
+        for page in (self.errors, self.survey):
+            if page.existing is not None:
+                page.existing.show_document(document)
         if self.weights.existing is not None:
             self.weights.existing.show_document(document)
         elif document is not None:
@@ -244,5 +291,8 @@ class Panels(QTabWidget):
         first = self.tensors.model.content_row(current) if current.isValid() else int(rows[0])
         others = [row for row in rows.tolist() if row != first]
         self._selected = [first, *others] if first in rows else others
-        if self.weights.existing is not None:
-            self.weights.existing.show_tensors(self._selected)
+        for page in (self.weights, self.errors):
+            if page.existing is not None:
+                page.existing.show_tensors(self._selected)
+        if self.survey.existing is not None:
+            self.survey.existing.select_tensor(self._selected[0])

@@ -62,6 +62,7 @@ def measure_ours(path: Path, name: str) -> dict[str, float]:
 
     from explorer.qt.jobs import JobRunner
     from explorer.qt.models.document import load_document
+    from explorer.qt.models.references import References
     from explorer.qt.views.weights import WeightsView
 
     class NoJob:
@@ -73,7 +74,7 @@ def measure_ours(path: Path, name: str) -> dict[str, float]:
     document = load_document(path, NoJob())  # type: ignore[arg-type] # only asked whether to stop
     runner = JobRunner()
     runner.prepare_kernels()  # as the program does when its window is shown
-    view = WeightsView(runner)
+    view = WeightsView(runner, References(runner))
     view.resize(900, 650)
     view.show()
     heartbeat = Heartbeat()

@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
+from explorer.qt.models.references import References
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.weight_figures import Gathered
 from explorer.qt.views.plots.histogram_plot import HistogramPlot
@@ -27,7 +28,7 @@ class Panel:
         self.qtbot = qtbot
         self.runner = runner
         self.document = document
-        self.view = WeightsView(runner)
+        self.view = WeightsView(runner, References(runner))
         self.view.resize(900, 640)
         qtbot.addWidget(self.view)
         self.view.show()

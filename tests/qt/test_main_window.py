@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication, QLabel, QTableWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QTableWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
@@ -51,7 +51,7 @@ def tree_text(window: MainWindow) -> str:
 
 def test_numbers_choose_the_tabs(qtbot: QtBot, window: MainWindow) -> None:
     for number in range(window.panels.count(), 0, -1):
-        qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), ALT)
+        qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number % 10), ALT)
         assert window.panels.currentIndex() == number - 1
     wait_idle(qtbot, window)
 
@@ -84,6 +84,25 @@ def test_a_bad_file_is_told_and_the_others_stay(
     assert "bad <b>.gguf" in window.message_bar.label.text()
     assert window.message_bar.label.textFormat() is Qt.TextFormat.PlainText
     assert len(window.documents) == 1
+
+
+def test_a_model_is_opened_to_compare_the_current_one_with(
+    qtbot: QtBot, window: MainWindow, small_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = window.current
+    chosen = (str(small_path), "")
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: chosen)
+    window.panels.open_requested.emit()
+    qtbot.waitUntil(lambda: len(window.documents) == 2)
+    assert window.current is current
+    assert window.panels.references.chosen is window.documents[1]
+    window.panels.references.choose(None)
+    window.panels.open_requested.emit()  # it is open already
+    assert window.panels.references.chosen is window.documents[1]
+    assert len(window.documents) == 2
+    window.close_document(window.documents[1])
+    assert window.panels.references.chosen is None
+    wait_idle(qtbot, window)
 
 
 def test_quick_open_goes_to_a_tensor_a_key_and_a_model(
@@ -134,7 +153,7 @@ def test_find_focuses_the_field_of_the_tab(qtbot: QtBot, window: MainWindow) -> 
     for number, edit in (
         (3, window.panels.metadata.list.bar.edit),
         (4, window.panels.tensors.bar.edit),
-        (6, window.panels.vocabulary.bar.edit),
+        (8, window.panels.vocabulary.bar.edit),
     ):
         qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), ALT)
         qtbot.keyClick(window, Qt.Key.Key_F, CONTROL)

@@ -56,7 +56,7 @@ class Job(QObject):
     def __init__(
         self,
         title: str,
-        on_done: Callable[[Any], None],
+        on_done: Callable[[Any], object],
         on_failed: Callable[[ExplorerError], None],
         parent: QObject | None = None,
     ) -> None:
@@ -190,7 +190,7 @@ class JobRunner(QObject):
         self,
         title: str,
         op: Callable[[Job], Result],
-        on_done: Callable[[Result], None],
+        on_done: Callable[[Result], object],
         on_failed: Callable[[ExplorerError], None],
     ) -> Job:
         """Start `op` in a worker.

@@ -41,19 +41,19 @@ class Deferred(QWidget, Generic[View]):
         """The view, or None if nobody has needed it yet."""
         return self._view
 
-    def make(self) -> None:
-        """Make the view if nobody has needed it yet."""
-        assert self.view is not None
-
-    @property
-    def view(self) -> View:
-        """The view; it is made if nobody has needed it yet."""
+    def make(self) -> View:
+        """Make the view if nobody has needed it yet; return it."""
         if self._view is None:
             view = self._view = self._make(self)
             self._layout.addWidget(view)
             self.setFocusProxy(view)
             self._on_made(view)
         return self._view
+
+    @property
+    def view(self) -> View:
+        """The view; it is made if nobody has needed it yet."""
+        return self.make()
 
     # Qt
 

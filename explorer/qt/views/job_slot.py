@@ -44,7 +44,7 @@ class JobSlot:
         self,
         title: str,
         op: Callable[[Job], Result],
-        on_done: Callable[[Result], None],
+        on_done: Callable[[Result], object],
         on_failed: Callable[[ExplorerError], None],
     ) -> Job:
         """Cancel the job that runs and start another; see `JobRunner.run`."""

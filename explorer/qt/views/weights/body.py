@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.recent import Recent
+from explorer.qt.models.references import References
 from explorer.qt.models.weight_figures import Subject
 from explorer.qt.views.weights.block_pages import BlockPages
 from explorer.qt.views.weights.header import Header
@@ -30,13 +31,18 @@ class WeightsBody(QWidget):
     Signals:
         exported: A file was written; its path.
         failed: A file could not be written; an `ExplorerError`.
+        open_requested: A model shall be opened, to compare with.
     """
 
     exported = Signal(str)
     failed = Signal(object)
+    open_requested = Signal()
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, runner: JobRunner, references: References, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
+        self._references = references
         self.header = Header(self)
         self.histogram = HistogramPage(runner, self)
         self.blocks = BlockPages(runner, self)

@@ -23,6 +23,7 @@ from explorer.qt.jobs import Job, JobRunner, consideration, reconsider
 from explorer.qt.models.document import Document
 from explorer.qt.models.histogram_choices import HistogramChoices
 from explorer.qt.models.recent import Recent
+from explorer.qt.models.references import References
 from explorer.qt.models.tensor_scope import same_role, sibling_factors, spread
 from explorer.qt.models.weight_figures import Subject, is_quantized, unsupported_reason
 from explorer.qt.views.job_slot import JobSlot
@@ -51,15 +52,20 @@ class WeightsView(QWidget):
         tensor_chosen: One of several tensors was opened; its content row in the tensor table.
         exported: A file was written; its path.
         failed: A file could not be written; an `ExplorerError`.
+        open_requested: A model shall be opened, to compare with.
     """
 
     tensor_chosen = Signal(int)
     exported = Signal(str)
     failed = Signal(object)
+    open_requested = Signal()
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, runner: JobRunner, references: References, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._runner = runner
+        self._references = references
         self._document: Document | None = None
         self._rows: tuple[int, ...] = ()
         self._choices = HistogramChoices()
@@ -201,7 +207,7 @@ class WeightsView(QWidget):
             self._tell(self.tr("There are no plots"), sentence, self.tr("Try again"))
 
     def _add_body(self, module: ModuleType) -> None:
-        body: WeightsBody = module.WeightsBody(self._runner, self)
+        body: WeightsBody = module.WeightsBody(self._runner, self._references, self)
         self._stack.addWidget(body)
         body.histogram.controls.set_choices(self._choices)
         if not self._splitter.isEmpty():
@@ -211,6 +217,7 @@ class WeightsView(QWidget):
         body.histogram.opened.connect(self.tensor_chosen)
         body.exported.connect(self.exported)
         body.failed.connect(self.failed)
+        body.open_requested.connect(self.open_requested)
         if len(self._rows) > 1:
             body.header.choose(Scope.SELECTED)
         self.body = body
