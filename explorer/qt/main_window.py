@@ -18,7 +18,6 @@ from PySide6.QtGui import (
     QGuiApplication,
 )
 from PySide6.QtWidgets import (
-    QFileDialog,
     QMainWindow,
     QSplitter,
     QVBoxLayout,
@@ -28,6 +27,7 @@ from PySide6.QtWidgets import (
 from explorer.display import plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.actions import Actions
+from explorer.qt.file_dialogs import ask_model_folder, ask_models, ask_reference
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.linking import SelectionLink, key_position
 from explorer.qt.menus import fill_menu_bar
@@ -57,6 +57,7 @@ class MainWindow(QMainWindow):
         documents: The open models, in the order of opening.
         current: The model whose panels are shown.
         runner: Background work.
+        expected: Models of the last session that are still being looked for.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -64,7 +65,8 @@ class MainWindow(QMainWindow):
         self.settings = settings
         self.documents: list[Document] = []
         self.current: Document | None = None
-        self._loading: set[Path] = set()
+        self.expected: tuple[Path, ...] = ()
+        self._loading: dict[Path, None] = {}
         self._tickets = count()
         self._order: list[int] = []  # the ticket of each document
         self.runner = JobRunner(self)
@@ -167,14 +169,14 @@ class MainWindow(QMainWindow):
         self.panels.setCurrentWidget(self.panels.overview)
 
     def _load(self, path: Path, on_loaded: Callable[[Document], None]) -> None:
-        self._loading.add(path)
+        self._loading[path] = None
         job = self.runner.run(
             self.tr("Opening {name}").format(name=plain_text(path.name)),
             lambda job: load_document(path, job),
             on_loaded,
             self.show_error,
         )
-        job.finished.connect(lambda: self._loading.discard(path))
+        job.finished.connect(lambda: self._loading.pop(path))
 
     def _show_loaded(self, document: Document, ticket: int) -> None:
         """List a model; show the one asked for last."""
@@ -285,27 +287,17 @@ class MainWindow(QMainWindow):
         GoTo(self, self, self.runner).show(self.actions())
 
     def _ask_files(self) -> None:
-        names, _ = QFileDialog.getOpenFileNames(
-            self,
-            self.tr("Open models"),
-            "",
-            self._file_kinds(),
-        )
-        self.open_paths([Path(name) for name in names])
-
-    def _ask_reference(self) -> None:
-        title = self.tr("Open a model to compare with")
-        name, _ = QFileDialog.getOpenFileName(self, title, "", self._file_kinds())
-        if name:
-            self.open_reference(Path(name))
-
-    def _file_kinds(self) -> str:
-        return self.tr("Models (*.gguf *.safetensors *.safetensors.index.json);;All files (*)")
+        self.open_paths(ask_models(self))
 
     def _ask_folder(self) -> None:
-        name = QFileDialog.getExistingDirectory(self, self.tr("Open a model's folder"))
-        if name:
-            self.open_paths([Path(name)])
+        folder = ask_model_folder(self)
+        if folder is not None:
+            self.open_paths([folder])
+
+    def _ask_reference(self) -> None:
+        path = ask_reference(self)
+        if path is not None:
+            self.open_reference(path)
 
     def _focus_search(self) -> None:
         if not self.panels.focus_search():
@@ -390,7 +382,9 @@ class MainWindow(QMainWindow):
         self.panels.save_layout()
         self.settings.set_layout("window", self.saveGeometry())
         self.settings.set_layout("splitter", self.splitter.saveState())
-        self.settings.session = [document.path for document in self.documents]
+        opened = [document.path for document in self.documents]
+        # what is not open yet is not forgotten
+        self.settings.session = list(dict.fromkeys([*opened, *self._loading, *self.expected]))
         self.runner.close()
         for document in self.documents:
             document.model.close()
