@@ -148,23 +148,18 @@ def _size(nbytes: int) -> str:
 
 
 def _device_block(held: DeviceLayout) -> str:
-    """Return a GPU: its name, its bar, its parts, which add up to what was free on it.
-
-    Ollama keeps the reserve free only while it looks for a fit; a graph may take of it in the end.
-    """
+    """Return a GPU: its name, its bar, its parts, which add up to what was free on it."""
     device = held.device
     layers = "no layers" if held.layers is None else _layers(held.layers)
     name = style(_safe(device.label), bold=True)
     heading = f"\n{name}, {bytes_text(device.free)} free: {layers}\n"
-    left = max(0, device.free - held.total)
-    reserved = min(held.reserved, left)
     parts = [
         (WEIGHTS, held.weights),
         (KV_CACHE, held.kv_cache),
         (GRAPH, held.graph),
         (PROJECTOR, held.projector),
-        (RESERVED, reserved),
-        (FREE, left - reserved),
+        (RESERVED, held.reserve_left),
+        (FREE, held.free_left),
     ]
     return heading + _parts([(part, n) for part, n in parts if n or part is not PROJECTOR])
 

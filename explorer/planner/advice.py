@@ -15,10 +15,10 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.planner.checks import quoted
 from explorer.planner.fitting import Trace
-from explorer.planner.layout import Layout, lay_out
+from explorer.planner.graphsize_profile import effective_for, layout_for
+from explorer.planner.layout import Layout
 from explorer.planner.result import PlanRequest
 from explorer.planner.search import MOST_LAYOUTS, Outcome, largest
-from explorer.planner.settings import EffectiveSettings, effective_settings
 from explorer.planner.workload import MAX_PARALLEL
 from explorer.text import bytes_text
 
@@ -64,13 +64,13 @@ def largest_context(request: PlanRequest) -> Advice:
     key = request.h.origins.get("trained context", "the model")
     most = min(trained or _MOST_TOKENS, _MOST_TOKENS)
     limit = f"{key}: trained for {trained:,} tokens" if trained else f"{most:,} tokens"
-    least = _effective(request, context=1).context  # what Ollama uses at least
+    least = effective_for(request, context=1).context  # what Ollama uses at least
     return _largest("context", request, (least, max(least, most)), limit)
 
 
 def most_parallel(request: PlanRequest) -> Advice:
     """Return the largest number of sequences at which all layers are on GPUs."""
-    effective = _effective(request, parallel=2)
+    effective = effective_for(request, parallel=2)
     if effective.parallel == 1:
         return _largest("parallel", request, (1, 1), effective.origins["parallel"])
     return _largest("parallel", request, (1, MAX_PARALLEL), f"{MAX_PARALLEL:,} sequences")
@@ -80,7 +80,7 @@ def best_cache_type(request: PlanRequest) -> Advice:
     """Return the least lossy type of the KV cache at which all layers are on GPUs."""
     limit = "nothing: it is the least lossy type that Ollama accepts"
     for name in _CACHE_TYPES:
-        for difference in _effective(request, kv_cache_type=name).differences:
+        for difference in effective_for(request, kv_cache_type=name).differences:
             if difference.name == "kv_cache_type":
                 return Advice("kv-cache-type", None, f"{limit}; {name}: {difference.reason}")
         if _fits(request, kv_cache_type=name):
@@ -170,27 +170,8 @@ def _largest(name: str, request: PlanRequest, bounds: tuple[int, int], limit: st
     return Advice(name, found.value, limit, found.exact)
 
 
-def _effective(request: PlanRequest, **changes: Any) -> EffectiveSettings:
-    settings = replace(request.settings, **changes)
-    return effective_settings(
-        request.h, settings, request.devices, request.environment, server_rules=True
-    )
-
-
 def _lay_out(request: PlanRequest, trace: Trace | None = None, **changes: Any) -> Layout:
-    effective = _effective(request, **changes)
-    return lay_out(
-        request.h,
-        effective,
-        request.devices,
-        host=request.host,
-        num_gpu=effective.num_gpu,
-        require_full=effective.require_full,
-        overhead=effective.overhead,
-        spread=effective.spread,
-        projector=effective.projector_bytes,
-        trace=trace,
-    )
+    return layout_for(request, effective_for(request, **changes), trace)
 
 
 def _fits(request: PlanRequest, **changes: Any) -> bool:

@@ -50,6 +50,19 @@ class DeviceLayout:
         """Bytes that it holds."""
         return self.weights + self.kv_cache + self.graph + self.projector
 
+    @property
+    def reserve_left(self) -> int:
+        """Bytes of the reserve that are left in the end.
+
+        Ollama keeps the reserve free only while it looks for a fit; a graph may take of it.
+        """
+        return min(self.reserved, max(0, self.device.free - self.total))
+
+    @property
+    def free_left(self) -> int:
+        """Bytes that are neither held nor reserved."""
+        return max(0, self.device.free - self.total - self.reserved)
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

@@ -74,7 +74,26 @@ class Prediction:
     @property
     def fits(self) -> bool:
         """Whether it fits beside other loaded models, within 80 % of the available memory."""
-        return self.total <= self.available_bytes * 80 // 100
+        return self.total <= self.usable_bytes
+
+    @property
+    def usable_bytes(self) -> int:
+        """What one model may take; the rest is left to others."""
+        return _usable(self.available_bytes)
+
+    @property
+    def reserve_left(self) -> int:
+        """Bytes left to other models, as far as this one does not take of them."""
+        return min(self.available_bytes - self.usable_bytes, self._left)
+
+    @property
+    def free_left(self) -> int:
+        """Bytes that are neither taken nor left to other models."""
+        return self._left - self.reserve_left
+
+    @property
+    def _left(self) -> int:
+        return max(0, self.available_bytes - self.total)
 
 
 class PredictionProfile:
@@ -149,13 +168,18 @@ def choose_batch(
         small = any(min(card.free, card.capacity_bytes) <= _SMALL_CARD for card in cuda)
         return _LEAST if cells > _SMALL_CARD_CELLS and small else _SMALL
     batch = next(size for above, size in _BATCHES if cells > above)
-    usable = available * 80 // 100
+    usable = _usable(available)
     while batch > _SMALL:
         within = predicted <= usable and predicted <= available * _SHARES[batch] // 100
         if within and surcharge(batch) <= usable - predicted:
             break
         batch = {_LARGE: _MEDIUM, _MEDIUM: _SMALL}[batch]
     return batch
+
+
+def _usable(available: int) -> int:
+    """Return the part of free memory that a model may take beside others."""
+    return available * 80 // 100
 
 
 def surcharge(batch: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,6 +115,17 @@ def test_fits_within_80_per_cent() -> None:
     assert predict(Settings(context=4096), tight).fully_offloaded
     short = Device("0", "ROCm", needed * 100 // 80 - 2)
     assert not predict(Settings(context=4096), short).fully_offloaded
+
+
+@pytest.mark.parametrize(
+    ("taken", "reserve", "free"), [(10, 20, 70), (80, 20, 0), (90, 10, 0), (101, 0, 0)]
+)
+def test_a_fifth_is_left_to_other_models(taken: int, reserve: int, free: int) -> None:
+    found = predict().prediction
+    assert found is not None
+    found = replace(found, file_bytes=taken, cache_bytes=0, surcharge_bytes=0, available_bytes=100)
+    assert (found.usable_bytes, found.reserve_left, found.free_left) == (80, reserve, free)
+    assert found.fits == (taken <= 80)
 
 
 def test_without_gpus_the_memory_of_the_machine_counts() -> None:

@@ -129,11 +129,7 @@ def _names(layout: Layout) -> str:
 
 def _free(layout: Layout) -> str:
     """Return what is left on the GPUs used, beside what Ollama reserves."""
-    free = 0
-    for held in layout.devices:
-        if held.layers is not None:
-            free += max(0, held.device.free - held.total - held.reserved)
-    return bytes_text(free)
+    return bytes_text(sum(held.free_left for held in layout.devices if held.layers is not None))
 
 
 def suggestions(

@@ -156,20 +156,15 @@ def memory_bars(plan: Plan, host: Host | None) -> tuple[Bar, ...]:
 
 
 def _device_bar(number: int, held: DeviceLayout, count: int) -> Bar:
-    """Return the bar of a GPU.
-
-    What Ollama reserves it keeps free only while it looks for a fit: a graph may take of it.
-    """
-    left = max(0, held.device.free - held.total)
-    reserved = min(held.reserved, left)
+    """Return the bar of a GPU."""
     name = f"devices[{number}]"
     parts = [
         Part(Kind.WEIGHTS, held.weights, f"{name}.weights"),
         Part(Kind.KV_CACHE, held.kv_cache, f"{name}.kv_cache"),
         Part(Kind.GRAPH, held.graph, f"{name}.graph"),
         Part(Kind.PROJECTOR, held.projector, f"{name}.total"),
-        Part(Kind.RESERVED, reserved, f"{name}.reserved"),
-        Part(Kind.FREE, left - reserved),
+        Part(Kind.RESERVED, held.reserve_left, f"{name}.reserved"),
+        Part(Kind.FREE, held.free_left),
     ]
     layers = () if held.layers is None else held.layers
     return Bar(
@@ -206,21 +201,18 @@ def _cpu_bar(layout: Layout, host: Host | None) -> Bar:
 
 def _predicted_bar(prediction: Prediction, on_gpus: bool) -> Bar:
     """Return the one bar of a profile without a layout; it leaves a fifth to other models."""
-    available = prediction.available_bytes
-    left = max(0, available - prediction.total)
-    reserved = min(available - available * 80 // 100, left)
     return Bar(
         title=_tr("All GPUs together") if on_gpus else _tr("Main memory"),
         device=None,
-        capacity=available,
+        capacity=prediction.available_bytes,
         parts=(
             Part(Kind.WEIGHTS, prediction.file_bytes, "weights"),
             Part(Kind.KV_CACHE, prediction.cache_bytes, "kv_cache.total"),
             Part(Kind.GRAPH, prediction.surcharge_bytes, "graph.full"),
-            Part(Kind.RESERVED, reserved),
-            Part(Kind.FREE, left - reserved),
+            Part(Kind.RESERVED, prediction.reserve_left),
+            Part(Kind.FREE, prediction.free_left),
         ),
-        mark=available * 80 // 100,
+        mark=prediction.usable_bytes,
     )
 
 
