@@ -49,7 +49,8 @@ def model_path(path: str, root: str | None = None) -> Path:
     Raises:
         ExplorerError: The name is not valid, or no store has it.
     """
-    from explorer.stores.names import is_name, resolve  # noqa: PLC0415 - --version needs no stores
+    from explorer.formats.ollama_name import is_name  # noqa: PLC0415 - --version needs no formats
+    from explorer.stores.names import resolve  # noqa: PLC0415 - as above
     from explorer.stores.places import this_machine_ollama  # noqa: PLC0415 - as above
 
     if is_name(path):

@@ -16,9 +16,10 @@ from explorer.cli.compare_record import COLUMNS, cells, compared_record, documen
 from explorer.cli.compare_text import printed_rows, summary
 from explorer.cli.output import on_terminal, write, write_error, write_json
 from explorer.cli.progress import Progress
-from explorer.cli.weights_walk import refuse_model_file, teller, workers_option, writing
+from explorer.cli.weights_walk import csv_option, refuse_model_file, teller, workers_option, writing
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
+from explorer.formats.ollama_name import is_name
 from explorer.tabular import write_csv
 
 
@@ -32,13 +33,7 @@ from explorer.tabular import write_csv
     metavar="NAME",
     help="Compare only this tensor, named as in either model; may be given several times.",
 )
-@click.option(
-    "csv_path",
-    "--csv",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also write the table to a file, as comma-separated values.",
-)
+@csv_option
 @workers_option
 @root_option
 @json_option
@@ -98,8 +93,6 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
 
 def _paths(given: tuple[str, str], root: str | None) -> Iterator[Path]:
     """Return what to open; --root is for those of the two that are names."""
-    from explorer.stores.names import is_name  # noqa: PLC0415 - as in `model_path`
-
     if root is not None and not any(map(is_name, given)):
         raise click.UsageError("--root belongs to a name of a model, such as ollama:llama3")
     for path in given:

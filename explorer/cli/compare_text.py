@@ -10,8 +10,8 @@ import click
 from explorer.analysis.comparison import ComparedRow, Comparison, TotalErrors
 from explorer.analysis.matching import Matching, Mismatch, TensorView
 from explorer.cli.errors_record import ABOUT_ERRORS, SHOWN_FIGURES
-from explorer.cli.output import cell_width, line_width, style, write
-from explorer.text import float_text, integer_text, plain_text, shape_text, shorten
+from explorer.cli.output import cell_width, figures_line, line_width, name_cell, style, write
+from explorer.text import float_text, integer_text, plain_text, shape_text
 
 _LONGEST_NAME: Final = 48
 _SHOWN_NAMES: Final = 8
@@ -31,31 +31,23 @@ def printed_rows(
         max([5, *(len(shape_text(match.candidate.shape)) for match in matches)]),
     )
     titles = [title for _, title in SHOWN_FIGURES]
-    write(_line(("candidate", "type", "shape"), widths, titles))
+    write(figures_line(("candidate", "type", "shape"), widths, titles))
     for row in rows:
         view = row.match.candidate
         cells = (_name(view), plain_text(view.type_name), shape_text(view.shape))
         if row.errors is None:
             what = "" if row.problem is None else plain_text(row.problem.what)
-            line = _line(cells, widths, ()).rstrip() + f"  {what}\n"
+            line = figures_line(cells, widths, ()).rstrip() + f"  {what}\n"
         else:
             figures = [float_text(getattr(row.errors, name), 5) for name, _ in SHOWN_FIGURES]
-            line = _line(cells, widths, figures)
+            line = figures_line(cells, widths, figures)
         if not write(line) and not needed:
             return
         yield row
 
 
 def _name(view: TensorView) -> str:
-    return shorten(plain_text(view.name), _LONGEST_NAME)
-
-
-def _line(cells: Iterable[str], widths: Iterable[int], numbers: Iterable[str]) -> str:
-    padded = [
-        text + " " * (width - cell_width(text)) for text, width in zip(cells, widths, strict=True)
-    ]
-    padded += [f"{number:>12}" for number in numbers]
-    return "  ".join(padded).rstrip() + "\n"
+    return name_cell(view.name, _LONGEST_NAME)
 
 
 def summary(matching: Matching, total: TotalErrors, *, whole: bool) -> str:

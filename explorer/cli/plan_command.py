@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -14,12 +15,13 @@ from explorer.cli.plan_machine import find_target, named_gpu
 from explorer.cli.plan_table import CSV_HEADER, csv_rows, plans_table
 from explorer.cli.plan_text import plan_text, terms_text
 from explorer.cli.plan_work import Answer, Question, answer_all
+from explorer.cli.weights_walk import writing
 from explorer.errors import ExplorerError, PlanError
 from explorer.planner import Device, Settings
 from explorer.planner.advice import QUESTIONS
 from explorer.planner.parsing import parse_context, parse_size
 from explorer.planner.profiles import GRAPH_SIZE, PROFILES
-from explorer.tabular import write_atomically, write_csv
+from explorer.tabular import write_csv
 
 _ALL = "all"
 _CACHE_TYPES = ("f16", "q8_0", "q4_0", "f32")
@@ -157,7 +159,8 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     )
     answers = list(answer_all(paths, asked))
     if csv_file is not None:
-        _save(csv_file, answers)
+        with writing(Path(csv_file)) as stream:
+            write_csv(stream, CSV_HEADER, csv_rows(answers))
     if len(answers) == 1:
         _print_one(answers[0], as_json=as_json, explain=explain)
     elif as_json:
@@ -189,12 +192,3 @@ def _print_one(answer: Answer, *, as_json: bool, explain: bool) -> None:
     write(plan_text(answer.plan, answer.path, answer.advice, answer.notes))
     if explain:
         write(terms_text(answer.plan.terms))
-
-
-def _save(path: str, answers: Sequence[Answer]) -> None:
-    try:
-        with write_atomically(path) as file:
-            write_csv(file, CSV_HEADER, csv_rows(answers))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise click.ClickException(f"{path}: cannot be written: {reason}") from error

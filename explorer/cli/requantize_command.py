@@ -18,7 +18,7 @@ from explorer.cli.errors_record import ABOUT_ERRORS, SHOWN_FIGURES, errors_recor
 from explorer.cli.output import line_width, on_terminal, style, write, write_json
 from explorer.cli.progress import Progress
 from explorer.cli.tensor_argument import find_tensor, notes_on, tensor_argument
-from explorer.cli.weights_walk import refuse_model_file, teller, workers_option, writing
+from explorer.cli.weights_walk import csv_option, refuse_model_file, teller, workers_option, writing
 from explorer.errors import ExplorerError
 from explorer.formats import Tensor, open_model
 from explorer.tabular import Cell, write_csv
@@ -59,13 +59,7 @@ def _checked_types(
     metavar="FILE",
     help="Weigh errors by an importance matrix of llama.cpp, in GGUF.",
 )
-@click.option(
-    "csv_path",
-    "--csv",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also write the table to a file, as comma-separated values.",
-)
+@csv_option
 @workers_option
 @root_option
 @json_option

@@ -11,14 +11,22 @@ import click
 from explorer.analysis import SurveyRow, survey
 from explorer.analysis.percentiles import PERCENTS
 from explorer.cli.arguments import json_option, model_path, path_argument, root_option
-from explorer.cli.output import cell_width, on_terminal, write, write_error, write_json
+from explorer.cli.output import (
+    cell_width,
+    figures_line,
+    name_cell,
+    on_terminal,
+    write,
+    write_error,
+    write_json,
+)
 from explorer.cli.progress import Progress
 from explorer.cli.statistics_record import statistics_record
-from explorer.cli.weights_walk import refuse_model_file, teller, workers_option, writing
-from explorer.formats import Model, open_model
+from explorer.cli.weights_walk import csv_option, refuse_model_file, teller, workers_option, writing
+from explorer.formats import Model, Tensor, open_model
 from explorer.quantization.registry import has_decoder
 from explorer.tabular import Cell, write_csv
-from explorer.text import float_text, integer_text, plain_text, shape_text, shorten
+from explorer.text import float_text, integer_text, plain_text, shape_text
 
 _LONGEST_NAME: Final = 64
 _FIGURES: Final = ("min", "max", "mean", "std", "rms", "kurtosis", "step_error_rms")
@@ -26,13 +34,7 @@ _FIGURES: Final = ("min", "max", "mean", "std", "rms", "kurtosis", "step_error_r
 
 @click.command("survey")
 @path_argument
-@click.option(
-    "csv_path",
-    "--csv",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Also write the table to a file, as comma-separated values.",
-)
+@csv_option
 @workers_option
 @root_option
 @json_option
@@ -123,35 +125,27 @@ def _printed(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> Iterat
     Ends when nobody reads any more (`| head`), unless the rows are `needed` for something else.
     """
     tensors = model.tensors.rows
-    names = min(_LONGEST_NAME, max((cell_width(_name(t.name)) for t in tensors), default=0))
+    names = min(_LONGEST_NAME, max((cell_width(_name(t)) for t in tensors), default=0))
     types = max((len(plain_text(t.type.name)) for t in tensors), default=0)
     shapes = max((len(shape_text(t.shape)) for t in tensors), default=0)
     widths = (max(names, 6), max(types, 4), max(shapes, 5))
-    write(_line(("tensor", "type", "shape"), widths, ("zeros", "not finite", *_FIGURES)))
+    write(figures_line(("tensor", "type", "shape"), widths, ("zeros", "not finite", *_FIGURES)))
     for row in rows:
         tensor = row.tensor
-        cells = (_name(tensor.name), plain_text(tensor.type.name), shape_text(tensor.shape))
+        cells = (_name(tensor), plain_text(tensor.type.name), shape_text(tensor.shape))
         found = row.statistics
         if found is None:
             what = "" if row.error is None else plain_text(row.error.what)
-            line = _line(cells, widths, ()).rstrip() + f"  {what}\n"
+            line = figures_line(cells, widths, ()).rstrip() + f"  {what}\n"
         else:
             numbers = [integer_text(found.zeros), integer_text(found.nan + found.inf)]
             figures = [getattr(found, name) for name in _FIGURES]
             numbers += ["" if one is None else float_text(one, 5) for one in figures]
-            line = _line(cells, widths, numbers)
+            line = figures_line(cells, widths, numbers)
         if not write(line) and not needed:
             return
         yield row
 
 
-def _name(name: str) -> str:
-    return shorten(plain_text(name), _LONGEST_NAME)
-
-
-def _line(cells: Iterable[str], widths: Iterable[int], numbers: Iterable[str]) -> str:
-    padded = [
-        text + " " * (width - cell_width(text)) for text, width in zip(cells, widths, strict=True)
-    ]
-    padded += [f"{number:>12}" for number in numbers]
-    return "  ".join(padded).rstrip() + "\n"
+def _name(tensor: Tensor) -> str:
+    return name_cell(tensor.name, _LONGEST_NAME)

@@ -14,6 +14,7 @@ import click
 from explorer.cli.progress import Progress
 from explorer.errors import ExplorerError
 from explorer.formats import Model
+from explorer.formats.own_files import refuse_own_file
 from explorer.tabular import write_atomically
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -28,6 +29,17 @@ def workers_option(function: _Command) -> _Command:
         show_default="all cores",
         metavar="N",
         help="Threads that decode.",
+    )(function)
+
+
+def csv_option(function: _Command) -> _Command:
+    """Add the option --csv: a file for the table that is printed."""
+    return click.option(
+        "csv_path",
+        "--csv",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Also write the table to a file, as comma-separated values.",
     )(function)
 
 
@@ -51,13 +63,7 @@ def refuse_model_file(model: Model, target: Path) -> None:
     Raises:
         ExplorerError: It is.
     """
-    for file in model.files:
-        try:
-            same = target.samefile(file.path)
-        except OSError:  # the usual case: there is no such file yet
-            continue
-        if same:
-            raise ExplorerError("is a file of the model itself; choose another name", target)
+    refuse_own_file((file.path for file in model.files), target)
 
 
 @contextmanager

@@ -5,15 +5,18 @@ The readers are loaded when the first model is opened: a window is on the screen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats.metadata import Metadata, MetadataEntry, NumberArray, StringArray
 from explorer.formats.model import Model, ModelFile, Problem, Severity
 from explorer.formats.tensors import Extent, Tensor, TensorGroup, TensorTable
+from explorer.late import late_names
 
 if TYPE_CHECKING:
     from explorer.formats.open import open_model
+else:
+    __getattr__ = late_names(__name__, {"open": ["open_model"]})
 
 __all__ = [
     "ExplorerError",
@@ -32,11 +35,3 @@ __all__ = [
     "TensorTable",
     "open_model",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "open_model":
-        from explorer.formats.open import open_model  # noqa: PLC0415 - see above
-
-        return open_model
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

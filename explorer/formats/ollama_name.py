@@ -13,6 +13,9 @@ from typing import Final
 from explorer.errors import FormatError
 from explorer.formats.bounded_json import shorten
 
+SCHEME: Final = "ollama:"
+"""Begins a name where a path may stand too."""
+
 DEFAULT_HOST: Final = "registry.ollama.ai"
 DEFAULT_NAMESPACE: Final = "library"
 DEFAULT_TAG: Final = "latest"
@@ -59,6 +62,11 @@ class OllamaName:
         if self.host != DEFAULT_HOST:
             return f"{self.host}/{self.namespace}/{name}"
         return name if self.namespace == DEFAULT_NAMESPACE else f"{self.namespace}/{name}"
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text names a model, as ``ollama:NAME[:TAG]``, rather than a path."""
+    return text.startswith(SCHEME)
 
 
 def parse_name(text: str) -> OllamaName:

@@ -18,7 +18,7 @@ from explorer.quantization.grouped import StoredGroups, decode_groups
 from explorer.quantization.registry import WITHOUT_DECODER, decoder, has_decoder
 
 if TYPE_CHECKING:
-    from explorer.formats.tensors import GroupedWeights, StoredArray, Tensor
+    from explorer.formats.tensors import Extent, GroupedWeights, Tensor
 
 Values: TypeAlias = NDArray[np.float32]
 """Decoded weights: float32 [n], C-contiguous."""
@@ -88,7 +88,7 @@ def runs_of(tensor: Tensor) -> Runs:
         SourceError: The file changed since it was opened.
     """
     check_decodable(tensor)
-    return BlockRuns(tensor) if tensor.grouped is None else GroupRuns(tensor, tensor.grouped)
+    return BlockRuns(tensor) if tensor.grouped is None else GroupRuns(tensor.grouped)
 
 
 class BlockRuns:
@@ -97,18 +97,13 @@ class BlockRuns:
     def __init__(self, tensor: Tensor) -> None:
         self.unit = tensor.type.block_weights
         self._name = tensor.type.name
-        self._extent = tensor.extents[0]
+        self._blocks = _Items(tensor.extents[0], tensor.type.block_bytes)
         self._swapped = tensor.byte_order == "big"
         self._decode = decoder(self._name)
-        self._raw = np.empty((0, tensor.type.block_bytes), np.uint8)
 
     def decode(self, first: int, count: int, out: Values) -> Blocks:
         """Read, bring into little-endian order and decode; see `Runs.decode`."""
-        if count > len(self._raw):
-            self._raw = np.empty((count, self._raw.shape[1]), np.uint8)
-        raw = self._raw[:count]
-        start = self._extent.offset + first * raw.shape[1]
-        self._extent.source.read_into(start, raw.data.cast("B"))
+        raw = self._blocks.read(first, count)
         if self._swapped:
             swap_byte_order(self._name, raw)
         self._decode(raw, out.reshape(count, self.unit))
@@ -116,24 +111,22 @@ class BlockRuns:
 
     def block(self, index: int) -> bytes:
         """Return a block's bytes; see `Runs.block`."""
-        size = self._raw.shape[1]
-        return self._extent.source.read(self._extent.offset + index * size, size)
+        return self._blocks.item(index)
 
 
 class GroupRuns:
     """Groups of codes with scales and biases in arrays of their own; see `Runs`."""
 
-    def __init__(self, tensor: Tensor, grouped: GroupedWeights) -> None:
+    def __init__(self, grouped: GroupedWeights) -> None:
         layout = grouped.layout
         self.unit = layout.group_size
         self._layout = layout
-        self._parts = [_Part(grouped.weight, layout.packed_bytes)]
-        self._parts.append(_Part(grouped.scales, layout.scale_bytes))
+        self._parts = [_Items(grouped.weight.extent, layout.packed_bytes)]
+        self._parts.append(_Items(grouped.scales.extent, layout.scale_bytes))
         if grouped.biases is not None:
-            self._parts.append(_Part(grouped.biases, layout.bias_bytes))
-        groups = tensor.parameters // self.unit
-        self._factors = _factors_of(tensor, grouped.global_scale, groups)
-        self._per_factor = groups // len(self._factors) if self._factors is not None else 0
+            self._parts.append(_Items(grouped.biases.extent, layout.bias_bytes))
+        self._factors = _factors_of(grouped)
+        self._per_factor = grouped.groups_per_global_scale
 
     def decode(self, first: int, count: int, out: Values) -> StoredGroups:
         """Read the run from each array and decode it; see `Runs.decode`."""
@@ -147,17 +140,18 @@ class GroupRuns:
 
     def block(self, index: int) -> bytes:
         """Return a group's bytes: codes, scale, bias; see `Runs.block`."""
-        return b"".join(part.read(index, 1).tobytes() for part in self._parts)
+        return b"".join(part.item(index) for part in self._parts)
 
 
-class _Part:
-    """One of the arrays that make a weight: so many bytes for each group."""
+class _Items:
+    """Items of so many bytes each, one behind the other: blocks, or a part of each group."""
 
-    def __init__(self, array: StoredArray, group_bytes: int) -> None:
-        self._extent = array.extent
-        self._raw = np.empty((0, group_bytes), np.uint8)
+    def __init__(self, extent: Extent, item_bytes: int) -> None:
+        self._extent = extent
+        self._raw = np.empty((0, item_bytes), np.uint8)
 
     def read(self, first: int, count: int) -> NDArray[np.uint8]:
+        """Return items, uint8 [count, item_bytes], which the next call overwrites."""
         if count > len(self._raw):
             self._raw = np.empty((count, self._raw.shape[1]), np.uint8)
         raw = self._raw[:count]
@@ -165,14 +159,16 @@ class _Part:
         self._extent.source.read_into(start, raw.data.cast("B"))
         return raw
 
+    def item(self, index: int) -> bytes:
+        """Return one item's bytes; leaves alone what `read` returned."""
+        size = self._raw.shape[1]
+        return self._extent.source.read(self._extent.offset + index * size, size)
 
-def _factors_of(tensor: Tensor, array: StoredArray | None, groups: int) -> Values | None:
-    """Read the global scales, each of which holds for as many groups as the others."""
-    if array is None or groups == 0:
+
+def _factors_of(grouped: GroupedWeights) -> Values | None:
+    """Read the global scales."""
+    array = grouped.global_scale
+    if array is None:
         return None
     extent = array.extent
-    count = extent.nbytes // 4
-    if array.type.name != "F32" or count == 0 or groups % count:
-        what = f"tensor {tensor.name!r}: {count} global scales do not fit {groups} groups"
-        raise FormatError(what, extent.source.path, extent.offset)
-    return np.frombuffer(extent.source.read(extent.offset, 4 * count), "<f4")
+    return np.frombuffer(extent.source.read(extent.offset, extent.nbytes), "<f4")

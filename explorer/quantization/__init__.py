@@ -5,15 +5,19 @@ What decodes and encodes is loaded on first use: listing a model needs the table
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from explorer.late import late_names
 from explorer.quantization.arrays import QuantizationError
 from explorer.quantization.types import GGML_TYPES, TENSOR_TYPES, TensorType, ggml_type
 
 if TYPE_CHECKING:
     from explorer.quantization.decode import dequantize, warm_up
     from explorer.quantization.encode import quantize
+else:
+    __getattr__ = late_names(
+        __name__, {"decode": ["dequantize", "warm_up"], "encode": ["quantize"]}
+    )
 
 __all__ = [
     "GGML_TYPES",
@@ -25,11 +29,3 @@ __all__ = [
     "quantize",
     "warm_up",
 ]
-
-_LATE = {"dequantize": "decode", "quantize": "encode", "warm_up": "decode"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATE[name]}"), name)

@@ -6,24 +6,17 @@ import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
 
 from explorer.errors import SourceError
 from explorer.formats.bounded_json import shorten
 from explorer.formats.ollama_manifest import MANIFESTS
-from explorer.formats.ollama_name import OllamaName, parse_name
+from explorer.formats.ollama_name import SCHEME, OllamaName, parse_name
 from explorer.stores.entries import StoreKind, reason
 from explorer.stores.library import read_library
 from explorer.stores.ollama import models_folder
 from explorer.stores.places import Place
 
-SCHEME: Final = "ollama:"
 _SHOWN = 5
-
-
-def is_name(text: str) -> bool:
-    """Tell whether a text names a model rather than a path."""
-    return text.startswith(SCHEME)
 
 
 def resolve(text: str, roots: Sequence[Path]) -> Path:

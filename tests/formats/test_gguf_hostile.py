@@ -189,6 +189,19 @@ def test_strings_longer_than_the_file(refuse: Refuse, length: int, order: Order)
     assert error.offset is not None
 
 
+@pytest.mark.parametrize("bit", [9, 16, 24, 31, 40, 48, 56, 63])
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_a_lying_length_among_many(refuse: Refuse, bit: int, order: Order) -> None:
+    """Its lowest byte alone would lead on to the next record or string."""
+    for place in range(100, 104):
+        words: list[str | Text] = ["ab" * (i % 3 + 1) for i in range(200)]
+        words[place] = Text(b"abc", 3 + (1 << bit))
+        refuse(GgufFile(order=order, keys=[("k", ARRAY, Array(STRING, words))]))
+        tensors = [TensorSpec(f"blk.{i}.w") for i in range(200)]
+        tensors[place] = TensorSpec(Text(b"blk", 3 + (1 << bit)))
+        refuse(GgufFile(order=order, tensors=tensors))
+
+
 @pytest.mark.parametrize("count", [500, *_HUGE])
 @pytest.mark.parametrize("kind", [*range(8), STRING, ARRAY, 10, 11, 12])
 def test_arrays_longer_than_the_file(refuse: Refuse, kind: int, count: int) -> None:

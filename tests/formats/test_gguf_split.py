@@ -173,6 +173,21 @@ def test_overlap_within_the_secondshard(folder: Path) -> None:
         assert problems(model) == [("blk.1.1", "shares bytes with tensor 'blk.1.0'")]
 
 
+@pytest.mark.parametrize("odd", [1, 2, 3])
+def test_shards_that_write_numbers_in_other_ways(folder: Path, odd: int) -> None:
+    """Nobody makes such a model, but each shard says for itself how it is written."""
+    file = shard(odd)
+    file.version, file.order = 1, "big"
+    file.write(folder / shard_name(odd))
+    with open_gguf(folder / shard_name(1)) as model:
+        assert model.problems == ()
+        assert list(model.tensors) == [f"blk.{n}.{i}" for n in range(3) for i in range(2)]
+        for row, tensor in enumerate(model.tensors.rows):
+            assert tensor.shape == (4,)
+            assert tensor.byte_order == ("big" if row // 2 + 1 == odd else "little")
+            assert tensor.read() == bytes([16 * (row // 2 + 1) + row % 2]) * 16
+
+
 @pytest.mark.parametrize("number", [0, 4])
 def test_a_number_out_of_range(folder: Path, number: int) -> None:
     path = shard(1).write(folder / shard_name(number))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import FormatError
 from explorer.formats import gguf_strings
-from explorer.formats.gguf_strings import walk_strings
+from explorer.formats.gguf_strings import end_of_strings, walk_strings
 from explorer.sources import MemorySource
 
 _Order = Literal["little", "big"]
@@ -71,6 +71,8 @@ def test_equals_the_plain_loop(
     monkeypatch.setattr(gguf_strings, "_WINDOW_BYTES", window)
     monkeypatch.setattr(gguf_strings, "_FEW", few)
     content = before + _pack(texts, width, order) + after
+    end = end_of_strings(MemorySource(content), len(before), len(texts), width, order)
+    assert end == len(content) - len(after)
     assert _walk(content, len(before), len(texts), width, order) == _plain_walk(
         texts, width, len(before)
     )
@@ -110,6 +112,21 @@ def test_a_length_beyond_the_file(order: _Order, length: int, before: int) -> No
     with pytest.raises(FormatError, match=str(length)) as caught:
         _walk(content, 0, before + 5, 8, order)
     assert caught.value.offset == before * 11
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("width", [4, 8])
+def test_a_length_with_a_bit_too_many(order: _Order, width: int) -> None:
+    """Its lowest byte alone would lead on along the chain, wherever its other bytes lie."""
+    texts = [b"x" * 5] * 100
+    good = _pack(texts, width, order)
+    for lying in range(80, 88):  # at each place within a word
+        place = lying * (width + 5)
+        for bit in range(12, 8 * width):  # beyond the file
+            length = (5 + (1 << bit)).to_bytes(width, order)
+            with pytest.raises(FormatError, match=str(5 + (1 << bit))) as caught:
+                _walk(good[:place] + length + good[place + width :], 0, 100, width, order)
+            assert caught.value.offset == place
 
 
 # Strings that break the vector walk at every step, and so its speed if it is not careful.

@@ -18,6 +18,7 @@ from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Model, Severity, ollama, open_model
 from explorer.formats.facts import describe
 from explorer.formats.ollama import open_manifest
+from tests.helpers.json_values import JSON
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import safetensors_bytes
 from tests.helpers.small_gguf import SmallGguf
@@ -382,11 +383,6 @@ def test_opening_can_be_given_up(store: OllamaStore) -> None:
     assert len(calls) == 3
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
 FIELDS = st.fixed_dictionaries(
     {},
     optional={

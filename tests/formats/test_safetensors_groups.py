@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from explorer.formats import Model, Severity, open_model
 from explorer.formats.facts import describe
 from explorer.formats.safetensors_groups import group_of_name, is_group_name
 from explorer.quantization.grouped import Mode
-from tests.helpers.safetensors_writer import safetensors_bytes, write_tensors
+from tests.helpers.safetensors_writer import entry, safetensors_bytes, write_tensors
 
 
 def mlx(module: str, rows: list[int], bits: int, group: int, columns: int = 128) -> Any:
@@ -172,6 +173,39 @@ def test_group_of_a_name(name: str, group: str | None) -> None:
     assert group_of_name(name) == group
     if group is not None:
         assert is_group_name(group)
+
+
+@pytest.mark.parametrize("shape", [[], [1], [2], [2, 1], [2, 3], [6]])
+def test_each_global_scale_holds_for_its_groups(tmp_path: Path, shape: list[int]) -> None:
+    factors = 2.0 ** np.arange(1, 1 + int(np.prod(shape)))
+    header = {
+        "__metadata__": {"quant_type": "nvfp4", "group_size": "16"},
+        "a.weight": entry("U32", [2, 3, 4], 0, 96),
+        "a.weight.scale": entry("U8", [2, 3, 2], 96, 108),
+        "a.weight.global_scale": entry("F32", shape, 108, 108 + 4 * factors.size),
+    }
+    ones = b"\x22" * 96 + b"\x38" * 12  # 1.0 in E2M1, and in E4M3
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(safetensors_bytes(header, ones + factors.astype("<f4").tobytes()))
+    wanted = np.repeat(factors, 192 // factors.size).reshape(2, 3, 32)
+    with open_model(path) as model:
+        assert listed(model) == [("a.weight", "nvfp4", (2, 3, 32))]
+        tensor = model.tensors["a.weight"]
+        np.testing.assert_array_equal(tensor.dequantize(), wanted)
+        for row in range(6):  # a run that does not begin at the first group
+            found = tensor.read_rows(row, row + 1)
+            np.testing.assert_array_equal(found, wanted.reshape(6, 32)[row : row + 1])
+
+
+def test_no_weights_may_have_no_global_scales(tmp_path: Path) -> None:
+    path = write_tensors(
+        tmp_path / "m.safetensors",
+        ("a.weight", "U32", [0, 3, 4]),
+        ("a.weight.scale", "U8", [0, 3, 2]),
+        ("a.weight.global_scale", "F32", [0]),
+    )
+    with open_model(path) as model:
+        assert model.tensors["a.weight"].dequantize().shape == (0, 3, 32)
 
 
 SHAPES = st.lists(st.integers(0, 64), max_size=3)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from explorer.formats import Severity
 from explorer.stores import Entry, Place, Store, StoreKind, read_details, read_library
 from tests.helpers.closed_folders import close_folder
+from tests.helpers.json_values import JSON
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.small_gguf import SmallGguf
 
@@ -285,11 +286,6 @@ def test_an_empty_store_has_no_problem(ollama: OllamaStore, tmp_path: Path) -> N
     assert "does not exist" in scan(tmp_path / "none").problems[0].what
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=10,
-)
 LAYER = st.fixed_dictionaries(
     {"mediaType": st.text() | JSON, "digest": JSON, "size": JSON, "name": JSON}
 )

@@ -12,9 +12,9 @@ from PySide6.QtCore import QByteArray, QItemSelectionModel, QModelIndex, QPoint,
 from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QTableView, QWidget
 
-from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.table import Cell, TableModel
+from explorer.qt.views.saving import FileSaver
 from explorer.qt.views.table_padding import PaddedDelegate, PaddedHeader
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
 
@@ -41,7 +41,7 @@ class TableView(QTableView):
     def __init__(self, model: TableModel, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.table = model
-        self._runner = runner
+        self._saver = FileSaver(runner, self, self.exported.emit, self.failed.emit)
         self.setHorizontalHeader(PaddedHeader(self))
         self.setModel(model)
         self.setItemDelegate(PaddedDelegate(self))
@@ -192,7 +192,7 @@ class TableView(QTableView):
         raws = [self.table.columns[column].raw for column in columns]
         rows = self.table.rows.copy()
 
-        def write(job: Job) -> str:
+        def write(job: Job) -> None:
             def lines() -> Iterator[list[Cell]]:
                 for done, row in enumerate(rows.tolist()):
                     if not done % 4096:
@@ -200,18 +200,12 @@ class TableView(QTableView):
                         job.report(done, len(rows))
                     yield [raw(row) for raw in raws]
 
-            try:
-                with write_atomically(path) as stream:
-                    writer = write_json if path.suffix.lower() == ".json" else write_csv
-                    writer(stream, names, lines())
-            except OSError as error:
-                raise ExplorerError(
-                    f"cannot be written: {error.strerror or error}", path
-                ) from error
-            return str(path)
+            with write_atomically(path) as stream:
+                writer = write_json if path.suffix.lower() == ".json" else write_csv
+                writer(stream, names, lines())
 
         title = self.tr("Exporting {name}").format(name=path.name)
-        return self._runner.run(title, write, self.exported.emit, self.failed.emit)
+        return self._saver.write(title, path, write)
 
     def _show_menu(self, place: QPoint) -> None:
         menu = QMenu(self)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
@@ -120,7 +120,61 @@ def test_all_values_are_saved_as_a_numpy_file(
     np.testing.assert_array_equal(np.load(target), layer_weights(1))
 
 
-@pytest.mark.parametrize("name", ["weights.gguf", "missing/values.npy"])
+@pytest.mark.parametrize("name", ["values.csv", "VALUES.CSV"])
+def test_all_values_are_saved_as_csv(panel: Panel, tmp_path: Path, name: str) -> None:
+    page = open_values(panel, "experts.weight")
+    written: list[str] = []
+    panel.view.exported.connect(written.append)
+    assert page._tensor is not None
+    page.export.save(page._tensor, tmp_path / name)
+    panel.settle()
+    assert written == [str(tmp_path / name)]
+    lines = (tmp_path / name).read_text("utf-8").splitlines()
+    rows = [[float(cell) for cell in line.split(",")] for line in lines]
+    np.testing.assert_array_equal(rows, expert_weights().reshape(6, 8))  # as the page folds it
+
+
+@pytest.mark.parametrize(
+    ("typed", "chosen", "saved"),
+    [
+        ("w.npy", 0, "w.npy"),
+        ("w.csv", 0, "w.csv"),  # what is typed outdoes what is chosen
+        ("w", 0, "w.npy"),
+        ("w.v2", 1, "w.v2.csv"),
+        ("", 0, None),
+    ],
+)
+def test_the_dialog_offers_both_kinds_of_file(
+    *,
+    panel: Panel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    typed: str,
+    chosen: int,
+    saved: str | None,
+) -> None:
+    page = open_values(panel, "blk.1.attn_q.weight")
+    suggested: list[str] = []
+    folder = tmp_path / "saved"
+    folder.mkdir()
+
+    def choose(_parent: QWidget, _title: str, name: str, kinds: str) -> tuple[str, str]:
+        suggested.append(name)
+        return str(folder / typed) if typed else "", kinds.split(";;")[chosen]
+
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
+    page.save_button.click()
+    panel.settle()
+    assert suggested == ["blk.1.attn_q.weight.npy"]
+    assert [file.name for file in folder.iterdir()] == ([] if saved is None else [saved])
+    if saved is not None and saved.endswith(".npy"):
+        np.testing.assert_array_equal(np.load(folder / saved), layer_weights(1))
+    elif saved is not None:
+        found = np.loadtxt(folder / saved, np.float32, delimiter=",")
+        np.testing.assert_array_equal(found, layer_weights(1))
+
+
+@pytest.mark.parametrize("name", ["weights.gguf", "missing/values.npy", "missing/values.csv"])
 def test_values_that_cannot_be_saved_are_told_of(
     qtbot: QtBot, panel: Panel, tmp_path: Path, name: str
 ) -> None:
@@ -136,8 +190,9 @@ def test_values_that_cannot_be_saved_are_told_of(
     assert (tmp_path / "weights.gguf").read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["values.npy", "values.csv"])
 def test_a_cancelled_save_leaves_nothing_behind(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+    *, qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, name: str
 ) -> None:
     panel = Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 30)))
     page = panel.begin("blk.0.ffn_up.weight") and panel.body.values
@@ -145,7 +200,7 @@ def test_a_cancelled_save_leaves_nothing_behind(
     assert page._tensor is not None
     folder = tmp_path / "saved"
     folder.mkdir()
-    job = page.export.save(page._tensor, folder / "values.npy")
+    job = page.export.save(page._tensor, folder / name)
     qtbot.waitUntil(lambda: any(folder.iterdir()), timeout=20_000)
     job.cancel()
     panel.settle()

@@ -6,8 +6,6 @@ pyqtgraph's own SVG exporter fails with newer versions of Qt (stack.md section 1
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
@@ -16,14 +14,12 @@ from typing import Any, Final, Protocol
 from PySide6.QtCore import QBuffer, QCoreApplication, QIODevice, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtSvg import QSvgGenerator
-from PySide6.QtWidgets import QFileDialog, QWidget
 
-from explorer.errors import ExplorerError
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job
+from explorer.qt.views.saving import FileSaver, file_name
 from explorer.tabular import write_atomically, write_csv
 
 _SCALE: Final = 2  # for print, and for screens of high density
-_FORMATS: Final = (".png", ".svg", ".csv")
 
 
 class Picture(Protocol):
@@ -39,46 +35,15 @@ class Picture(Protocol):
         """Return the data behind it: a name and the values of each column."""
 
 
-class PlotExport:
-    """Saves plots, and tells how that went.
-
-    Args:
-        runner: Runs the writing.
-        parent: The widget that the file dialog belongs to.
-        on_done: Called with the path that was written.
-        on_failed: Called with why nothing was.
-    """
-
-    def __init__(
-        self,
-        runner: JobRunner,
-        parent: QWidget,
-        on_done: Callable[[str], None],
-        on_failed: Callable[[ExplorerError], None],
-    ) -> None:
-        self._runner = runner
-        self._parent = parent
-        self._on_done = on_done
-        self._on_failed = on_failed
+class PlotExport(FileSaver):
+    """Saves plots, and tells how that went; see `FileSaver`."""
 
     def ask(self, picture: Picture, name: str) -> None:
         """Ask for a file, and save the picture or its data into it."""
-        kinds = {
-            f"{_tr('PNG picture')} (*.png)": ".png",
-            f"{_tr('SVG picture')} (*.svg)": ".svg",
-            f"{_tr('Data')} (*.csv)": ".csv",
-        }
-        suggestion = f"{file_name(name)}.png"
-        title = _tr("Save picture or data")
-        chosen, kind = QFileDialog.getSaveFileName(
-            self._parent, title, suggestion, ";;".join(kinds)
-        )
-        if not chosen:
-            return
-        path = Path(chosen)
-        if path.suffix.lower() not in _FORMATS:
-            path = path.with_name(path.name + kinds.get(kind, ".png"))
-        self.save(picture, path)
+        kinds = {_tr("PNG picture"): ".png", _tr("SVG picture"): ".svg", _tr("Data"): ".csv"}
+        path = self.ask_path(_tr("Save picture or data"), file_name(name, "plot"), kinds)
+        if path is not None:
+            self.save(picture, path)
 
     def save(self, picture: Picture, path: Path) -> Job:
         """Save in the background, in the format that the name's suffix says, or as PNG."""
@@ -89,27 +54,11 @@ class PlotExport:
             work = _bytes_writer(_svg(picture), path)
         else:
             work = _png_writer(_image(picture), path)
-
-        def write(job: Job) -> str:
-            try:
-                work(job)
-            except OSError as error:
-                what = f"cannot be written: {error.strerror or error}"
-                raise ExplorerError(what, path) from error
-            return str(path)
-
-        title = _tr("Saving {name}").format(name=path.name)
-        return self._runner.run(title, write, self._on_done, self._on_failed)
+        return self.write(_tr("Saving {name}").format(name=path.name), path, work)
 
 
 def _tr(text: str) -> str:
     return QCoreApplication.translate("PlotExport", text)
-
-
-def file_name(name: str) -> str:
-    """Return a name without what a file's name must not hold."""
-    kept = "".join(sign if sign.isalnum() or sign in "._-" else "_" for sign in name)
-    return kept.strip(".")[:80] or "plot"
 
 
 def _image(picture: Picture) -> QImage:
@@ -150,13 +99,8 @@ def _png_writer(image: QImage, path: Path) -> Callable[[Job], None]:
 
 def _bytes_writer(content: bytes, path: Path) -> Callable[[Job], None]:
     def write(_job: Job) -> None:
-        # beside its place and moved there: a full disk leaves what was there before
-        temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
-        try:
-            temporary.write_bytes(content)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with write_atomically(path) as stream:
+            stream.buffer.write(content)
 
     return write
 

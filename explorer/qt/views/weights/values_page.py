@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
     QHeaderView,
-    QLabel,
     QLineEdit,
     QTableView,
     QToolButton,
@@ -28,6 +27,7 @@ from explorer.qt.models.values_table import Folding, Place, ValuesTable
 from explorer.qt.models.weight_figures import Subject
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.labels import plain_label
 from explorer.qt.views.weights.tile_reader import TileReader
 from explorer.qt.views.weights.values_export import ValuesExport
 from explorer.tabular import to_tsv
@@ -66,17 +66,17 @@ class ValuesPage(QWidget):
         self.export = ValuesExport(runner, self, self.exported.emit, self.failed.emit)
         self.model = ValuesTable(self)
         self.tiles = TileReader(runner, self.model, self)
-        self.title = _plain_label(self)
+        self.title = plain_label(self)
         self.goto = QLineEdit(self)
         self.goto.setAccessibleName(self.tr("Go to row, column"))
         self.goto.setPlaceholderText(self.tr("Go to row, column"))
         self.goto.setFixedWidth(180)
         self.save_button = QToolButton(self)
         self.save_button.setText(self.tr("Save all…"))
-        self.save_button.setToolTip(self.tr("Save all values of the tensor as a NumPy file"))
+        self.save_button.setToolTip(self.tr("Save all values of the tensor as a NumPy file or CSV"))
         self.save_button.clicked.connect(self.ask_export)
         self.grid = QTableView(self)
-        self.place = _plain_label(self)
+        self.place = plain_label(self)
         self.place.setAccessibleName(self.tr("Current value"))
         self._set_up_grid()
         bar = QHBoxLayout()
@@ -250,9 +250,3 @@ class ValuesPage(QWidget):
         super().hideEvent(event)
         if not event.spontaneous():
             self.cancel()
-
-
-def _plain_label(parent: QWidget) -> QLabel:
-    label = QLabel(parent)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    return label

@@ -1,0 +1,83 @@
+"""Saving a file: one asks where, a job writes it, and somebody is told how that went.
+
+What the window saves (tables, pictures, weights) differs only in what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from explorer.errors import ExplorerError
+from explorer.qt.jobs import Job, JobRunner
+
+
+class FileSaver:
+    """Saves files, and tells how that went.
+
+    Args:
+        runner: Runs the writing.
+        parent: The widget that the file dialog belongs to.
+        on_done: Called with the path that was written.
+        on_failed: Called with why nothing was.
+    """
+
+    def __init__(
+        self,
+        runner: JobRunner,
+        parent: QWidget,
+        on_done: Callable[[str], None],
+        on_failed: Callable[[ExplorerError], None],
+    ) -> None:
+        self.runner = runner
+        self._parent = parent
+        self._on_done = on_done
+        self._on_failed = on_failed
+
+    def ask_path(self, title: str, name: str, kinds: Mapping[str, str]) -> Path | None:
+        """Ask where to save; return None if nobody wants to any more.
+
+        Args:
+            title: Title of the dialog.
+            name: The name to suggest, without a suffix.
+            kinds: A suffix for each kind of file, the usual one first. A name that ends with none
+                of them gets that of the kind that was chosen.
+        """
+        filters = {f"{kind} (*{suffix})": suffix for kind, suffix in kinds.items()}
+        usual = next(iter(kinds.values()))
+        chosen, kind = QFileDialog.getSaveFileName(
+            self._parent, title, name + usual, ";;".join(filters)
+        )
+        if not chosen:
+            return None
+        path = Path(chosen)
+        if path.suffix.lower() in kinds.values():
+            return path
+        return path.with_name(path.name + filters.get(kind, usual))
+
+    def write(self, title: str, path: Path, work: Callable[[Job], object]) -> Job:
+        """Write a file in the background.
+
+        Args:
+            title: What is done, for the status bar.
+            path: The file.
+            work: Writes it, in a worker. An `OSError` that it raises is told to the user.
+        """
+
+        def run(job: Job) -> str:
+            try:
+                work(job)
+            except OSError as error:
+                what = f"cannot be written: {error.strerror or error}"
+                raise ExplorerError(what, path) from error
+            return str(path)
+
+        return self.runner.run(title, run, self._on_done, self._on_failed)
+
+
+def file_name(name: str, otherwise: str) -> str:
+    """Return a name without what a file's name must not hold; `otherwise` if nothing is left."""
+    kept = "".join(sign if sign.isalnum() or sign in "._-" else "_" for sign in name)
+    return kept.strip(".")[:80] or otherwise
