@@ -6,8 +6,9 @@ that is read.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from explorer.late import late_names
 
 if TYPE_CHECKING:
     from explorer.analysis.binning import Histogram
@@ -20,6 +21,22 @@ if TYPE_CHECKING:
     from explorer.analysis.requantization import Requantized, requantize
     from explorer.analysis.statistics import Snapshot, TensorStatistics, tensor_statistics
     from explorer.analysis.tensor_survey import SurveyRow, survey
+else:
+    __getattr__ = late_names(
+        __name__,
+        {
+            "binning": ["Histogram"],
+            "blocks": ["BlockStatistics", "Distribution", "block_statistics"],
+            "codes": ["CodeShares", "code_shares"],
+            "comparison": ["Comparison", "TensorErrors", "compare_tensors"],
+            "errors": ["ErrorFigures"],
+            "lines": ["LineFigures", "Lines", "tensor_lines"],
+            "moments": ["Moments"],
+            "requantization": ["Requantized", "requantize"],
+            "statistics": ["Snapshot", "TensorStatistics", "tensor_statistics"],
+            "tensor_survey": ["SurveyRow", "survey"],
+        },
+    )
 
 __all__ = [
     "BlockStatistics",
@@ -44,48 +61,3 @@ __all__ = [
     "tensor_lines",
     "tensor_statistics",
 ]
-
-_NAMES = {
-    "explorer.analysis.binning": ("Histogram",),
-    "explorer.analysis.blocks": (
-        "BlockStatistics",
-        "Distribution",
-        "block_statistics",
-    ),
-    "explorer.analysis.codes": (
-        "CodeShares",
-        "code_shares",
-    ),
-    "explorer.analysis.comparison": (
-        "Comparison",
-        "TensorErrors",
-        "compare_tensors",
-    ),
-    "explorer.analysis.errors": ("ErrorFigures",),
-    "explorer.analysis.lines": (
-        "LineFigures",
-        "Lines",
-        "tensor_lines",
-    ),
-    "explorer.analysis.moments": ("Moments",),
-    "explorer.analysis.requantization": (
-        "Requantized",
-        "requantize",
-    ),
-    "explorer.analysis.statistics": (
-        "Snapshot",
-        "TensorStatistics",
-        "tensor_statistics",
-    ),
-    "explorer.analysis.tensor_survey": (
-        "SurveyRow",
-        "survey",
-    ),
-}
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULE_OF[name]), name)

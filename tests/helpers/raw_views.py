@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.model import Model
@@ -53,6 +54,14 @@ def find(qtbot: QtBot, view: RawView, text: str, mode: str = "hex") -> None:
     qtbot.keyClicks(view.search.edit, text)
     qtbot.keyClick(view.search.edit, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: not view.search.busy)
+
+
+def delete(qtbot: QtBot, view: QWidget) -> None:
+    """Delete a view and wait until it is gone."""
+    gone: list[bool] = []
+    view.destroyed.connect(lambda: gone.append(True))
+    view.deleteLater()
+    qtbot.waitUntil(lambda: gone == [True])
 
 
 class Told:

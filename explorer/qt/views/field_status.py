@@ -11,6 +11,7 @@ from explorer.formats.structure import Field
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.field_style import kind_name
 from explorer.qt.views.hex_text import number_texts, offset_text
+from explorer.qt.views.labels import plain_label
 from explorer.text import integer_text, plain_text, shorten
 
 _LONGEST_LABEL: Final = 160
@@ -71,8 +72,7 @@ class FieldStatus(QWidget):
         self.numbers.clear()
 
     def _label(self, name: str) -> QLabel:
-        label = QLabel(self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
+        label = plain_label(self)
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         label.setWordWrap(True)
         label.setAccessibleName(name)

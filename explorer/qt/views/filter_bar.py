@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
+
+from explorer.qt.views.labels import plain_label
 
 
 class FilterBar(QWidget):
@@ -28,8 +30,7 @@ class FilterBar(QWidget):
         self.edit.setClearButtonEnabled(True)
         self.edit.textChanged.connect(self.changed)
         self.edit.left_down.connect(self.left_down)
-        self.status = QLabel(self)
-        self.status.setTextFormat(Qt.TextFormat.PlainText)
+        self.status = plain_label(self)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(6, 6, 6, 4)
         layout.addWidget(self.edit, 1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QToolButton, QWidget
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QToolButton, QWidget
 
 from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.views.labels import plain_label
 
 _SHOW_AFTER_MS = 200
 _STEPS = 1000
@@ -24,8 +25,7 @@ class JobBar(QWidget):
         super().__init__(parent)
         self._runner = runner
         self._shown: Job | None = None
-        self.label = QLabel(self)
-        self.label.setTextFormat(Qt.TextFormat.PlainText)
+        self.label = plain_label(self)
         self.progress = QProgressBar(self)
         self.progress.setFixedWidth(140)
         self.progress.setTextVisible(False)

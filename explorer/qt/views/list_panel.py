@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QStackedLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedLayout, QVBoxLayout, QWidget
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.table import TableModel
 from explorer.qt.views.filter_bar import FilterBar
+from explorer.qt.views.labels import empty_label
 from explorer.qt.views.table_view import TableView
 
 
@@ -27,11 +28,7 @@ class ListPanel(QWidget):
         self.bar = FilterBar(hint, tip, self)
         self.model = TableModel(self)
         self.table = TableView(self.model, runner, self)
-        self._empty = QLabel(self)
-        self._empty.setTextFormat(Qt.TextFormat.PlainText)
-        self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._empty.setWordWrap(True)
-        self._empty.setEnabled(False)
+        self._empty = empty_label(self)
         self._area = QWidget(self)
         self._stack = QStackedLayout(self._area)
         self._stack.addWidget(self.table)

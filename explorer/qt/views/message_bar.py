@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPalette
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from explorer.display import plain_text
 from explorer.qt.theme import warning_colour
+from explorer.qt.views.labels import plain_label
 
 
 class MessageBar(QWidget):
@@ -23,8 +24,7 @@ class MessageBar(QWidget):
         super().__init__(parent)
         self._details = ""
         self._error = False
-        self.label = QLabel(self)
-        self.label.setTextFormat(Qt.TextFormat.PlainText)
+        self.label = plain_label(self)
         self.label.setWordWrap(True)
         self.label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.label.setAccessibleName(self.tr("Message"))

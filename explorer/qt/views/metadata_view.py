@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QByteArray, Qt, Signal
-from PySide6.QtWidgets import QApplication, QLabel, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.display import integer_text, plain_text, scalar_text, type_text
 from explorer.errors import ExplorerError
@@ -17,6 +17,7 @@ from explorer.qt.models.document import Document
 from explorer.qt.models.metadata_table import metadata_columns, metadata_mask
 from explorer.qt.models.table import TableModel
 from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.labels import plain_label
 from explorer.qt.views.list_panel import ListPanel
 from explorer.qt.views.table_view import TableView
 from explorer.qt.views.text_view import TextView
@@ -107,15 +108,13 @@ class ValueView(QWidget):
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._jobs = JobSlot(runner, self)
-        self._title = QLabel(self)
-        self._title.setTextFormat(Qt.TextFormat.PlainText)
+        self._title = plain_label(self)
         self._title.setContentsMargins(8, 4, 8, 4)
         self.text = TextView(self)
         self.elements = TableModel(self)
         self.array = TableView(self.elements, runner, self)
         self.array.setAccessibleName(self.tr("Elements of the array"))
-        self._message = QLabel(self)
-        self._message.setTextFormat(Qt.TextFormat.PlainText)
+        self._message = plain_label(self)
         self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._message.setWordWrap(True)
         self._stack = QStackedWidget(self)

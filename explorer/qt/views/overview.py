@@ -19,6 +19,7 @@ from explorer.display import bytes_text, count_text, float_text, integer_text, p
 from explorer.formats import Problem
 from explorer.qt.models.document import Document
 from explorer.qt.theme import warning_colour
+from explorer.qt.views.labels import plain_label
 
 _MOST_PROBLEMS = 50
 
@@ -183,8 +184,7 @@ def _heading(text: str, parent: QWidget, scale: float) -> QLabel:
 
 
 def _text(text: str, parent: QWidget) -> QLabel:
-    label = QLabel(text, parent)
-    label.setTextFormat(Qt.TextFormat.PlainText)
+    label = plain_label(parent, text)
     label.setTextInteractionFlags(
         Qt.TextInteractionFlag.TextSelectableByMouse
         | Qt.TextInteractionFlag.TextSelectableByKeyboard

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QDialog, QLabel, QLineEdit, QListView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QLineEdit, QListView, QVBoxLayout, QWidget
 
 from explorer.display import integer_text, plain_text
 from explorer.errors import ExplorerError
@@ -14,6 +14,7 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.models.found_list import FoundList
 from explorer.qt.models.quick_open import Found, Shelf, search
 from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.labels import plain_label
 from explorer.qt.views.roomy_delegate import RoomyDelegate
 
 _MOVES = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
@@ -55,8 +56,7 @@ class QuickOpen(QDialog):
         self.results.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.results.setAccessibleName(self.tr("Results"))
         self.results.activated.connect(self._choose)
-        self.status = QLabel(self)
-        self.status.setTextFormat(Qt.TextFormat.PlainText)
+        self.status = plain_label(self)
         self.status.setEnabled(False)
         layout = QVBoxLayout(self)
         layout.addWidget(self.edit)

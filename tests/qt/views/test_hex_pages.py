@@ -10,7 +10,7 @@ from explorer.qt.views.hex_menu import build_menu
 from explorer.qt.views.hex_pages import PAGE_BYTES
 from explorer.qt.views.hex_view import HexView
 from explorer.sources import MemorySource
-from tests.helpers.raw_views import show_source
+from tests.helpers.raw_views import delete, show_source
 from tests.helpers.slow_sources import BrokenSource, HugeSource, WaitingSource
 
 
@@ -103,9 +103,6 @@ def test_can_be_deleted_while_it_reads(qtbot: QtBot, runner: JobRunner) -> None:
     view.show()
     view.set_source(source)
     qtbot.waitUntil(source.reading.is_set)
-    gone: list[bool] = []
-    view.destroyed.connect(lambda: gone.append(True))
-    view.deleteLater()
-    qtbot.waitUntil(lambda: gone == [True])
+    delete(qtbot, view)
     source.go_on.set()
     qtbot.waitUntil(lambda: not runner.jobs)

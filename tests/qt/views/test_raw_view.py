@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from explorer.formats import open_model
 from explorer.qt.jobs import JobRunner
 from explorer.qt.views.raw_view import RawView
-from tests.helpers.raw_views import Told, go_to, settled, show_model
+from tests.helpers.raw_views import Told, delete, go_to, settled, show_model
 from tests.helpers.slow_sources import BrokenSource, WaitingSource
 from tests.helpers.small_gguf import SmallGguf, example, model_from
 
@@ -204,10 +204,7 @@ def test_can_be_deleted_in_the_middle(qtbot: QtBot, runner: JobRunner, busy: str
         view.show_model(model)
         if busy == "bytes":
             qtbot.waitUntil(source.reading.is_set)
-    gone: list[bool] = []
-    view.destroyed.connect(lambda: gone.append(True))
-    view.deleteLater()
-    qtbot.waitUntil(lambda: gone == [True])
+    delete(qtbot, view)
     source.go_on.set()
     qtbot.waitUntil(lambda: not runner.jobs)
 

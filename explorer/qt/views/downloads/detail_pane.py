@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
@@ -17,6 +17,7 @@ from explorer.qt.models.downloads.rows import mark, title_of
 from explorer.qt.models.downloads.texts import read_text
 from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.labels import plain_label
 from explorer.qt.views.text_view import TextView
 from explorer.text import plain_text
 
@@ -38,8 +39,7 @@ class DetailPane(QWidget):
         font.setBold(True)
         self.heading.setFont(font)
         self.heading.setContentsMargins(10, 6, 10, 2)
-        self.facts = QLabel(self)
-        self.facts.setTextFormat(Qt.TextFormat.PlainText)
+        self.facts = plain_label(self)
         self.facts.setWordWrap(True)
         self.facts.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
         self.facts.setContentsMargins(10, 2, 10, 6)

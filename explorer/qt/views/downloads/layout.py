@@ -5,7 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QLabel,
     QSplitter,
     QStackedWidget,
     QTabWidget,
@@ -23,6 +22,7 @@ from explorer.qt.views.downloads.empty_page import EmptyPage
 from explorer.qt.views.downloads.tree_view import DownloadsTree
 from explorer.qt.views.downloads.turnstile import Turnstile
 from explorer.qt.views.filter_bar import FilterBar
+from explorer.qt.views.labels import plain_label
 
 
 class PanelLayout(QWidget):
@@ -74,15 +74,13 @@ class PanelLayout(QWidget):
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
         self.empty = EmptyPage(self)
-        self._sentence = QLabel(self)
-        self._sentence.setTextFormat(Qt.TextFormat.PlainText)
+        self._sentence = plain_label(self)
         self._sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._sentence.setEnabled(False)
         self._pages = QStackedWidget(self)
         for page in (self.splitter, self.empty, self._sentence):
             self._pages.addWidget(page)
-        self.total = QLabel(self)
-        self.total.setTextFormat(Qt.TextFormat.PlainText)
+        self.total = plain_label(self)
         self.total.setContentsMargins(8, 3, 8, 3)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

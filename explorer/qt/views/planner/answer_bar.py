@@ -42,6 +42,7 @@ from explorer.qt.models.planner_answer import (
 from explorer.qt.models.planner_session import PlannerSession
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.labels import plain_label
 from explorer.qt.views.planner.painting import plain_tip
 
 _QUESTIONS: Final = ("context", "parallel", "kv-cache-type", "gpu-layers")
@@ -271,8 +272,7 @@ class AnswerBar(QWidget):
     # Parts
 
     def _label(self) -> QLabel:
-        label = QLabel(self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
+        label = plain_label(self)
         label.setWordWrap(True)
         label.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)

@@ -28,6 +28,7 @@ from explorer.planner import Device, Host
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.planner_devices import FREE, NAME, DeviceTable, added
 from explorer.qt.models.planner_session import PlannerSession
+from explorer.qt.views.labels import plain_label
 from explorer.qt.views.planner.catalogue_dialog import CatalogueDialog
 from explorer.qt.views.planner.editors import SizeEdit
 from explorer.qt.views.planner.painting import plain_tip
@@ -73,8 +74,7 @@ class DevicesBox(QWidget):
         self.forget = QMenu(self.tr("Forget"), self.sets)
         self.ram = self._memory(self.tr("Free main memory"))
         self.swap = self._memory(self.tr("Free swap space"))
-        self.notes = QLabel(self)
-        self.notes.setTextFormat(Qt.TextFormat.PlainText)
+        self.notes = plain_label(self)
         self.notes.setWordWrap(True)
         self._lay_out()
         self.add.clicked.connect(self.show_catalogue)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent
 from PySide6.QtGui import QGuiApplication, QPalette
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QToolButton, QWidget
 
@@ -16,6 +16,7 @@ from explorer.planner.result import Plan
 from explorer.planner.settings import EffectiveSettings
 from explorer.qt.models.planner_session import PlannerSession
 from explorer.qt.theme import warning_colour
+from explorer.qt.views.labels import plain_label
 from explorer.qt.views.planner.editors import CalmSpinBox
 from explorer.qt.views.planner.painting import plain_tip
 from explorer.qt.views.planner.stop_slider import StopSlider
@@ -103,8 +104,7 @@ class SettingRows(QWidget):
             setting.editor.lineEdit().setAccessibleName(plain)
         setting.editor.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         setting.editor.setMinimumWidth(60)
-        holds = QLabel(self)
-        holds.setTextFormat(Qt.TextFormat.PlainText)
+        holds = plain_label(self)
         holds.setFixedWidth(self.fontMetrics().horizontalAdvance(_WIDEST_HOLDING))
         reset = QToolButton(self)
         reset.setText("↺")

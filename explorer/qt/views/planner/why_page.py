@@ -14,6 +14,7 @@ from explorer.qt.models.planner_session import PlannerSession
 from explorer.qt.models.planner_tables import LiveTable, figure_text, input_columns, term_columns
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.filter_bar import FilterBar
+from explorer.qt.views.labels import plain_label
 from explorer.qt.views.planner.late_page import LatePage
 from explorer.qt.views.table_view import TableView
 
@@ -119,8 +120,7 @@ class WhyPage(LatePage):
             self.inputs.show_columns(QByteArray())
 
     def _label(self) -> QLabel:
-        label = QLabel(self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
+        label = plain_label(self)
         label.setWordWrap(True)
         label.setContentsMargins(8, 2, 8, 0)
         label.setTextInteractionFlags(
