@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import click
 
@@ -36,8 +37,11 @@ _SHOWN_FILES = 200  # of a model of tensor blobs, which may have thousands
 @json_option
 @click.option("--tensors", is_flag=True, help="List every tensor.")
 @click.option("--metadata", is_flag=True, help="List every key with its value.")
-def inspect_command(
-    path: str, root: str | None, as_json: bool, tensors: bool, metadata: bool
+@click.option(
+    "recipe", "--recipe", is_flag=True, help="Compare the types by role with llama.cpp's recipes."
+)
+def inspect_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes them by name
+    path: str, root: str | None, as_json: bool, tensors: bool, metadata: bool, recipe: bool
 ) -> int:
     """Show what the model at PATH is. Reads headers only, never the weights.
 
@@ -49,18 +53,32 @@ def inspect_command(
       gguf-explorer inspect model.gguf
       gguf-explorer inspect model.gguf --metadata --tensors
       gguf-explorer inspect model.gguf --json --tensors | jq '.tensors[0]'
+      gguf-explorer inspect model-Q4_K_M.gguf --recipe
       gguf-explorer inspect ollama:llama3
     """
     with open_model(model_path(path, root)) as model:
         if as_json:
-            write_json(model_record(model, metadata=metadata, tensors=tensors))
+            write_json(_record(model, metadata=metadata, tensors=tensors, recipe=recipe))
             return 0
         write(_summary(model))
+        if recipe:
+            from explorer.cli.recipes_text import recipes_text  # noqa: PLC0415 - seldom asked for
+
+            write(recipes_text(model))
         if metadata:
             write(_heading("Metadata", len(model.metadata.entries)) + _metadata(model))
         if tensors:
             write(_heading("Tensors", len(model.tensors.rows)) + _tensors(model))
     return 0
+
+
+def _record(model: Model, *, metadata: bool, tensors: bool, recipe: bool) -> dict[str, Any]:
+    record = model_record(model, metadata=metadata, tensors=tensors)
+    if recipe:
+        from explorer.cli.recipes_record import recipes_record  # noqa: PLC0415 - as above
+
+        record["recipes"] = recipes_record(model)
+    return record
 
 
 def _heading(text: str, count: int | None = None) -> str:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
+from typing import Final
 
 from PySide6.QtCore import QEvent, QObject, QTimer
+from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 from explorer import __version__
 from explorer.display import plain_text
+from explorer.qt.crashes import catching
 from explorer.qt.jobs import Job
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.qt.theme import apply_scheme
 
+DESKTOP_FILE: Final = "io.github.gguf_explorer.GGUFExplorer"
+"""Name of the desktop entry in packaging/linux/, by which a desktop tells whose window it is."""
+
 _SIGNAL_POLL_MS = 250
-_OLLAMA = "ollama:"  # begins the name of a model rather than a path
 
 
 def run(paths: Sequence[str], fresh: bool) -> int:
@@ -38,27 +42,37 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     app.setApplicationName("gguf-explorer")
     app.setApplicationDisplayName("GGUF Explorer")
     app.setApplicationVersion(__version__)
+    app.setDesktopFileName(DESKTOP_FILE)
     app.setStyle("Fusion")
     settings = Settings(fresh=fresh)
     apply_scheme(settings.scheme)
     app.styleHints().colorSchemeChanged.connect(lambda _: apply_scheme(settings.scheme))
     window = MainWindow(settings)
-    _catch_everything(window)
     # Python sees Ctrl+C only between two of its own instructions: wake it now and then
     signal.signal(signal.SIGINT, lambda *_: app.quit())
     waker = QTimer(app)
     waker.timeout.connect(lambda: None)
     waker.start(_SIGNAL_POLL_MS)
-    named = [path for path in paths if path.startswith(_OLLAMA)]
-    files = [Path(path) for path in paths if not path.startswith(_OLLAMA)]
 
     def go_on() -> None:
-        _open_first(window, files, named)
-        window.runner.prepare_kernels()
+        from explorer.formats.ollama_name import is_name  # noqa: PLC0415 - after the first paint
 
-    window.installEventFilter(_AfterFirstPaint(go_on, window))
-    window.show()
-    return app.exec()
+        files = [Path(path) for path in paths if not is_name(path)]
+        _open_first(window, files, [path for path in paths if is_name(path)])
+        window.runner.prepare_kernels()
+        app.setWindowIcon(_icon())
+        window.crashes.tell_of_last_run()
+
+    with catching(window.crashes):
+        window.installEventFilter(_AfterFirstPaint(go_on, window))
+        window.show()
+        return app.exec()
+
+
+def _icon() -> QIcon:
+    from explorer.resources import resource  # noqa: PLC0415 - not before the first paint
+
+    return QIcon(str(resource("icons/gguf-explorer.svg")))
 
 
 class _AfterFirstPaint(QObject):
@@ -83,10 +97,37 @@ class _AfterFirstPaint(QObject):
 def _open_first(window: MainWindow, paths: list[Path], named: Sequence[str] = ()) -> None:
     for name in named:
         _open_named(window, name)
-    session = [] if paths or named else [path for path in window.settings.session if path.exists()]
-    if paths or session:
-        window.open_paths(paths or session)
+    if paths:
+        window.open_paths(paths)
     elif not named:
+        _open_session(window)
+
+
+def _open_session(window: MainWindow) -> None:
+    """Open what is still there of the last session; show the downloaded models if nothing is."""
+    session = window.settings.session
+
+    def look(job: Job) -> list[Path]:
+        # In a worker: a share of the network that no longer answers holds up who asks for it
+        found = []
+        for path in session:
+            job.check()
+            if os.path.exists(path):  # not `Path.exists`: it raises where a folder is closed to us
+                found.append(path)
+        return found
+
+    def open_found(found: list[Path]) -> None:
+        window.expected = ()
+        if found:
+            window.open_paths(found)
+        elif not window.documents:  # else one was opened while a share kept us waiting
+            window.open_library()
+
+    if session:
+        window.expected = tuple(session)
+        title = window.tr("Looking for the models of the last session")
+        window.runner.run(title, look, open_found, window.show_error)
+    else:
         window.open_library()
 
 
@@ -102,20 +143,3 @@ def _open_named(window: MainWindow, name: str) -> None:
 
     title = window.tr("Looking for {name}").format(name=plain_text(name))
     window.runner.run(title, find, lambda path: window.open_paths([path]), window.show_error)
-
-
-def _catch_everything(window: MainWindow) -> None:
-    """Show what nobody caught, in the window and on stderr, and go on."""
-
-    def report(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
-        sys.__excepthook__(kind, error, trace)
-        window.runner.crashed.emit(error)  # a signal: the hook may run in any thread
-
-    def report_thread(arguments: threading.ExceptHookArgs) -> None:
-        if arguments.exc_value is not None:
-            report(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
-
-    sys.excepthook = report
-    threading.excepthook = report_thread

@@ -1,4 +1,4 @@
-"""The program from start to end: what it opens first, what nobody caught, and Ctrl+C."""
+"""The program from start to end: what it opens first, and Ctrl+C."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.app import _catch_everything, _open_first
+from explorer.qt.app import _open_first
 from explorer.qt.main_window import MainWindow
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.window import wait_idle
@@ -125,6 +124,50 @@ def test_a_path_ranks_before_the_last_session(
     assert not window.message_bar.isVisible()
 
 
+def test_a_share_that_does_not_answer_does_not_hold_the_window_up(
+    *,
+    qtbot: QtBot,
+    make_window: Callable[..., MainWindow],
+    small_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    share, answer, plain_exists = Path("/share/model.gguf"), threading.Event(), os.path.exists
+    asked: list[threading.Thread] = []
+
+    def exists(path: str | Path) -> bool:
+        if Path(path) == share:
+            asked.append(threading.current_thread())
+            answer.wait(20)
+            return False
+        return plain_exists(path)
+
+    window = make_window()
+    window.settings.session = [share, small_path]
+    monkeypatch.setattr(os.path, "exists", exists)
+    try:
+        _open_first(window, [])
+        qtbot.waitUntil(lambda: bool(asked))
+        assert threading.main_thread() not in asked
+        assert [job.title for job in window.runner.jobs] == [
+            "Looking for the models of the last session"
+        ]
+    finally:
+        answer.set()
+    qtbot.waitUntil(lambda: [document.path for document in window.documents] == [small_path])
+    wait_idle(qtbot, window)
+
+
+def test_a_session_is_kept_by_a_window_that_is_closed_before_it_is_open(
+    make_window: Callable[..., MainWindow], small_path: Path, hostile_path: Path
+) -> None:
+    window = make_window()
+    session = [small_path, hostile_path]
+    window.settings.session = session
+    _open_first(window, [])
+    window.close()
+    assert window.settings.session == session
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home, in which no program has downloaded a model yet."""
@@ -135,10 +178,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("session", [[], [Path("/gone/model.gguf")]])
 def test_with_nothing_to_open_it_opens_the_demo(
-    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
+    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path, session: list[Path]
 ) -> None:
     window = make_window()
+    window.settings.session = session
     _open_first(window, [])
     qtbot.waitUntil(lambda: len(window.documents) == 1, timeout=20_000)
     assert window.documents[0].path.is_relative_to(tmp_path / "cache")
@@ -179,47 +224,3 @@ def test_a_model_of_ollama_s_store_opens_by_its_name(
     qtbot.waitUntil(lambda: [document.path for document in window.documents] == [manifest])
     wait_idle(qtbot, window)
     assert "missing" in window.message_bar.label.text()
-
-
-@pytest.fixture
-def caught(
-    make_window: Callable[..., MainWindow], demo_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> MainWindow:
-    """A window that is told of what nobody caught."""
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    monkeypatch.setattr(sys, "__excepthook__", lambda *_: None)  # it prints
-    window = make_window(demo_path, expect_crash=True)
-    _catch_everything(window)
-    return window
-
-
-def shows_the_crash(qtbot: QtBot, window: MainWindow) -> None:
-    """The message is there with its details, and the window works on."""
-    qtbot.waitUntil(window.message_bar.isVisible)
-    assert "ZeroDivisionError" in window.message_bar.label.text()
-    window.message_bar.copy.click()
-    details = QGuiApplication.clipboard().text()
-    assert "Traceback" in details
-    assert "in fail" in details
-    window.panels.setCurrentWidget(window.panels.tensors)
-    assert window.panels.tensors.model.rowCount() == 22
-
-
-def fail() -> None:
-    _ = 1 / 0
-
-
-def test_an_error_that_nobody_caught_is_shown(qtbot: QtBot, caught: MainWindow) -> None:
-    try:
-        fail()
-    except ZeroDivisionError as error:
-        sys.excepthook(type(error), error, error.__traceback__)
-    shows_the_crash(qtbot, caught)
-
-
-def test_an_error_of_another_thread_is_shown(qtbot: QtBot, caught: MainWindow) -> None:
-    thread = threading.Thread(target=fail)
-    thread.start()
-    thread.join()
-    shows_the_crash(qtbot, caught)

@@ -1,0 +1,35 @@
+"""What is really in a file: its types by role, compared with what llama-quantize would write.
+
+A label such as Q4_K_M names a recipe, not a type: llama.cpp gives each tensor a type by its role,
+its layer and the model's shape. The recipes here are those rules, so that a file can be held
+against its label. They are llama.cpp's rules of one day (`revisions.py` says which) and change over
+time; other programs have rules of their own. Only names and shapes are looked at, never a weight.
+"""
+
+from explorer.analysis.recipes.expected import ExpectedType, RecipeError, expected_types
+from explorer.analysis.recipes.fits import Deviation, RecipeFit, compare_with_recipes, why_no_recipe
+from explorer.analysis.recipes.mix import MixRow, type_mix
+from explorer.analysis.recipes.revisions import CURRENT, EARLIER, RULES_SOURCE, Revision
+from explorer.analysis.recipes.table import RECIPES, Recipe, declared_recipe
+from explorer.analysis.recipes.verdict import deviation_text, verdict
+
+__all__ = [
+    "CURRENT",
+    "EARLIER",
+    "RECIPES",
+    "RULES_SOURCE",
+    "Deviation",
+    "ExpectedType",
+    "MixRow",
+    "Recipe",
+    "RecipeError",
+    "RecipeFit",
+    "Revision",
+    "compare_with_recipes",
+    "declared_recipe",
+    "deviation_text",
+    "expected_types",
+    "type_mix",
+    "verdict",
+    "why_no_recipe",
+]

@@ -1,0 +1,154 @@
+"""Start an installed program and see that it does what its package promises."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from screen import Launch, open_screen, shown
+from tools import BUILD, PICTURES, PackagingError, new_folder, run, say, user_environment
+
+from explorer import __version__
+
+_PLAIN_TYPES = frozenset({"F32", "F16", "BF16", "F64"})
+_COMPILE_S = 300.0
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True)
+class Started:
+    """An installed program and how it is started.
+
+    Attributes:
+        name: What the package is called, for messages and files.
+        command: The program, before its arguments.
+        home: The folder of a user who has nothing else.
+    """
+
+    name: str
+    command: Sequence[str | Path]
+    home: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Its environment variables."""
+        return user_environment(self.home)
+
+    def output(self, *arguments: str | Path, cwd: Path | None = None) -> str:
+        """Run a command of the program and return what it prints."""
+        return run([*self.command, *arguments], cwd=cwd or self.home, environment=self.environment)
+
+
+def new_home(name: str) -> Path:
+    """Return an empty home folder."""
+    return new_folder(BUILD / "homes" / name)
+
+
+def demo_model() -> Path:
+    """Return the demo model, made if it is not there."""
+    from explorer.demo import make_demo  # noqa: PLC0415 - only where no model is named
+
+    return make_demo().model
+
+
+def files_of(folder: Path) -> Mapping[Path, int]:
+    """Return every file below a folder with the time of its last change, in nanoseconds."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def smallest_quantized_tensor(program: Started, model: Path) -> dict[str, Any]:
+    """Return what the program tells of the tensor that is quickest to decode by a kernel.
+
+    Raises:
+        PackagingError: The model has no quantized tensor.
+    """
+    record = json.loads(program.output("inspect", model, "--json", "--tensors"))
+    quantized = [
+        tensor for tensor in record["tensors"] if tensor["type"].upper() not in _PLAIN_TYPES
+    ]
+    if not quantized:
+        raise PackagingError(f"{model}: has no quantized tensor to try the kernels on")
+    return min(quantized, key=lambda entry: entry["parameters"])
+
+
+def prove_commands(program: Started, model: Path) -> None:
+    """See that the command line works, and that compiled kernels are found again.
+
+    The first start compiles; the second, from another folder, must not write to the cache.
+
+    Raises:
+        PackagingError: Something is not as promised.
+    """
+    version = program.output("--version").strip()
+    if version != f"gguf-explorer {__version__}":
+        raise PackagingError(f"{program.name}: --version says {version!r}")
+    tensor = smallest_quantized_tensor(program, model)
+    say(f"{program.name}: statistics of {tensor['name']} ({tensor['type']})")
+    cache = program.home / ".cache" / "gguf-explorer"
+    seconds, answers, caches = [], [], []
+    for folder in (program.home, new_folder(program.home / "another folder")):
+        start = time.monotonic()
+        answers.append(program.output("stats", model, tensor["name"], "--json", cwd=folder))
+        seconds.append(time.monotonic() - start)
+        caches.append({p: t for p, t in files_of(cache).items() if p.suffix in (".nbc", ".nbi")})
+    if not caches[0]:
+        raise PackagingError(f"{program.name}: no compiled kernel was kept in {cache}")
+    if caches[0] != caches[1]:
+        raise PackagingError(f"{program.name}: the second start compiled kernels again")
+    if answers[0] != answers[1] or json.loads(answers[0])["count"] != tensor["parameters"]:
+        raise PackagingError(f"{program.name}: two starts gave different statistics")
+    say(f"{program.name}: compiled in {seconds[0]:.1f} s; second start {seconds[1]:.1f} s")
+
+
+def prove_window(program: Started, model: Path, *, kernels: bool = True) -> Path:
+    """See that the window opens a model, has its icon, compiles kernels beside it, and closes.
+
+    Args:
+        program: What is started.
+        model: What it opens.
+        kernels: Whether the program that compiles kernels must come to its end.
+
+    Returns:
+        The screenshot, for somebody to look at.
+
+    Raises:
+        PackagingError: Something is not as promised.
+    """
+    picture, log = PICTURES / f"{program.name}.png", BUILD / f"{program.name}.log"
+    cache = program.home / ".cache" / "gguf-explorer"
+    command = [*program.command, "--fresh", model]
+    launch = Launch(command, program.home, program.environment, log)
+    title = re.escape(model.name)
+    with open_screen() as screen, shown(screen, launch, title) as window:
+        screen.settled_picture(picture)
+        if not window.has_icon():
+            raise PackagingError(f"{program.name}: the window has no icon")
+        if kernels:
+            wait_for_kernels(program.name, cache)
+        window.close()
+    text = log.read_text(encoding="utf-8", errors="replace").strip()
+    if text:
+        raise PackagingError(f"{program.name}: the window is not silent:\n{text}")
+    say(f"{program.name}: look at {picture}")
+    return picture
+
+
+def wait_for_kernels(name: str, cache: Path) -> None:
+    """Wait until the window's second program has compiled something.
+
+    Only that program leaves such marks (`explorer.quantization.kernel_cache`).
+
+    Raises:
+        PackagingError: It has not, within five minutes.
+    """
+    end = time.monotonic() + _COMPILE_S
+    while not list(cache.glob("kernels-*/*.compiled")):
+        if time.monotonic() > end:
+            raise PackagingError(f"{name}: the window's program for kernels compiled nothing")
+        time.sleep(_LOOK_S)
+    say(f"{name}: the window has kernels compiled by a program beside it")

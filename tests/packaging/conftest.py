@@ -1,0 +1,27 @@
+"""The packaging scripts, which are no package: imported from their folder."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_FOLDERS = (ROOT / "packaging", ROOT / "packaging" / "pyinstaller")
+
+
+@pytest.fixture
+def script() -> Iterator[Callable[[str], ModuleType]]:
+    """Return a function that imports a script by its name."""
+    path, modules = list(sys.path), set(sys.modules)
+    sys.path[:0] = [str(folder) for folder in _FOLDERS]
+    yield importlib.import_module
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:  # names such as `tools` belong to nobody
+        place = getattr(sys.modules[name], "__file__", None) or ""
+        if Path(place).parent in _FOLDERS:
+            del sys.modules[name]
