@@ -14,6 +14,7 @@ instruction.
 from __future__ import annotations
 
 import contextlib
+import pickle
 import platform
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -23,6 +24,7 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.caching import FunctionCache
 from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 
@@ -70,8 +72,41 @@ def kernel(function: Function) -> Function:
     compiled: Function = _compile_late(function)
     # Where no folder can be written, each process compiles for itself.
     with contextlib.suppress(RuntimeError):
-        compiled.enable_caching()  # type: ignore[attr-defined]
+        compiled._cache = _KernelCache(function)  # type: ignore[attr-defined]
     return compiled
+
+
+# What reading a pickle that was cut short or overwritten raises ("The Python Library", pickle)
+_DAMAGED: Final = (
+    *(pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError),
+    *(KeyError, TypeError, ValueError),
+)
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    """Numba's, but one that fails costs time and nothing else.
+
+    A full disk, a folder that became read-only or was removed, and a file that a power failure cut
+    short would else be an error of the call that compiles.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return what was kept, or None; see `numba.core.caching`."""
+        try:
+            return super().load_overload(sig, target_context)
+        except (OSError, *_DAMAGED):
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled, if that can be."""
+        try:
+            super().save_overload(sig, data)
+        except OSError:
+            return
+        except _DAMAGED:  # the index, which is read before it is written: begin a new one
+            with contextlib.suppress(OSError):
+                self.flush()
+                super().save_overload(sig, data)
 
 
 _compile_late: Final = numba.njit(

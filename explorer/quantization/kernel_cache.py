@@ -95,11 +95,13 @@ def _mark(name: str) -> Path | None:
     folder = os.environ.get(_VARIABLE)
     if not folder:
         return None
-    return Path(folder) / f"{name}-{_surroundings()}.compiled"
+    # the name is in the digest too: there are an MXFP4 and an mxfp4, and file systems without case
+    digest = blake2b(repr((name, *_surroundings())).encode(), digest_size=6).hexdigest()
+    return Path(folder) / f"{name}-{digest}.compiled"
 
 
 @cache
-def _surroundings() -> str:
+def _surroundings() -> tuple[str | None, ...]:
     from importlib.metadata import (  # noqa: PLC0415 - slow to load, and only the window asks
         PackageNotFoundError,
         version,
@@ -109,8 +111,7 @@ def _surroundings() -> str:
         numba = version("numba")
     except PackageNotFoundError:  # a frozen program may lack its record, and never changes
         numba = ""
-    facts = (sys.implementation.cache_tag, numba, platform.machine(), platform.node())
-    return blake2b(repr(facts).encode(), digest_size=6).hexdigest()
+    return sys.implementation.cache_tag, numba, platform.machine(), platform.node()
 
 
 def source_digest(package: Path = _PACKAGE) -> str:
