@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +19,12 @@ from tests.helpers.model_pairs import write_gguf, write_safetensors
 
 pytestmark = [pytest.mark.slow, pytest.mark.network]
 
+_REAL_SAFETENSORS = "silero-vad==6.2.3"
+"""A package that ships a trained model as safetensors, of 310 K weights, under the MIT licence."""
+
+_FALLBACK = {"Q6_K": "Q8_0", "Q5_K": "Q5_1", "Q4_K": "Q5_0", "Q2_K": "Q4_0"}
+"""What llama-quantize takes for rows that are no multiple of 256."""
+
 _TYPES = ("Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q2_K")
 _LAYERS = (0, 8, 17)
 _NAMES = {
@@ -24,6 +33,60 @@ _NAMES = {
     "attn_norm": "input_layernorm",
 }
 _TURNED = {"attn_output": "attn_q", "ffn_down": "ffn_up", "attn_norm": "attn_norm"}
+
+
+@pytest.fixture(scope="module")
+def real_safetensors(request: pytest.FixtureRequest) -> Path:
+    """A real safetensors file, taken once out of its package into pytest's cache."""
+    folder = request.config.cache.mkdir("real_safetensors")
+    target = folder / "silero_vad_16k.safetensors"
+    if not target.exists():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        got = subprocess.run(
+            [*command, "--dest", str(folder), _REAL_SAFETENSORS],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if got.returncode:
+            pytest.skip(f"{_REAL_SAFETENSORS} cannot be had: {got.stderr.strip()[-200:]}")
+        (wheel,) = folder.glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            target.write_bytes(archive.read(f"silero_vad/data/{target.name}"))
+        wheel.unlink()
+    return target
+
+
+def test_a_real_safetensors_model_against_its_own_copies(
+    real_safetensors: Path, tmp_path: Path
+) -> None:
+    with open_model(real_safetensors) as one:
+        arrays = {tensor.name: tensor.dequantize() for tensor in one.tensors.rows}
+        assert len(arrays) == 15
+        totals, whole_blocks = [], []
+        for kind in _TYPES:
+            types = {
+                name: kind if array.shape[-1] % 256 == 0 else _FALLBACK.get(kind, kind)
+                for name, array in arrays.items()
+                if array.ndim > 1 and array.shape[-1] % 32 == 0
+            }
+            assert len(types) == 3  # the others are vectors, or convolutions of 3 columns
+            with open_model(write_gguf(tmp_path / f"{kind}.gguf", "vad", arrays, types)) as two:
+                matching = match_models(one, two)
+                assert len(matching.matches) == len(arrays)
+                comparison = Comparison(matching.matches)
+                rows = {row.match.candidate.name: row.errors for row in comparison.rows()}
+                totals.append(comparison.total().figures.relative_rmse)
+            for name, errors in rows.items():
+                assert errors is not None
+                assert (errors.rmse == 0) == (name not in types)
+            found = rows["stft_conv.weight"]
+            assert found is not None
+            whole_blocks.append(found.relative_rmse)
+    assert totals == sorted(totals)
+    assert whole_blocks == sorted(whole_blocks)
+    assert whole_blocks[0] < 0.01
+    assert whole_blocks[-1] > 0.1
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """Which tensors of two models belong together, and how one is seen as the other.
 
-Equal names come first. What is left is made of the other model's tensors by the rules in
-`families.py`; between GGUF and Hugging Face it is GGUF's tensors that are made, since converters
-make them so. A shape that does not fit after all is told, not compared.
+Between models of one format equal names come first, and what is left is made of the other model's
+tensors by the rules in `families.py`. Between GGUF and Hugging Face rules come first, and it is
+GGUF's tensors that are made, since converters make them so. A shape that does not fit after all is
+told, not compared.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def match_models(reference: Model, candidate: Model) -> Matching:
         turned = other.gguf
         first = _Pairing(other, one, turned=True) if turned else _Pairing(one, other)
         first.by_rules(_rules(first.target.model))
+        first.by_name()  # models other than language models keep their names in GGUF
         pairings = [first]
     left, right = first.targets, first.sources
     if first.turned:
@@ -139,6 +141,7 @@ class _Pairing:
         for name in list(self.targets):
             if name in self.sources:
                 self._try(name, [name], Rule(same, (name,)))
+        self._forget_used()
 
     def by_rules(self, rules: Rules) -> None:
         """Match what rules make; a source may be used for several targets."""
@@ -149,6 +152,9 @@ class _Pairing:
                 if names is not None:
                     self._try(name, names, rule)
                     break
+        self._forget_used()
+
+    def _forget_used(self) -> None:
         for name in self._used:
             self.sources.pop(name, None)
 

@@ -53,6 +53,18 @@ def test_the_same_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
+def test_a_model_that_no_rule_knows_keeps_its_names_in_gguf(turned: bool, tmp_path: Path) -> None:
+    arrays = arrays_of({"double_blocks.0.img_mlp.0.weight": (8, 4), "stft_conv.weight": (6, 1, 5)})
+    paths = [_gguf(tmp_path / "image.gguf", arrays, "flux")]
+    arrays["other.weight"] = arrays["stft_conv.weight"]
+    paths.append(write_safetensors(tmp_path / "image", arrays))
+    found = _matched(*reversed(paths)) if turned else _matched(*paths)
+    assert [one for one, _ in _pairs(found)] == list(arrays)[:2]
+    unmatched = found.unmatched_reference if turned else found.unmatched_candidate
+    assert unmatched == ("other.weight",)
+
+
+@pytest.mark.parametrize("turned", [False, True])
 def test_older_and_newer_files(turned: bool, tmp_path: Path) -> None:
     old = arrays_of(
         {
