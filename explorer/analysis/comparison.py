@@ -71,11 +71,12 @@ def compare_tensors(
         FormatError: A file is damaged there, or a type's weights cannot be decoded.
         SourceError: A file changed since it was opened.
     """
-    found, _ = _compare(_view(reference), _view(candidate), workers, cancel or never, progress)
+    found, _ = _compare(view_of(reference), view_of(candidate), workers, cancel or never, progress)
     return found
 
 
-def _view(weights: Weights) -> TensorView:
+def view_of(weights: Weights) -> TensorView:
+    """Return a view of a tensor as it is; a view as it is given."""
     return TensorView.of(weights) if isinstance(weights, Tensor) else weights
 
 
@@ -86,11 +87,7 @@ def _compare(
     check: Check,
     progress: Callable[[int], object] | None,
 ) -> tuple[TensorErrors, RunningErrors]:
-    if without_ones(reference.shape) != without_ones(candidate.shape):
-        what = f"shapes differ: {list(reference.shape)} and {list(candidate.shape)}"
-        raise ExplorerError(f"{reference.name!r} and {candidate.name!r} are not comparable, {what}")
-    for tensor in (*reference.tensors, *candidate.tensors):
-        check_decodable(tensor)
+    check_comparable(reference, candidate)
     sums = measure_pairs(
         flat_spans(reference.parameters),
         lambda: TwoViews(reference, candidate),
@@ -107,14 +104,40 @@ def _compare(
         reference_type=reference.type_name,
         type=candidate.type_name,
         shape=reference.shape,
-        saturated_codes=_saturated(candidate, workers, check),
+        saturated_codes=saturated_share(candidate, workers, check),
         notes=(*reference.notes, *candidate.notes),
     )
     return found, sums
 
 
-def _saturated(view: TensorView, workers: int, check: Check) -> float | None:
-    """Return the share of saturated codes of a view of whole tensors."""
+def check_comparable(reference: TensorView, candidate: TensorView) -> None:
+    """Raise if two views cannot be compared, before anything is read.
+
+    Raises:
+        ExplorerError: The shapes differ.
+        FormatError: A file is damaged there, or a type's weights cannot be decoded.
+    """
+    if without_ones(reference.shape) != without_ones(candidate.shape):
+        what = f"shapes differ: {list(reference.shape)} and {list(candidate.shape)}"
+        raise ExplorerError(f"{reference.name!r} and {candidate.name!r} are not comparable, {what}")
+    for tensor in (*reference.tensors, *candidate.tensors):
+        check_decodable(tensor)
+
+
+def saturated_share(view: TensorView, workers: int = 1, check: Check = never) -> float | None:
+    """Return the share of saturated codes of a view of whole tensors, 0 to 1.
+
+    None if it is not quantized, or shows only parts of tensors.
+
+    Args:
+        view: The candidate.
+        workers: Threads.
+        check: Called before every chunk, in the thread that reads it; raises to stop.
+
+    Raises:
+        FormatError: A file is damaged there, or a type's weights cannot be decoded.
+        SourceError: A file changed since it was opened.
+    """
     tensors = view.tensors
     if sum(tensor.parameters for tensor in tensors) != view.parameters:
         return None

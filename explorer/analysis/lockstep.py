@@ -33,13 +33,14 @@ class Pairs(Protocol):
         """Return both, float32 [n], overwritten by the next call; raises as `check` does."""
 
 
-def measure_pairs(
+def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
     spans: Iterable[Sequence[Run]],
     make: Callable[[], Pairs],
     *,
     workers: int = 1,
     check: Check = never,
     progress: Callable[[int], object] | None = None,
+    watch: Callable[[RunningErrors], object] | None = None,
 ) -> RunningErrors:
     """Return the errors of all pairs, the same to the bit for any number of threads.
 
@@ -49,6 +50,7 @@ def measure_pairs(
         workers: Threads. Each holds some MiB.
         check: Called before every run, in the thread that reads it; raises to stop.
         progress: Called in the caller's thread with the number of pairs done.
+        watch: Called in the caller's thread with the errors of the pairs so far, without counts.
 
     Raises:
         FormatError: A file is damaged there, or a type's weights cannot be decoded.
@@ -72,6 +74,8 @@ def measure_pairs(
             done += count
             if progress is not None:
                 progress(done)
+            if watch is not None:
+                watch(total)
     keys, *others = [room.keys for _, room in pool.made] or [total.keys]
     for other in others:
         keys += other

@@ -16,13 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.codes import CodeCounts
-from explorer.analysis.errors import ErrorFigures
+from explorer.analysis.comparison import Weights, view_of
+from explorer.analysis.errors import ErrorFigures, RunningErrors
 from explorer.analysis.lockstep import RUN_WEIGHTS, Run, flat_spans, measure_pairs
+from explorer.analysis.matching.view_reader import ViewReader
 from explorer.analysis.rounding import Rounder, rounder
 from explorer.errors import ExplorerError
-from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, WeightReader, never
+from explorer.formats.tensors import Shape, Tensor
+from explorer.formats.weights import Check, never
 from explorer.formats.weights_runs import Values, check_decodable
+from explorer.quantization import TensorType
 
 MAX_ROW: Final = 1 << 20
 """Most weights of a row that importance can be given for: a row is rounded at once then."""
@@ -77,7 +80,7 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
         SourceError: The file changed since it was opened.
     """
     check_decodable(tensor)
-    weighing = None if importance is None else _checked(importance, tensor)
+    weighing = None if importance is None else checked_importance(importance, tensor)
     for name in type_names:
         rounder(name)  # all names are checked before the first type is tried
     return _Walks(tensor, weighing, workers, cancel or never).each(type_names, progress)
@@ -106,32 +109,73 @@ class _Walks:
             tell(self.tensor.parameters)
 
     def _one(self, name: str, tell: Callable[[int], object]) -> Requantized:
-        tensor, importance = self.tensor, self.importance
+        tensor = self.tensor
         kind = rounder(name, tensor.type.name).type
-        columns = tensor.shape[-1] if tensor.shape else 1
-        if columns % kind.block_weights:
-            blocks = f"blocks of {kind.block_weights}"
-            problem = f"rows of {columns} weights are no whole number of {blocks}"
+        problem = block_problem(tensor.shape, kind)
+        if problem is not None:
             return Requantized(name, None, None, None, problem=problem)
-        made: list[_Rounded] = []
-
-        def make() -> _Rounded:
-            made.append(_Rounded(tensor, rounder(name, tensor.type.name), importance))
-            return made[-1]
-
-        if importance is None:
-            spans = flat_spans(tensor.parameters)
-        else:
-            spans = _row_spans(tensor.parameters, columns, len(importance))
-        errors = measure_pairs(spans, make, workers=self.workers, check=self.check, progress=tell)
+        errors, saturated = round_weights(
+            tensor, name, self.importance, self.workers, check=self.check, progress=tell
+        )
         nbytes = kind.nbytes(tensor.parameters)
         assert nbytes is not None  # its rows are whole blocks
-        bits = 8 * kind.block_bytes / kind.block_weights
-        return Requantized(name, nbytes, bits, errors.figures(), _saturated(made))
+        return Requantized(name, nbytes, kind.bits_per_weight, errors.figures(), saturated)
 
 
-def _checked(importance: NDArray[np.float32], tensor: Tensor) -> Values:
-    """Return importance as float32 [matrices, columns]."""
+def block_problem(shape: Shape, kind: TensorType) -> str | None:
+    """Return why weights of a shape cannot have a type; None if they can."""
+    columns = shape[-1] if shape else 1
+    if columns % kind.block_weights == 0:
+        return None
+    return f"rows of {columns} weights are no whole number of blocks of {kind.block_weights}"
+
+
+def round_weights(  # noqa: PLR0913 - all but the first two have a default
+    weights: Weights,
+    type_name: str,
+    importance: Values | None = None,
+    workers: int = 1,
+    *,
+    check: Check = never,
+    progress: Callable[[int], object] | None = None,
+) -> tuple[RunningErrors, float | None]:
+    """Return what rounding to a type loses, and the share of saturated codes if it has codes.
+
+    Args:
+        weights: A tensor or a view, whose rows are whole blocks of the type.
+        type_name: See `rounding.rounder`.
+        importance: float32 [matrices, columns], as `checked_importance` returns it.
+        workers: Threads.
+        check: Called before every run, in the thread that reads it; raises to stop.
+        progress: Called in the caller's thread with the number of weights rounded so far.
+
+    Raises:
+        ExplorerError: The type is not known.
+        FormatError: A file is damaged there, or a type's weights cannot be decoded.
+        SourceError: A file changed since it was opened.
+    """
+    view = view_of(weights)
+    made: list[RoundedWeights] = []
+
+    def make() -> RoundedWeights:
+        made.append(RoundedWeights(view, rounder(type_name, view.type_name), importance))
+        return made[-1]
+
+    if importance is None:
+        spans = flat_spans(view.parameters)
+    else:
+        spans = _row_spans(view.parameters, view.shape[-1], len(importance))
+    errors = measure_pairs(spans, make, workers=workers, check=check, progress=progress)
+    return errors, rounded_saturated_share(made)
+
+
+def checked_importance(importance: NDArray[np.float32], weights: Weights) -> Values:
+    """Return importance of the columns of weights as float32 [matrices, columns].
+
+    Raises:
+        ExplorerError: It does not fit the weights, or is not finite, or negative.
+    """
+    tensor = view_of(weights)
     columns = tensor.shape[-1] if tensor.shape else 1
     matrices = prod(tensor.shape[:-2])
     rows = np.ascontiguousarray(importance, np.float32).reshape(-1, importance.shape[-1])
@@ -156,7 +200,12 @@ def _row_spans(count: int, columns: int, matrices: int) -> Iterator[Sequence[Run
             yield [(place, min(length, start + matrix - place))]
 
 
-def _saturated(made: Sequence[_Rounded]) -> float | None:
+def rounded_saturated_share(made: Sequence[RoundedWeights]) -> float | None:
+    """Return the share of saturated codes of all that was rounded; None of a type without codes.
+
+    Args:
+        made: Of each thread; their counts are put together in the first.
+    """
     counts = [one.counts for one in made if one.counts is not None]
     if not counts:
         return None
@@ -165,15 +214,27 @@ def _saturated(made: Sequence[_Rounded]) -> float | None:
     return counts[0].shares().saturated_share
 
 
-class _Rounded:
-    """A tensor's weights, and what is left of them; see `lockstep.Pairs`."""
+class RoundedWeights:
+    """Weights, and what is left of them; see `lockstep.Pairs`.
 
-    def __init__(self, tensor: Tensor, kind: Rounder, importance: Values | None) -> None:
+    Runs begin and end at blocks.
+
+    Args:
+        weights: A tensor, or a view.
+        kind: What rounds it.
+        importance: float32 [matrices, columns] or None; see `requantize`.
+
+    Attributes:
+        counts: The codes that were used; None of a type without codes.
+    """
+
+    def __init__(self, weights: Weights, kind: Rounder, importance: Values | None = None) -> None:
+        view = view_of(weights)
         self.counts = None if kind.levels is None else CodeCounts(kind.levels)
-        self._reader = WeightReader(tensor)
+        self._reader = ViewReader(view)
         self._rounder = kind
         self._importance = importance
-        self._matrix = tensor.parameters // len(importance) if importance is not None else 0
+        self._matrix = view.parameters // len(importance) if importance is not None else 0
         self._values: Values = np.empty(0, np.float32)
 
     def read(self, run: Run, check: Check) -> tuple[Values, Values]:

@@ -2,8 +2,9 @@
 
 A model has a file of its own in the user's cache folder, with a line for each tensor, written when
 its statistics are known: a survey that was stopped goes on where it was. Which file it is, the
-model's files tell: path, size, time of change and what the header says. A cache that cannot be read
-or written is no error; the survey then takes as long as the first one.
+model's files tell: path, size, time of change and what the header says. So it is with the errors
+against another model, or against a type that weights are rounded to. A cache that cannot be read or
+written is no error; the survey then takes as long as the first one.
 """
 
 from __future__ import annotations
@@ -11,29 +12,30 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from explorer import __version__
+from explorer.analysis import error_records, survey_records
+from explorer.analysis.errors import ErrorFigures
+from explorer.analysis.kept_lines import MAX_FILE_BYTES, Codec, KeptLines
 from explorer.analysis.statistics import TensorStatistics
-from explorer.analysis.survey_records import from_line, to_line
+from explorer.analysis.weights_pair import WeightsPair
 from explorer.cache import cache_folder
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model, ModelFile
 from explorer.formats.tensors import Tensor
 
-MAX_BYTES: Final = 256 << 20
+MAX_BYTES: Final = 4 * MAX_FILE_BYTES
 """Most bytes that all surveys together are kept in."""
 
-_MAX_FILE_BYTES: Final = MAX_BYTES // 4
-_MAX_LINE: Final = 1 << 16
 _MAX_HEADER: Final = 64 << 20  # what is hashed of a header
 _PIECE: Final = 1 << 20
 _SUFFIX: Final = ".survey"
+_NAME_BYTES: Final = 20
 _log = logging.getLogger(__name__)
 
 
@@ -57,15 +59,35 @@ class SurveyCache:
         except RuntimeError:
             return None
 
-    def open(self, model: Model) -> KeptSurvey:
+    def open(self, model: Model, *, slim: bool = False) -> KeptSurvey:
         """Return what is known of a model; a context manager.
 
         Reads the headers of its files, and what was kept.
+
+        Args:
+            model: The model.
+            slim: Whether to leave histograms on the disk: they take most of the memory.
         """
         identity = identify(model)
-        if identity is None:
-            return KeptSurvey(None, model)
-        return KeptSurvey(self.folder / (identity + _SUFFIX), model, self)
+        path = None if identity is None else self.folder / (identity + _SUFFIX)
+        return KeptSurvey(path, model, self, slim=slim)
+
+    def open_errors(
+        self, model: Model, against: Model | str, pairs: Sequence[WeightsPair]
+    ) -> KeptErrors:
+        """Return what is known of a model's errors; a context manager.
+
+        Args:
+            model: The candidate.
+            against: The reference, or the type that the model's weights are rounded to.
+            pairs: The tensors of both, in an order that only the two decide.
+        """
+        other = f"rounded to {against}" if isinstance(against, str) else identify(against)
+        identity = identify(model)
+        if identity is None or other is None:
+            return KeptErrors(None, pairs)
+        name = blake2b(f"{identity} {other}".encode(), digest_size=_NAME_BYTES).hexdigest()
+        return KeptErrors(self.folder / (name + _SUFFIX), pairs, self)
 
     def make_room(self) -> None:
         """Remove the surveys that were not used for longest, until there is some room.
@@ -86,89 +108,64 @@ class SurveyCache:
             size -= nbytes
 
 
-class KeptSurvey:
+class KeptSurvey(KeptLines[TensorStatistics]):
     """What is known of one model's tensors, and a file that more is added to.
 
     Attributes:
-        rows: Statistics by row of the model's table.
+        rows: Statistics by row of the model's table; without histograms if it is slim.
     """
 
-    def __init__(self, path: Path | None, model: Model, cache: SurveyCache | None = None) -> None:
-        self._path = path
-        self._cache = cache
-        self._descriptor: int | None = None
-        self.rows: dict[int, TensorStatistics] = {}
-        if path is not None:
-            try:
-                self._read(path, model)
-            except OSError as error:
-                _log.info("%s: the survey cannot be read: %s", path, error)
-
-    def add(self, row: int, found: TensorStatistics) -> None:
-        """Keep the statistics of a tensor, on disk as well if that can be."""
-        self.rows[row] = found
-        if self._path is None:
-            return
-        try:
-            self._write(self._path, to_line(row, found))
-        except OSError as error:  # a full disk, or a folder that is not ours
-            _log.info("%s: the survey cannot be kept: %s", self._path, error)
-            self.close()
-
-    def close(self) -> None:
-        """Close the file; what is added from now on is kept in memory alone."""
-        if self._descriptor is not None:
-            with contextlib.suppress(OSError):
-                os.close(self._descriptor)
-        self._descriptor = self._path = None
-
-    def _read(self, path: Path, model: Model) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        model: Model,
+        cache: SurveyCache | None = None,
+        *,
+        slim: bool = False,
+    ) -> None:
+        self._slim = slim
         tensors = model.tensors.rows
 
         def tensor_at(row: int) -> Tensor | None:
             return tensors[row] if 0 <= row < len(tensors) else None
 
-        try:
-            stream = path.open("rb")
-        except FileNotFoundError:
-            return
-        with stream:
-            os.utime(path)  # marks it as used
-            left = _MAX_FILE_BYTES
-            while left > 0 and (line := stream.readline(_MAX_LINE)):
-                left -= len(line)
-                found = from_line(line, tensor_at)
-                if found is not None:
-                    self.rows[found[0]] = found[1]
+        codec = Codec(
+            survey_records.to_line,
+            lambda line: survey_records.from_line(line, tensor_at, slim=slim),
+        )
+        super().__init__(path, codec, _room_maker(cache))
 
-    def _write(self, path: Path, line: bytes) -> None:
-        if self._descriptor is None:
-            assert self._cache is not None
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._cache.make_room()
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-            self._descriptor = os.open(path, flags, 0o600)
-            # a line that another program did not end must not swallow the next one
-            if os.fstat(self._descriptor).st_size:
-                line = b"\n" + line
-        if os.fstat(self._descriptor).st_size + len(line) <= _MAX_FILE_BYTES:
-            os.write(self._descriptor, line)  # in one piece: two programs may survey one model
+    def remembered(self, found: TensorStatistics) -> TensorStatistics:
+        """Return what is kept in memory; see `KeptLines.remembered`."""
+        if not self._slim or found.histogram is survey_records.NO_HISTOGRAM:
+            return found
+        return replace(found, histogram=survey_records.NO_HISTOGRAM)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+class KeptErrors(KeptLines[ErrorFigures]):
+    """What is known of the errors of pairs, and a file that more is added to.
+
+    Attributes:
+        rows: Errors by place among the pairs.
+    """
+
+    def __init__(
+        self, path: Path | None, pairs: Sequence[WeightsPair], cache: SurveyCache | None = None
     ) -> None:
-        self.close()
+        codec = Codec(
+            lambda number, found: error_records.to_line(number, pairs[number], found),
+            lambda line: error_records.from_line(line, pairs),
+        )
+        super().__init__(path, codec, _room_maker(cache))
+
+
+def _room_maker(cache: SurveyCache | None) -> Callable[[], None]:
+    return (lambda: None) if cache is None else cache.make_room
 
 
 def identify(model: Model) -> str | None:
     """Return a name for what a model's files hold now; None if they cannot be told."""
-    digest = blake2b(digest_size=20)
+    digest = blake2b(digest_size=_NAME_BYTES)
     try:
         for file in model.files:
             status = file.path.stat()

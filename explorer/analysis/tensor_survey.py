@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
+from explorer.analysis.sharing import Portion, Tell, share_out
 from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check
+from explorer.formats.weights import Check, never
+
+WALKS: Final = 2
+"""How often the weights of a tensor are walked over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +40,22 @@ def survey(
 ) -> Iterator[SurveyRow]:
     """Yield a row for each tensor, in the order of the model, as soon as it is known.
 
-    Threads share the work on one tensor, so that the largest one does not keep a single thread
-    busy at the end, and files are read front to back.
+    Files are read front to back.
 
     Args:
         model: An open model.
-        workers: Threads.
+        workers: Threads, which share the work on a large tensor, or take small ones at once.
         cancel: Called before every chunk, in the thread that reads it; what it raises is passed on.
-        progress: Called now and then with the weights walked over so far; in all there will be
-            twice those of the model.
+        progress: Called in the caller's thread now and then with the weights walked over so far; in
+            all there will be twice those of the model.
     """
-    before = 0
-    for tensor in model.tensors.rows:
-        start = before
-
-        def tell(done: int, start: int = start) -> None:
-            if progress is not None:
-                progress(start + done)
-
-        yield survey_row(tensor, workers, cancel, None if progress is None else tell)
-        before += 2 * tensor.parameters
-        tell(2 * tensor.parameters)
+    portions = (Portion(one, one.parameters, one.nbytes, WALKS) for one in model.tensors.rows)
+    return share_out(
+        portions, survey_row, workers=workers, check=cancel or never, progress=progress
+    )
 
 
-def survey_row(
-    tensor: Tensor, workers: int, cancel: Check | None, tell: Callable[[int], None] | None
-) -> SurveyRow:
+def survey_row(tensor: Tensor, workers: int, cancel: Check | None, tell: Tell) -> SurveyRow:
     """Return what a survey tells of one tensor.
 
     Args:

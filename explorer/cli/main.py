@@ -83,6 +83,12 @@ def _requantize() -> click.Command:
     return requantize_command
 
 
+def _report() -> click.Command:
+    from explorer.cli.report_command import report_command  # noqa: PLC0415 - when it runs
+
+    return report_command
+
+
 def _export() -> click.Command:
     from explorer.cli.export_command import export_command  # noqa: PLC0415 - when it runs
 
@@ -103,6 +109,7 @@ _COMMANDS: Final[Mapping[str, Callable[[], click.Command]]] = MappingProxyType(
         "compare": _compare,
         "requantize": _requantize,
         "export": _export,
+        "report": _report,
         "check": _check,
         "library": _library,
         "plan": _plan,
@@ -160,6 +167,7 @@ Examples:
   gguf-explorer inspect model.gguf           print what the model is
   gguf-explorer inspect model.gguf --json --metadata
   gguf-explorer stats model.gguf output.weight
+  gguf-explorer report model.gguf -o model.html
   gguf-explorer check model.gguf             exit code 0 if nothing is wrong
   gguf-explorer library                      list the models that were downloaded
   gguf-explorer plan model.gguf --gpu 24GiB  show which layers fit on the GPU

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import click
 
-from explorer.analysis import SurveyRow, survey
+from explorer.analysis import SurveyRow
 from explorer.analysis.percentiles import PERCENTS
+from explorer.analysis.survey_cache import KeptSurvey, SurveyCache
+from explorer.analysis.survey_run import run_survey
 from explorer.cli.arguments import json_option, model_path, path_argument, root_option
 from explorer.cli.output import (
     cell_width,
@@ -36,15 +38,28 @@ _FIGURES: Final = ("min", "max", "mean", "std", "rms", "kurtosis", "step_error_r
 @path_argument
 @csv_option
 @workers_option
+@click.option(
+    "--no-cache",
+    is_flag=True,
+    help="Read all weights, also those that an earlier survey has read; keep nothing.",
+)
 @root_option
 @json_option
-def survey_command(
-    path: str, csv_path: Path | None, workers: int, root: str | None, as_json: bool
+def survey_command(  # noqa: PLR0913, PLR0917 - options of the command line
+    path: str,
+    csv_path: Path | None,
+    workers: int,
+    no_cache: bool,
+    root: str | None,
+    as_json: bool,
 ) -> int:
     """Show exact statistics of every tensor of the model at PATH, each as it is done.
 
     Tensors of a type that cannot be decoded are listed without figures. The exit code is 1 if
     weights that should be there cannot be read.
+
+    What is found is kept in the user's cache folder, so that the second survey of a file that has
+    not changed takes no time, and one that was interrupted goes on where it was.
 
     \b
     Examples:
@@ -55,10 +70,10 @@ def survey_command(
     with open_model(model_path(path, root)) as model:
         if csv_path is not None:
             refuse_model_file(model, csv_path)
-        with Progress(2 * model.parameters) as line:
+        with _kept(model, no_cache) as kept, Progress(2 * model.parameters) as line:
             # On a terminal the rows themselves show how far it is.
             tell = teller(line, "weights") if as_json or not on_terminal() else None
-            rows = survey(model, workers, progress=tell)
+            rows = run_survey(model, kept, workers, progress=tell)
             found = list(rows if as_json else _printed(model, rows, needed=csv_path is not None))
     records = [_record(row) for row in found]
     if csv_path is not None:
@@ -70,6 +85,12 @@ def survey_command(
     if damaged:
         write_error(str(damaged[0]))
     return 1 if damaged else 0
+
+
+def _kept(model: Model, no_cache: bool) -> KeptSurvey:
+    """Return what is known of a model, without histograms: nobody prints them."""
+    cache = None if no_cache else SurveyCache.of_user()
+    return KeptSurvey(None, model) if cache is None else cache.open(model, slim=True)
 
 
 def _should_be_there(row: SurveyRow) -> bool:

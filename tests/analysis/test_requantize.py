@@ -198,6 +198,10 @@ def test_importance_matrices(tmp_path: Path) -> None:
             "odd.counts": np.ones(2, np.float32),
             "negative.in_sum2": -sums,
             "negative.counts": np.ones(3, np.float32),
+            "tiny.in_sum2": sums,
+            "tiny.counts": np.full(3, 1e-45, np.float32),
+            "empty.in_sum2": np.ones((3, 0), np.float32),
+            "empty.counts": np.ones((0, 1), np.float32),
         },
     )
     with open_model(path) as matrix:
@@ -209,3 +213,7 @@ def test_importance_matrices(tmp_path: Path) -> None:
             importance_of(matrix, "odd")
         with pytest.raises(ExplorerError, match="negative"):
             importance_of(matrix, "negative")
+        with pytest.raises(ExplorerError, match="not finite"):  # found by tests/soak/fuzz.py
+            importance_of(matrix, "tiny")
+        with pytest.raises(ExplorerError, match="do not fit"):  # found by tests/soak/fuzz.py
+            importance_of(matrix, "empty")

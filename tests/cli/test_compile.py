@@ -24,8 +24,11 @@ def test_types_are_marked_once_they_are_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _mute(monkeypatch, tmp_path)
-    assert main(["compile-kernels", "Q4_0", "C64", "unheard of"]) == 0
+    assert main(["compile-kernels", "general", "Q4_0", "mxfp4", "C64", "unheard of"]) == 0
+    assert is_compiled("general")
     assert is_compiled("Q4_0")
+    assert is_compiled("mxfp4")
+    assert not is_compiled("MXFP4")
     assert not is_compiled("C64")
     assert not is_compiled("unheard of")
 

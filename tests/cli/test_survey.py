@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from explorer.analysis import SurveyRow
 from explorer.cli.main import main
+from explorer.errors import FormatError
+from explorer.formats import Tensor
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.tensors import random_blocks
 
@@ -103,3 +106,46 @@ def test_a_model_without_tensors(tmp_path: Path, capsys: Capture) -> None:
     assert main(["survey", str(path), "--json", "--csv", str(target)]) == 0
     assert json.loads(capsys.readouterr().out)["tensors"] == []
     assert target.read_text().startswith("tensor,type,shape,count")
+
+
+def test_the_second_survey_reads_no_weights(
+    path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    for options in ([], ["--json"]):
+        assert main(["survey", str(path), *options]) == 0
+        told.append(capsys.readouterr().out)
+    read: list[str] = []
+
+    def survey_row(tensor: Tensor, *_rest: object) -> SurveyRow:
+        read.append(tensor.name)
+        return SurveyRow(tensor, None, FormatError("weights of that type cannot be decoded"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("explorer.analysis.survey_run.survey_row", survey_row)
+        assert main(["survey", str(path)]) == 0
+        assert capsys.readouterr().out.splitlines()[3:] == told[0].splitlines()[3:]
+        assert read == ["newer"]  # of which nothing can be kept
+        assert main(["survey", str(path), "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)["tensors"]
+        assert rows[0] == json.loads(told[1])["tensors"][0]
+        read.clear()
+        main(["survey", str(path), "--no-cache"])
+        assert read == ["=evil\x1b[0m", "newer", "none", "norm"]
+
+
+def test_a_changed_file_is_surveyed_again(path: Path, capsys: Capture) -> None:
+    main(["survey", str(path)])
+    content = path.read_bytes()
+    path.write_bytes(content[:-4] + np.array([8], "<f4").tobytes())
+    capsys.readouterr()
+    main(["survey", str(path), "--json"])
+    assert json.loads(capsys.readouterr().out)["tensors"][3]["max"] == 8
+
+
+def test_without_a_cache_nothing_is_written(path: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["survey", str(path), "--no-cache"]) == 0
+    assert not (tmp_path / "cache" / "surveys").exists()
+    main(["survey", str(path)])
+    assert len(list((tmp_path / "cache" / "surveys").iterdir())) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 10

@@ -1,0 +1,240 @@
+"""Whole reports: what is in them, and what must never be."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from explorer.formats import Model, open_model
+from explorer.hardware.detect import Machine
+from explorer.planner import Host
+from explorer.report.gathering import Evidence, Question, gather
+from explorer.report.machines import Target, targets
+from explorer.report.page import report_html
+from explorer.report.ranking import most_interesting, rank
+from explorer.report.sections.weights import CAUTION
+from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
+from tests.helpers.model_pairs import arrays_of, write_safetensors
+from tests.report.parsing import Page, check_html
+
+DAY = date(2026, 7, 25)
+
+
+def report(model: Model, reference: Model | None = None, **options: object) -> Page:
+    evidence = gather(model, reference, Question(**options))  # type: ignore[arg-type]
+    return check_html(report_html(evidence, DAY))
+
+
+def test_a_report_of_the_header_alone(quantized: Path, target: Target) -> None:
+    with open_model(quantized) as model:
+        page = report(model, survey=False, targets=[target])
+    text = page.text
+    assert "model-q8.gguf" in page.texts
+    for heading in ("Overview", "Tensor types", "Checks", "Weights", "Memory plan", "Metadata"):
+        assert heading in page.texts
+    assert "The weights were not read" in text
+    assert "The closest recipe is Q8_0" in text
+    assert "ffn_down of layer 1 is Q4_0 instead of Q8_0" in text
+    assert "✓ all of it" in text
+    assert "2,048 tokens" in text  # the model's longest context, below the usual ones
+    assert "4,096 tokens" not in text
+    assert "2026-07-25" in text
+    assert "llama.attention.head_count_kv" in text
+    assert "Hot spots" not in text
+
+
+def test_a_report_with_a_survey(quantized: Path) -> None:
+    done: list[int] = []
+    with open_model(quantized) as model:
+        page = report(model, progress=done.append)
+        assert done[-1] == 2 * model.parameters
+    text = page.text
+    assert CAUTION in page.texts
+    assert "coarsest rounding" in text
+    spots = text[text.index("coarsest rounding") : text.index("Greatest outliers")]
+    assert spots.index("blk.1.ffn_down.weight") < spots.index("blk.0.attn_q.weight")
+    assert "1 of 3" in spots
+    assert "Histograms of tensors that stand out" in text
+    assert "Every weight of every tensor could be read." in text
+    assert "perplexity" not in text.lower()
+
+
+def test_a_report_with_a_reference(quantized: Path, reference: Path) -> None:
+    with open_model(quantized) as model, open_model(reference) as other:
+        evidence = gather(model, other, Question(workers=2))
+        page = check_html(report_html(evidence, DAY))
+    assert evidence.measured is not None
+    figures = {one.name: one for one in evidence.tensors}
+    worst = figures["blk.1.ffn_down.weight"]
+    assert worst.relative_rmse > 4 * figures["blk.0.ffn_down.weight"].relative_rmse > 0
+    assert figures["output_norm.weight"].relative_rmse == 0
+    text = page.text
+    assert "14 pairs of tensors were compared" in text
+    assert "Compared with reference.gguf" in text
+    spots = text[text.index("greatest error against") :]
+    assert spots.index("blk.1.ffn_down.weight") < spots.index("blk.0.attn_q.weight")
+    total = evidence.measured.comparison
+    assert total is not None
+    assert 0 < total.relative_rmse < worst.relative_rmse
+
+
+def test_the_second_report_reads_no_weights(
+    quantized: Path, reference: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_model(quantized) as model, open_model(reference) as other:
+        first = gather(model, other, Question())
+    with open_model(quantized) as model, open_model(reference) as other:
+        for name in ("survey_row", "_measure"):
+            monkeypatch.delattr(f"explorer.analysis.survey_run.{name}")
+        second = gather(model, other, Question())
+    assert [one.errors for one in first.tensors] == [one.errors for one in second.tensors]
+
+
+def test_no_folder_is_in_a_report(
+    quantized: Path, reference: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truncated = quantized.with_name("cut.gguf")
+    truncated.write_bytes(quantized.read_bytes()[:-4096])
+    monkeypatch.chdir(quantized.parent.parent)
+    for path in (truncated, truncated.relative_to(Path.cwd())):
+        with open_model(path) as model, open_model(reference) as other:
+            assert model.problems
+            page = report(model, other)
+        assert "cut.gguf" in page.text
+        for private in ("private folder", str(reference.parent), str(Path.home())):
+            assert private not in page.text
+        assert "cannot be told" in page.text
+
+
+def test_other_formats_have_reports_too(tmp_path: Path, target: Target) -> None:
+    arrays = arrays_of({"model.layers.0.mlp.up_proj.weight": (8, 16), "lm_head.weight": (16, 8)})
+    folder = write_safetensors(
+        tmp_path / "secret-project", arrays, model_type="llama", _name_or_path="/home/ada/run-7"
+    )
+    with open_model(folder) as model:
+        page = report(model, targets=[target])
+    assert "no recipe applies" in page.text
+    assert "…/run-7" in page.texts  # its name, for a folder is not told
+    assert "secret-project" not in page.text
+
+
+def test_a_model_that_cannot_be_planned(tmp_path: Path, target: Target) -> None:
+    keys = [("general.architecture", STRING, "llama"), ("llama.block_count", STRING, "many")]
+    with open_model(GgufFile(keys=keys, pad=True).write(tmp_path / "odd.gguf")) as model:
+        page = report(model, targets=[target])
+    assert "✗ no plan" in page.text
+
+
+def test_a_model_of_nothing(tmp_path: Path) -> None:
+    with open_model(GgufFile(pad=True).write(tmp_path / "empty.gguf")) as model:
+        page = report(model)
+    assert "the file has no tensors" in page.text.lower()
+
+
+ATTACKS = (
+    "<img src=x onerror=alert(1)>",
+    "</title></style></pre></svg></td><script>alert(1)</script>",
+    "<!--",
+    "]]><![CDATA[",
+    "\" onmouseover=alert(1) x='",
+    "javascript:alert(1)",
+    "%n%s%x",
+    "{0.__class__}{evidence}",
+    "\u202egnp.exe\u2066",
+    "\x1b[2J\x1b]0;title\x07",
+    "\x00\x01\x7f\x9b",
+    "&lt;b&gt;&#60;script&#62;",
+    "=cmd|'/c calc'!A0",
+)
+
+
+def hostile(path: Path, long_name: int) -> Path:
+    everything = " ".join(ATTACKS)
+    keys = [
+        ("general.architecture", STRING, ATTACKS[1][:60]),
+        ("general.name", STRING, everything + "x" * long_name),
+        ("general.license", STRING, everything),
+        ("general.file_type", U32, 15),
+        ("tokenizer.ggml.model", STRING, everything),
+        ("tokenizer.chat_template", STRING, everything * 2000),
+        ("quantize.imatrix.file", STRING, "/home/ada/secret/imatrix.dat"),
+        *((f"key {i} {attack}", STRING, attack) for i, attack in enumerate(ATTACKS)),
+        ("list", ARRAY, Array(STRING, list(ATTACKS))),
+        *((f"many {i}", STRING, "<b>" * 500) for i in range(3000)),
+    ]
+    tensors = [
+        TensorSpec(f"blk.{i}.{attack}.weight", (64, 2), 8, bytes(136))
+        for i, attack in enumerate(ATTACKS)
+    ]
+    tensors += [TensorSpec(f"{attack}", (64, 2), 0, bytes(512)) for attack in ATTACKS]
+    tensors += [TensorSpec("x" * 60_000, (64, 2), 0, bytes(512))]
+    tensors += [TensorSpec(f"blk.{i}.role {i}", (4, 4), 0, bytes(64)) for i in range(400)]
+    return GgufFile(keys=keys, tensors=tensors).write(path)
+
+
+def test_nothing_of_a_model_becomes_markup(tmp_path: Path, target: Target) -> None:
+    innocent = GgufFile(
+        keys=[("general.architecture", STRING, "llama")],
+        tensors=[TensorSpec("blk.0.attn_q.weight", (64, 2), 8, bytes(136))],
+    ).write(tmp_path / "innocent.gguf")
+    path = hostile(tmp_path / "<img src=x onerror=alert(1)>.gguf", long_name=10 << 20)
+    with open_model(innocent) as model, open_model(path) as attacker:
+        usual = report(model, targets=[target])
+        html = report_html(gather(attacker, model, Question(targets=[target])), DAY)
+    page = check_html(html)
+    assert {*page.tags} <= {*usual.tags, "pre", "a", "text", "path", "line", "li", "ul"}
+    allowed = {*usual.attributes}
+    new = {(name, value) for name, value in page.attributes if (name, value) not in allowed}
+    numeric = {"x", "y", "x1", "x2", "y1", "y2", "width", "height", "d", "viewbox", "fill"}
+    assert {name for name, _ in new} - numeric <= {"class", "stroke-width", "stroke-dasharray"}
+    assert all(
+        set(value or "") <= set("0123456789. #abcdefLMZ-") for n, value in new if n in numeric
+    )
+    for sign in ("\x00", "\x1b", "\u202e", "\u2066", "\x07", "\x9b"):
+        assert sign not in html
+    assert "<img src=x onerror=alert(1)>.gguf" in page.texts  # the heading, as text
+    assert ATTACKS[7] in page.text
+    assert "secret" not in page.text
+    assert "…/imatrix.dat" in page.text
+    assert "characters)" in page.text  # what was cut says so
+    assert len(html) < 8 << 20
+
+
+def test_the_size_does_not_grow_with_names(tmp_path: Path) -> None:
+    sizes = []
+    for length in (1000, 1 << 20):
+        with open_model(hostile(tmp_path / f"{length}.gguf", length)) as model:
+            sizes.append(len(report_html(gather(model, None, Question(survey=False)), DAY)))
+    assert abs(sizes[1] - sizes[0]) < 1000
+
+
+def _evidence(path: Path) -> Evidence:
+    with open_model(path) as model:
+        return gather(model, None, Question())
+
+
+def test_ranking_is_within_roles(quantized: Path) -> None:
+    tensors = _evidence(quantized).tensors
+    ranked = rank(tensors, lambda one: one.relative_step)
+    assert [one.value for one in ranked] == sorted((one.value for one in ranked), reverse=True)
+    first = ranked[0]
+    assert first.tensor.name == "blk.1.ffn_down.weight"
+    assert (first.place, first.peers) == (1, 3)
+    assert first.to_median > 4
+    assert not any(math.isnan(one.value) for one in ranked)
+    names = [one.name for one in most_interesting([ranked, ranked[::-1]], 3)]
+    assert names == [ranked[0].tensor.name, ranked[-1].tensor.name, ranked[1].tensor.name]
+
+
+def test_machines(target: Target) -> None:
+    free = [one.devices[0].free for one in targets((), None)]
+    assert free == sorted({*free})
+    assert len(free) == 3
+    named = targets(target.devices, None)
+    assert [(one.name, one.devices) for one in named] == [("RTX", target.devices)]
+    here = targets((), Machine(target.devices, Host(1 << 30)))
+    assert [(one.name, one.host) for one in here] == [("this machine (RTX)", Host(1 << 30))]
+    assert targets((), Machine((), Host(1 << 30))) == targets((), None)
