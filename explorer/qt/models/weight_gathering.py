@@ -8,7 +8,7 @@ streams, what is known so far is published.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, Protocol
@@ -79,7 +79,7 @@ def gather(subjects: Sequence[Subject], wish: Wish, recent: Recent, worker: Work
         ExplorerError: The only tensor cannot be read.
         ValueError: The typed range cannot be divided into so many bins.
     """
-    with _considerate(subjects):
+    with considerate(subject.tensor.type.name for subject in subjects):
         return _Gathering(subjects, wish, recent, worker).run()
 
 
@@ -110,7 +110,7 @@ def block_figures(
     found = recent.get(key)
     if isinstance(found, BlockStatistics):
         return found
-    with _considerate([subject]):
+    with considerate([subject.tensor.type.name]):
         statistics = block_statistics(subject.tensor, _BLOCK_BINS, worker_count(), check)
     if statistics is not None:
         recent.put(key, statistics)
@@ -118,9 +118,13 @@ def block_figures(
 
 
 @contextmanager
-def _considerate(subjects: Sequence[Subject]) -> Iterator[None]:
-    """Do not hold up the window while kernels are compiled, which is once for each type."""
-    new = {subject.tensor.type.name for subject in subjects} - _compiled
+def considerate(kernels: Iterable[str]) -> Iterator[None]:
+    """Do not hold up the window while kernels are compiled, which is once for each type.
+
+    Args:
+        kernels: Names of types, or of whatever has kernels of its own.
+    """
+    new = set(kernels) - _compiled
     with consideration(lasting=bool(new)):
         yield
     _compiled.update(new)

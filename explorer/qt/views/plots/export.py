@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from PySide6.QtCore import QBuffer, QCoreApplication, QIODevice, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QImage, QPainter
+from PySide6.QtGui import QGuiApplication, QImage, QPainter
 from PySide6.QtSvg import QSvgGenerator
 
 from explorer.qt.jobs import Job
@@ -79,6 +79,8 @@ def _svg(picture: Picture) -> bytes:
     generator = QSvgGenerator()
     generator.setOutputDevice(buffer)
     generator.setSize(size)
+    # pyqtgraph records axes as a QPicture, which Qt scales to the resolution of what it is drawn on
+    generator.setResolution(round(QGuiApplication.primaryScreen().logicalDotsPerInch()))
     generator.setViewBox(QRect(0, 0, size.width(), size.height()))
     painter = QPainter(generator)
     painter.fillRect(0, 0, size.width(), size.height(), Qt.GlobalColor.white)

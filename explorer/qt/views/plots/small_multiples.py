@@ -27,6 +27,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QMenu, QWidget
 
 from explorer.display import float_text
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.histogram_curve import HistogramCurve, curve_columns
 from explorer.qt.views.plots.themed_plot import PlotColours
 
@@ -64,6 +65,7 @@ class SmallMultiples(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self.setAccessibleName(self.tr("Histograms side by side"))
+        self.setWhatsThis(picture_text("histograms"))
         self.export_action = QAction(self.tr("&Save picture or data…"), self)
         self.export_action.setShortcut(QKeySequence("Ctrl+S"))
         self.export_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)

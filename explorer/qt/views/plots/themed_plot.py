@@ -72,6 +72,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         colours: What it is drawn with.
         box: The area inside the axes.
         counts: The left axis.
+        more_actions: What a subclass adds to the context menu.
 
     Signals:
         export_requested: The user wants the picture or its data in a file.
@@ -82,11 +83,12 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
     _ZOOM: ClassVar[float] = 1.5
     _styled = False  # events come before the plot is made
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        self.box = ZoomBox()
+    def __init__(self, parent: QWidget | None = None, box: ZoomBox | None = None) -> None:
+        self.box = ZoomBox() if box is None else box
         self.counts = CountAxis()
         super().__init__(parent, viewBox=self.box, axisItems={"left": self.counts})
         self.colours = PlotColours.of_palette(self.palette())
+        self.more_actions: list[QAction] = []
         item = self.getPlotItem()
         item.setMenuEnabled(False)
         item.hideButtons()
@@ -187,5 +189,5 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
             [self.zoom_in_action, self.zoom_out_action, self.back_action, self.reset_action]
         )
         menu.addSeparator()
-        menu.addAction(self.export_action)
+        menu.addActions([*self.more_actions, self.export_action])
         menu.popup(event.globalPos())

@@ -10,7 +10,7 @@ import time
 from typing import Any, Final
 
 import pyqtgraph as pg
-from PySide6.QtCore import QRectF, Qt, Signal
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 
 _WHEEL_STEP: Final = 1.2
 _ONE_TURN_S: Final = 0.6  # notches in quick succession are one zoom
@@ -62,7 +62,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
 
     def zoom_by(self, factor: float, x: float) -> None:
         """Make what is shown so much narrower around `x`."""
-        self.zoom_to(self._narrowed(factor, x))
+        self.zoom_to(self.narrowed(factor, QPointF(x, self.viewRect().center().y())))
 
     def pan_by(self, share: float) -> None:
         """Move along by a share of the width."""
@@ -83,8 +83,9 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
             self.forget()
             self.zoomed.emit()
 
-    def _narrowed(self, factor: float, x: float) -> QRectF:
-        area = QRectF(self.viewRect())
+    def narrowed(self, factor: float, centre: QPointF) -> QRectF:
+        """Return what is shown, so much narrower around a place."""
+        area, x = QRectF(self.viewRect()), centre.x()
         left, right = x - (x - area.left()) / factor, x + (area.right() - x) / factor
         return QRectF(left, area.top(), right - left, area.height())
 
@@ -117,8 +118,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
     def wheelEvent(self, event: Any, axis: int | None = None) -> None:
         event.accept()
         notches = event.delta() / 120
-        x = self.mapSceneToView(event.scenePos()).x()
-        area = self._narrowed(_WHEEL_STEP**notches, x)
+        area = self.narrowed(_WHEEL_STEP**notches, self.mapSceneToView(event.scenePos()))
         now = time.monotonic()
         if self._history and now - self._last_wheel < _ONE_TURN_S:
             self._show(area)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 from PySide6.QtCore import QItemSelectionModel, Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QHideEvent, QKeySequence
@@ -11,7 +9,6 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
     QHeaderView,
-    QLineEdit,
     QTableView,
     QToolButton,
     QVBoxLayout,
@@ -23,11 +20,13 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
 from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.values_table import Folding, Place, ValuesTable
 from explorer.qt.models.weight_figures import Subject
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.labels import plain_label
+from explorer.qt.views.weights.place_field import PlaceField
 from explorer.qt.views.weights.tile_reader import TileReader
 from explorer.qt.views.weights.values_export import ValuesExport
 from explorer.tabular import to_tsv
@@ -35,7 +34,6 @@ from explorer.tabular import to_tsv
 MOST_COPIED = 1 << 18
 """Most values that are copied: a clipboard is no file format."""
 
-_NUMBERS = re.compile(r"\d{1,18}")
 _WIDEST = "-0.000000e-00"
 
 
@@ -67,10 +65,7 @@ class ValuesPage(QWidget):
         self.model = ValuesTable(self)
         self.tiles = TileReader(runner, self.model, self)
         self.title = plain_label(self)
-        self.goto = QLineEdit(self)
-        self.goto.setAccessibleName(self.tr("Go to row, column"))
-        self.goto.setPlaceholderText(self.tr("Go to row, column"))
-        self.goto.setFixedWidth(180)
+        self.goto = PlaceField(self)
         self.save_button = QToolButton(self)
         self.save_button.setText(self.tr("Save all…"))
         self.save_button.setToolTip(self.tr("Save all values of the tensor as a NumPy file or CSV"))
@@ -78,6 +73,7 @@ class ValuesPage(QWidget):
         self.grid = QTableView(self)
         self.place = plain_label(self)
         self.place.setAccessibleName(self.tr("Current value"))
+        self.place.setWhatsThis(picture_text("values"))
         self._set_up_grid()
         bar = QHBoxLayout()
         bar.setContentsMargins(8, 6, 8, 4)
@@ -91,7 +87,8 @@ class ValuesPage(QWidget):
         layout.addWidget(self.grid, 1)
         layout.addWidget(self.place)
         self.place.setContentsMargins(8, 3, 8, 4)
-        self.goto.returnPressed.connect(self._go)
+        self.goto.place_typed.connect(self._go)
+        self.goto.refused.connect(self._tell)
         self.tiles.failed.connect(self._tell)
         self.model.dataChanged.connect(lambda *_: self._show_place())
         self.grid.selectionModel().currentChanged.connect(lambda *_: self._show_place())
@@ -102,6 +99,7 @@ class ValuesPage(QWidget):
         self._copying.cancel()
         self.tiles.set_tensor(self._tensor)
         self.model.set_tensor(self._tensor)
+        self.goto.folding = self.model.folding
         prefix = f"{subject.name}:   " if named and subject is not None else ""
         self.title.setText("" if self._tensor is None else prefix + self._title_of(self._tensor))
         self.place.clear()
@@ -112,8 +110,7 @@ class ValuesPage(QWidget):
 
     def focus_search(self) -> None:
         """Put the cursor into the line for a row and column."""
-        self.goto.setFocus(Qt.FocusReason.ShortcutFocusReason)
-        self.goto.selectAll()
+        self.goto.take_focus()
 
     def go_to(self, place: Place) -> None:
         """Make a cell current and show it."""
@@ -182,6 +179,7 @@ class ValuesPage(QWidget):
             # painting a header asks of every cell behind it whether it is selected
             header.setSelectionModel(QItemSelectionModel(self.model, header))
         grid.setAccessibleName(self.tr("Values"))
+        grid.setWhatsThis(picture_text("values"))
         grid.setSelectionMode(QAbstractItemView.SelectionMode.ContiguousSelection)
         grid.setTabKeyNavigation(False)
         grid.setWordWrap(False)
@@ -223,18 +221,7 @@ class ValuesPage(QWidget):
         )
         self._tell(text)
 
-    def _go(self) -> None:
-        numbers = tuple(map(int, _NUMBERS.findall(self.goto.text())))
-        place = self.model.folding.place_of(numbers) if numbers else None
-        if place is None:
-            folding = self.model.folding
-            sentence = self.tr("Type a row below {rows}, a comma, and a column below {columns}.")
-            self._tell(
-                sentence.format(
-                    rows=integer_text(folding.rows), columns=integer_text(folding.columns)
-                )
-            )
-            return
+    def _go(self, place: Place) -> None:
         self.go_to(place)
         self.grid.setFocus(Qt.FocusReason.OtherFocusReason)
 
