@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QTabWidget, QWidget
 
+from explorer.formats.tensors import Extent
+from explorer.qt.crashes import all_of_them
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
+from explorer.qt.models.figure_texts.pictures import panel_texts
 from explorer.qt.models.references import References
 from explorer.qt.settings import Settings
 from explorer.qt.views.deferred import Deferred
@@ -24,6 +28,7 @@ from explorer.qt.views.tensors_view import TensorsView
 from explorer.qt.views.vocabulary_view import VocabularyView
 
 if TYPE_CHECKING:
+    from explorer.qt.models.planner_inputs import PlanInputs
     from explorer.qt.views.downloads.panel import DownloadsView
     from explorer.qt.views.errors.panel import ErrorsView
     from explorer.qt.views.planner.panel import PlannerView
@@ -86,19 +91,23 @@ class Panels(QTabWidget):
         self.raw = RawView(runner, self)
         self.setDocumentMode(True)
         self.setAccessibleName(self.tr("Panels"))
-        for view, title in (
-            (self.library, self.tr("Library")),
-            (self.overview, self.tr("Overview")),
-            (self.metadata, self.tr("Metadata")),
-            (self.tensors, self.tr("Tensors")),
-            (self.weights, self.tr("Weights")),
-            (self.errors, self.tr("Errors")),
-            (self.survey, self.tr("Survey")),
-            (self.vocabulary, self.tr("Vocabulary")),
-            (self.planner, self.tr("Planner")),
-            (self.raw, self.tr("Raw")),
+        meanings = panel_texts()
+        for view, name, title in (
+            (self.library, "library", self.tr("Library")),
+            (self.overview, "overview", self.tr("Overview")),
+            (self.metadata, "metadata", self.tr("Metadata")),
+            (self.tensors, "tensors", self.tr("Tensors")),
+            (self.weights, "weights", self.tr("Weights")),
+            (self.errors, "errors", self.tr("Errors")),
+            (self.survey, "survey", self.tr("Survey")),
+            (self.vocabulary, "vocabulary", self.tr("Vocabulary")),
+            (self.planner, "planner", self.tr("Planner")),
+            (self.raw, "raw", self.tr("Raw")),
         ):
+            view.setObjectName(name)
+            view.setWhatsThis(meanings[name])
             self.addTab(view, title)
+            self.setTabWhatsThis(self.count() - 1, meanings[name])
         self.setCurrentWidget(self.overview)
         self.references.failed.connect(self.failed)
         for table in self._tables().values():
@@ -142,6 +151,7 @@ class Panels(QTabWidget):
 
         view = WeightsView(self._runner, self.references, parent)
         view.open_requested.connect(self.open_requested)
+        view.bytes_requested.connect(self._show_bytes)
         view.choices = self._settings.histogram
         view.splitter_state = self._settings.layout("weights_splitter")
         view.tensor_chosen.connect(self.tensor_chosen)
@@ -153,10 +163,16 @@ class Panels(QTabWidget):
         view.show_document(self._document)
         view.show_tensors(self._selected)
 
+    def _show_bytes(self, row: int, extent: Extent) -> None:
+        """Show bytes of a tensor in their file."""
+        self.raw.reveal_bytes(row, extent)
+        self.setCurrentWidget(self.raw)
+
     def _make_errors(self, parent: QWidget) -> ErrorsView:
         from explorer.qt.views.errors.panel import ErrorsView  # noqa: PLC0415 - see Deferred
 
         view = ErrorsView(self._runner, self.references, parent)
+        view.plan_inputs = self._plan_inputs
         view.open_requested.connect(self.open_requested)
         view.failed.connect(self.failed)
         view.exported.connect(self.written)
@@ -166,15 +182,31 @@ class Panels(QTabWidget):
         view.show_document(self._document)
         view.show_tensors(self._selected)
 
+    def _plan_inputs(self, document: Document) -> PlanInputs | None:
+        """Return what the planner plans for; None as long as nobody has looked at it."""
+        planner = self.planner.existing
+        if planner is None or planner.session.state.machine is None:
+            return None
+        subject, inputs = planner.session.state.subject, planner.session.inputs
+        own = subject is not None and subject.path == document.path
+        return subject.complete(inputs) if subject is not None and own else inputs
+
     def _make_survey(self, parent: QWidget) -> SurveyView:
         from explorer.qt.views.survey.panel import SurveyView  # noqa: PLC0415 - see Deferred
 
         view = SurveyView(self._runner, self.references, parent)
         view.tensor_chosen.connect(self.tensor_chosen)
+        view.tensor_opened.connect(self._open_tensor)
         view.open_requested.connect(self.open_requested)
         view.failed.connect(self.failed)
         view.exported.connect(self.written)
         return view
+
+    def _open_tensor(self, row: int) -> None:
+        """Show what a tensor lost if it is compared with something, else its weights."""
+        self.tensor_chosen.emit(row)
+        compared = self.references.chosen is not None
+        self.setCurrentWidget(self.errors if compared else self.weights)
 
     def _fill_survey(self, view: SurveyView) -> None:
         view.show_document(self._document)
@@ -201,24 +233,26 @@ class Panels(QTabWidget):
             self.planner.existing.set_other_documents(self._documents)
 
     def show_document(self, document: Document | None) -> None:
-        """Show a model in every panel."""
+        """Show a model in every panel; one that fails does not keep it from the others."""
         self._document = document
-        self.references.show_document(document)
-        self.overview.show_document(document)
-        self.metadata.show_document(document, self._settings.layout("metadata"))
-        self.tensors.show_document(document, self._settings.layout("tensors"))
         self._selected = ()
-        for page in (self.errors, self.survey):
-            if page.existing is not None:
-                page.existing.show_document(document)
-        if self.weights.existing is not None:
-            self.weights.existing.show_document(document)
-        elif document is not None:
+        model = document.model if document is not None else None
+        layout = self._settings.layout
+        all_of_them(
+            lambda: self.references.show_document(document),
+            lambda: self.overview.show_document(document),
+            lambda: self.metadata.show_document(document, layout("metadata")),
+            lambda: self.tensors.show_document(document, layout("tensors")),
+            lambda: self.vocabulary.show_document(document, layout("vocabulary")),
+            lambda: self.raw.show_model(model),
+            *(
+                partial(page.existing.show_document, document)
+                for page in (self.errors, self.survey, self.weights, self.planner)
+                if page.existing is not None
+            ),
+        )
+        if self.weights.existing is None and document is not None:
             self._load_weights()
-        self.vocabulary.show_document(document, self._settings.layout("vocabulary"))
-        self.raw.show_model(document.model if document is not None else None)
-        if self.planner.existing is not None:
-            self.planner.existing.show_document(document)
 
     def select_layer(self, layer: int) -> None:
         """Mark a layer in the planner, if it was ever looked at; -1 marks none."""

@@ -101,13 +101,12 @@ def model_from(*contents: bytes | ByteSource) -> Model:
     row = 0
     for shard in shards:
         header = shard.header
-        offsets = [record.record_offset for record in header.records]
         files.append(
             ModelFile(
                 shard.source,
                 header.data_offset,
                 header.table_offset,
-                offsets,
+                header.record_offsets(),
                 header.table_end,
                 row,
                 header.version,
@@ -115,7 +114,7 @@ def model_from(*contents: bytes | ByteSource) -> Model:
                 header.alignment,
             )
         )
-        row += len(header.records)
+        row += header.tensor_count
     first = shards[0].header
     return Model(
         format="gguf",

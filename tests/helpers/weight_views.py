@@ -13,12 +13,30 @@ from explorer.qt.models.document import Document
 from explorer.qt.models.references import References
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.weight_figures import Gathered
-from explorer.qt.views.plots.histogram_plot import HistogramPlot
+from explorer.qt.views.plots.themed_plot import ThemedPlot
 from explorer.qt.views.weights import WeightsView
 from explorer.qt.views.weights.body import WeightsBody
 from explorer.qt.views.weights.histogram_page import HistogramPage
+from explorer.qt.views.weights.state_page import StatePage
 
 _STEPS = 6  # of a drag
+
+
+def settle(qtbot: QtBot, runner: JobRunner, state: StatePage) -> None:
+    """Wait until nothing is prepared or read any more.
+
+    Args:
+        qtbot: Waits.
+        runner: Of the panel's jobs.
+        state: What stands in the panel's place while it is prepared.
+    """
+
+    def idle() -> bool:
+        QApplication.processEvents()
+        preparing = state.isVisible() and state.heading.text().startswith("Preparing")
+        return not runner.jobs and not preparing
+
+    qtbot.waitUntil(idle, timeout=20_000)
 
 
 class Panel:
@@ -70,14 +88,7 @@ class Panel:
 
     def settle(self) -> None:
         """Wait until nothing is prepared or read any more."""
-
-        def idle() -> bool:
-            QApplication.processEvents()
-            state = self.view.state
-            preparing = state.isVisible() and state.heading.text().startswith("Preparing")
-            return not self.runner.jobs and not preparing
-
-        self.qtbot.waitUntil(idle, timeout=20_000)
+        settle(self.qtbot, self.runner, self.view.state)
 
     def statistics(self) -> dict[str, object]:
         """Return the table beside the histogram, as it is shown."""
@@ -88,12 +99,12 @@ class Panel:
         }
 
 
-def pixel(plot: HistogramPlot, x: float, y: float) -> QPoint:
+def pixel(plot: ThemedPlot, x: float, y: float) -> QPoint:
     """Return the pixel of a place in a plot."""
     return plot.mapFromScene(plot.box.mapViewToScene(QPointF(x, y)))
 
 
-def drag(plot: HistogramPlot, start: QPoint, stop: QPoint) -> None:
+def drag(plot: ThemedPlot, start: QPoint, stop: QPoint) -> None:
     """Draw a rubber band with the left button; the same place twice is a click.
 
     Events are sent as they are: `QTest` warns of presses that a scene does not accept, and its
@@ -114,7 +125,7 @@ def drag(plot: HistogramPlot, start: QPoint, stop: QPoint) -> None:
 
 
 def _send(
-    plot: HistogramPlot,
+    plot: ThemedPlot,
     kind: QEvent.Type,
     place: QPoint,
     button: Qt.MouseButton,

@@ -8,17 +8,9 @@ from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
+from tests.helpers.hostile import HOSTILE
 
-HOSTILE = (
-    "<b>bold</b><img src=x>",
-    "%n %1 {0} {name}",
-    "turned \u202e round",
-    "=cmd|' /C calc'!A0",
-    "line\nbreak\ttab",
-    "esc \x1b[31m",
-    "&amp; &x",
-    "n" * 60_000,
-)
+__all__ = ["HOSTILE", "copied", "unsafe_characters", "wait_idle"]
 
 
 def unsafe_characters(text: str) -> set[str]:

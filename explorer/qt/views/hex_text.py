@@ -6,7 +6,8 @@ import re
 import struct
 from typing import Final, Literal
 
-from explorer.text import float_text, plain_text
+from explorer.notation import plain_number
+from explorer.text import float_text, integer_text, plain_text
 
 _OFFSET: Final = re.compile(r"(?:0[xX](?P<hex>[0-9a-fA-F]{1,16})|(?P<decimal>[0-9]{1,20}))")
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})+")
@@ -49,12 +50,13 @@ def readable_text(raw: bytes) -> str:
 
 def offset_text(offset: int) -> str:
     """Return an offset in both systems: ``"0x1f4 (500)"``."""
-    return f"0x{offset:x} ({offset:,})"
+    return f"0x{offset:x} ({integer_text(offset)})"
 
 
 def parse_offset(text: str) -> int | None:
-    """Return an offset that a person typed, decimal or 0x…; blanks, commas and _ are ignored."""
-    match = _OFFSET.fullmatch(re.sub(r"[\s,_]", "", text))
+    """Return an offset that a person typed, decimal or 0x…; blanks, groups and _ are ignored."""
+    typed = plain_number(re.sub(r"[\s,]", "", text), whole=True)
+    match = _OFFSET.fullmatch(typed)
     if match is None:
         return None
     return int(match["hex"], 16) if match["hex"] else int(match["decimal"])

@@ -28,6 +28,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QToolTip, QWidget
 
 from explorer.formats.structure import Field, Structure
 from explorer.qt.jobs import JobRunner
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.field_style import kind_name
 from explorer.qt.views.hex_copy import ByteCopier
@@ -88,6 +89,7 @@ class HexView(QAbstractScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
         self.setAccessibleName(self.tr("Bytes of the file"))
+        self.setWhatsThis(picture_text("bytes"))
 
     @property
     def size_bytes(self) -> int:

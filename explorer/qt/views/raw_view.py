@@ -10,7 +10,6 @@ from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QStackedLayout,
     QVBoxLayout,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.structure import Field, FieldKind, Structure
+from explorer.formats.tensors import Extent
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.views.byte_search import Found
 from explorer.qt.views.field_legend import FieldLegend
@@ -27,6 +27,7 @@ from explorer.qt.views.field_status import FieldStatus
 from explorer.qt.views.hex_text import parse_offset
 from explorer.qt.views.hex_view import HexView
 from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.labels import empty_label, plain_label
 from explorer.qt.views.raw_search import RawSearch
 from explorer.text import integer_text, plain_text, shorten
 
@@ -82,18 +83,13 @@ class RawView(QWidget):
         self.goto.returnPressed.connect(self._go)
         self.search = RawSearch(runner, self)
         self.status = FieldStatus(self)
-        self.message = QLabel(self)
-        self.message.setTextFormat(Qt.TextFormat.PlainText)
+        self.message = plain_label(self)
         self.message.setWordWrap(True)
         self.message.setContentsMargins(6, 2, 6, 2)
         self.message.setAccessibleName(self.tr("Message"))
         self.message.hide()
         self._legend = FieldLegend(self)
-        self._empty = QLabel(self)
-        self._empty.setTextFormat(Qt.TextFormat.PlainText)
-        self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._empty.setWordWrap(True)
-        self._empty.setEnabled(False)
+        self._empty = empty_label(self)
         self._lay_out()
         self._connect()
         self.show_model(None)
@@ -160,6 +156,20 @@ class RawView(QWidget):
             self._told = (None, row)
             self._reveal(index, offset)
             return
+
+    def reveal_bytes(self, row: int, extent: Extent) -> None:
+        """Show and select bytes of a tensor. Tells nobody.
+
+        Args:
+            row: The tensor.
+            extent: Its bytes, or some of them.
+        """
+        model = self._model
+        for index, file in enumerate(model.files if model is not None else ()):
+            if file.source is extent.source:
+                self._told = (None, row)
+                self._reveal(index, extent.offset, extent.nbytes)
+                return
 
     def focus_search(self) -> None:
         """Put the cursor into the search line."""
@@ -250,12 +260,12 @@ class RawView(QWidget):
         self.hex.set_structure(structure)
         self._show_status()
 
-    def _reveal(self, index: int, offset: int) -> None:
+    def _reveal(self, index: int, offset: int, selected: int = 0) -> None:
         told = self._told
         if index != self.file_index:
             self._show_file(index)
         self._told = told
-        self.hex.set_cursor(offset)
+        self.hex.set_cursor(offset, selected)
 
     def _current_field(self) -> Field | None:
         return self.hex.field_at(self.hex.cursor_offset)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 
-from PySide6.QtCore import QByteArray, QObject, Qt, QTimer, Signal
-from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QByteArray, QObject, QTimer, Signal
+from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import BlockStatistics, Distribution
 from explorer.display import float_text, integer_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.code_table import code_columns, code_curve, code_ticks, has_even_levels
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.histogram_curve import HistogramCurve
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.statistics_table import StatisticsTable, moment_lines
@@ -21,83 +20,10 @@ from explorer.qt.models.table import TableModel
 from explorer.qt.models.weight_figures import Subject
 from explorer.qt.models.weight_gathering import block_figures
 from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.weights.plot_page import PlotPage
 from explorer.qt.views.weights.plot_panel import PlotPanel, Readings, percent_text
-from explorer.qt.views.weights.state_page import StatePage
 
 _CODES_WIDTH = 360  # of the table: four columns
-
-
-class BlockPage(QWidget):
-    """One distribution, or a sentence in its place. Its plot is made when it is first needed.
-
-    Args:
-        make_panel: Makes plot and table.
-
-    Signals:
-        shown: The page came into sight.
-        hidden: It went out of sight.
-    """
-
-    shown = Signal()
-    hidden = Signal()
-
-    def __init__(self, make_panel: Callable[[], PlotPanel]) -> None:
-        super().__init__()
-        self._make_panel = make_panel
-        self.state = StatePage(self)
-        self.title = QLabel(self)
-        self.title.setTextFormat(Qt.TextFormat.PlainText)
-        self.logarithmic = QCheckBox(self.tr("&Logarithmic"), self)
-        bar = QHBoxLayout()
-        bar.setContentsMargins(8, 6, 8, 4)
-        bar.addWidget(self.title, 1)
-        bar.addWidget(self.logarithmic)
-        self._content = QWidget(self)
-        self._column = QVBoxLayout(self._content)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(0)
-        self._column.addLayout(bar)
-        self._stack = QStackedWidget(self)
-        self._stack.addWidget(self.state)
-        self._stack.addWidget(self._content)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._stack)
-
-    @cached_property
-    def panel(self) -> PlotPanel:
-        """The plot and its table."""
-        panel = self._make_panel()
-        self.logarithmic.toggled.connect(panel.plot.set_logarithmic)
-        self._column.addWidget(panel, 1)
-        return panel
-
-    def show_content(self, title: str) -> None:
-        """Show the plot."""
-        self.title.setText(title)
-        self._stack.setCurrentWidget(self._content)
-
-    def tell(self, heading: str, sentence: str, button: str = "") -> None:
-        """Say something in place of the plot."""
-        self.state.tell(heading, sentence, button)
-        self._stack.setCurrentWidget(self.state)
-
-    @property
-    def has_content(self) -> bool:
-        """Whether the plot is shown."""
-        return self._stack.currentWidget() is self._content
-
-    # Qt
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        if not event.spontaneous():
-            self.shown.emit()
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        if not event.spontaneous():
-            self.hidden.emit()
 
 
 class BlockPages(QObject):
@@ -127,16 +53,16 @@ class BlockPages(QObject):
         self._prefix = ""
         self._blocks: BlockStatistics | None = None
         self._code_model = TableModel(self)
-        self.codes = BlockPage(self._make_codes)
-        self.scales = BlockPage(partial(self._make_spread, self.tr("Scale"), self.tr("Scales")))
-        self.minima = BlockPage(partial(self._make_spread, self.tr("Minimum"), self.tr("Minima")))
+        self.codes = PlotPage(self._make_codes)
+        self.scales = PlotPage(partial(self._make_spread, self.tr("Scale"), self.tr("Scales")))
+        self.minima = PlotPage(partial(self._make_spread, self.tr("Minimum"), self.tr("Minima")))
         for page in self.pages:
             page.state.pressed.connect(self._load)
             page.shown.connect(self._load)
             page.hidden.connect(self._leave)
 
     @property
-    def pages(self) -> tuple[BlockPage, BlockPage, BlockPage]:
+    def pages(self) -> tuple[PlotPage[PlotPanel], PlotPage[PlotPanel], PlotPage[PlotPanel]]:
         """Return all pages."""
         return self.codes, self.scales, self.minima
 
@@ -229,11 +155,13 @@ class BlockPages(QObject):
         )
         panel.plot.set_normal(False)
         panel.plot.setAccessibleName(self.tr("Histogram of codes"))
+        panel.plot.setWhatsThis(picture_text("codes"))
         return self._connected(panel)
 
     def _make_spread(self, what: str, many: str) -> PlotPanel:
         panel = PlotPanel(self._runner, StatisticsTable(self), self._describe)
         panel.plot.setAccessibleName(self.tr("Histogram of {what}").format(what=many.lower()))
+        panel.plot.setWhatsThis(picture_text("spread"))
         panel.plot.set_titles(what, self.tr("{what} in each bin").format(what=many))
         return self._connected(panel)
 
@@ -262,7 +190,7 @@ class BlockPages(QObject):
         self.codes.show_content(self._prefix + text)
 
     def _show_spread(
-        self, page: BlockPage, subject: Subject, spread: Distribution, noun: str
+        self, page: PlotPage[PlotPanel], subject: Subject, spread: Distribution, noun: str
     ) -> None:
         assert self._blocks is not None
         panel = page.panel

@@ -9,6 +9,7 @@ from PySide6.QtGui import QFont, QPalette, QResizeEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from explorer.display import plain_text
+from explorer.qt.models.figure_texts.pictures import picture_text
 
 
 class Scope(IntEnum):
@@ -39,6 +40,7 @@ class Header(QWidget):
         self.name.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.facts = QLabel(self)
         self.facts.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        self.facts.setWhatsThis(picture_text("tensor_facts"))
         self.note = QLabel(self)
         self.note.setWordWrap(True)
         self.note.setAccessibleName(self.tr("Note about the values"))

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 from explorer.display import float_text, integer_text, plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.histogram_curve import HistogramCurve
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.statistics_table import StatisticsTable, figure_lines
 from explorer.qt.models.weight_figures import Figures, Gathered, Subject
 from explorer.qt.models.weight_gathering import gather, known, load_kernels
 from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.labels import plain_label
 from explorer.qt.views.plots.histogram_plot import MOST_SERIES
 from explorer.qt.views.plots.small_multiples import SmallMultiples
 from explorer.qt.views.weights.controls import HistogramControls
@@ -56,6 +58,7 @@ class HistogramPage(QWidget):
         self.panel = PlotPanel(runner, self.statistics, parent=self)
         self.plot = self.panel.plot
         self.plot.setAccessibleName(self.tr("Histogram of weights"))
+        self.plot.setWhatsThis(picture_text("histogram"))
         self.plot.set_titles(self.tr("Weight"), self.tr("Weights in each bin"))
         self.multiples = SmallMultiples(self)
         self._scroll = QScrollArea(self)
@@ -63,8 +66,7 @@ class HistogramPage(QWidget):
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._scroll.setWidget(self.multiples)
         self.panel.area.addWidget(self._scroll)
-        self.note = QLabel(self)
-        self.note.setTextFormat(Qt.TextFormat.PlainText)
+        self.note = plain_label(self)
         self.note.setWordWrap(True)
         self.note.setContentsMargins(8, 0, 8, 2)
         self.note.setAccessibleName(self.tr("Note"))
@@ -227,8 +229,8 @@ class HistogramPage(QWidget):
         )
         if self.gathered is not None and self.gathered.exact and curve.outside:
             share = 100 * curve.outside / curve.total
-            text += self.tr("   {count} weights ({share:.2g} %) lie outside").format(
-                count=integer_text(curve.outside), share=share
+            text += self.tr("   {count} weights ({share} %) lie outside").format(
+                count=integer_text(curve.outside), share=float_text(share, 2)
             )
         return text
 

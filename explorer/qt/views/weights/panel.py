@@ -7,26 +7,25 @@ to show.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from PySide6.QtCore import QByteArray, QTimer, Signal
+from PySide6.QtCore import QByteArray, QEvent, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedLayout, QWidget
 
 from explorer.display import bytes_text, integer_text, plain_text, shape_text
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.qt.jobs import Job, JobRunner, consideration, reconsider
+from explorer.qt.jobs import JobRunner, reconsider
 from explorer.qt.models.document import Document
 from explorer.qt.models.histogram_choices import HistogramChoices
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.references import References
 from explorer.qt.models.tensor_scope import same_role, sibling_factors, spread
 from explorer.qt.models.weight_figures import Subject, is_quantized, unsupported_reason
-from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.late_body import LateBody
 from explorer.qt.views.weights.header import Scope
 from explorer.qt.views.weights.state_page import StatePage
 
@@ -34,11 +33,6 @@ if TYPE_CHECKING:
     from explorer.qt.views.weights.body import WeightsBody
 
 _MOST_RECENT = 256  # results of a model: at most 32 MiB, usually far less
-
-
-def _load_body(_job: Job) -> ModuleType:
-    with consideration(lasting=True):
-        return import_module("explorer.qt.views.weights.body")
 
 
 class WeightsView(QWidget):
@@ -53,12 +47,14 @@ class WeightsView(QWidget):
         exported: A file was written; its path.
         failed: A file could not be written; an `ExplorerError`.
         open_requested: A model shall be opened, to compare with.
+        bytes_requested: Bytes shall be shown in their file; row of the tensor, and an `Extent`.
     """
 
     tensor_chosen = Signal(int)
     exported = Signal(str)
     failed = Signal(object)
     open_requested = Signal()
+    bytes_requested = Signal(int, object)
 
     def __init__(
         self, runner: JobRunner, references: References, parent: QWidget | None = None
@@ -76,10 +72,11 @@ class WeightsView(QWidget):
         self.state.pressed.connect(self._refresh)
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.state)
-        self._loading = JobSlot(runner, self)
-        self._making = QTimer(self)
-        self._making.setSingleShot(True)
-        self._making.timeout.connect(self._refresh)
+        self._late = LateBody(runner, "explorer.qt.views.weights.body", self)
+        self._late.loaded.connect(self._add_body)
+        self._late.due.connect(self._refresh)
+        self._late.failed.connect(self._fail)
+        self._late.cancelled.connect(self._tell_cancelled)
         self._refresh()
 
     def show_document(self, document: Document | None) -> None:
@@ -176,7 +173,9 @@ class WeightsView(QWidget):
             return
         body = self.body
         if body is None:
-            self._make_body()
+            if not self._late.busy:
+                self._tell(self.tr("Preparing the plots…"), "")
+                self._late.load()
             return
         self._show_header(document, tensors)
         subjects = [
@@ -187,24 +186,9 @@ class WeightsView(QWidget):
         self._stack.setCurrentWidget(body)
         body.show_subjects(subjects, recent, quantized=is_quantized(tensors[0]))
 
-    def _make_body(self) -> None:
-        """Load pyqtgraph in a worker, for it takes a while; then make the plots."""
-        if self._loading.busy:
-            return
-        self._tell(self.tr("Preparing the plots…"), "")
-        job = self._loading.run(
-            self.tr("Preparing the plots"),
-            _load_body,
-            self._add_body,
-            self._fail,
-        )
-        job.finished.connect(self._look_for_cancelled)
-
-    def _look_for_cancelled(self) -> None:
-        """Tell that somebody else, such as the status bar, cancelled the loading of the plots."""
-        if self._loading.stopped and self.body is None:
-            sentence = self.tr("Preparing them was cancelled.")
-            self._tell(self.tr("There are no plots"), sentence, self.tr("Try again"))
+    def _tell_cancelled(self) -> None:
+        sentence = self.tr("Preparing them was cancelled.")
+        self._tell(self.tr("There are no plots"), sentence, self.tr("Try again"))
 
     def _add_body(self, module: ModuleType) -> None:
         body: WeightsBody = module.WeightsBody(self._runner, self._references, self)
@@ -218,10 +202,10 @@ class WeightsView(QWidget):
         body.exported.connect(self.exported)
         body.failed.connect(self.failed)
         body.open_requested.connect(self.open_requested)
+        body.bytes_requested.connect(self.bytes_requested)
         if len(self._rows) > 1:
             body.header.choose(Scope.SELECTED)
         self.body = body
-        self._making.start()  # in a turn of its own: other events come in between
 
     def _show_header(self, document: Document, tensors: Sequence[Tensor]) -> None:
         assert self.body is not None
@@ -272,11 +256,16 @@ class WeightsView(QWidget):
 
     # Qt
 
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self._refresh()
+
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         if self.body is None and self._document is not None and self._rows:
-            self._making.start()
+            self._late.call_soon()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        self._making.stop()
+        self._late.forget()

@@ -1,14 +1,13 @@
-"""A histogram with its table beside it, what the cursor stands on below, and zoom and export."""
+"""A plot with its table beside it, what the cursor stands on below, and zoom and export."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QLabel,
     QSplitter,
     QStackedWidget,
     QToolButton,
@@ -18,10 +17,13 @@ from PySide6.QtWidgets import (
 
 from explorer.display import float_text, integer_text
 from explorer.qt.jobs import JobRunner
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.histogram_curve import BinReading
 from explorer.qt.models.table import TableModel
+from explorer.qt.views.labels import plain_label
 from explorer.qt.views.plots.export import Picture, PlotExport
 from explorer.qt.views.plots.histogram_plot import HistogramPlot
+from explorer.qt.views.plots.themed_plot import ThemedPlot
 from explorer.qt.views.table_view import TableView
 
 TABLE_WIDTH = 290
@@ -33,11 +35,17 @@ _MOST_READINGS = 3
 Readings = tuple[BinReading, ...]
 
 
-class PlotPanel(QWidget):
+class PicturePanel(QWidget):
     """Plot, table and read-out.
 
-    Attributes:
+    Args:
+        runner: Runs exports.
         plot: The plot.
+        model: What the table shows.
+        parent: Owner of the panel.
+        table_width: Of the table, in pixels.
+
+    Attributes:
         area: Where the plot is; something else may stand there for a while.
         table: The table beside it.
         readout: The line below.
@@ -56,24 +64,23 @@ class PlotPanel(QWidget):
     def __init__(
         self,
         runner: JobRunner,
+        plot: ThemedPlot,
         model: TableModel,
-        describe: Callable[[Readings], str] | None = None,
         parent: QWidget | None = None,
         table_width: int = TABLE_WIDTH,
     ) -> None:
         super().__init__(parent)
         self.resting = ""
         self.file_name = "plot"
-        self._describe = describe or self._describe_bins
-        self.plot = HistogramPlot(self)
-        self.picture: Picture = self.plot
+        self._plot = plot
+        self.picture: Picture = plot
         self.area = QStackedWidget(self)
-        self.area.addWidget(self.plot)
+        self.area.addWidget(plot)
         self.table = TableView(model, runner, self)
         self.table.setAccessibleName(self.tr("Statistics"))
-        self.readout = QLabel(self)
-        self.readout.setTextFormat(Qt.TextFormat.PlainText)
+        self.readout = plain_label(self)
         self.readout.setAccessibleName(self.tr("Under the cursor"))
+        self.readout.setWhatsThis(picture_text("readout"))
         self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         self.splitter = QSplitter(self)
         self.splitter.addWidget(self.area)
@@ -84,7 +91,7 @@ class PlotPanel(QWidget):
         self.line = QHBoxLayout()
         self.line.setContentsMargins(8, 2, 8, 2)
         self.line.addWidget(self.readout, 1)
-        for action in (self.plot.back_action, self.plot.reset_action):
+        for action in (plot.back_action, plot.reset_action):
             self.line.addWidget(self._button(action))
         self.save_button = QToolButton(self)
         self.save_button.setText(self.tr("Save…"))
@@ -96,8 +103,7 @@ class PlotPanel(QWidget):
         layout.setSpacing(0)
         layout.addWidget(self.splitter, 1)
         layout.addLayout(self.line)
-        self.plot.bins_read.connect(self.show_readings)
-        self.plot.export_requested.connect(self.ask_export)
+        plot.export_requested.connect(self.ask_export)
         self.table.exported.connect(self.exported)
         self.table.failed.connect(self.failed)
 
@@ -105,17 +111,55 @@ class PlotPanel(QWidget):
         """Ask for a file and save what is shown into it."""
         self.export.ask(self.picture, self.file_name)
 
-    def show_readings(self, readings: Readings) -> None:
-        """Tell what the cursor stands on."""
-        text = self._describe(readings) if readings else self.resting
-        self.readout.setText(text)
-        self.plot.setAccessibleDescription(text)
+    def set_logarithmic(self, on: bool) -> None:
+        """Show counts logarithmically, or not."""
+        raise NotImplementedError
+
+    def show_text(self, text: str) -> None:
+        """Tell what the cursor stands on; with no text, what there is to say without it."""
+        self.readout.setText(text or self.resting)
+        self._plot.setAccessibleDescription(text or self.resting)
 
     def show_resting(self, text: str) -> None:
         """Say something while the cursor is nowhere."""
         if self.readout.text() == self.resting:
             self.readout.setText(text)
         self.resting = text
+
+    def _button(self, action: QAction) -> QToolButton:
+        button = QToolButton(self)
+        button.setDefaultAction(action)
+        return button
+
+
+class PlotPanel(PicturePanel):
+    """A histogram, its table, and what the bins under the cursor hold.
+
+    Attributes:
+        plot: The histogram.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - all but the first two have a default
+        self,
+        runner: JobRunner,
+        model: TableModel,
+        describe: Callable[[Readings], str] | None = None,
+        parent: QWidget | None = None,
+        table_width: int = TABLE_WIDTH,
+        plot: HistogramPlot | None = None,
+    ) -> None:
+        histogram = HistogramPlot() if plot is None else plot
+        super().__init__(runner, histogram, model, parent, table_width)
+        self.plot = histogram
+        self._describe = describe or self._describe_bins
+        self.plot.bins_read.connect(self.show_readings)
+
+    def set_logarithmic(self, on: bool) -> None:
+        self.plot.set_logarithmic(on)
+
+    def show_readings(self, readings: Readings) -> None:
+        """Tell what the cursor stands on."""
+        self.show_text(self._describe(readings) if readings else "")
 
     def _describe_bins(self, readings: Readings) -> str:
         first = readings[0]
@@ -134,12 +178,7 @@ class PlotPanel(QWidget):
             parts.append(self.tr("and {n} more").format(n=more))
         return "   ".join(parts)
 
-    def _button(self, action: QAction) -> QToolButton:
-        button = QToolButton(self)
-        button.setDefaultAction(action)
-        return button
-
 
 def percent_text(share: float) -> str:
     """Return a share, 0 to 1, in per cent to three digits."""
-    return f"{100 * share:.3g} %"
+    return f"{float_text(100 * share, 3)} %"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
 
-from explorer.display import bytes_text, count_text
+from explorer.qt.views.labels import plain_label
+from explorer.qt.views.weights.pace import Pace
 
 _STEPS = 1000
-_SETTLED_S = 0.2  # a rate of less time says nothing
 
 
 class ProgressLine(QWidget):
@@ -31,12 +30,11 @@ class ProgressLine(QWidget):
         self.bar.setTextVisible(False)
         self.bar.setFixedWidth(160)
         self.bar.setAccessibleName(self.tr("Progress"))
-        self.label = QLabel(self)
-        self.label.setTextFormat(Qt.TextFormat.PlainText)
+        self.label = plain_label(self)
         self.button = QPushButton(self.tr("Cancel"), self)
         self.button.clicked.connect(self._press)
         self._running = False
-        self._first: tuple[float, int, int] | None = None
+        self._pace = Pace()
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 2, 8, 4)
         layout.addWidget(self.bar)
@@ -58,7 +56,7 @@ class ProgressLine(QWidget):
             kernels: Tensor types whose kernels have to be compiled first.
         """
         self._running = True
-        self._first = None
+        self._pace.forget()
         self.bar.setRange(0, 0)
         text = self.tr("Preparing to read the weights…")
         if kernels:
@@ -76,21 +74,9 @@ class ProgressLine(QWidget):
             total: What that will be.
             nbytes: Their stored bytes.
         """
-        now = time.monotonic()
-        if self._first is None:
-            self._first = now, done, nbytes
-        start, first_done, first_bytes = self._first
-        share = done / total if total else 1.0
         self.bar.setRange(0, _STEPS)
-        self.bar.setValue(round(_STEPS * share))
-        text = self.tr("{share:.0f} %").format(share=100 * share)
-        elapsed = now - start
-        if elapsed >= _SETTLED_S:
-            text += self.tr("   {weights} weights/s, {size}/s").format(
-                weights=count_text(round((done - first_done) / elapsed)),
-                size=bytes_text(round((nbytes - first_bytes) / elapsed)),
-            )
-        self.label.setText(text)
+        self.bar.setValue(round(_STEPS * (done / total if total else 1.0)))
+        self.label.setText(self._pace.text(done, total, nbytes))
 
     def stop(self) -> None:
         """Tell that it was cancelled; what was read so far stays in sight."""

@@ -7,6 +7,7 @@ from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from explorer.display import plain_text
+from explorer.qt.views.labels import plain_label
 
 
 class StatePage(QWidget):
@@ -56,8 +57,7 @@ class StatePage(QWidget):
         self.button.setVisible(bool(button))
 
     def _label(self) -> QLabel:
-        label = QLabel(self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
+        label = plain_label(self)
         label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         label.setWordWrap(True)
         return label

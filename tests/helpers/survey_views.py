@@ -1,0 +1,111 @@
+"""Driving the survey panel as a person does."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.models.references import Reference, References
+from explorer.qt.models.roles import ItemRole
+from explorer.qt.views.survey.body import SurveyBody
+from explorer.qt.views.survey.panel import SurveyView
+
+
+class SurveyPanel:
+    """A survey panel in a window of its own, and what one does with it."""
+
+    def __init__(self, qtbot: QtBot, runner: JobRunner, *documents: Document) -> None:
+        self.qtbot = qtbot
+        self.runner = runner
+        self.references = References(runner)
+        self.references.set_documents(documents)
+        self.view = SurveyView(runner, self.references)
+        self.view.resize(1000, 640)
+        qtbot.addWidget(self.view)
+        self.view.show()
+        qtbot.waitExposed(self.view)
+        self.chosen: list[int] = []
+        self.view.tensor_chosen.connect(self.chosen.append)
+        if documents:
+            self.show(documents[-1])
+
+    @property
+    def body(self) -> SurveyBody:
+        """The content, which is there once a model was shown."""
+        assert self.view.body is not None
+        return self.view.body
+
+    def show(self, document: Document | None) -> None:
+        """Show a model, and wait until what is known of it was read."""
+        self.references.show_document(document)
+        self.view.show_document(document)
+        self.settle()
+
+    def choose(self, reference: Reference) -> None:
+        """Choose what to compare with, and wait until what is known was read."""
+        self.references.choose(reference)
+        self.settle()
+
+    def survey(self) -> None:
+        """Read everything."""
+        self.view.session.start()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until nothing is under way any more."""
+
+        def idle() -> bool:
+            QApplication.processEvents()
+            preparing = self.view.state.heading.text().startswith("Preparing")
+            return not self.runner.jobs and not (self.view.state.isVisible() and preparing)
+
+        self.qtbot.waitUntil(idle, timeout=20_000)
+
+    def begin(self) -> None:
+        """Start a survey, and wait until it has read some weights."""
+        self.view.session.start()
+        self.read_on()
+
+    def read_on(self) -> None:
+        """Wait until the survey has read more weights."""
+        before = self.done
+        self.qtbot.waitUntil(lambda: self.done > before, timeout=20_000)
+
+    @property
+    def done(self) -> int:
+        """Weights that the survey under way has read."""
+        progress = self.view.session.progress
+        return 0 if progress is None else progress.done
+
+    # The map
+
+    def cell_of(self, row: int) -> int:
+        """Return the cell of a tensor."""
+        content = self.view.session.content
+        assert content is not None
+        return int(content.grid.cell_of[row])
+
+    def click(self, row: int) -> None:
+        """Click on the cell of a tensor."""
+        port = self.body.map.map.viewport()
+        self.qtbot.mouseClick(port, Qt.MouseButton.LeftButton, pos=self.place(row))
+
+    def place(self, row: int) -> QPoint:
+        """Return where the cell of a tensor is."""
+        return self.body.map.map.cell_place(self.cell_of(row)).center().toPoint()
+
+    # The table
+
+    def column(self, name: str) -> int:
+        """Return the number of a column of the hot spots."""
+        names = [column.name for column in self.body.hot_spots.model.columns]
+        return names.index(name)
+
+    def ranked(self, column: str = "name") -> list[object]:
+        """Return a column of the hot spots as it is shown, from top to bottom."""
+        model = self.body.hot_spots.model
+        number = self.column(column)
+        return [model.index(row, number).data(ItemRole.RAW) for row in range(model.rowCount())]
