@@ -7,9 +7,6 @@ operations into buffers that are there.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -17,6 +14,7 @@ from numpy.typing import NDArray
 from explorer.quantization.float_formats import E2M1, E4M3, E8M0_OF_MLX
 from explorer.quantization.grouped import GroupedLayout, Mode, StoredGroups, decode_groups
 from tests.benchmarks.report import Report, Row, milliseconds
+from tests.benchmarks.timing import best_seconds
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -91,15 +89,6 @@ class _NumpyDecoder:
         return widened.view(np.float32)[:, None]
 
 
-def _best(action: Callable[[], None], runs: int = 5) -> float:
-    times = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - started)
-    return min(times)
-
-
 @pytest.mark.parametrize("name", _LAYOUTS)
 def test_decode_3_times_faster_than_numpy(name: str, report: Report) -> None:
     layout = _LAYOUTS[name]
@@ -111,8 +100,8 @@ def test_decode_3_times_faster_than_numpy(name: str, report: Report) -> None:
     decode_groups(layout, blocks[0], out)  # compiles
     assert out.tobytes() == wanted.tobytes()
 
-    ours = _best(lambda: [decode_groups(layout, block, out) for block in blocks] and None)
-    peer = _best(lambda: [by_numpy(block, wanted) for block in blocks] and None)
+    ours = best_seconds(lambda: [decode_groups(layout, block, out) for block in blocks])
+    peer = best_seconds(lambda: [by_numpy(block, wanted) for block in blocks])
     ratio, speed = peer / ours, _ROWS * _COLUMNS / ours / 1e9
     report.add(
         Row(

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from explorer.analysis import TensorErrors, compare_tensors
+from explorer.analysis.error_picture import picture_errors
+from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.weights_pair import MatchedPair
 from explorer.formats import open_model
 from explorer.quantization import dequantize
 from tests.benchmarks.report import Report, Row, milliseconds
+from tests.benchmarks.timing import seconds
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.tensors import random_blocks
 
@@ -34,7 +36,16 @@ _MEMORY = 64 << 20
 _COMPARE_AND_MEASURE = """
 import sys
 from explorer.analysis import compare_tensors
+from explorer.analysis.error_picture import picture_errors
+from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.weights_pair import MatchedPair
 from explorer.formats import open_model
+
+def compare(one, two, workers=1):
+    if sys.argv[3] == "figures":
+        return compare_tensors(one, two, workers)
+    pair = MatchedPair(Match(TensorView.of(one), TensorView.of(two)))
+    return picture_errors(pair, workers, progress=lambda picture: None)
 
 def status(name):
     with open("/proc/self/status") as file:
@@ -42,11 +53,11 @@ def status(name):
 
 with open_model(sys.argv[1]) as one, open_model(sys.argv[2]) as two:
     small = one.tensors["small"], two.tensors["small"]
-    compare_tensors(*small)  # kernels are loaded: the idle program
+    compare(*small)  # kernels are loaded: the idle program
     before = status("VmRSS")
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
-    compare_tensors(one.tensors["weights"], two.tensors["weights"], 2)
+    compare(one.tensors["weights"], two.tensors["weights"], 2)
     print(status("VmHWM") - before)
 """
 
@@ -95,12 +106,6 @@ def _peer(gguf: object, stored: list[object]) -> dict[str, float]:
     }
 
 
-def _seconds(action: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
 def test_compare_8_times_faster_than_gguf_and_numpy(tmp_path: Path, report: Report) -> None:
     gguf = pytest.importorskip("gguf")
     paths = _write(tmp_path)
@@ -113,8 +118,8 @@ def test_compare_8_times_faster_than_gguf_and_numpy(tmp_path: Path, report: Repo
             assert getattr(ours, name) == pytest.approx(value, rel=1e-9), name
         mine, theirs = float("inf"), float("inf")
         for _ in range(_RUNS):
-            mine = min(mine, _seconds(lambda: compare_tensors(*pair)))
-            theirs = min(theirs, _seconds(lambda: _peer(gguf, stored)))
+            mine = min(mine, seconds(lambda: compare_tensors(*pair)))
+            theirs = min(theirs, seconds(lambda: _peer(gguf, stored)))
     ratio = theirs / mine
     report.add(
         Row(
@@ -129,11 +134,39 @@ def test_compare_8_times_faster_than_gguf_and_numpy(tmp_path: Path, report: Repo
     assert ratio >= 8
 
 
+def test_pictures_take_no_longer_than_twice_the_figures(tmp_path: Path, report: Report) -> None:
+    paths = _write(tmp_path)
+    with open_model(paths[0]) as one, open_model(paths[1]) as two:
+        tensors = one.tensors["weights"], two.tensors["weights"]
+        pair = MatchedPair(Match(*map(TensorView.of, tensors)))
+        pictured = picture_errors(pair)  # compiles
+        assert pictured.figures.rmse == compare_tensors(*tensors).rmse
+        drawing, figures = float("inf"), float("inf")
+        for _ in range(_RUNS):
+            figures = min(figures, seconds(lambda: compare_tensors(*tensors)))
+            drawing = min(
+                drawing, seconds(lambda: picture_errors(pair, progress=lambda picture: None))
+            )
+    ratio = drawing / figures
+    report.add(
+        Row(
+            f"pictures of the errors of {_WEIGHTS:,} weights, growing, one core",
+            f"{milliseconds(drawing)} ({1e9 * drawing / _WEIGHTS:.2f} ns a weight)",
+            f"figures alone {milliseconds(figures)}",
+            f"{ratio:.2f}× as long",
+            "≤ 2×",
+            ratio <= 2,
+        )
+    )
+    assert ratio <= 2
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the most memory from /proc")
-def test_compare_takes_at_most_64_mib(tmp_path: Path, report: Report) -> None:
+@pytest.mark.parametrize("what", ["figures", "pictures"])
+def test_compare_takes_at_most_64_mib(tmp_path: Path, report: Report, what: str) -> None:
     paths = _write(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", _COMPARE_AND_MEASURE, *map(str, paths)],
+        [sys.executable, "-c", _COMPARE_AND_MEASURE, *map(str, paths), what],
         cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
         text=True,
@@ -143,7 +176,7 @@ def test_compare_takes_at_most_64_mib(tmp_path: Path, report: Report) -> None:
     peak = int(done.stdout)
     report.add(
         Row(
-            f"memory to compare {_WEIGHTS:,} weights on two threads, over the idle program",
+            f"memory for {what} of {_WEIGHTS:,} pairs on two threads, over the idle program",
             f"{peak / (1 << 20):.1f} MiB",
             f"both as float32: {8 * _WEIGHTS >> 20} MiB",
             f"{8 * _WEIGHTS / peak:.0f}× less",

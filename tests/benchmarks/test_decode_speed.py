@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -12,12 +9,12 @@ from numpy.typing import NDArray
 from explorer.quantization import TENSOR_TYPES, dequantize
 from explorer.quantization.anatomy import anatomy, has_anatomy
 from tests.benchmarks.report import Report, Row
+from tests.benchmarks.timing import best_seconds
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
 _WEIGHTS = 4 << 20
 _ROW = 4096
-_RUNS = 5
 # How many times faster at least; types that are not named: four times
 _FLOORS = {
     "Q4_K": 12,
@@ -34,16 +31,6 @@ _TYPES = [
     for name, kind in TENSOR_TYPES.items()
     if (kind.quantized or name in ("F16", "BF16")) and name not in ("Q8_1", "Q8_K", "Q1_0", "Q2_0")
 ]
-
-
-def best_seconds(action: Callable[[], object]) -> float:
-    """Return the least seconds of some runs: what is above it is the machine's other work."""
-    times = []
-    for _ in range(_RUNS):
-        started = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - started)
-    return min(times)
 
 
 def _rows(name: str) -> NDArray[np.uint8]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from explorer.quantization import quantize
 from tests.benchmarks.report import Report, Row
-from tests.benchmarks.test_decode_speed import best_seconds
+from tests.benchmarks.timing import best_seconds
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from explorer.formats import StringArray, open_model
 from tests.benchmarks.huge_model import TENSORS, write_huge_model
 from tests.benchmarks.report import Report, Row, milliseconds
+from tests.benchmarks.timing import best_seconds, seconds
 from tests.helpers.gguf_writer import small_model
 from tests.helpers.limits import open_in_a_process
 from tests.helpers.safetensors_writer import write_tensors
@@ -25,16 +25,6 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 _TOKENS = "tokenizer.ggml.tokens"
 
 
-def _best(action: Callable[[], object], runs: int) -> float:
-    """Return the least time of several runs: what is above it is the machine's other work."""
-    times = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - started)
-    return min(times)
-
-
 def _open(path: Path) -> None:
     open_model(path).close()
 
@@ -42,8 +32,8 @@ def _open(path: Path) -> None:
 @pytest.mark.network
 def test_open_150_times_faster_than_ggufreader(real_model: Path, report: Report) -> None:
     gguf = pytest.importorskip("gguf")
-    ours = _best(lambda: _open(real_model), 20)
-    peer = _best(lambda: gguf.GGUFReader(real_model), 1)
+    ours = best_seconds(lambda: _open(real_model), 20)
+    peer = seconds(lambda: gguf.GGUFReader(real_model))
     ratio = peer / ours
     report.add(
         Row(
@@ -72,7 +62,7 @@ def test_vocabulary_20_times_faster_than_ggufreader(real_model: Path, report: Re
             assert isinstance(tokens, StringArray)
             return tokens.to_list()
 
-    ours = _best(look, 5)
+    ours = best_seconds(look, 5)
     started = time.perf_counter()
     reader = gguf.GGUFReader(real_model)
     opened = time.perf_counter()
@@ -117,10 +107,10 @@ def test_open_takes_at_most_twice_the_header_in_memory(
 
 
 def test_open_700_gb_against_reading_and_hashing_the_header(tmp_path: Path, report: Report) -> None:
-    """The target is twice the time of SHA-256, which a processor with SHA instructions does at
-    1.8 GB/s: 4.5 ms for 6.5 MB, or 15 ns for each of 300,000 strings and 20,000 tensors. That is
-    less than NumPy takes to find and check them, so the target is reported, and what is asserted
-    is that it gets no worse.
+    """SHA-256, which a processor with SHA instructions does at 1.8 GB/s, leaves 25 ns for each of
+    300,000 strings and 20,000 tensors, which are all found and checked. Processor time is taken,
+    because both work on one thread with files in the disk's cache: it is the time that each takes
+    on a machine of its own, and other programs disturb it less.
     """
     try:
         paths = write_huge_model(tmp_path)
@@ -138,9 +128,9 @@ def test_open_700_gb_against_reading_and_hashing_the_header(tmp_path: Path, repo
                 hashlib.sha256(source.read(size)).digest()
 
     ours, least = float("inf"), float("inf")
-    for _ in range(15):  # in turns, so that both meet the same machine
-        least = min(least, _best(read_and_hash, 1))
-        ours = min(ours, _best(lambda: _open(paths[0]), 1))
+    for _ in range(100):  # in turns, so that both meet the same machine
+        least = min(least, seconds(read_and_hash, time.process_time))
+        ours = min(ours, seconds(lambda: _open(paths[0]), time.process_time))
     ratio = ours / least
     megabytes = sum(size for _, size in headers) / 1e6
     report.add(
@@ -153,7 +143,7 @@ def test_open_700_gb_against_reading_and_hashing_the_header(tmp_path: Path, repo
             ratio <= 2,
         )
     )
-    assert ratio <= 8
+    assert ratio <= 2
 
 
 def test_list_safetensors_as_fast_as_the_library(tmp_path: Path, report: Report) -> None:
@@ -181,8 +171,8 @@ def test_list_safetensors_as_fast_as_the_library(tmp_path: Path, report: Report)
     assert sorted(ours()) == sorted(peer())
     least, peer_least = float("inf"), float("inf")
     for _ in range(15):  # in turns, so that both meet the same machine
-        least = min(least, _best(ours, 1))
-        peer_least = min(peer_least, _best(peer, 1))
+        least = min(least, seconds(ours))
+        peer_least = min(peer_least, seconds(peer))
     ratio = least / peer_least
     report.add(
         Row(

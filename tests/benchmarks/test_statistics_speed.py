@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from explorer.analysis.moments import RunningMoments
 from explorer.formats import open_model
 from explorer.quantization import TENSOR_TYPES
 from tests.benchmarks.report import Report, Row, milliseconds
+from tests.benchmarks.timing import seconds
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.tensors import random_blocks
 
@@ -64,12 +64,6 @@ def _peer_statistics(weights: NDArray[np.float32]) -> tuple[float, ...]:
     )
 
 
-def _seconds(action: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
 @pytest.mark.parametrize("name", _TYPES)
 def test_statistics_8_times_faster_than_gguf_and_numpy(
     name: str, tmp_path: Path, report: Report
@@ -95,8 +89,8 @@ def test_statistics_8_times_faster_than_gguf_and_numpy(
         np.testing.assert_allclose(told, found["figures"], rtol=1e-9, atol=1e-9)
         mine, theirs = float("inf"), float("inf")
         for _ in range(_RUNS):
-            mine = min(mine, _seconds(lambda: tensor_statistics(tensor, _BINS)))
-            theirs = min(theirs, _seconds(peer))
+            mine = min(mine, seconds(lambda: tensor_statistics(tensor, _BINS)))
+            theirs = min(theirs, seconds(peer))
     ratio = theirs / mine
     report.add(
         Row(
@@ -141,7 +135,7 @@ def test_two_threads_1_7_times_faster_than_one(tmp_path: Path, report: Report) -
         )
         best = [float("inf")] * len(actions)
         for _ in range(8 * _RUNS):  # in turn, so that other programs disturb all alike
-            best = [min(b, _seconds(action)) for b, action in zip(best, actions, strict=True)]
+            best = [min(b, seconds(action)) for b, action in zip(best, actions, strict=True)]
     one, two, alone, together = best
     free = 2 * alone / together  # what two threads can get that need neither each other nor the GIL
     ratio = one / two

@@ -22,6 +22,8 @@ from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 
 _PROGRAM = Path(__file__).with_name("weights_heartbeat.py")
 _BUDGET_S = 0.05
+_FIRST_S = 2.0
+_FIRST_TIMES = 3
 _RUNS = 3
 _Q4_K, _Q4_K_BYTES = 12, 144
 _SMALL, _LARGE = "small.weight", "large.weight"
@@ -91,9 +93,20 @@ def test_the_first_histogram_of_a_fresh_install_never_holds_up_the_window_for_50
     pauses = ("opening_pause", "first_pause", "rest_pause")
     longest = min(max(run[key] for key in pauses) for run in ours)
     plain = "plain thread", _best(peer, "first_pause")
+    first, slow = min(run["opening"] + run["first"] for run in ours), _best(peer, "first")
+    report.add(
+        Row(
+            "weights panel: its first histogram, nothing compiled",
+            milliseconds(first),
+            f"{milliseconds(slow)} (statistics in a plain thread)",
+            f"{first / slow:.2f}×",
+            f"<= {1000 * _FIRST_S:.0f} ms",
+            first <= _FIRST_S,
+        )
+    )
+    # other programs go before those that compile: on a busy machine they take their time
+    assert first <= _FIRST_TIMES * slow
     _add(report, "longest pause, nothing compiled", longest, plain, most=0.75)
-    print(f"\nfirst histogram after {_best(ours, 'opening') + _best(ours, 'first'):.2f} s;")
-    print(f"statistics in a plain thread after {_best(peer, 'first'):.2f} s")
     print("pauses in ms:", [{k: round(1000 * run[k], 1) for k in pauses} for run in ours])
 
 

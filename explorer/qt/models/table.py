@@ -29,6 +29,8 @@ _ANSWERED = frozenset(
         (
             Qt.ItemDataRole.DisplayRole,
             Qt.ItemDataRole.TextAlignmentRole,
+            Qt.ItemDataRole.ToolTipRole,
+            Qt.ItemDataRole.WhatsThisRole,
             ItemRole.RAW,
             ItemRole.ROW,
         ),
@@ -47,7 +49,8 @@ class Column:
         raw: The value behind it, for copy and export.
         keys: Returns the sort keys of all rows, [n]; called on first sort.
         numeric: Whether to align to the right.
-        tip: What the column means.
+        tip: What the column means: the header's tool tip, and what "What's this?" says.
+        row_tip: What a row means, where that is more than what the column does.
     """
 
     name: str
@@ -57,6 +60,11 @@ class Column:
     keys: Callable[[], NDArray[Any]]
     numeric: bool = False
     tip: str = ""
+    row_tip: Callable[[int], str] | None = None
+
+    def meaning(self, row: int) -> str:
+        """Return what a cell means, as plain text."""
+        return self.tip if self.row_tip is None else self.row_tip(row)
 
 
 class TableModel(QAbstractTableModel):
@@ -91,6 +99,22 @@ class TableModel(QAbstractTableModel):
         self._mask = mask
         self.rows = self._visible()
         self.endResetModel()
+
+    def renew(self, columns: Sequence[Column]) -> None:
+        """Show that what the cells tell has changed, in as many columns over the same rows."""
+        self.columns = tuple(columns)
+        if self._sorted_by is not None:
+            by, self._sorted_by = self._sorted_by, None
+            self.sort(*by)
+        if self.columns:
+            last = len(self.columns) - 1
+            self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, last)
+            if len(self.rows):
+                self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, last))
+
+    def retell(self) -> None:
+        """Show that numbers are written in another way."""
+        self.renew(self.columns)
 
     @property
     def content_count(self) -> int:
@@ -134,9 +158,7 @@ class TableModel(QAbstractTableModel):
             return _RIGHT if column.numeric else _LEFT
         if role == ItemRole.RAW:
             return column.raw(row)
-        if role == ItemRole.ROW:
-            return row
-        return None
+        return row if role == ItemRole.ROW else _meaning(column, row, role)
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
@@ -146,7 +168,7 @@ class TableModel(QAbstractTableModel):
         column = self.columns[section]
         if role == Qt.ItemDataRole.DisplayRole:
             return column.title
-        if role == Qt.ItemDataRole.ToolTipRole:
+        if role in (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole):
             return column.tip or None
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _RIGHT if column.numeric else _LEFT
@@ -175,3 +197,10 @@ class TableModel(QAbstractTableModel):
             ],
         )
         self.layoutChanged.emit()
+
+
+def _meaning(column: Column, row: int, role: int) -> str | None:
+    if role == Qt.ItemDataRole.WhatsThisRole:
+        return column.meaning(row) or None
+    # a tool tip over each cell would hide its neighbours, unless it tells of just this row
+    return None if column.row_tip is None else column.row_tip(row) or None

@@ -1,0 +1,240 @@
+"""Paints the map of a model, on the screen and on paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QLinearGradient, QPainter, QPen
+
+from explorer.analysis.model_grid import Kind
+from explorer.display import bytes_text, integer_text, plain_text
+from explorer.qt.views.planner.painting import text_on
+from explorer.qt.views.plots.themed_plot import PlotColours
+from explorer.qt.views.survey.colouring import COLOUR_MAP, CellState, Colouring, Scale
+from explorer.qt.views.survey.map_layout import Line, LineKind, MapLayout
+
+_GAP: Final = 1.0  # between cells
+_SWATCH: Final = 12
+_LEGEND_GAP: Final = 18
+_MOST_TYPES: Final = 16  # of a legend; a usual file has two to five
+_SCALE_WIDTH: Final = 180
+_CENTRE: Final = Qt.AlignmentFlag.AlignCenter
+_BOTTOM: Final = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignBottom
+_LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+_RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+
+
+@dataclass(frozen=True, slots=True)
+class MapWords:
+    """What the map says beside names and figures, in the user's language.
+
+    Attributes:
+        before: Title of what is before the layers.
+        after: Title of what is behind them.
+        stack: Title of a stack; with ``{stack}`` and ``{count}``.
+        logarithmic: Said of colours that follow the logarithm.
+        nothing: Said in cells without anything to know.
+        least: Said of one end of a scale that each role has by itself.
+        greatest: The same of the other end.
+    """
+
+    before: str
+    after: str
+    stack: str
+    logarithmic: str
+    nothing: str
+    least: str
+    greatest: str
+
+
+class MapPainter:
+    """Paints cells in a colouring.
+
+    Attributes:
+        layout: Where the cells are.
+        colouring: How they look.
+        colours: What lines and texts are painted in.
+    """
+
+    def __init__(
+        self, layout: MapLayout, colouring: Colouring, colours: PlotColours, words: MapWords
+    ) -> None:
+        self.layout = layout
+        self.colouring = colouring
+        self.colours = colours
+        self._words = words
+
+    def paint(self, painter: QPainter, area: QRectF) -> None:
+        """Paint what of the map lies in an area; the painter's origin is the map's."""
+        for line in self.layout.lines_between(area.top(), area.bottom()):
+            if line.kind is LineKind.TITLE:
+                self._paint_title(painter, line, area)
+            elif line.kind is LineKind.HEADER:
+                self.paint_header(painter, line, line.top, area)
+            else:
+                self._paint_cells(painter, line, area)
+
+    def paint_header(self, painter: QPainter, line: Line, top: float, area: QRectF) -> None:
+        """Paint the roles of a section."""
+        section = self.layout.grid.sections[line.section]
+        painter.setPen(self.colours.text)
+        wide = Line(line.top, line.height, LineKind.CELLS, line.section, 0, 0, len(section.columns))
+        for column in self.layout.columns_between(wide, area.left(), area.right()):
+            place = self.layout.place(wide, column)
+            place.moveTop(top)
+            self._write_label(painter, place, section.columns[column].label)
+
+    def paint_layer_numbers(self, painter: QPainter, left: float, area: QRectF) -> None:
+        """Paint the numbers of the layers at an edge, over what is there."""
+        width = self.layout.label_width
+        for line in self.layout.lines_between(area.top(), area.bottom()):
+            section = self.layout.grid.sections[line.section]
+            if section.kind is Kind.LAYERS and line.kind is not LineKind.TITLE:
+                place = QRectF(left, line.top, width, line.height)
+                painter.fillRect(place, self.colours.background)
+                if line.kind is LineKind.CELLS:
+                    painter.setPen(self.colours.text)
+                    inside = place.adjusted(0, 0, -6, 0)
+                    self._write(painter, inside, str(section.layers[line.row]), _RIGHT)
+
+    def _paint_title(self, painter: QPainter, line: Line, area: QRectF) -> None:
+        section = self.layout.grid.sections[line.section]
+        words = self._words
+        text = words.before if section.kind is Kind.BEFORE else words.after
+        if section.kind is Kind.LAYERS:
+            count = integer_text(len(section.layers))
+            text = words.stack.format(stack=plain_text(section.stack), count=count)
+        font = painter.font()
+        bold = painter.font()
+        bold.setBold(True)
+        painter.setFont(bold)
+        painter.setPen(self.colours.text)
+        place = QRectF(8 + area.left(), line.top, area.width() - 16, line.height)
+        self._write(painter, place, text, _LEFT)
+        painter.setFont(font)
+
+    def _paint_cells(self, painter: QPainter, line: Line, area: QRectF) -> None:
+        section = self.layout.grid.sections[line.section]
+        for column in self.layout.columns_between(line, area.left(), area.right()):
+            place = self.layout.place(line, column).adjusted(0, 0, -_GAP, -_GAP)
+            cell = self.layout.cell_in(line, column)
+            if cell < 0:
+                painter.fillRect(place, QBrush(self.colours.grid, Qt.BrushStyle.BDiagPattern))
+                continue
+            name = "" if section.kind is Kind.LAYERS else section.columns[column].label
+            self._paint_cell(painter, place, cell, name)
+
+    def _paint_cell(self, painter: QPainter, place: QRectF, cell: int, name: str) -> None:
+        """Paint a cell; with its name if no header has it."""
+        colour = self.colouring.colour(cell)
+        text = self.colouring.text(cell)
+        if colour is not None:
+            painter.fillRect(place, colour)
+            painter.setPen(text_on(colour))
+        else:
+            painter.setPen(QPen(self.colours.grid, 1))
+            painter.drawRect(place.adjusted(0.5, 0.5, -0.5, -0.5))
+            painter.setPen(self.colours.text)
+            if self.colouring.state(cell) is CellState.NOTHING:
+                text = self._words.nothing
+        if name:
+            half = place.height() / 2
+            self._write(painter, place.adjusted(4, 0, -4, -half), name, _CENTRE)
+            place = place.adjusted(0, half, 0, 0)
+        self._write(painter, place.adjusted(2, 0, -2, 0), text, _CENTRE)
+
+    def _write_label(self, painter: QPainter, place: QRectF, label: str) -> None:
+        """Write the name of a role, in two lines if it must be."""
+        text = plain_text(label)
+        if " " not in text or painter.fontMetrics().horizontalAdvance(text) < place.width():
+            self._write(painter, place, text, _BOTTOM)
+            return
+        first, second = text.rsplit(" ", 1)
+        half = place.height() / 2
+        self._write(painter, place.adjusted(0, 0, 0, -half), first, _BOTTOM)
+        self._write(painter, place.adjusted(0, half, 0, 0), second, _BOTTOM)
+
+    def _write(
+        self, painter: QPainter, place: QRectF, text: str, alignment: Qt.AlignmentFlag
+    ) -> None:
+        """Write a text, which may come from a file, in a place; what has no room is left out."""
+        if not text:
+            return
+        shown = painter.fontMetrics().elidedText(
+            plain_text(text), Qt.TextElideMode.ElideRight, int(place.width())
+        )
+        painter.drawText(place, int(alignment), shown)
+
+    # The legend
+
+    def legend_height(self, metrics: QFontMetricsF, width: float) -> float:
+        """Return the height of the legend in a width."""
+        places = self._legend_places(metrics, width)
+        return (places[-1].bottom() if places else 0.0) + 4
+
+    def paint_legend(self, painter: QPainter, width: float) -> None:
+        """Paint what the colours mean; the painter's origin is the legend's."""
+        painter.setPen(self.colours.text)
+        if self.colouring.scale is not None:
+            self._paint_scale(painter, self.colouring.scale)
+            return
+        places = self._legend_places(QFontMetricsF(painter.font()), width)
+        for place, text, (_, colour) in zip(
+            places, self._legend_texts(), self.colouring.types[:_MOST_TYPES], strict=True
+        ):
+            top = place.center().y() - _SWATCH / 2
+            painter.fillRect(QRectF(place.left(), top, _SWATCH, _SWATCH), colour)
+            painter.drawText(place.adjusted(_SWATCH + 5, 0, 0, 0), int(_LEFT), text)
+
+    def _legend_texts(self) -> list[str]:
+        shown = self.colouring.types[:_MOST_TYPES]
+        return [f"{share.name}  {bytes_text(share.nbytes)}" for share, _ in shown]
+
+    def _legend_places(self, metrics: QFontMetricsF, width: float) -> list[QRectF]:
+        """Return the place of each entry, wrapped like words."""
+        height = metrics.height() + 4
+        if self.colouring.scale is not None:
+            return [QRectF(8, 2, width - 16, height)]
+        places: list[QRectF] = []
+        x, y = 8.0, 2.0
+        for text in self._legend_texts():
+            needed = _SWATCH + 6 + metrics.horizontalAdvance(text)
+            if x + needed > width - 8 and x > 8:
+                x, y = 8.0, y + height
+            places.append(QRectF(x, y, needed, height))
+            x += needed + _LEGEND_GAP
+        return places
+
+    def _paint_scale(self, painter: QPainter, scale: Scale) -> None:
+        metrics = painter.fontMetrics()
+        height = metrics.height() + 4
+        title = self.colouring.title
+        low, high = self.colouring.figure(scale.low), self.colouring.figure(scale.high)
+        if self.colouring.by_role:
+            low, high = self._words.least, self._words.greatest
+        elif scale.logarithmic:
+            title = f"{title} ({self._words.logarithmic})"
+        x = 8.0
+        for text in (title, low):
+            needed = metrics.horizontalAdvance(text)
+            painter.drawText(QRectF(x, 2, needed + 2, height), int(_LEFT), text)
+            x += needed + 10
+        if scale.low == scale.low:  # something is known
+            bar = QRectF(x, 4, _SCALE_WIDTH, height - 4)
+            gradient = QLinearGradient(QPointF(bar.left(), 0), QPointF(bar.right(), 0))
+            for stop in range(0, 17):
+                gradient.setColorAt(stop / 16, COLOUR_MAP[round(stop / 16 * (len(COLOUR_MAP) - 1))])
+            painter.fillRect(bar, QBrush(gradient))
+            place = QRectF(bar.right() + 10, 2, 300, height)
+            painter.drawText(place, int(_LEFT), high)
+
+
+def outline(painter: QPainter, place: QRectF, colours: PlotColours, highlight: QColor) -> None:
+    """Mark a cell so that it is seen on every colour."""
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.setPen(QPen(colours.background, 4))
+    painter.drawRect(place.adjusted(0, 0, -1, -1))
+    painter.setPen(QPen(highlight, 2))
+    painter.drawRect(place.adjusted(0, 0, -1, -1))

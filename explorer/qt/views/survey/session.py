@@ -1,0 +1,274 @@
+"""A survey of the current model, from the window's side: what is known, and what is under way.
+
+What was kept of earlier surveys is read when somebody looks. Weights are read when somebody asks
+for it: that may take minutes. Another model, or another reference, ends what is under way; what was
+found by then is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QObject, Signal
+
+from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.models.references import Reference, References, Rounding
+from explorer.qt.models.survey_content import (
+    ComparisonContent,
+    SurveyContent,
+    read_comparison,
+    read_content,
+)
+from explorer.qt.models.survey_metrics import Known
+from explorer.qt.models.survey_work import SurveyProgress, SurveyWork
+from explorer.qt.views.job_slot import JobSlot
+
+Result = TypeVar("Result")
+
+
+class SurveyState(Enum):
+    """What the survey does."""
+
+    NOTHING = auto()
+    """There is no model."""
+    LOADING = auto()
+    """What was kept is being read."""
+    READY = auto()
+    """Nothing is under way."""
+    RUNNING = auto()
+    PAUSED = auto()
+
+
+class SurveySession(QObject):
+    """What is known of the current model's tensors.
+
+    Attributes:
+        references: What the model is compared with.
+        document: The model.
+        content: Its tensors and their statistics; None until it was read.
+        comparison: Their errors against the chosen reference; None without one, or not yet.
+        progress: How far a survey is; None if none is under way.
+
+    Signals:
+        replaced: Another model, or another reference, or what is kept of it was read.
+        grown: More is known; at most 20 times a second.
+        state_changed: Something begins or ends.
+        failed: Something cannot be read; an `ExplorerError`.
+    """
+
+    replaced = Signal()
+    grown = Signal()
+    state_changed = Signal()
+    failed = Signal(object)
+
+    def __init__(
+        self, runner: JobRunner, references: References, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self.references = references
+        self.document: Document | None = None
+        self.content: SurveyContent | None = None
+        self.comparison: ComparisonContent | None = None
+        self.progress: SurveyProgress | None = None
+        self._contents: WeakKeyDictionary[Document, SurveyContent] = WeakKeyDictionary()
+        self._chosen: Reference = None
+        self._wanted = False
+        self._reading = JobSlot(runner, self)
+        self._surveying = JobSlot(runner, self)
+        self._work: SurveyWork | None = None
+        references.changed.connect(self._follow_reference)
+
+    @property
+    def state(self) -> SurveyState:
+        """What is under way."""
+        if self.document is None:
+            return SurveyState.NOTHING
+        if self._work is not None:
+            return SurveyState.PAUSED if self._work.control.paused else SurveyState.RUNNING
+        return SurveyState.LOADING if self._reading.busy else SurveyState.READY
+
+    @property
+    def known(self) -> Known | None:
+        """All columns of the model; None until they were read."""
+        if self.content is None:
+            return None
+        errors = None if self.comparison is None else self.comparison.errors
+        return Known(self.content.document.arrays, self.content.statistics, errors)
+
+    @property
+    def missing(self) -> tuple[int, int]:
+        """Tensors without statistics, and pairs without errors, that a survey would tell of."""
+        tensors = 0 if self.content is None else int(self.content.missing.sum())
+        pairs = 0 if self.comparison is None else int(self.comparison.missing.sum())
+        return tensors, pairs
+
+    @property
+    def missing_bytes(self) -> int:
+        """Stored bytes that would be read of them."""
+        nbytes = 0
+        if self.content is not None:
+            nbytes += int(self.content.document.arrays.nbytes[self.content.missing].sum())
+        if self.comparison is not None:
+            nbytes += round(float(self.comparison.nbytes[self.comparison.missing].sum()))
+        return nbytes
+
+    def reason(self, row: int) -> str:
+        """Return why something cannot be known of a tensor; "" if there is no reason."""
+        comparison = self.comparison
+        if self.content is not None and row in self.content.statistics.problems:
+            return self.content.statistics.problems[row]
+        if comparison is None:
+            return ""
+        problem = comparison.errors.problems.get(row, "")
+        if problem or comparison.comparable[row]:
+            return problem
+        return self.references.partner_of(row).reason or self.tr(
+            "Quantizers leave tensors of one dimension as they are."
+        )
+
+    def with_reason(self) -> NDArray[np.bool_]:
+        """Return whether there is such a reason, for all tensors, bool [n]."""
+        if self.content is None:
+            return np.zeros(0, np.bool_)
+        found = np.zeros(len(self.content.document.arrays), np.bool_)
+        found[list(self.content.statistics.problems)] = True
+        if self.comparison is not None:
+            found |= ~self.comparison.comparable
+            found[list(self.comparison.errors.problems)] = True
+        return found
+
+    def show_document(self, document: Document | None) -> None:
+        """Take another model; a survey of the one before ends."""
+        if document is self.document:
+            return
+        self.cancel()
+        self._reading.cancel()
+        self.document = document
+        self.content = None if document is None else self._contents.get(document)
+        self.comparison = None
+        self._chosen = None
+        self._look()
+
+    def want(self, on: bool) -> None:
+        """Tell whether somebody looks; nothing is read else."""
+        self._wanted = on
+        if on:
+            self._look()
+
+    def start(self) -> None:
+        """Read the weights of what is not known; what is paused goes on."""
+        if self.state is SurveyState.PAUSED:
+            self.resume()
+        if self.state is not SurveyState.READY or self.content is None or not any(self.missing):
+            return
+        from explorer.analysis.survey_run import SurveyControl  # noqa: PLC0415 - not for first paint
+
+        comparison = self.comparison if self.missing[1] else None
+        work = SurveyWork(self.content, comparison, SurveyControl())
+        self._runner.need_kernels(work.types)
+        self._work = work
+        self.progress = work.progress()
+        job = self._surveying.run(
+            self.tr("Surveying all tensors"),
+            lambda job: work.run(job, self._runner.wait_for_kernels),
+            lambda _none: None,
+            self.failed.emit,
+        )
+        job.published.connect(self._grow)
+        job.finished.connect(lambda: self._finish(work))
+        self.state_changed.emit()
+
+    def pause(self) -> None:
+        """Have the survey wait."""
+        if self._work is not None:
+            self._work.control.pause()
+            self.state_changed.emit()
+
+    def resume(self) -> None:
+        """Have it go on."""
+        if self._work is not None:
+            self._work.control.resume()
+            self.state_changed.emit()
+
+    def cancel(self) -> None:
+        """End it; what was found stays known."""
+        if self._work is not None:
+            self._surveying.cancel()
+            self._work.control.cancel()
+            self._finish(self._work)
+
+    def _grow(self, progress: SurveyProgress) -> None:
+        if self._work is not None:
+            self._work.take()
+            self.progress = progress
+            self.grown.emit()
+
+    def _finish(self, work: SurveyWork) -> None:
+        """The survey ended by itself, or was cancelled, here or elsewhere."""
+        if work is self._work:
+            self._work = self.progress = None
+            work.take()
+            self.grown.emit()
+            self._look()
+
+    # Reading what is kept
+
+    def _look(self) -> None:
+        """Read what is kept, one thing after the other, if somebody looks and nobody did."""
+        document = self.document
+        if document is not None and self._wanted and not self._reading.busy:
+            if self.content is None:
+                self._read(
+                    lambda job: read_content(document, job),
+                    lambda found: self._show_content(document, found),
+                )
+            elif self.comparison is None:
+                self._read_comparison(document)
+        self.replaced.emit()
+        self.state_changed.emit()
+
+    def _read_comparison(self, document: Document) -> None:
+        references = self.references
+        chosen = references.chosen if references.document is document else None
+        self._chosen = chosen
+        against = chosen if isinstance(chosen, Rounding) else references.matched
+        if chosen is None or against is None:  # nothing is chosen, or it is being matched
+            return
+        other = chosen.type_name if isinstance(chosen, Rounding) else chosen.model
+        self._read(
+            lambda job: read_comparison(document, against, other, job),
+            self._show_comparison,
+        )
+
+    def _read(self, read: Callable[[Job], Result], show: Callable[[Result], None]) -> None:
+        self._reading.run(
+            self.tr("Reading what is known of the model"), read, show, self.failed.emit
+        )
+
+    def _show_content(self, document: Document, content: SurveyContent) -> None:
+        self._contents[document] = self.content = content
+        self._look()
+
+    def _show_comparison(self, comparison: ComparisonContent) -> None:
+        self.comparison = comparison
+        self._look()
+
+    def _follow_reference(self) -> None:
+        """Another reference was chosen, or both models are matched now."""
+        references = self.references
+        if references.document is not self.document or self.document is None:
+            return
+        if references.chosen is not self._chosen:
+            if self._work is not None and self._work.comparison is not None:
+                self.cancel()
+            self.comparison = None
+            if self.content is not None:
+                self._reading.cancel()
+        self._look()

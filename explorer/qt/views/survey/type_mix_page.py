@@ -1,0 +1,166 @@
+"""The page of the type mix: what is really in the file, held against known recipes."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from PySide6.QtCore import QByteArray, Qt, Signal
+from PySide6.QtWidgets import QSplitter, QStackedLayout, QVBoxLayout, QWidget
+
+from explorer.analysis.recipes import RULES_SOURCE
+from explorer.errors import ExplorerError
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.qt.models.table import Column, TableModel
+from explorer.qt.models.type_mix_table import TypeMix, deviation_columns, fit_columns, mix_columns
+from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.labels import plain_label
+from explorer.qt.views.survey.session import SurveySession
+from explorer.qt.views.table_view import TableView
+from explorer.qt.views.weights.state_page import StatePage
+
+
+class TypeMixPage(QWidget):
+    """Types by role, the recipes that fit best, and how the file differs from one.
+
+    Attributes:
+        verdict: The outcome in a sentence.
+        roles: The types by role.
+        recipes: The recipes.
+        deviations: How the file differs from the recipe that is selected.
+        state: What stands there while there is nothing to show.
+
+    Signals:
+        exported: A file was written; its path.
+        failed: A file could not be written; an `ExplorerError`.
+    """
+
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(
+        self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._document: Document | None = None
+        self._mix: TypeMix | None = None
+        self._known: WeakKeyDictionary[Document, TypeMix] = WeakKeyDictionary()
+        self._looking = JobSlot(runner, self)
+        self.verdict = plain_label(self)
+        self.verdict.setWordWrap(True)
+        self.verdict.setContentsMargins(8, 8, 8, 6)
+        self.verdict.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.verdict.setAccessibleName(self.tr("What is in the file"))
+        self.verdict.setWhatsThis(picture_text("verdict"))
+        self.roles = self._table(runner, self.tr("Types by role"))
+        self.recipes = self._table(runner, self.tr("Recipes, the best first"))
+        self.deviations = self._table(runner, self.tr("Deviations from the recipe"))
+        self.caption = plain_label(self)
+        self.caption.setContentsMargins(8, 6, 8, 4)
+        self.state = StatePage(self)
+        self.state.pressed.connect(self.refresh)
+        self.recipes.row_selected.connect(self._show_deviations)
+        self._lay_out()
+
+    def _table(self, runner: JobRunner, name: str) -> TableView:
+        table = TableView(TableModel(self), runner, self)
+        table.setAccessibleName(name)
+        table.exported.connect(self.exported)
+        table.failed.connect(self.failed)
+        return table
+
+    def _lay_out(self) -> None:
+        right = QWidget(self)
+        column = QVBoxLayout(right)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.recipes, 3)
+        column.addWidget(self.caption)
+        column.addWidget(self.deviations, 2)
+        splitter = QSplitter(self)
+        splitter.addWidget(self.roles)
+        splitter.addWidget(right)
+        splitter.setChildrenCollapsible(False)
+        source = plain_label(self, RULES_SOURCE)
+        source.setWordWrap(True)
+        source.setContentsMargins(8, 3, 8, 4)
+        font = source.font()
+        font.setPointSizeF(font.pointSizeF() * 0.9)
+        source.setFont(font)
+        self._content = QWidget(self)
+        content = QVBoxLayout(self._content)
+        content.setContentsMargins(0, 0, 0, 0)
+        content.setSpacing(0)
+        content.addWidget(self.verdict)
+        content.addWidget(splitter, 1)
+        content.addWidget(source)
+        self._stack = QStackedLayout(self)
+        self._stack.addWidget(self.state)
+        self._stack.addWidget(self._content)
+
+    def refresh(self) -> None:
+        """Show the current model; looks at it in a worker if nobody did."""
+        document = self._session.document
+        if document is self._document and (self._mix is not None or self._looking.busy):
+            return
+        self._document = document
+        self._mix = None
+        self._looking.cancel()
+        if document is None:
+            return
+        known = self._known.get(document)
+        if known is not None:
+            self._show(known)
+            return
+        self.state.tell(self.tr("Comparing with known recipes…"), "")
+        self._stack.setCurrentWidget(self.state)
+
+        def done(mix: TypeMix) -> None:
+            self._known[document] = mix
+            self._show(mix)
+
+        self._looking.run(
+            self.tr("Comparing with known recipes"),
+            lambda _job: TypeMix.of(document.model),
+            done,
+            self._fail,
+        )
+
+    def _show(self, mix: TypeMix) -> None:
+        self._mix = mix
+        self.verdict.setText(mix.verdict)
+        self._fill(self.roles, mix_columns(mix.rows), len(mix.rows))
+        self._fill(self.recipes, fit_columns(mix.fits, mix.nbytes), len(mix.fits))
+        declared = next((row for row, fit in enumerate(mix.fits) if fit.declared), 0)
+        if mix.fits:
+            self.recipes.select_row(declared)
+        else:
+            self._fill(self.deviations, [], 0)
+            self.caption.clear()
+        self._stack.setCurrentWidget(self._content)
+
+    def _show_deviations(self, row: int) -> None:
+        if self._mix is None:
+            return
+        fit = self._mix.fits[row]
+        words = self.tr("Different from {recipe}:")
+        if not fit.deviations:
+            words = self.tr("Nothing is different from {recipe}.")
+        self.caption.setText(words.format(recipe=fit.recipe))
+        self._fill(self.deviations, deviation_columns(fit.deviations), len(fit.deviations))
+
+    @staticmethod
+    def _fill(table: TableView, columns: list[Column], count: int) -> None:
+        table.table.set_content(columns, count)
+        table.show_columns(QByteArray())
+
+    def _fail(self, error: ExplorerError) -> None:
+        self.state.tell(
+            self.tr("The types could not be compared"), str(error), self.tr("Try again")
+        )
+        self._stack.setCurrentWidget(self.state)

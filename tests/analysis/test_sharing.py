@@ -1,0 +1,103 @@
+"""Many tensors at once: in order, all threads busy, memory bounded, nothing left running."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from explorer.analysis.sharing import Portion, Tell, share_out
+from explorer.formats.weights import Check, never
+from explorer.formats.weights_fold import SPAN_WEIGHTS
+
+LARGE = 4 * SPAN_WEIGHTS  # for two threads
+
+
+def _threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("analysis")]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_results_and_progress_come_in_order(workers: int) -> None:
+    sizes = [5, 7, LARGE, 9, 2, 2 * LARGE, 2 * LARGE, 1]
+    told: list[int] = []
+    alone: list[int] = []
+
+    def work(item: int, workers: int, check: Check, tell: Tell) -> int:
+        check()
+        if workers > 1 or tell is not None:
+            assert threading.current_thread() is threading.main_thread()
+            assert tell is not None
+            tell(sizes[item])
+        else:
+            alone.append(item)
+        return item
+
+    portions = [Portion(item, size, 8, walks=2) for item, size in enumerate(sizes)]
+    found = share_out(portions, work, workers=workers, check=never, progress=told.append)
+    assert list(found) == list(range(8))
+    assert told == sorted(told)
+    assert told[-1] == 2 * sum(sizes)
+    if workers == 2:
+        assert sorted(alone) == [0, 1, 3, 4, 7]
+    assert _threads() == []
+
+
+def test_small_ones_are_worked_on_at_once() -> None:
+    meeting = threading.Barrier(2, timeout=10)
+
+    def work(_item: int, workers: int, _check: Check, _tell: Tell) -> int:
+        meeting.wait()  # passes only if two are here
+        return workers
+
+    portions = [Portion(item, 10, 8) for item in range(6)]
+    assert list(share_out(portions, work, workers=2, check=never)) == [1] * 6
+
+
+def test_no_more_at_once_than_there_is_memory_for() -> None:
+    lock = threading.Lock()
+    inside, most = 0, 0
+
+    def work(_item: int, _workers: int, _check: Check, _tell: Tell) -> None:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        threading.Event().wait(0.005)
+        with lock:
+            inside -= 1
+
+    portions = [Portion(item, 10, 10 << 20) for item in range(12)]
+    list(share_out(portions, work, workers=6, check=never))
+    assert most == 2
+    most = 0
+    list(share_out([Portion(0, 10, 1 << 40)] * 3, work, workers=6, check=never))
+    assert most == 1
+
+
+def test_what_stops_it_arrives_and_leaves_nothing_running() -> None:
+    def failing(after: int) -> Callable[[], None]:
+        calls: list[int] = []
+
+        def check() -> None:
+            calls.append(1)
+            if len(calls) > after:
+                raise InterruptedError
+
+        return check
+
+    def work(item: int, _workers: int, check: Check, _tell: Tell) -> int:
+        check()
+        return item
+
+    for size in (10, LARGE):
+        portions = [Portion(item, size, 8) for item in range(20)]
+        found = share_out(portions, work, workers=2, check=failing(12))
+        with pytest.raises(InterruptedError):
+            list(found)
+        assert _threads() == []
+    rest = share_out(portions, work, workers=2, check=never)
+    assert next(rest) == 0
+    rest.close()  # type: ignore[attr-defined]
+    assert _threads() == []

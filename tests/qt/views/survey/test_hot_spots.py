@@ -1,0 +1,164 @@
+"""The worst tensors first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QAbstractItemModelTester
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.models.references import Rounding
+from explorer.qt.views.survey.hot_spots_page import HotSpotsPage
+from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.survey_views import SurveyPanel
+from tests.helpers.weight_files import huge_model
+
+KEY = Qt.Key
+Load = Callable[[Path], Document]
+SIZES = {"blk.0.attn_q.weight": (4, 64), "blk.1.attn_q.weight": (64, 64), "other.weight": (3, 32)}
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> SurveyPanel:
+    arrays = arrays_of(SIZES)
+    arrays["blk.0.attn_q.weight"][0, 0] = 5  # the outlier
+    arrays["odd.weight"] = np.full((1, 30), 0.5, np.float32)
+    panel = SurveyPanel(qtbot, runner, load(write_gguf(tmp_path / "model.gguf", "llama", arrays)))
+    panel.body.tabs.setCurrentWidget(panel.body.hot_spots)
+    tester = QAbstractItemModelTester(
+        panel.body.hot_spots.model,
+        QAbstractItemModelTester.FailureReportingMode.Warning,
+        panel.view,
+    )
+    assert tester.model() is panel.body.hot_spots.model
+    return panel
+
+
+def page(panel: SurveyPanel) -> HotSpotsPage:
+    return panel.body.hot_spots
+
+
+def test_says_once_what_weight_error_does_not_tell(panel: SurveyPanel) -> None:
+    sentence = (
+        "Weight error ranks tensors of one role. It does not by itself predict the quality of a "
+        "model's answers."
+    )
+    texts = [label.text() for label in panel.view.findChildren(QLabel)]
+    assert texts.count(sentence) == 1
+
+
+def test_the_worst_comes_first_by_any_figure(panel: SurveyPanel) -> None:
+    panel.survey()
+    assert page(panel).chosen.name == "outlier_ratio"
+    assert panel.ranked()[0] == "blk.0.attn_q.weight"
+    ratios = panel.ranked("outlier_ratio")
+    assert ratios == sorted(ratios, reverse=True)  # type: ignore[type-var]
+    page(panel).choose_metric("bytes")
+    assert panel.ranked()[0] == "blk.1.attn_q.weight"
+    assert not page(panel).table.isColumnHidden(panel.column("bytes"))
+
+
+def test_the_least_sqnr_is_the_worst(panel: SurveyPanel) -> None:
+    panel.choose(Rounding("Q4_0"))
+    panel.survey()
+    assert page(panel).chosen.name == "relative_rmse"  # nobody has chosen another one
+    by_error = panel.ranked()
+    page(panel).choose_metric("sqnr_db")
+    assert panel.ranked()[:3] == by_error[:3]
+    assert panel.ranked("sqnr_db")[-1] is None  # of what is not comparable
+    assert "no whole number of blocks" in str(panel.ranked("problem")[-1])
+
+
+def test_weighted_by_parameters_large_tensors_count(panel: SurveyPanel) -> None:
+    panel.choose(Rounding("Q4_0"))
+    panel.survey()
+    page(panel).choose_metric("rmse")
+    assert panel.ranked()[0] == "blk.0.attn_q.weight"
+    page(panel).weighted.setChecked(True)
+    shares = panel.ranked("share")
+    known = [share for share in shares if share is not None]
+    assert sum(known) == pytest.approx(1)  # type: ignore[arg-type]
+    assert shares[:3] == sorted(known, reverse=True)[:3]  # type: ignore[type-var]
+    comparison = panel.view.session.comparison
+    assert comparison is not None
+    squares = comparison.errors.squares
+    assert shares[0] == pytest.approx(squares.max() / squares.sum())
+
+
+def test_a_click_on_a_header_sorts_too(panel: SurveyPanel) -> None:
+    panel.survey()
+    table = page(panel).table
+    table.sortByColumn(panel.column("name"), Qt.SortOrder.AscendingOrder)
+    assert panel.ranked() == sorted(panel.ranked(), key=str)
+
+
+def test_the_filter_takes_the_tensor_tables_terms(panel: SurveyPanel) -> None:
+    panel.survey()
+    panel.view.focus_search()
+    panel.qtbot.keyClicks(page(panel).bar.edit, "layer:0-1 params>1000")
+    assert panel.ranked() == ["blk.1.attn_q.weight"]
+    assert page(panel).bar.status.text() == "1 of 4, 4 known"
+    panel.qtbot.keyClick(page(panel).bar.edit, KEY.Key_Escape)
+    assert len(panel.ranked()) == 4
+
+
+def test_choosing_and_opening(panel: SurveyPanel) -> None:
+    panel.survey()
+    opened: list[int] = []
+    panel.view.tensor_opened.connect(opened.append)
+    table = page(panel).table
+    place = table.visualRect(table.table.index(1, 0)).center()
+    panel.qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    row = table.table.content_row(table.table.index(1, 0))
+    assert panel.chosen == [row]
+    assert panel.body.map.map.current == panel.cell_of(row)
+    panel.qtbot.keyClick(table, KEY.Key_Return)
+    assert opened == [row]
+    panel.qtbot.keyClick(table, KEY.Key_Up)
+    assert len(panel.chosen) == 2
+
+
+def test_a_selection_from_elsewhere_answers_nothing(panel: SurveyPanel) -> None:
+    panel.survey()
+    for row in (2, 0, 1, 1, -1):
+        panel.view.select_tensor(row)
+        selected = page(panel).table.selected_content_rows().tolist()
+        assert selected == ([] if row < 0 else [row])
+    page(panel).choose_metric("std")
+    assert panel.chosen == []
+
+
+def test_rows_grow_while_the_survey_runs_and_the_selection_stays(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    panel = SurveyPanel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 24, 40)))
+    panel.body.tabs.setCurrentWidget(page(panel))
+    panel.view.select_tensor(7)
+    page(panel).choose_metric("std")
+    panel.view.session.start()
+    qtbot.waitUntil(lambda: ", 0 known" not in page(panel).bar.status.text(), timeout=20_000)
+    assert page(panel).table.selected_content_rows().tolist() == [7]
+    assert "not known yet" in page(panel).notice.label.text()
+    panel.view.session.cancel()
+    panel.settle()
+    assert panel.chosen == []
+
+
+def test_exports_what_is_shown(panel: SurveyPanel, tmp_path: Path) -> None:
+    panel.choose(Rounding("Q4_0"))
+    panel.survey()
+    page(panel).table.export(tmp_path / "spots.json")
+    panel.settle()
+    rows = json.loads((tmp_path / "spots.json").read_text())
+    assert [row["name"] for row in rows] == panel.ranked()
+    assert rows[0]["relative_rmse"] > rows[1]["relative_rmse"]
+    assert rows[-1]["relative_rmse"] is None
+    assert "blocks" in rows[-1]["problem"]

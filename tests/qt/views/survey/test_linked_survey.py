@@ -1,0 +1,118 @@
+"""One selection in the survey, the tree and the table, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+from explorer.qt.models.references import Rounding
+from explorer.qt.models.roles import ItemRole
+from explorer.qt.views.survey.panel import SurveyView
+from tests.helpers.window import wait_idle
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def window(qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path) -> MainWindow:
+    """A window with the demo model, whose map is shown."""
+    window = make_window(demo_path)
+    window.panels.setCurrentWidget(window.panels.survey)
+    qtbot.waitUntil(lambda: window.panels.survey.view.body is not None, timeout=20_000)
+    wait_idle(qtbot, window)
+    return window
+
+
+def survey(window: MainWindow) -> SurveyView:
+    return window.panels.survey.view
+
+
+def click_cell(qtbot: QtBot, window: MainWindow, row: int) -> None:
+    body, content = survey(window).body, survey(window).session.content
+    assert body is not None
+    assert content is not None
+    place = body.map.map.cell_place(int(content.grid.cell_of[row])).center().toPoint()
+    qtbot.mouseClick(body.map.map.viewport(), LEFT, pos=place)
+
+
+def marked(window: MainWindow) -> tuple[int, list[int]]:
+    """Return the rows of the cell that the map marks, and what the hot spots have selected."""
+    body, content = survey(window).body, survey(window).session.content
+    assert body is not None
+    assert content is not None
+    (row,) = content.grid.cells[body.map.map.current].rows
+    return row, body.hot_spots.table.selected_content_rows().tolist()
+
+
+def test_a_cell_selects_in_tree_table_and_bytes(qtbot: QtBot, window: MainWindow) -> None:
+    body = survey(window).body
+    assert body is not None
+    body.tabs.setCurrentWidget(body.hot_spots)
+    body.tabs.setCurrentWidget(body.map)
+    chosen: list[int] = []
+    survey(window).tensor_chosen.connect(chosen.append)
+    for row in (5, 12, 0):
+        click_cell(qtbot, window, row)
+        assert window.library.tree.currentIndex().data(ItemRole.NODE).tensor_row == row
+        assert window.panels.tensors.table.selected_content_rows().tolist() == [row]
+        assert window.panels.raw.hex.cursor_offset == window.documents[0].arrays.offsets[row]
+        assert marked(window) == (row, [row])
+    assert chosen == [5, 12, 0]  # nobody answers an answer
+    assert window.panels.currentWidget() is window.panels.survey
+
+
+def test_tree_and_table_select_in_the_survey(qtbot: QtBot, window: MainWindow) -> None:
+    body = survey(window).body
+    assert body is not None
+    body.tabs.setCurrentWidget(body.hot_spots)
+    wait_idle(qtbot, window)
+    chosen: list[int] = []
+    survey(window).tensor_chosen.connect(chosen.append)
+    window.reveal_tensor(window.documents[0], 7)
+    assert marked(window) == (7, [7])
+    window.panels.tensors.table.select_row(9)
+    assert marked(window) == (9, [9])
+    tree = window.library
+    index = tree.model.find(window.documents[0], lambda node: node.tensor_row == 3)
+    tree.tree.scrollTo(index)
+    qtbot.mouseClick(tree.tree.viewport(), LEFT, pos=tree.tree.visualRect(index).center())
+    assert marked(window) == (3, [3])
+    assert chosen == []
+
+
+def test_a_selection_made_before_the_survey_is_there(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
+) -> None:
+    window = make_window(demo_path)
+    window.reveal_tensor(window.documents[0], 11)
+    window.panels.setCurrentWidget(window.panels.survey)
+    qtbot.waitUntil(lambda: survey(window).body is not None, timeout=20_000)
+    wait_idle(qtbot, window)
+    assert marked(window)[0] == 11
+
+
+def test_opening_shows_the_weights_or_what_they_lost(qtbot: QtBot, window: MainWindow) -> None:
+    panels, body = window.panels, survey(window).body
+    assert body is not None
+    click_cell(qtbot, window, 5)
+    qtbot.keyClick(body.map.map, Qt.Key.Key_Return)
+    assert panels.currentWidget() is panels.weights
+    wait_idle(qtbot, window)
+    panels.references.choose(Rounding("Q8_0"))
+    panels.setCurrentWidget(panels.survey)
+    wait_idle(qtbot, window)
+    qtbot.keyClick(body.map.map, Qt.Key.Key_Return)
+    assert panels.currentWidget() is panels.errors
+    wait_idle(qtbot, window)
+
+
+def test_closing_the_model_while_it_is_surveyed(qtbot: QtBot, window: MainWindow) -> None:
+    survey(window).session.start()
+    window.close_document(window.documents[0])
+    wait_idle(qtbot, window)
+    assert survey(window).state.isVisible()

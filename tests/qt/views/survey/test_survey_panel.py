@@ -1,0 +1,366 @@
+"""The survey as a person uses it: start, look, pause, cancel, go on, come back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton
+from pytestqt.qtbot import QtBot
+
+from explorer.analysis import compare_tensors, tensor_statistics
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.models.references import Rounding
+from explorer.qt.views.survey.session import SurveyState
+from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.survey_views import SurveyPanel
+from tests.helpers.weight_files import huge_model, weights_model
+
+KEY = Qt.Key
+LEFT = Qt.MouseButton.LeftButton
+Load = Callable[[Path], Document]
+ARRAYS = arrays_of(
+    {
+        f"blk.{layer}.{role}.weight": (32, 256)
+        for layer in range(3)
+        for role in ("attn_q", "ffn_up", "ffn_down")
+    }
+)
+
+
+@pytest.fixture
+def document(load: Load, tmp_path: Path) -> Document:
+    return load(weights_model().write(tmp_path / "weights.gguf"))
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, runner: JobRunner, document: Document) -> SurveyPanel:
+    return SurveyPanel(qtbot, runner, document)
+
+
+@pytest.fixture
+def both(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> SurveyPanel:
+    """A panel of a quantized model, with what it was made of open beside it."""
+    types = dict.fromkeys(ARRAYS, "Q8_0") | {"blk.1.ffn_up.weight": "Q4_0"}
+    del types["blk.0.ffn_up.weight"]
+    more = {"alone.weight": np.ones((2, 32), np.float32)}
+    reference = write_gguf(tmp_path / "reference.gguf", "llama", ARRAYS)
+    candidate = write_gguf(tmp_path / "candidate.gguf", "llama", ARRAYS | more, types)
+    return SurveyPanel(qtbot, runner, load(reference), load(candidate))
+
+
+@pytest.fixture
+def huge(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> SurveyPanel:
+    """A panel of two tensors of 16 GiB each."""
+    return SurveyPanel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 32, tensors=2)))
+
+
+def test_says_what_to_do_where_there_is_nothing_to_show(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, panel: SurveyPanel
+) -> None:
+    panel.show(None)
+    assert panel.view.state.isVisible()
+    assert "Open a model" in panel.view.state.sentence.text()
+    panel.show(load(write_gguf(tmp_path / "none.gguf", "llama", {})))
+    assert "no tensors" in panel.view.state.sentence.text()
+
+
+def test_nothing_is_read_before_somebody_looks_or_asks(
+    qtbot: QtBot, runner: JobRunner, panel: SurveyPanel, small: Document
+) -> None:
+    panel.view.hide()
+    jobs: list[object] = []
+    runner.started.connect(jobs.append)
+    panel.view.show_document(small)
+    assert jobs == []
+    assert panel.view.session.state is SurveyState.READY
+    panel.view.show()
+    panel.settle()
+    assert len(jobs) == 1
+    content = panel.view.session.content
+    assert content is not None
+    assert not content.statistics.known.any()
+    assert panel.body.bar.start.text().startswith("Survey all tensors (")
+
+
+def test_a_survey_tells_what_statistics_tell(panel: SurveyPanel, document: Document) -> None:
+    qtbot, bar = panel.qtbot, panel.body.bar
+    assert bar.start.isEnabled()
+    qtbot.mouseClick(bar.start, LEFT)
+    assert panel.view.session.state is SurveyState.RUNNING
+    panel.settle()
+    content = panel.view.session.content
+    assert content is not None
+    for row, tensor in enumerate(document.model.tensors.rows):
+        if tensor.name == "old.weight":
+            assert not content.statistics.known[row]
+            assert "cannot be decoded" in content.statistics.problems[row]
+            continue
+        found = tensor_statistics(tensor)
+        np.testing.assert_equal(content.statistics.std[row], found.std)
+        np.testing.assert_equal(content.statistics.kurtosis[row], found.kurtosis)
+    assert not bar.start.isEnabled()
+    assert bar.start.text() == "All is known"
+    assert "12 of 13" in bar.label.text()
+    assert "1 cannot be read" in bar.label.text()
+
+
+def test_a_tensor_that_cannot_be_read_is_listed_and_ends_nothing(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    path = weights_model().write(tmp_path / "cut.gguf")
+    path.write_bytes(path.read_bytes()[:-100])
+    panel = SurveyPanel(qtbot, runner, load(path))
+    panel.survey()
+    content = panel.view.session.content
+    assert content is not None
+    assert content.statistics.known.sum() >= 10
+    assert any("cut short" in problem for problem in content.statistics.problems.values())
+    panel.body.tabs.setCurrentWidget(panel.body.hot_spots)
+    problem = panel.column("problem")
+    assert not panel.body.hot_spots.table.isColumnHidden(problem)
+    assert any("cut short" in str(text) for text in panel.ranked("problem"))
+
+
+def test_the_second_look_is_instant(
+    qtbot: QtBot, runner: JobRunner, panel: SurveyPanel, load: Load, tmp_path: Path
+) -> None:
+    panel.survey()
+    first = panel.view.session.content
+    assert first is not None
+    again = SurveyPanel(qtbot, runner, load(tmp_path / "weights.gguf"))
+    second = again.view.session.content
+    assert second is not None
+    np.testing.assert_array_equal(first.statistics.known, second.statistics.known)
+    np.testing.assert_array_equal(first.statistics.std, second.statistics.std)
+    assert not again.body.bar.start.isEnabled()
+
+
+@pytest.mark.parametrize("way", ["escape", "button", "status bar"])
+def test_a_cancel_ends_the_survey_within_200_ms(
+    qtbot: QtBot, runner: JobRunner, huge: SurveyPanel, way: str
+) -> None:
+    huge.begin()
+    bar = huge.body.bar
+    assert bar.cancel.isVisible()
+    before = time.monotonic()
+    if way == "escape":
+        huge.body.map.map.setFocus()
+        qtbot.keyClick(huge.body.map.map, KEY.Key_Escape)
+    elif way == "button":
+        qtbot.mouseClick(bar.cancel, LEFT)
+    else:
+        runner.jobs[0].cancel()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert time.monotonic() - before < 0.2
+    assert huge.view.session.state is SurveyState.READY
+    assert not bar.cancel.isVisible()
+    assert bar.start.isEnabled()
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith(("weights", "analysis"))]
+
+
+def test_a_pause_waits_and_goes_on(qtbot: QtBot, huge: SurveyPanel) -> None:
+    huge.begin()
+    bar = huge.body.bar
+    qtbot.mouseClick(bar.pause, LEFT)
+    assert huge.view.session.state is SurveyState.PAUSED
+    assert bar.pause.text() == "&Resume"
+    qtbot.waitUntil(lambda: "Paused at" in bar.label.text())
+    qtbot.wait(60)  # what was under way is done
+    done = huge.done
+    qtbot.wait(150)
+    assert huge.done == done
+    qtbot.mouseClick(bar.pause, LEFT)
+    assert huge.view.session.state is SurveyState.RUNNING
+    huge.read_on()
+    qtbot.waitUntil(lambda: "weights/s" in bar.label.text())
+    qtbot.mouseClick(bar.pause, LEFT)
+    before = time.monotonic()
+    huge.view.session.cancel()
+    huge.settle()
+    assert time.monotonic() - before < 0.2
+
+
+def test_closing_ends_a_paused_survey(runner: JobRunner, huge: SurveyPanel) -> None:
+    huge.begin()
+    huge.view.session.pause()
+    before = time.monotonic()
+    assert runner.close()
+    assert time.monotonic() - before < 0.5
+
+
+def test_a_cancelled_survey_goes_on_where_it_was(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    path = huge_model(tmp_path / "huge.gguf", 1 << 24, tensors=40)
+    panel = SurveyPanel(qtbot, runner, load(path))
+    panel.view.session.start()
+    content = panel.view.session.content
+    assert content is not None
+    qtbot.waitUntil(lambda: int(content.statistics.known.sum()) >= 2, timeout=20_000)
+    panel.view.session.cancel()
+    panel.settle()
+    known = int(content.statistics.known.sum())
+    assert 2 <= known < 40
+    assert panel.view.session.missing[0] == 40 - known
+    panel.view.session.start()
+    progress = panel.view.session.progress
+    assert progress is not None
+    assert progress.total == (40 - known) << 24
+    qtbot.waitUntil(lambda: int(content.statistics.known.sum()) > known, timeout=20_000)
+    panel.view.session.cancel()
+    panel.settle()
+
+
+def test_another_model_ends_the_survey(huge: SurveyPanel, small: Document) -> None:
+    huge.begin()
+    huge.show(small)
+    assert huge.view.session.state is SurveyState.READY
+    assert huge.view.session.content is not None
+    assert huge.view.session.content.document is small
+    assert "0 of 12" in huge.body.bar.label.text()
+
+
+def test_a_model_may_be_closed_while_it_is_surveyed(huge: SurveyPanel) -> None:
+    huge.begin()
+    document = huge.view.session.document
+    assert document is not None
+    huge.references.set_documents([])
+    huge.references.show_document(None)
+    huge.view.show_document(None)
+    document.model.close()
+    huge.settle()
+    assert huge.view.state.isVisible()
+
+
+def test_the_survey_goes_on_while_something_else_is_looked_at(huge: SurveyPanel) -> None:
+    huge.begin()
+    huge.view.hide()
+    assert huge.view.session.state is SurveyState.RUNNING
+    huge.read_on()
+    huge.view.show()
+    huge.view.session.cancel()
+    huge.settle()
+
+
+def test_errors_against_another_model(both: SurveyPanel, runner: JobRunner) -> None:
+    reference, candidate = both.references.documents
+    both.survey()
+    both.choose(reference)
+    bar, session = both.body.bar, both.view.session
+    assert bar.start.text().startswith("Compare all tensors (")
+    assert "1 not comparable" in bar.label.text()
+    both.survey()
+    assert not bar.start.isEnabled()
+    comparison = session.comparison
+    assert comparison is not None
+    for row, tensor in enumerate(candidate.model.tensors.rows):
+        if tensor.name == "alone.weight":
+            assert not comparison.errors.known[row]
+            assert "no tensor that matches" in session.reason(row)
+            continue
+        found = compare_tensors(reference.model.tensors[tensor.name], tensor)
+        assert comparison.errors.relative_rmse[row] == pytest.approx(found.relative_rmse, 1e-12)
+        assert comparison.errors.max_abs_error[row] == found.max_abs_error
+    both.choose(None)
+    assert session.comparison is None
+    jobs: list[str] = []
+    runner.started.connect(lambda job: jobs.append(job.title))
+    both.choose(reference)  # the second look
+    assert session.comparison is not None
+    assert session.missing == (0, 0)
+    assert jobs == ["Reading what is known of the model"]
+
+
+def test_errors_of_rounding_to_a_type(both: SurveyPanel) -> None:
+    both.choose(Rounding("Q4_K"))
+    start = both.body.bar.start.text()
+    assert start.startswith("Survey and compare all tensors (")
+    both.survey()
+    session = both.view.session
+    comparison = session.comparison
+    assert comparison is not None
+    row = session.document.model.tensors.row_of("alone.weight")  # type: ignore[union-attr]
+    assert row is not None
+    assert "no whole number of blocks" in session.reason(row)
+    assert comparison.errors.known.sum() == len(ARRAYS)
+    assert session.content is not None
+    assert session.content.statistics.known.all()
+
+
+def test_rounding_leaves_out_what_quantizers_leave_alone(panel: SurveyPanel) -> None:
+    panel.choose(Rounding("BF16"))
+    panel.survey()
+    session = panel.view.session
+    assert session.comparison is not None
+    assert session.document is not None
+    tensors = session.document.model.tensors
+    norm, matrix = tensors.row_of("norm.weight"), tensors.row_of("equal.weight")
+    assert norm is not None
+    assert matrix is not None
+    assert not session.comparison.comparable[norm]
+    assert "one dimension" in session.reason(norm)
+    assert session.comparison.errors.known[matrix]
+    assert session.reason(matrix) == ""
+
+
+def test_another_reference_ends_the_comparison(qtbot: QtBot, huge: SurveyPanel) -> None:
+    huge.choose(Rounding("Q8_0"))
+    huge.begin()
+    huge.references.choose(Rounding("Q4_0"))
+    assert huge.view.session.state is not SurveyState.RUNNING
+    huge.settle()
+    assert huge.view.session.comparison is not None
+    assert huge.view.session.comparison.against == "Q4_0"
+
+
+def test_a_reference_chosen_meanwhile_does_not_end_the_survey(huge: SurveyPanel) -> None:
+    huge.begin()
+    huge.references.choose(Rounding("Q8_0"))
+    assert huge.view.session.state is SurveyState.RUNNING
+    huge.qtbot.waitUntil(lambda: huge.view.session.comparison is not None, timeout=20_000)
+    assert huge.view.session.state is SurveyState.RUNNING
+    huge.view.session.cancel()
+    huge.settle()
+    assert huge.view.session.missing == (2, 2)
+
+
+def test_a_notice_says_what_has_to_be_read_and_starts_it(both: SurveyPanel) -> None:
+    page = both.body.map
+    assert not page.notice.isVisible()
+    page.colour("relative_rmse")
+    assert "Choose above" in page.notice.label.text()
+    assert not page.notice.button.isVisible()
+    page.colour("std")
+    assert "not known yet" in page.notice.label.text()
+    both.qtbot.mouseClick(page.notice.button, LEFT)
+    both.settle()
+    assert not page.notice.isVisible()
+
+
+def test_buttons_are_reached_by_keys(panel: SurveyPanel) -> None:
+    for button in panel.view.findChildren(QPushButton):
+        if button.isVisible():
+            assert button.focusPolicy() & Qt.FocusPolicy.TabFocus
+            assert button.text()
+
+
+def test_a_page_behind_follows_to_another_model(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, small: Document
+) -> None:
+    panel = SurveyPanel(qtbot, runner, small)
+    panel.body.tabs.setCurrentWidget(panel.body.hot_spots)
+    panel.show(load(weights_model().write(tmp_path / "weights.gguf")))
+    panel.view.select_tensor(12)  # the other model has twelve, of which this would be none
+    panel.body.tabs.setCurrentWidget(panel.body.map)
+    assert panel.body.map.map.current == panel.cell_of(12)
+    panel.body.tabs.setCurrentWidget(panel.body.hot_spots)
+    assert panel.body.hot_spots.table.selected_content_rows().tolist() == [12]
+    assert panel.chosen == []

@@ -1,0 +1,91 @@
+"""What is really in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtTest import QAbstractItemModelTester
+from pytestqt.qtbot import QtBot
+
+from explorer.analysis.recipes import compare_with_recipes, type_mix, verdict
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.models.roles import ItemRole
+from explorer.qt.views.survey.type_mix_page import TypeMixPage
+from explorer.qt.views.table_view import TableView
+from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
+from tests.helpers.survey_views import SurveyPanel
+
+Load = Callable[[Path], Document]
+ARRAYS = arrays_of(
+    {
+        "token_embd.weight": (4, 256),
+        **{
+            f"blk.{i}.{role}.weight": (4, 256)
+            for i in range(2)
+            for role in ("attn_q", "ffn_down", "ffn_up")
+        },
+    }
+)
+TYPES = dict.fromkeys(ARRAYS, "Q4_0") | {"blk.1.ffn_down.weight": "Q8_0"}
+
+
+def opened(qtbot: QtBot, runner: JobRunner, document: Document) -> SurveyPanel:
+    panel = SurveyPanel(qtbot, runner, document)
+    page = panel.body.type_mix
+    for table in (page.roles, page.recipes, page.deviations):
+        QAbstractItemModelTester(
+            table.table, QAbstractItemModelTester.FailureReportingMode.Warning, panel.view
+        )
+    panel.body.tabs.setCurrentWidget(page)
+    panel.settle()
+    return panel
+
+
+def cells(table: TableView) -> list[list[object]]:
+    model = table.table
+    return [
+        [model.index(row, column).data(ItemRole.RAW) for column in range(model.columnCount())]
+        for row in range(model.rowCount())
+    ]
+
+
+def test_roles_recipes_and_the_verdict(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    document = load(write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, TYPES, block_count=2))
+    panel = opened(qtbot, runner, document)
+    page = panel.body.type_mix
+    fits = compare_with_recipes(document.model)
+    assert page.verdict.text() == verdict(document.model, fits)
+    mix = type_mix(document.model)
+    assert [row[:4] for row in cells(page.roles)] == [
+        [row.role, row.type, row.tensors, row.parameters] for row in mix
+    ]
+    assert [row[0] for row in cells(page.recipes)] == [fit.recipe for fit in fits]
+    assert cells(page.recipes)[0][1] == fits[0].share
+    place = next(row for row, fit in enumerate(fits) if fit.recipe == "Q4_0")
+    page.recipes.select_row(place)
+    assert "Q4_0" in page.caption.text()
+    expected = [[d.role, d.present, d.expected] for d in fits[place].deviations]
+    assert [[row[0], row[2], row[3]] for row in cells(page.deviations)] == expected
+    assert ["ffn_down", "Q8_0", "Q4_0"] in expected
+
+
+def test_a_model_that_no_recipe_is_for(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, small: Document
+) -> None:
+    document = load(write_safetensors(tmp_path / "model", ARRAYS))
+    panel = opened(qtbot, runner, document)
+    page: TypeMixPage = panel.body.type_mix
+    assert "no recipe applies" in page.verdict.text()
+    assert page.recipes.table.rowCount() == page.deviations.table.rowCount() == 0
+    assert page.roles.table.rowCount() == 4
+    panel.show(small)
+    assert page.roles.table.rowCount() == 1
+    jobs: list[object] = []
+    runner.started.connect(jobs.append)
+    panel.show(document)  # what was worked out is there at once
+    assert page.roles.table.rowCount() == 4
+    assert [job.title for job in jobs] == []  # type: ignore[attr-defined]
