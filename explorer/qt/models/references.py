@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from PySide6.QtCore import QCoreApplication, QObject, Signal
 
 from explorer.errors import ExplorerError
+from explorer.formats.tensors import Tensor
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.document import Document
 
@@ -129,9 +130,11 @@ class References(QObject):
         for document, reference in list(self._choices.items()):
             if isinstance(reference, Document) and reference not in self.documents:
                 del self._choices[document]
+        closed = isinstance(self.chosen, Document) and self.chosen not in self.documents
+        if closed:
+            self.chosen = None  # before anybody lists what can be chosen
         self.documents_changed.emit()
-        if isinstance(self.chosen, Document) and self.chosen not in self.documents:
-            self.chosen = None
+        if closed:
             self._renew()
 
     def choose(self, reference: Reference) -> None:
@@ -153,14 +156,16 @@ class References(QObject):
             return None
         return self._matched.get(self.document, WeakKeyDictionary()).get(self.chosen)
 
-    def partner_of(self, row: int) -> Partner:
+    def partner_of(self, row: int, tensor: Tensor) -> Partner:
         """Return what a tensor of the current model is compared with.
 
         Args:
             row: Its row in the model's tensor table.
+            tensor: The tensor. One of another model has no partner: a panel that is told of the
+                next model after this object was asks with the tensor of the model before.
         """
         document, chosen = self.document, self.chosen
-        if document is None or chosen is None:
+        if document is None or chosen is None or not _is_at(document, row, tensor):
             return Partner(None)
         from explorer.analysis.weights_pair import (  # noqa: PLC0415 - not for the first paint
             MatchedPair,
@@ -169,7 +174,7 @@ class References(QObject):
 
         if isinstance(chosen, Rounding):
             try:
-                return Partner(RoundedPair(document.model.tensors.rows[row], chosen.type_name))
+                return Partner(RoundedPair(tensor, chosen.type_name))
             except ExplorerError as error:
                 return Partner(None, str(error))
         if self.matched is None:
@@ -177,7 +182,7 @@ class References(QObject):
         match = self.matched.by_row.get(row)
         if match is not None:
             return Partner(MatchedPair(match))
-        return Partner(None, self._reason(document.model.tensors.columns.names[row]))
+        return Partner(None, self._reason(tensor.name))
 
     def _reason(self, name: str) -> str:
         """Return why a tensor of the current model has no partner in the other one."""
@@ -204,6 +209,11 @@ class References(QObject):
                 self.failed.emit,
             )
         self.changed.emit()
+
+
+def _is_at(document: Document, row: int, tensor: Tensor) -> bool:
+    rows = document.model.tensors.rows
+    return row < len(rows) and rows[row] is tensor
 
 
 def _tr(text: str) -> str:

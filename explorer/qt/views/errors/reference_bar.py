@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from PySide6.QtCore import QSignalBlocker, Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSizePolicy, QWidget
 
 from explorer.analysis.rounding import rounding_types
 from explorer.display import plain_text
 from explorer.qt.models.document import Document
 from explorer.qt.models.references import Reference, References, Rounding
+from explorer.qt.views.labels import plain_label
 
 _OPEN = object()  # stands for "another model", which is to be opened first
 _LONGEST = 60
@@ -31,7 +32,7 @@ class ReferenceBar(QWidget):
         super().__init__(parent)
         self._references = references
         self._choices: list[Reference | object] = []
-        self.label = QLabel(self.tr("&Compare with"), self)
+        self.label = plain_label(self, self.tr("&Compare with"))
         self.list = QComboBox(self)
         self.list.setAccessibleName(self.tr("Compare with"))
         self.list.setSizeAdjustPolicy(

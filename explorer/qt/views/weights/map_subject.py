@@ -110,9 +110,7 @@ def drawable_of(subject: Subject, quantity: Quantity, references: References) ->
 def _beside_reference(
     subject: Subject, quantity: Quantity, references: References
 ) -> Drawable | Refusal:
-    if not _is_current(subject, references):
-        return Refusal(_tr("Nothing to compare with"), "")
-    partner = references.partner_of(subject.row)
+    partner = references.partner_of(subject.row, subject.tensor)
     if partner.pair is not None:
         source = pair_source(partner.pair, quantity)
         agree = places_agree(partner.pair, subject.tensor)
@@ -125,15 +123,6 @@ def _beside_reference(
         _tr("No reference chosen"),
         _tr("Errors are told against another model, or against a type: choose it above."),
     )
-
-
-def _is_current(subject: Subject, references: References) -> bool:
-    """Tell whether the current model is the tensor's: for a moment, it can be the next one."""
-    document = references.document
-    if document is None:
-        return False
-    rows = document.model.tensors.rows
-    return subject.row < len(rows) and rows[subject.row] is subject.tensor
 
 
 def quantity_name(quantity: Quantity) -> str:

@@ -46,7 +46,7 @@ class Comparison:
     @classmethod
     def of(cls, references: References, row: int, tensor: Tensor) -> Comparison:
         """Return what a tensor of the current model is compared with."""
-        partner = references.partner_of(row)
+        partner = references.partner_of(row, tensor)
         pair = partner.pair
         if not isinstance(pair, MatchedPair):
             return cls((), partner.reason) if pair is None else cls((pair,), "")

@@ -1,0 +1,514 @@
+"""The panel of errors as a person uses it: choose a reference, look, cancel, choose another."""
+
+from __future__ import annotations
+
+import csv
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QLabel
+from pytestqt.modeltest import ModelTester
+from pytestqt.qtbot import QtBot
+
+from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
+from explorer.analysis.error_picture import ErrorPicture
+from explorer.qt.jobs import JobRunner
+from explorer.qt.main_window import MainWindow
+from explorer.qt.models.document import Document
+from explorer.qt.models.references import Reference, References, Rounding
+from explorer.qt.models.roles import ItemRole
+from explorer.qt.views.errors.body import ErrorsBody
+from explorer.qt.views.errors.panel import ErrorsView
+from explorer.qt.views.errors.panels import ALL, MOST, SIZES
+from explorer.qt.views.errors.picture_pages import PicturePage
+from explorer.quantization import dequantize, quantize
+from tests.helpers.model_pairs import write_gguf
+from tests.helpers.weight_files import huge_model, weights_model
+from tests.helpers.weight_views import drag, pixel, settle
+from tests.helpers.window import copied, wait_idle
+
+KEY = Qt.Key
+Load = Callable[[Path], Document]
+
+UP, DOWN, NORM, ODD = "blk.0.ffn_up.weight", "blk.0.ffn_down.weight", "x.bias", "<b>odd</b>"
+
+
+def _arrays() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(3)
+    up = random.normal(0, 0.02, (64, 256)).astype(np.float32)
+    up[3, 7] = 1.5
+    return {
+        UP: up,
+        DOWN: random.normal(0, 0.02, (32, 512)).astype(np.float32),
+        NORM: np.full(32, np.nan, np.float32),
+        ODD: np.ones((2, 33), np.float32),
+    }
+
+
+class Panel:
+    """A panel of errors in a window of its own, with two models."""
+
+    def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
+        self.qtbot = qtbot
+        self.runner = runner
+        self.documents = documents
+        self.references = References(runner)
+        self.references.set_documents(documents)
+        self.references.show_document(documents[0])
+        self.view = ErrorsView(runner, self.references)
+        self.view.resize(900, 640)
+        qtbot.addWidget(self.view)
+        self.view.show()
+        qtbot.waitExposed(self.view)
+        self.view.show_document(documents[0])
+
+    @property
+    def body(self) -> ErrorsBody:
+        assert self.view.body is not None
+        return self.view.body
+
+    @property
+    def picture(self) -> ErrorPicture:
+        assert self.body.pictures.picture is not None
+        return self.body.pictures.picture
+
+    def select(self, *names: str) -> None:
+        rows = [self.documents[0].model.tensors.row_of(name) for name in names]
+        assert None not in rows
+        self.view.show_tensors(rows)  # type: ignore[arg-type]
+
+    def show(self, name: str, reference: Reference = None) -> None:
+        self.select(name)
+        self.references.choose(reference)
+        self.settle()
+
+    def open(self, page: PicturePage) -> None:
+        """Click on a page's tab."""
+        bar = self.body.tabs.tabBar()
+        place = bar.tabRect(self.body.tabs.indexOf(page)).center()
+        self.qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=place)
+        assert page.isVisible()
+
+    def settle(self) -> None:
+        settle(self.qtbot, self.runner, self.view.state)
+
+    def figures(self) -> dict[str, object]:
+        """Return the table beside the pictures."""
+        model = self.body.pictures.table
+        return {
+            model.index(row, 0).data(ItemRole.RAW): model.index(row, 1).data(ItemRole.RAW)
+            for row in range(model.rowCount())
+        }
+
+
+@pytest.fixture
+def documents(load: Load, tmp_path: Path) -> list[Document]:
+    arrays = _arrays()
+    types = {UP: "Q4_K", DOWN: "Q4_1"}
+    two = load(write_gguf(tmp_path / "two.gguf", "llama", arrays, types))
+    arrays.pop(NORM)
+    return [two, load(write_gguf(tmp_path / "one.gguf", "llama", arrays))]
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> Panel:
+    return Panel(qtbot, runner, documents)
+
+
+@pytest.fixture
+def huge(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
+    """A panel of two tensors of 16 GiB each, and the same once more to compare with."""
+    paths = [huge_model(tmp_path / f"{n}.gguf", 1 << 32, tensors=2) for n in range(2)]
+    return Panel(qtbot, runner, [load(path) for path in paths])
+
+
+def _begin(huge: Panel, name: str = UP) -> None:
+    """Compare a huge tensor, and wait until something is shown of it."""
+    huge.select(name)
+    huge.references.choose(huge.documents[1])
+    pictures = lambda: huge.view.body and huge.body.pictures  # noqa: E731 - made in between
+    huge.qtbot.waitUntil(lambda: bool(pictures() and pictures().picture), timeout=30_000)
+
+
+def test_says_what_to_do_where_there_is_nothing_to_show(panel: Panel) -> None:
+    assert panel.view.state.heading.text() == "Select a tensor"
+    panel.view.show_document(None)
+    assert "Open a model" in panel.view.state.sentence.text()
+
+
+def test_another_model_is_chosen_from_the_list_and_compared(qtbot: QtBot, panel: Panel) -> None:
+    panel.select(UP)
+    panel.settle()
+    chooser = panel.view.bar.list
+    chooser.setFocus()
+    place = chooser.findText("one.gguf")
+    chooser.setCurrentIndex(place)
+    chooser.activated.emit(place)
+    panel.settle()
+    one, two = (document.model.tensors[UP] for document in reversed(panel.documents))
+    told = compare_tensors(one, two)
+    shown = panel.figures()
+    for name in ("rmse", "relative_rmse", "sqnr_db", "max_abs_error", "mean_error", "equal"):
+        assert shown[name] == getattr(told, name), name
+    assert shown["saturated_codes"] == told.saturated_codes
+    assert shown["p99"] == told.percentiles[99.0]
+    header = panel.body.header
+    assert header.name.text() == UP
+    assert header.facts.text().startswith("Q4_K against F32   ·   64 × 256")
+    assert panel.body.pictures.weights.isVisible()
+
+
+def test_the_pictures_hold_what_numpy_counts(panel: Panel) -> None:
+    panel.show(UP, panel.documents[1])
+    reference = _arrays()[UP].reshape(-1)
+    candidate = dequantize(quantize(reference, "Q4_K"), "Q4_K")
+    pages = panel.body.pictures
+    pages.weights.range.setCurrentIndex(ALL)
+    one, two = pages.weights.panel.plot.curves
+    for curve, values in ((one, reference), (two, candidate)):
+        wanted = np.histogram(values.astype(np.float64), curve.histogram.edges)[0]
+        assert curve.histogram.counts.tolist() == wanted.tolist()
+        assert curve.outside == 0
+    assert "F32" in one.name
+    assert "Q4_K" in two.name
+    pages.weights.range.setCurrentIndex(MOST)
+    assert pages.weights.panel.plot.curves[0].histogram.high < 0.2  # without the outlier
+    assert "lies outside" in pages.weights.title.text()
+    panel.open(pages.errors)
+    pages.errors.range.setCurrentIndex(ALL)
+    curve = pages.errors.panel.plot.curves[0]
+    wanted = np.histogram((candidate - reference).astype(np.float64), curve.histogram.edges)[0]
+    assert curve.histogram.counts.tolist() == wanted.tolist()
+    pages.errors.range.setCurrentIndex(SIZES)
+    columns = dict(pages.errors.panel.plot.data_columns())
+    assert sum(columns["count"]) == np.count_nonzero(candidate - reference)
+    assert 0 < columns["low"][0] < columns["high"][-1] < 1
+    panel.open(pages.density)
+    columns = dict(pages.density.panel.plot.data_columns())
+    assert sum(columns["count"]) + panel.picture.most_pairs.outside == reference.size
+    pages.density.range.setCurrentIndex(ALL)
+    assert sum(dict(pages.density.panel.plot.data_columns())["count"]) == reference.size
+
+
+def test_rounding_to_a_type_is_compared(panel: Panel) -> None:
+    panel.show(DOWN, Rounding("Q8_0"))
+    shown = panel.figures()
+    assert shown["count"] == 32 * 512
+    assert 30 < float(str(shown["sqnr_db"])) < 80
+    assert 0 < float(str(shown["saturated_codes"])) < 0.2
+    assert panel.body.header.facts.text().startswith("Q8_0 against Q4_1")
+
+
+def test_what_cannot_be_compared_says_why(panel: Panel) -> None:
+    panel.show(ODD, Rounding("Q8_0"))
+    page = panel.body.pictures.weights
+    assert page.state.isVisible()
+    assert page.state.heading.text() == "Not comparable"
+    assert "no whole number of blocks of 32" in page.state.sentence.text()
+    assert "<b>" in page.state.sentence.text()  # shown as it is
+    panel.show(NORM, panel.documents[1])
+    assert "no tensor that matches" in page.state.sentence.text()
+    panel.show(NORM, Rounding("BF16"))
+    assert "No weight is finite" in page.state.sentence.text()
+
+
+def test_without_a_reference_the_blocks_tell_what_they_imply(
+    panel: Panel, qtmodeltester: ModelTester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel.show(UP)
+    tensor = panel.documents[0].model.tensors[UP]
+    blocks = block_statistics(tensor)
+    assert blocks is not None
+    page = panel.body.implied
+    assert page.table.isVisible()
+    assert page.implied is not None
+    assert page.implied.rms == pytest.approx(tensor_statistics(tensor).step_error_rms, rel=1e-12)
+    assert page.implied.zeros == blocks.code_counts[blocks.levels == 0].sum() / tensor.parameters
+    assert page.implied.minima == blocks.minima.moments  # type: ignore[union-attr]
+    qtmodeltester.check(page.model)
+    assert "choose above" in page.hint.text()
+    panel.show(ODD)
+    assert page.state.heading.text() == "Not quantized"
+    assert "<b>odd</b> is stored as F32" in page.state.sentence.text()
+    opened: list[bool] = []  # the plugin of tests cannot open popups
+    monkeypatch.setattr(panel.view.bar.list, "showPopup", lambda: opened.append(True))
+    panel.qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)
+    assert opened
+
+
+def test_tabs_follow_the_choice(panel: Panel) -> None:
+    panel.show(UP)
+    tabs = panel.body.tabs
+    shown = lambda: [tabs.tabText(i) for i in range(tabs.count()) if tabs.isTabVisible(i)]  # noqa: E731
+    assert shown() == ["Rounding", "What if"]
+    panel.references.choose(Rounding("Q4_0"))
+    panel.settle()
+    assert shown() == ["Weights", "Error", "Density", "What if"]
+    panel.open(panel.body.pictures.density)
+    panel.references.choose(Rounding("Q8_0"))
+    panel.settle()
+    assert panel.body.pictures.density.isVisible()  # who looks there goes on looking there
+    panel.references.choose(None)
+    panel.settle()
+    assert panel.body.implied.isVisible()
+
+
+def test_every_figure_explains_itself(panel: Panel, qtmodeltester: ModelTester) -> None:
+    panel.show(UP, Rounding("Q4_0"))
+    model = panel.body.pictures.table
+    qtmodeltester.check(model)
+    for row in range(model.rowCount()):
+        for role in (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole):
+            tip = model.index(row, 1).data(role)
+            assert tip.endswith("."), model.index(row, 0).data()
+            assert "<" not in tip  # or Qt would take it for rich text
+
+
+def test_figures_can_be_copied(qtbot: QtBot, panel: Panel) -> None:
+    panel.show(UP, Rounding("Q4_0"))
+    table = panel.body.pictures.weights.panel.table
+    table.setFocus()
+    table.selectAll()
+    text = copied(
+        qtbot, lambda: qtbot.keyClick(table, KEY.Key_C, Qt.KeyboardModifier.ControlModifier)
+    )
+    assert f"rmse\t{panel.picture.figures.rmse!r}" in text
+
+
+def test_the_cursor_reads_cells_with_mouse_and_keys(qtbot: QtBot, panel: Panel) -> None:
+    panel.show(UP, Rounding("Q4_0"))
+    panel.open(panel.body.pictures.density)
+    density = panel.body.pictures.density.panel
+    plot, square = density.plot, panel.picture.most_pairs
+    row, column = np.unravel_index(int(square.counts.argmax()), square.counts.shape)
+    middle = (square.edges[:-1] + square.edges[1:]) / 2
+    place = pixel(plot, middle[column], middle[row])
+    qtbot.mouseMove(plot.viewport(), place + QPoint(40, 0))
+    drag(plot, place, place)
+    count = int(square.counts[row, column])
+    assert f"{count:,} weights" in density.readout.text()
+    assert "reference" in density.readout.text()
+    plot.setFocus()
+    qtbot.keyClick(plot, KEY.Key_Up)
+    count = int(square.counts[row + 1, column])
+    assert f"{count:,} weights" in density.readout.text()
+    qtbot.keyClick(plot, KEY.Key_Left, Qt.KeyboardModifier.ControlModifier)
+    count = int(square.counts[row + 1, max(0, column - 10)])
+    assert f"{count:,} weights" in density.readout.text()
+
+
+def test_the_density_keeps_its_shape_and_zooms_along_both_axes(qtbot: QtBot, panel: Panel) -> None:
+    panel.show(UP, Rounding("Q4_0"))
+    panel.open(panel.body.pictures.density)
+    plot = panel.body.pictures.density.panel.plot
+    qtbot.wait(1)
+
+    def unit() -> tuple[float, float]:
+        area = plot.box.viewRect()
+        return area.width() / plot.box.width(), area.height() / plot.box.height()
+
+    assert unit()[0] == pytest.approx(unit()[1])
+    before = unit()[0]
+    plot.setFocus()
+    qtbot.keyClick(plot, KEY.Key_Plus)
+    assert unit()[0] == pytest.approx(before / 1.5, rel=0.01)
+    assert unit()[0] == pytest.approx(unit()[1])
+    centre = plot.box.viewRect().center()
+    start = pixel(plot, centre.x(), centre.y())
+    drag(plot, start, start + QPoint(60, 60))
+    assert unit()[0] < before / 2
+    qtbot.keyClick(plot, KEY.Key_Backspace)
+    qtbot.keyClick(plot, KEY.Key_Home)
+    assert unit()[0] == pytest.approx(before)
+    assert not plot.box.is_zoomed
+
+
+def test_pictures_are_saved_with_the_data_behind_them(
+    qtbot: QtBot, panel: Panel, tmp_path: Path
+) -> None:
+    panel.show(UP, Rounding("Q4_0"))
+    pages = panel.body.pictures
+    for page in pages.pages:
+        panel.open(page)
+        for suffix in ("png", "svg", "csv"):
+            path = tmp_path / f"{page.panel.file_name}.{suffix}"
+            with qtbot.waitSignal(panel.view.exported):
+                page.panel.export.save(page.panel.picture, path)
+        image = QImage(str(path.with_suffix(".png")))
+        assert image.pixelColor(1, 1).name() == "#ffffff"
+        assert b"<svg" in path.with_suffix(".svg").read_bytes()
+    with (tmp_path / f"{UP}-density.csv").open() as stream:
+        lines = list(csv.DictReader(stream))
+    assert sum(int(line["count"]) for line in lines) == panel.picture.most_pairs.inside
+    assert float(lines[0]["reference_low"]) < float(lines[0]["reference_high"])
+    with (tmp_path / f"{UP}-weights.csv").open() as stream:
+        header = next(csv.reader(stream))
+    assert header[:2] == ["low", "high"]
+    assert "reference, Q4_K" in header[2]
+
+
+def test_coming_back_reads_nothing(panel: Panel) -> None:
+    panel.show(UP, Rounding("Q4_0"))
+    first = panel.picture
+    panel.show(DOWN, Rounding("Q4_0"))
+    assert panel.picture is not first
+    panel.select(UP)
+    assert panel.picture is first
+    assert not panel.runner.jobs
+
+
+def test_of_several_tensors_the_first_is_shown_and_said_so(panel: Panel) -> None:
+    panel.show(UP, Rounding("Q4_0"))
+    panel.select(DOWN, UP)
+    panel.settle()
+    assert panel.body.header.name.text() == DOWN
+    assert "the first of 2 selected tensors" in panel.body.header.facts.text()
+
+
+def test_the_pictures_grow_while_a_large_tensor_is_read(qtbot: QtBot, huge: Panel) -> None:
+    _begin(huge)
+    seen = huge.picture.done
+    assert 0 < seen < 1 << 32
+    assert not huge.picture.complete
+    qtbot.waitUntil(lambda: huge.picture.done > seen)
+    shown = huge.figures()
+    assert shown["p50"] is None  # not known before the end
+    assert shown["rmse"] == 0
+    assert huge.body.pictures.weights.panel.plot.curves[0].total == huge.picture.done
+    huge.body.cancel()
+    huge.settle()
+
+
+@pytest.mark.parametrize("way", ["escape", "button", "status bar"])
+def test_a_cancel_ends_the_reading_within_200_ms(qtbot: QtBot, huge: Panel, way: str) -> None:
+    _begin(huge)
+    page, progress = huge.body.pictures.weights, huge.body.progress
+    before = time.monotonic()
+    if way == "escape":
+        page.panel.plot.setFocus()
+        qtbot.keyClick(page.panel.plot, KEY.Key_Escape)
+    elif way == "button":
+        qtbot.mouseClick(progress.button, Qt.MouseButton.LeftButton)
+    else:
+        huge.runner.jobs[0].cancel()
+    qtbot.waitUntil(lambda: not huge.runner.jobs)
+    assert time.monotonic() - before < 0.2
+    assert not [one for one in threading.enumerate() if one.name.startswith("analysis")]
+    assert "Cancelled" in progress.label.text()
+    assert page.panel.plot.curves  # what was read stays
+    qtbot.mouseClick(progress.button, Qt.MouseButton.LeftButton)
+    assert huge.body.pictures.busy
+    huge.body.cancel()
+    huge.settle()
+
+
+def test_selecting_another_tensor_cancels_the_first(huge: Panel) -> None:
+    _begin(huge)
+    first = huge.runner.jobs[0]
+    _begin(huge, "blk.1.ffn_up.weight")
+    assert first.cancelled
+    huge.references.choose(None)
+    assert not huge.body.pictures.busy
+    huge.body.cancel()
+    huge.settle()
+
+
+def test_nothing_is_read_while_hidden(huge: Panel) -> None:
+    _begin(huge)
+    job = huge.runner.jobs[0]
+    huge.view.hide()
+    huge.qtbot.waitUntil(lambda: job.cancelled)
+    huge.settle()
+    huge.view.show()
+    assert huge.body.pictures.busy
+    huge.body.cancel()
+    huge.settle()
+
+
+def test_closing_the_reference_or_the_model_meanwhile_ends_the_reading(huge: Panel) -> None:
+    _begin(huge)
+    job = huge.runner.jobs[0]
+    huge.references.set_documents(huge.documents[:1])
+    assert job.cancelled
+    assert huge.body.implied.isVisible()
+    huge.settle()
+    huge.references.set_documents(huge.documents)
+    _begin(huge)
+    job = huge.runner.jobs[0]
+    huge.references.show_document(None)
+    huge.view.show_document(None)
+    assert job.cancelled
+    assert huge.view.state.isVisible()
+    huge.settle()
+
+
+def test_a_file_cut_while_it_is_read_is_told(huge: Panel, tmp_path: Path) -> None:
+    _begin(huge)
+    os.truncate(tmp_path / "1.gguf", 4096)
+    page = huge.body.pictures.weights
+    huge.qtbot.waitUntil(page.state.isVisible, timeout=20_000)
+    assert page.state.heading.text() == "The weights could not be compared"
+    assert "1.gguf" in page.state.sentence.text()
+    assert page.state.button.text() == "Try again"
+    huge.settle()
+
+
+def test_a_type_without_values_is_explained(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    panel = Panel(qtbot, runner, [load(weights_model().write(tmp_path / "weights.gguf"))])
+    panel.select("old.weight")
+    assert "Q4_0_4_4" in panel.view.state.heading.text()
+    panel.settle()
+
+
+def test_names_from_strangers_are_shown_as_they_are(panel: Panel) -> None:
+    panel.show(ODD, Rounding("BF16"))
+    for label in panel.view.findChildren(QLabel):
+        assert label.textFormat() == Qt.TextFormat.PlainText, label.text()
+    assert panel.body.header.name.text() == ODD
+
+
+def test_it_says_what_weight_errors_do_not_tell(panel: Panel) -> None:
+    panel.show(UP)
+    texts = [label.text() for label in panel.view.findChildren(QLabel)]
+    assert sum("does not by itself predict the quality" in text for text in texts) == 1
+
+
+def test_in_the_window_the_tree_selects_and_a_reference_may_be_closed(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
+) -> None:
+    arrays = _arrays()
+    paths = [
+        write_gguf(tmp_path / "one.gguf", "llama", arrays),
+        write_gguf(tmp_path / "two.gguf", "llama", arrays, {UP: "Q4_K", DOWN: "Q4_1"}),
+    ]
+    window = make_window(*paths)
+    reference, document = window.documents
+    window.panels.setCurrentWidget(window.panels.errors)
+    for name in (UP, DOWN):
+        row = document.model.tensors.row_of(name)
+        assert row is not None
+        window.reveal_tensor(document, row)
+        assert window.panels.currentWidget() is window.panels.errors
+        wait_idle(qtbot, window)
+    view = window.panels.errors.view
+    qtbot.waitUntil(lambda: view.body is not None)
+    body = view.body
+    assert body is not None
+    window.panels.references.choose(reference)
+    qtbot.waitUntil(lambda: body.pictures.picture is not None)
+    wait_idle(qtbot, window)
+    assert body.header.name.text() == DOWN
+    window.close_document(reference)
+    wait_idle(qtbot, window)
+    assert body.implied.isVisible()
+    window.close_document(document)
+    assert view.state.heading.text() == "Errors"

@@ -1,0 +1,634 @@
+"""Trying other types as a person does: choose, wait, look, click, save, cancel, choose another."""
+
+from __future__ import annotations
+
+import csv
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QApplication
+from pytestqt.modeltest import ModelTester
+from pytestqt.qtbot import QtBot
+
+from explorer.analysis import compare_tensors, requantize
+from explorer.analysis.importance import importance_of
+from explorer.analysis.what_if import Piece, PieceErrors
+from explorer.errors import ExplorerError
+from explorer.formats.model import Model
+from explorer.planner import Device, Host, Settings
+from explorer.qt.jobs import JobRunner
+from explorer.qt.main_window import MainWindow
+from explorer.qt.models import what_if_work
+from explorer.qt.models.document import Document
+from explorer.qt.models.planner_inputs import PlanInputs
+from explorer.qt.models.references import References, Rounding
+from explorer.qt.models.what_if_table import Line
+from explorer.qt.views.errors.panel import ErrorsView
+from explorer.qt.views.errors.what_if import WhatIfPage
+from explorer.qt.views.errors.what_if_controls import Scope
+from explorer.qt.views.errors.what_if_points import Measure
+from tests.helpers.gguf_writer import GgufFile, TensorSpec
+from tests.helpers.model_pairs import write_gguf
+from tests.helpers.weight_files import huge_model
+from tests.helpers.window import copied, wait_idle
+
+KEY = Qt.Key
+Load = Callable[[Path], Document]
+
+UP, NEXT, DOWN, NORM = (
+    "blk.0.ffn_up.weight",
+    "blk.1.ffn_up.weight",
+    "blk.0.ffn_down.weight",
+    "blk.0.attn_norm.weight",
+)
+QUICK = ("Q4_0", "Q5_0", "Q8_0", "Q4_K")
+GIB = 1 << 30
+
+
+def _arrays() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(3)
+    return {
+        UP: random.normal(0, 0.02, (64, 256)).astype(np.float32),
+        NEXT: random.normal(0, 0.05, (64, 256)).astype(np.float32),
+        DOWN: random.normal(0, 0.02, (32, 96)).astype(np.float32),
+        NORM: np.ones(256, np.float32),
+    }
+
+
+class Page:
+    """The page in the panel of errors, in a window of its own."""
+
+    def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
+        self.qtbot = qtbot
+        self.runner = runner
+        self.documents = documents
+        self.references = References(runner)
+        self.references.set_documents(documents)
+        self.references.show_document(documents[0])
+        self.view = ErrorsView(runner, self.references)
+        self.view.resize(1000, 720)
+        qtbot.addWidget(self.view)
+        self.view.show()
+        qtbot.waitExposed(self.view)
+        self.view.show_document(documents[0])
+        self.select(documents[0].model.tensors.columns.names[0])
+        qtbot.waitUntil(lambda: self.view.body is not None)
+        self.page.controls.types.set_types(QUICK)
+
+    @property
+    def page(self) -> WhatIfPage:
+        assert self.view.body is not None
+        return self.view.body.what_if
+
+    @property
+    def lines(self) -> dict[str, Line]:
+        return {line.type_name: line for line in self.page.panel.lines}
+
+    @property
+    def model(self) -> Model:
+        return self.documents[0].model
+
+    def open(self) -> WhatIfPage:
+        """Click on the page's tab and wait until all that begins by itself is done."""
+        assert self.view.body is not None
+        tabs = self.view.body.tabs
+        place = tabs.tabBar().tabRect(tabs.indexOf(self.page)).center()
+        self.qtbot.mouseClick(tabs.tabBar(), Qt.MouseButton.LeftButton, pos=place)
+        self.settle()
+        return self.page
+
+    def select(self, *names: str) -> None:
+        rows = [self.documents[0].model.tensors.row_of(name) for name in names]
+        assert None not in rows
+        self.view.show_tensors(rows)  # type: ignore[arg-type]
+
+    def settle(self) -> None:
+        def idle() -> bool:
+            QApplication.processEvents()
+            return not self.runner.jobs
+
+        self.qtbot.waitUntil(idle, timeout=30_000)
+
+    def measure(self, scope: Scope) -> None:
+        """Choose tensors and press the button that measures, if there is one."""
+        self.page.controls.choose(scope)
+        self.settle()
+        button = self.page.progress.start
+        if button.isVisible():
+            self.qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+            self.settle()
+
+    def pixel(self, type_name: str) -> QPoint:
+        """Return where a type is in the chart."""
+        chart = self.page.panel.chart
+        point = next(p for p in chart.points if p.line.type_name == type_name)
+        return chart.mapFromScene(chart.box.mapViewToScene(QPointF(point.x, point.y)))
+
+
+@pytest.fixture
+def documents(load: Load, tmp_path: Path) -> list[Document]:
+    arrays = _arrays()
+    numbers = {"block_count": 2, "embedding_length": 256, "attention__head_count": 4}
+    types = dict.fromkeys((UP, NEXT), "Q4_K")
+    two = load(write_gguf(tmp_path / "two.gguf", "llama", arrays, types, **numbers))
+    return [two, load(write_gguf(tmp_path / "one.gguf", "llama", arrays, **numbers))]
+
+
+@pytest.fixture
+def opened(qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> Page:
+    page = Page(qtbot, runner, documents)
+    page.open()
+    return page
+
+
+@pytest.fixture
+def huge(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Page:
+    """A model of two tensors of 16 GiB each."""
+    return Page(qtbot, runner, [load(huge_model(tmp_path / "huge.gguf", 1 << 32, tensors=2))])
+
+
+def test_a_tensor_is_tried_at_once_and_every_figure_is_that_of_a_requantization(
+    opened: Page,
+) -> None:
+    tensor = opened.model.tensors[UP]
+    for told in requantize(tensor, QUICK):
+        line = opened.lines[told.type]
+        assert told.errors is not None
+        for name in ("rmse", "relative_rmse", "sqnr_db", "max_abs_error"):
+            assert line.cell(name) == getattr(told.errors, name)
+        assert line.cell("bytes") == told.nbytes
+        assert line.cell("bits_per_weight") == told.bits_per_weight
+        assert line.cell("bytes_change") == told.nbytes - tensor.nbytes
+        assert line.cell("saturated_codes") == pytest.approx(told.saturated_codes)
+    assert "All 4 types" in opened.page.progress.label.text()
+    assert "come on top" in opened.page.note.text()
+    now = opened.lines[""]
+    assert now.title == "Q4_K (as it is)"
+    assert now.figure("rmse") is None
+    # rounded to what it is already, it loses next to nothing: nothing else is on that front
+    assert opened.lines["Q4_K"].front
+    assert not opened.lines["Q5_0"].front
+
+
+def test_with_the_original_the_file_has_an_error_of_its_own(opened: Page) -> None:
+    opened.references.choose(opened.documents[1])
+    opened.settle()
+    reference = opened.documents[1].model.tensors[UP]
+    told = {row.type: row.errors for row in requantize(reference, QUICK)}
+    for name, errors in told.items():
+        assert errors is not None
+        assert opened.lines[name].figure("rmse") == errors.rmse
+    now = opened.lines[""]
+    assert now.figure("rmse") == compare_tensors(reference, opened.model.tensors[UP]).rmse
+    assert "one.gguf, is rounded" in opened.page.note.text()
+    shown = [p for p in opened.page.panel.chart.points if p.present]
+    assert [p.x for p in shown] == [4.5]
+
+
+def test_comparing_with_a_type_keeps_the_original(qtbot: QtBot, opened: Page) -> None:
+    opened.references.choose(opened.documents[1])
+    opened.settle()
+    before = opened.lines["Q4_0"].figure("rmse")
+    opened.page.panel.select("Q4_0")
+    qtbot.mouseClick(opened.page.controls.use, Qt.MouseButton.LeftButton)
+    assert opened.references.chosen == Rounding("Q4_0")
+    opened.settle()
+    assert opened.page.isVisible()
+    assert opened.lines["Q4_0"].figure("rmse") == before
+    # when that model is closed, there is no original any more, and nothing keeps it
+    opened.view.hide()
+    opened.references.set_documents(opened.documents[:1])
+    assert opened.page.prospect is None
+    assert opened.page._keeper.originals is None
+    opened.view.show()
+    opened.settle()
+    assert opened.lines["Q4_0"].figure("rmse") != before
+    opened.references.choose(None)
+    opened.settle()
+    assert "own weights" in opened.page.note.text()
+
+
+def test_the_present_type_cannot_be_compared_with(opened: Page) -> None:
+    opened.page.panel.select("")
+    assert not opened.page.controls.use.isEnabled()
+    opened.page.use_as_reference()
+    assert opened.references.chosen is None
+    opened.page.panel.select("Q8_0")
+    assert opened.page.controls.use.isEnabled()
+
+
+def test_a_role_is_one_tensor_of_many_layers(opened: Page) -> None:
+    opened.measure(Scope.SAME_ROLE)
+    arrays = _arrays()
+    now = opened.model.tensors[UP].nbytes + opened.model.tensors[NEXT].nbytes
+    line = opened.lines["Q8_0"]
+    assert line.cell("bytes") == (arrays[UP].size + arrays[NEXT].size) // 32 * 34
+    assert line.cell("bytes_change") == line.size.nbytes - now
+    parts = [next(iter(requantize(opened.model.tensors[n], ["Q8_0"]))) for n in (UP, NEXT)]
+    squares = [part.errors.rmse**2 for part in parts if part.errors]
+    assert line.figure("rmse") == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-12)
+
+
+def test_the_whole_model_keeps_what_cannot_have_a_type(opened: Page) -> None:
+    opened.page.controls.types.set_types(("Q8_0", "Q4_K", "int4"))
+    opened.measure(Scope.MODEL)
+    lines = opened.lines
+    assert lines["Q8_0"].known is not None
+    assert lines["Q8_0"].known.total == sum(a.size for n, a in _arrays().items() if n != NORM)
+    assert lines["Q4_K"].size.substitutes == {"Q5_0": 1}  # rows of 96 weights
+    assert lines["int4"].size.kept == 1
+    notes = [opened.page.panel.model.index(row, 14).data() for row in range(4)]
+    assert "1 too narrow for it: Q5_0 there" in notes[2]
+    assert "1 tensor cannot have it" in notes[3]
+    assert lines["Q8_0"].cell("file_bytes") == lines["Q8_0"].size.model_nbytes + (
+        lines[""].size.file_nbytes - opened.model.nbytes
+    )
+    assert lines[""].title == "several types (as it is)"
+
+
+def test_nothing_is_measured_twice(opened: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the whole model, the tensor that was tried alone is known; and all of it later."""
+    walked: list[tuple[str, str]] = []
+    measure = what_if_work.measure_piece
+
+    def watched(piece: Piece, type_name: str, *rest: Any, **more: Any) -> PieceErrors:
+        walked.append((piece.original.name, type_name))
+        return measure(piece, type_name, *rest, **more)
+
+    monkeypatch.setattr(what_if_work, "measure_piece", watched)
+    opened.measure(Scope.MODEL)
+    assert (UP, "Q8_0") not in walked
+    assert (NEXT, "Q8_0") in walked
+    assert len(walked) == len(set(walked))
+    walked.clear()
+    opened.page.controls.choose(Scope.ONE)
+    opened.settle()
+    opened.page.controls.choose(Scope.MODEL)
+    opened.settle()
+    assert opened.lines["Q4_0"].known is not None
+    opened.page.controls.types.set_types((*QUICK, "Q5_1"))
+    opened.settle()
+    opened.page.start()
+    opened.settle()
+    assert {kind for _, kind in walked} == {"Q5_1"}
+
+
+def test_a_click_in_the_chart_marks_the_line_and_the_other_way_round(
+    qtbot: QtBot, opened: Page
+) -> None:
+    panel = opened.page.panel
+    chart = panel.chart
+    qtbot.mouseClick(chart.viewport(), Qt.MouseButton.LeftButton, pos=opened.pixel("Q8_0"))
+    QApplication.processEvents()
+    assert panel.selected_type == "Q8_0"
+    assert panel.table.currentIndex().row() == 3
+    assert "8.5 bits/weight" in panel.readout.text()
+    panel.table.setFocus()
+    qtbot.keyClick(panel.table, KEY.Key_Up)
+    assert panel.selected_type == "Q5_0"
+    chart.setFocus()
+    qtbot.keyClick(chart, KEY.Key_Left)
+    assert panel.selected_type in {"Q4_0", "Q4_K"}
+    for _ in range(9):
+        qtbot.keyClick(chart, KEY.Key_Right)
+    assert panel.selected_type == "Q8_0"
+
+
+def test_the_mouse_reads_points(opened: Page) -> None:
+    chart = opened.page.panel.chart
+    chart._follow_mouse(chart.mapToScene(opened.pixel("Q5_0")))
+    text = opened.page.panel.readout.text()
+    assert text.startswith("Q5_0   5.5 bits/weight")
+    assert "relative RMSE" in text
+    chart._follow_mouse(chart.mapToScene(QPoint(2, 2)))
+    assert "Memory is planned for a context of 8,192" in opened.page.panel.readout.text()
+    assert set(chart.shown_names()) >= {"Q8_0", "Q4_K, no error"}
+
+
+def test_either_measure_is_drawn(opened: Page) -> None:
+    chart = opened.page.panel.chart
+    heights = {p.line.type_name: p.y for p in chart.points}
+    opened.page.controls.measure.setCurrentIndex(Measure.SQNR)
+    assert [p.line.type_name for p in chart.points if p.exact] == ["Q4_K"]
+    for point in [p for p in chart.points if not p.exact]:
+        assert point.y == opened.lines[point.line.type_name].figure("sqnr_db")
+        assert point.y == pytest.approx(-20 * heights[point.line.type_name])
+        assert point.y < max(p.y for p in chart.points if p.exact)
+
+
+def test_a_type_without_any_error_has_a_place(opened: Page) -> None:
+    opened.select(NORM)
+    opened.page.controls.types.set_types(("F16", "Q8_0"))
+    opened.settle()
+    chart = opened.page.panel.chart
+    exact = [p.line.type_name for p in chart.points if p.exact]
+    assert exact == ["F16"]
+    assert "F16, no error" in chart.shown_names()
+    assert opened.lines["F16"].figure("sqnr_db") == np.inf
+    assert np.isfinite([p.y for p in chart.points]).all()
+
+
+def test_a_type_that_cannot_be_says_why(opened: Page) -> None:
+    opened.select(DOWN)
+    opened.settle()
+    line = opened.lines["Q4_K"]
+    assert line.cell("bytes") is None
+    row = opened.page.panel.model.index_of(4, 14)
+    assert row.data() == "cannot be: rows of 96 weights are no whole number of blocks of 256"
+    opened.page.controls.types.set_types(("Q4_K",))
+    opened.settle()
+    assert "None of these types is possible" in opened.page.progress.label.text()
+    opened.page.panel.select("Q4_K")
+    assert not opened.page.controls.use.isEnabled()
+
+
+def test_the_table_sorts_copies_and_is_a_proper_model(
+    opened: Page, qtmodeltester: ModelTester, qtbot: QtBot, tmp_path: Path
+) -> None:
+    panel = opened.page.panel
+    qtmodeltester.check(panel.model)
+    names = [column.name for column in panel.model.columns]
+    for order in (Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder):
+        for column in range(len(names)):
+            panel.table.sortByColumn(column, order)
+    panel.table.sortByColumn(names.index("bytes"), Qt.SortOrder.AscendingOrder)
+    sizes = [panel.model.index(row, names.index("bytes")).data() for row in range(5)]
+    assert sizes[-1] == "17.0 KiB"
+    qtmodeltester.check(panel.model)
+    panel.select("Q8_0")
+    text = copied(qtbot, panel.table.copy_rows)
+    assert text.startswith("Q8_0\t8.5\t17408\t")
+    panel.table.export(tmp_path / "table.csv")
+    opened.settle()
+    rows = list(csv.DictReader((tmp_path / "table.csv").open(encoding="utf-8")))
+    by_type = {row["type"]: row for row in rows}
+    assert float(by_type["Q4_0"]["rmse"]) == opened.lines["Q4_0"].figure("rmse")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".svg", ".png"])
+def test_the_picture_is_saved(opened: Page, tmp_path: Path, suffix: str) -> None:
+    chart = opened.page.panel.chart
+    path = tmp_path / f"chart{suffix}"
+    opened.page.panel.export.save(chart, path)
+    opened.settle()
+    if suffix == ".csv":
+        rows = {row["type"]: row for row in csv.DictReader(path.open(encoding="utf-8"))}
+        assert set(rows) == set(QUICK)
+        assert float(rows["Q8_0"]["relative_rmse"]) == opened.lines["Q8_0"].figure("relative_rmse")
+    elif suffix == ".png":
+        image = QImage(str(path))
+        assert image.pixelColor(2, 2).name() == "#ffffff"
+        assert image.width() == 2 * chart.width()
+    else:
+        assert b"Q8_0" in path.read_bytes()
+
+
+def test_what_is_planned(opened: Page) -> None:
+    line = opened.lines["Q8_0"]
+    now = opened.lines[""]
+    assert line.cell("memory_total") - now.cell("memory_total") == line.cell("bytes_change")
+    assert line.cell("memory_change") == line.cell("bytes_change")
+    assert line.cell("memory_on_gpus") is None
+    gpu = Device("0", "CUDA", 8 * GIB, name="A GPU")
+    inputs = PlanInputs(Settings(context=1024), (gpu,), Host(16 * GIB))
+    opened.page.plan_inputs = lambda _document: inputs
+    opened.page.controls.choose(Scope.MODEL)
+    opened.settle()
+    line = opened.lines["Q8_0"]
+    assert line.cell("layers_on_gpus") == 3
+    assert line.cell("memory_on_gpus") == line.cell("memory_total")
+    assert "1,024 tokens, on A GPU" in opened.page.panel.resting
+
+
+def test_the_planner_says_what_is_planned_for(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], documents: list[Document]
+) -> None:
+    """In the window: what is set in the planner's panel holds here too."""
+    window = make_window(documents[0].path)
+    panels = window.panels
+    panels.setCurrentWidget(panels.planner)
+    planner = panels.planner.view
+    qtbot.waitUntil(lambda: planner.session.state.machine is not None and planner.body is not None)
+    planner.session.set(context=2048)
+    panels.tensors.table.select_row(0)
+    panels.setCurrentWidget(panels.errors)
+    qtbot.waitUntil(lambda: panels.errors.view.body is not None, timeout=10_000)
+    body = panels.errors.view.body
+    assert body is not None
+    body.what_if.controls.types.set_types(["Q8_0"])
+    body.tabs.setCurrentWidget(body.what_if)
+    qtbot.waitUntil(lambda: "2,048 tokens" in body.what_if.panel.resting, timeout=10_000)
+    wait_idle(qtbot, window)
+    window.close()
+
+
+def test_a_model_that_cannot_be_planned_is_tried_all_the_same(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    page = Page(qtbot, runner, [load(write_gguf(tmp_path / "x.gguf", "llama", _arrays()))])
+    page.open()
+    assert page.lines["Q8_0"].figure("rmse") is not None
+    assert page.lines["Q8_0"].cell("memory_total") is None
+    assert "no memory plan" in page.page.panel.resting
+    assert "come on top" not in page.page.note.text()
+
+
+def _matrix(path: Path, columns: int = 256) -> Path:
+    sums = np.random.default_rng(1).uniform(0, 100, columns).astype("<f4")
+    specs = [
+        TensorSpec(f"{UP}.in_sum2", (columns, 1), 0, sums.tobytes()),
+        TensorSpec(f"{UP}.counts", (1, 1), 0, np.ones(1, "<f4").tobytes()),
+    ]
+    return GgufFile(tensors=specs).write(path)
+
+
+def test_an_importance_matrix_steers_the_search(opened: Page, tmp_path: Path) -> None:
+    plain = {name: line.figure("rmse") for name, line in opened.lines.items()}
+    chooser = opened.page.controls.matrix
+    chooser.open(_matrix(tmp_path / "matrix.gguf"))
+    opened.settle()
+    assert chooser.matrix is not None
+    importance = importance_of(chooser.matrix.model, UP)
+    told = next(iter(requantize(opened.model.tensors[UP], ["Q4_0"], importance)))
+    assert told.errors is not None
+    assert opened.lines["Q4_0"].figure("rmse") == told.errors.rmse != plain["Q4_0"]
+    assert opened.lines["Q8_0"].figure("rmse") == plain["Q8_0"]  # nothing is searched for there
+    assert "knows 1 of 1 tensors" in opened.page.note.text()
+    opened.measure(Scope.SAME_ROLE)
+    assert "knows 1 of 2 tensors" in opened.page.note.text()
+    opened.page.controls.choose(Scope.ONE)
+    chooser.clear()
+    opened.settle()
+    assert opened.lines["Q4_0"].figure("rmse") == plain["Q4_0"]
+
+
+def test_what_is_no_importance_matrix_is_refused(
+    qtbot: QtBot, opened: Page, tmp_path: Path
+) -> None:
+    chooser = opened.page.controls.matrix
+    with qtbot.waitSignal(opened.view.failed) as told:
+        chooser.open(opened.documents[1].path)
+    assert "no importance matrix" in str(told.args[0])
+    assert chooser.matrix is None
+    chooser.open(_matrix(tmp_path / "short.gguf", 128))  # that of another model
+    opened.settle()
+    assert opened.page.state.isVisible()
+    assert "does not fit" in opened.page.state.sentence.text()
+    chooser.clear()
+    opened.settle()
+    assert opened.lines["Q4_0"].known is not None
+
+
+@pytest.mark.qt_log_ignore("This plugin does not support (raise|grabbing)")  # offscreen
+def test_types_are_ticked_in_a_list(qtbot: QtBot, opened: Page) -> None:
+    chooser = opened.page.controls.types
+    assert chooser.text() == "4 types…"
+    qtbot.mouseClick(chooser, Qt.MouseButton.LeftButton)
+    assert chooser.popup.isVisible()
+    items = [chooser.popup.list.item(row) for row in range(chooser.popup.list.count())]
+    item = next(item for item in items if item.text() == "BF16")
+    chooser.popup.list.setCurrentItem(item)
+    qtbot.keyClick(chooser.popup.list, KEY.Key_Space)
+    qtbot.keyClick(chooser.popup.list, KEY.Key_Escape)
+    assert not chooser.popup.isVisible()
+    opened.settle()
+    assert set(opened.lines) == {"", "BF16", *QUICK}
+    chooser.set_types(())
+    opened.settle()
+    assert opened.page.state.heading.text() == "No type is chosen"
+    qtbot.mouseClick(opened.page.state.button, Qt.MouseButton.LeftButton)
+    assert chooser.popup.isVisible()
+    chooser.popup.set_types(["Q8_0"])
+    chooser.popup.hide()
+    opened.settle()
+    assert opened.lines["Q8_0"].known is not None
+
+
+def _begin(huge: Page) -> None:
+    """Ask for the whole of a huge model, and wait until it is under way."""
+    huge.open()
+    huge.page.controls.choose(Scope.MODEL)
+    huge.settle()
+    assert not huge.page.busy  # it would take minutes: nothing begins by itself
+    huge.qtbot.mouseClick(huge.page.progress.start, Qt.MouseButton.LeftButton)
+    huge.qtbot.waitUntil(lambda: huge.page.progress.bar.value() > 0, timeout=30_000)
+
+
+def test_cancel_within_200_ms_and_go_on(qtbot: QtBot, huge: Page) -> None:
+    _begin(huge)
+    start = time.monotonic()
+    qtbot.keyClick(huge.view, KEY.Key_Escape)
+    qtbot.waitUntil(lambda: not huge.runner.jobs, timeout=2_000)
+    assert time.monotonic() - start < 0.2 * float(os.environ.get("SLOWNESS", "1"))
+    assert "Cancelled" in huge.page.progress.label.text()
+    qtbot.mouseClick(huge.page.progress.start, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: huge.page.progress.bar.value() > 0, timeout=30_000)
+    huge.page.cancel()
+    huge.settle()
+
+
+def test_pause_and_resume(qtbot: QtBot, huge: Page) -> None:
+    _begin(huge)
+    progress = huge.page.progress
+    qtbot.mouseClick(progress.pause, Qt.MouseButton.LeftButton)
+    assert progress.label.text() == "Paused"
+    assert progress.pause.text() == "&Resume"
+    qtbot.mouseClick(progress.pause, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "%" in progress.label.text(), timeout=10_000)
+    qtbot.mouseClick(progress.pause, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(progress.cancel, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: not huge.runner.jobs, timeout=2_000)
+
+
+def test_what_was_asked_for_goes_on_while_another_tensor_is_selected(huge: Page) -> None:
+    _begin(huge)
+    huge.select("blk.1.ffn_up.weight")
+    assert huge.page.busy
+    huge.page.controls.choose(Scope.ONE)  # but another question ends it
+    assert not huge.page.busy
+    huge.settle()
+    assert not huge.page.busy
+
+
+def test_the_status_bar_cancels_too(huge: Page) -> None:
+    _begin(huge)
+    huge.runner.cancel_all()
+    huge.settle()
+    assert "Cancelled" in huge.page.progress.label.text()
+
+
+def test_closing_the_model_meanwhile(huge: Page) -> None:
+    _begin(huge)
+    before = threading.active_count()
+    huge.view.show_document(None)
+    huge.settle()
+    assert huge.page.prospect is None
+    assert threading.active_count() <= before
+
+
+def test_nothing_is_read_while_hidden(
+    qtbot: QtBot, runner: JobRunner, documents: list[Document]
+) -> None:
+    page = Page(qtbot, runner, documents)
+    page.settle()
+    assert page.page.prospect is None
+    page.open()
+    assert page.lines["Q8_0"].known is not None
+    page.view.hide()
+    page.select(NEXT)
+    page.settle()
+    assert not page.page.busy
+    page.view.show()
+    page.settle()
+    told = next(iter(requantize(page.model.tensors[NEXT], ["Q8_0"])))
+    assert told.errors is not None
+    assert page.lines["Q8_0"].figure("rmse") == told.errors.rmse
+
+
+def test_a_cut_file(qtbot: QtBot, opened: Page, tmp_path: Path, load: Load) -> None:
+    """One tensor says why; of a whole model the others are told all the same."""
+    path = write_gguf(tmp_path / "cut.gguf", "llama", _arrays(), block_count=2)
+    document = load(path)
+    assert document.model.tensors.row_of(DOWN) == 2
+    with path.open("r+b") as stream:
+        stream.truncate(path.stat().st_size - 4 * 256 - 4 * 32 * 50)
+    opened.references.set_documents([document])
+    opened.references.show_document(document)
+    opened.view.show_document(document)
+    opened.documents[:] = [document]
+    opened.select(DOWN)
+    opened.settle()
+    assert opened.page.state.heading.text() == "Other types cannot be tried"
+    assert opened.page.state.button.text() == "Try again"
+    opened.measure(Scope.MODEL)
+    assert DOWN in opened.page.progress.label.text()
+    assert opened.lines["Q8_0"].known is not None
+    assert isinstance(opened.runner, JobRunner)
+
+
+def test_names_from_a_file_are_plain_text(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    name = "<b>x</b>\u202e.weight"
+    array = {name: np.zeros((2, 32), np.float32)}
+    page = Page(qtbot, runner, [load(write_gguf(tmp_path / "<i>.gguf", "llama", array))])
+    page.open()
+    assert page.page.note.textFormat() == Qt.TextFormat.PlainText
+    assert page.lines["Q8_0"].figure("rmse") == 0
+    assert page.page.accessibleName() or page.page.panel.table.accessibleName()
+
+
+def test_errors_reach_the_user(opened: Page) -> None:
+    heard: list[ExplorerError] = []
+    opened.view.failed.connect(heard.append)
+    opened.page.controls.matrix.open(Path("/nowhere/matrix.gguf"))
+    opened.settle()
+    assert len(heard) == 1
