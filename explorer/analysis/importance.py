@@ -45,12 +45,16 @@ def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:
         return None
     sums, counts = matrix.tensors[name + _SUMS], matrix.tensors[name + _COUNTS]
     columns = sums.shape[-1] if sums.shape else 1
-    if sums.parameters > _MAX_WEIGHTS or counts.parameters * columns != sums.parameters:
+    fit = sums.parameters == counts.parameters * columns
+    if not (fit and 0 < sums.parameters <= _MAX_WEIGHTS):
         what = f"{sums.parameters} sums of {name!r} do not fit {counts.parameters} counts"
         raise ExplorerError(what, matrix.path)
     squares = sums.dequantize().reshape(-1, columns)
     used = counts.dequantize().reshape(-1, 1)
-    if not (np.isfinite(squares).all() and (squares >= 0).all() and np.isfinite(used).all()):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        importance = np.where(used > 0, squares / used, np.float32(1)).astype(np.float32)
+    # of the quotients too: a count below 1, which only a damaged file has, takes one beyond float32
+    finite = all(np.isfinite(numbers).all() for numbers in (squares, used, importance))
+    if not (finite and (squares >= 0).all()):
         raise ExplorerError(f"importance of {name!r} is not finite, or negative", matrix.path)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(used > 0, squares / used, np.float32(1)).astype(np.float32)
+    return importance

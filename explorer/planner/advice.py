@@ -20,7 +20,7 @@ from explorer.planner.layout import Layout
 from explorer.planner.result import PlanRequest
 from explorer.planner.search import MOST_LAYOUTS, Outcome, largest
 from explorer.planner.workload import MAX_PARALLEL
-from explorer.text import bytes_text
+from explorer.text import bytes_text, integer_text
 
 _CACHE_TYPES: Final = ("f16", "q8_0", "q4_0")  # the least lossy first
 _MOST_TOKENS: Final = 1 << 30  # where neither the model nor the memory sets a limit
@@ -63,7 +63,9 @@ def largest_context(request: PlanRequest) -> Advice:
     trained = request.h.trained_context
     key = request.h.origins.get("trained context", "the model")
     most = min(trained or _MOST_TOKENS, _MOST_TOKENS)
-    limit = f"{key}: trained for {trained:,} tokens" if trained else f"{most:,} tokens"
+    limit = f"{integer_text(trained or most)} tokens"
+    if trained:
+        limit = f"{key}: trained for {limit}"
     least = effective_for(request, context=1).context  # what Ollama uses at least
     return _largest("context", request, (least, max(least, most)), limit)
 
@@ -73,7 +75,8 @@ def most_parallel(request: PlanRequest) -> Advice:
     effective = effective_for(request, parallel=2)
     if effective.parallel == 1:
         return _largest("parallel", request, (1, 1), effective.origins["parallel"])
-    return _largest("parallel", request, (1, MAX_PARALLEL), f"{MAX_PARALLEL:,} sequences")
+    limit = f"{integer_text(MAX_PARALLEL)} sequences"
+    return _largest("parallel", request, (1, MAX_PARALLEL), limit)
 
 
 def best_cache_type(request: PlanRequest) -> Advice:
@@ -164,7 +167,7 @@ def _largest(name: str, request: PlanRequest, bounds: tuple[int, int], limit: st
     if found.value is None:
         return Advice(name, None, _obstacle(request, **{name: bounds[0]}))
     if found.value < bounds[1]:
-        limit = f"{found.value + 1:,}: {_obstacle(request, **{name: found.value + 1})}"
+        limit = f"{integer_text(found.value + 1)}: {_obstacle(request, **{name: found.value + 1})}"
     if not found.exact:
         limit += "; a still larger value might fit again, the search was cut short"
     return Advice(name, found.value, limit, found.exact)

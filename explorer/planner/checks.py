@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from explorer.errors import PlanError
-from explorer.text import plain_text, shorten
+from explorer.text import integer_text, plain_text, shorten
 
 MAX_BLOCKS: Final = 1024
 """Most blocks of a model, and most entries of a list with a value for each; real ones have 200."""
@@ -33,7 +33,7 @@ def whole(value: object, what: str, most: int = MAX_COUNT, least: int = 0) -> in
     if isinstance(value, bool) or not isinstance(value, int):
         raise PlanError(f"{quoted(what)} is {_shown(value)}, where an integer belongs")
     if not least <= value <= most:
-        limits = f"{least:,} to {most:,}"
+        limits = f"{integer_text(least)} to {integer_text(most)}"
         raise PlanError(f"{quoted(what)} is {_shown(value)}, outside of {limits}; it is damaged")
     return value
 

@@ -15,10 +15,12 @@ from explorer.errors import PlanError
 from explorer.formats.facts import range_text
 from explorer.formats.model import Model
 from explorer.formats.naming import parse_name
+from explorer.formats.tensors import TensorTable
 from explorer.planner.checks import MAX_BLOCKS, MAX_COUNT, quoted, whole
 from explorer.planner.gguf_keys import own_context
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.tensor_groups import TensorGroups
+from explorer.quantization import TensorType
 
 ARCHITECTURES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -88,7 +90,7 @@ def read_config(model: Model) -> Hyperparameters:
         kv_heads = heads
         config.origins["kv heads"] = f"{config.origins['heads']}, one for each head"
     key_length, value_length = _lengths(config)
-    tensors = _group(model)
+    tensors = group_config(model.tensors)
     return Hyperparameters(
         architecture=ARCHITECTURES.get(config.model_type, config.model_type),
         block_count=blocks,
@@ -224,12 +226,23 @@ def _warnings(blocks: int, heads: Sequence[int], tensors: TensorGroups) -> Itera
         yield f"blocks differ in their heads ({range_text(heads)})"
 
 
-def _group(model: Model) -> TensorGroups:
-    """Map tensor names to the groups they would have after conversion, and sum their bytes."""
-    columns, rows = model.tensors.columns, model.tensors.main_rows
+def group_config(
+    table: TensorTable, others: Mapping[int, TensorType] | None = None
+) -> TensorGroups:
+    """Map tensor names to the groups they would have after conversion, and sum their bytes.
+
+    Args:
+        table: The tensors.
+        others: Types that some of them are to have instead of their own, by row.
+    """
+    columns, rows = table.columns, table.main_rows
+    sizes = list(columns.nbytes[:rows])
+    for row, kind in (others or {}).items():
+        if row < rows:
+            sizes[row] = kind.nbytes(columns.parameters[row]) or 0
     nbytes: dict[str, int] = {}
     gates: list[int] = []
-    for name, size in zip(columns.names[:rows], columns.nbytes[:rows], strict=True):
+    for name, size in zip(columns.names[:rows], sizes, strict=True):
         group = _group_name(name)
         nbytes[group] = nbytes.get(group, 0) + size
         if group == "blk.0" and ".experts" in name and any(gate in name for gate in _GATES):

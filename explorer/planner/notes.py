@@ -12,7 +12,7 @@ from explorer.planner.kv_cache import recurrent_bytes
 from explorer.planner.layout import Layout
 from explorer.planner.result import PlanRequest, quick_ratio
 from explorer.planner.settings import EffectiveSettings
-from explorer.text import bytes_text
+from explorer.text import bytes_text, fixed_text, integer_text
 
 MEASURED: Final = frozenset((
     "gemma3", "gemma3n", "gptoss", "gpt-oss", "llama4", "mistral3", "mllama", "qwen25vl", "qwen3",
@@ -54,7 +54,8 @@ def graphsize_notes(
     if effective.what_if:
         yield "a KV cache of f32 is a what-if: a running server does not accept it"
     if layout.batch != effective.batch:
-        yield f"an embedding model computes its whole context at once: batch {layout.batch:,}"
+        batch = integer_text(layout.batch)
+        yield f"an embedding model computes its whole context at once: batch {batch}"
     if h.sliding_window and h.architecture not in _WINDOW_COUNTS:
         key = h.origins.get("window", "attention.sliding_window")
         yield f"{key} is not consulted: the cache holds the whole context in every block"
@@ -114,4 +115,4 @@ def _quick_estimate_note(request: PlanRequest, layout: Layout) -> Iterator[str]:
     ratio = quick_ratio(vram, layout.sizes.kv_total, layout.partial, layout.buffer, weights)
     if not 0 <= ratio <= 1:
         shown = "0 %" if ratio < 0 else "100 %"
-        yield f"the quick estimate is {ratio:.1%}, which stands for {shown}"
+        yield f"the quick estimate is {fixed_text(100 * ratio, 1)}%, which stands for {shown}"

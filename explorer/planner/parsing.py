@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from explorer.errors import PlanError
 from explorer.formats.numbers import parse_bounds
+from explorer.notation import plain_number
 from explorer.planner.checks import MAX_MEMORY, quoted
 from explorer.planner.devices import MIB, Device, compute_capability
 
@@ -51,7 +52,8 @@ def parse_context(text: str) -> int:
     Raises:
         PlanError: The text is no number of tokens.
     """
-    match = _CONTEXT.fullmatch(text.strip().replace(",", "").replace("_", ""))
+    typed = text.strip()[:_MAX_TEXT]
+    match = _CONTEXT.fullmatch(plain_number(typed, whole=not typed[-1:].isalpha()))
     if match is None:
         shown = quoted(text[:_MAX_TEXT])
         raise PlanError(f"{shown!r} is no number of tokens; write 32768 or 32k")

@@ -19,6 +19,7 @@ from explorer.planner.notes import settings_notes
 from explorer.planner.result import Plan, PlanRequest
 from explorer.planner.settings import Difference, EffectiveSettings
 from explorer.planner.workload import MAX_PARALLEL
+from explorer.text import integer_text
 
 _ONE_SEQUENCE: Final = frozenset((
     "mllama", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe",
@@ -226,7 +227,7 @@ def _context(request: PlanRequest) -> _Choice:
         return _Choice(min(value, limit), _AUTOMATIC)
     if asked.value <= limit:
         return asked
-    reason = f"the model was trained for {limit:,} tokens"
+    reason = f"the model was trained for {integer_text(limit)} tokens"
     return _Choice(limit, reason, (Difference("context", asked.value, limit, reason),))
 
 
@@ -264,4 +265,4 @@ def _notes(effective: EffectiveSettings, prediction: Prediction) -> Iterator[str
     yield "the server places the layers itself; no layer split is predicted"
     following = next_context(effective.context)
     if prediction.automatic_context and following is not None:
-        yield f"if loading fails, it is tried again with a context of {following:,}"
+        yield f"if loading fails, it is tried again with a context of {integer_text(following)}"

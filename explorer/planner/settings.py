@@ -18,6 +18,7 @@ from explorer.planner.devices import GIB, Device, check_devices
 from explorer.planner.flash_attention import choose_flash_attention
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.workload import DEFAULT_BATCH, DEFAULT_CONTEXT, MAX_PARALLEL
+from explorer.text import integer_text
 
 AUTOMATIC: Final = -1
 """The number of GPU layers that asks for as many as fit."""
@@ -233,7 +234,8 @@ def _context(
     if 0 < h.trained_context < value:
         value = h.trained_context
         key = h.origins.get("trained context", "context_length")
-        log.differ("context", asked, value, f"the model was trained for {value:,} tokens ({key})")
+        reason = f"the model was trained for {integer_text(value)} tokens ({key})"
+        log.differ("context", asked, value, reason)
     return value
 
 
@@ -244,10 +246,11 @@ def _least_contexts(
     if h.architecture in _LARGE_CONTEXT_FAMILIES:
         vram = sum(device.capacity_bytes for device in devices)
         if vram >= _LARGE_CONTEXT_VRAM:
-            reason = f"Ollama gives {h.architecture} at least {_LARGE_CONTEXT:,} tokens"
+            reason = f"Ollama gives {h.architecture} at least {integer_text(_LARGE_CONTEXT)} tokens"
             least.append((_LARGE_CONTEXT, f"{reason} where the GPUs have 20 GiB or more"))
     if h.vision or settings.projector_bytes:
-        reason = f"Ollama gives a model with vision at least {_LEAST_VISION_CONTEXT:,} tokens"
+        tokens = integer_text(_LEAST_VISION_CONTEXT)
+        reason = f"Ollama gives a model with vision at least {tokens} tokens"
         least.append((_LEAST_VISION_CONTEXT, reason))
     return least
 
@@ -258,7 +261,7 @@ def _batch(settings: Settings, context: int, log: _Log) -> int:
     log.origins["batch"] = "setting batch" if settings.batch else f"default {DEFAULT_BATCH}"
     if asked <= context:
         return asked
-    reason = f"a batch is no longer than the context of {context:,} tokens"
+    reason = f"a batch is no longer than the context of {integer_text(context)} tokens"
     if settings.batch:
         log.differ("batch", asked, context, reason)
     log.origins["batch"] = reason
@@ -275,7 +278,8 @@ def _parallel(h: Hyperparameters, settings: Settings, log: _Log, server_rules: b
     )
     value = min(max(asked, 1), MAX_PARALLEL)
     if value != asked:
-        log.differ("parallel", asked, value, f"Ollama runs 1 to {MAX_PARALLEL:,} sequences")
+        reason = f"Ollama runs 1 to {integer_text(MAX_PARALLEL)} sequences"
+        log.differ("parallel", asked, value, reason)
     if value == 1 or not (server_rules or settings.parallel is None):
         return value
     if h.embedding_model:

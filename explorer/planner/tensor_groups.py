@@ -22,6 +22,7 @@ _UPSTREAM: Final = frozenset((
     "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS",
     "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "IQ1_M", "MXFP4",
 ))  # fmt: skip
+_NO_OTHERS: Final[Mapping[int, TensorType]] = MappingProxyType({})
 
 STACKED_EXPERTS: Final = ("blk.0", "ffn_gate_exps.weight")
 SPLIT_EXPERT: Final = ("blk.0", "ffn_gate.0.weight")
@@ -70,12 +71,20 @@ def split_group(name: str) -> tuple[str, str]:
     return parts[0], ".".join(parts[1:])
 
 
-def group_table(table: TensorTable) -> TensorGroups:
-    """Group the tensors of an opened model, from its header alone."""
+def group_table(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHERS) -> TensorGroups:
+    """Group the tensors of an opened model, from its header alone.
+
+    Args:
+        table: The tensors.
+        others: Types that some of them are to have instead of their own, by row.
+    """
     columns, rows = table.columns, table.main_rows
+    types = columns.types[:rows]
+    if others:
+        types = [others.get(row, kind) for row, kind in enumerate(types)]
     return _group(
         columns.names[:rows],
-        columns.types[:rows],
+        types,
         columns.parameters[:rows],
         lambda row: columns.shapes[row][::-1],
     )

@@ -1,0 +1,75 @@
+"""A plan with other types of tensors is that of a file which has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from explorer.analysis.rounding import rounder
+from explorer.formats import open_model
+from explorer.planner import Hyperparameters, Settings, plan
+from explorer.planner.replacement import with_types
+from tests.helpers.model_pairs import write_gguf, write_safetensors
+
+SHAPES = {
+    "token_embd.weight": (64, 256),
+    "output_norm.weight": (256,),
+    "blk.0.attn_q.weight": (256, 256),
+    "blk.0.attn_norm.weight": (256,),
+    "blk.0.ffn_gate_exps.weight": (4, 64, 256),
+    "blk.1.ffn_down.weight": (256, 512),
+}
+ARRAYS = {name: np.full(shape, 0.5, np.float32) for name, shape in SHAPES.items()}
+NUMBERS = {
+    "block_count": 2,
+    "embedding_length": 256,
+    "attention__head_count": 4,
+    "attention__head_count_kv": 2,
+    "feed_forward_length": 512,
+    "expert_count": 4,
+}
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q8_0", "MXFP4", "BF16"])
+def test_bytes_enter_the_plan_as_those_of_a_file_with_the_types(tmp_path: Path, kind: str) -> None:
+    matrices = {name: kind for name, shape in SHAPES.items() if len(shape) > 1}
+    write_gguf(tmp_path / "now.gguf", "llama", ARRAYS, **NUMBERS)
+    write_gguf(tmp_path / "then.gguf", "llama", ARRAYS, matrices, **NUMBERS)
+    with open_model(tmp_path / "now.gguf") as now, open_model(tmp_path / "then.gguf") as then:
+        rows = [row for row, name in enumerate(now.tensors.columns.names) if name in matrices]
+        types = {row: rounder(kind).type for row in rows}
+        h = with_types(now, Hyperparameters.from_model(now), types)
+        wanted = Hyperparameters.from_model(then)
+        assert h.tensors == wanted.tensors
+        assert h.file_bytes == wanted.file_bytes
+        settings = Settings(context=8192)
+        assert plan(h, settings).total == plan(wanted, settings).total
+        assert plan(h, settings).total < plan(now, settings).total
+        assert with_types(now, Hyperparameters.from_model(now), {}) == Hyperparameters.from_model(
+            now
+        )
+
+
+def test_of_safetensors_too(tmp_path: Path) -> None:
+    arrays = {
+        "model.embed_tokens.weight": ARRAYS["token_embd.weight"],
+        "model.layers.0.self_attn.q_proj.weight": ARRAYS["blk.0.attn_q.weight"],
+    }
+    folder = write_safetensors(
+        tmp_path / "hf",
+        arrays,
+        model_type="llama",
+        num_hidden_layers=1,
+        hidden_size=256,
+        num_attention_heads=4,
+    )
+    with open_model(folder) as model:
+        h = Hyperparameters.from_model(model)
+        row = model.tensors.row_of("model.layers.0.self_attn.q_proj.weight")
+        assert row is not None
+        then = with_types(model, h, {row: rounder("Q8_0").type})
+        assert then.tensors.nbytes["blk.0"] == 256 * 256 // 32 * 34
+        assert then.tensors.nbytes["token_embd"] == h.tensors.nbytes["token_embd"]
+        assert h.file_bytes - then.file_bytes == 256 * 256 * 4 - 256 * 256 // 32 * 34
