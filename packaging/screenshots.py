@@ -14,21 +14,33 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "resources" / "screenshots"
 SIZE = (1280, 800)
 TEMPLATE_KEY = "tokenizer.chat_template"
-LIMIT_S = 60
+LIMIT_S = 120
 # Scheme, scale, views. One process each: Qt reads the scale when it starts.
 SHEETS = (
-    ("light", 1, "overview,tensors,weights,quick-open,planner,library"),
+    ("light", 1, "overview,tensors,weights,errors,what-if,survey,quick-open,planner,library"),
     ("light", 1, "metadata"),
-    ("dark", 1, "vocabulary,raw,planner"),
+    ("dark", 1, "vocabulary,raw,map,block,density,hot-spots,type-mix,planner"),
     ("dark", 2, "overview,planner,library"),
 )
 DEMO_VIEWS = "metadata"  # of the demo model, which has a chat template
+PAGES = {  # views that are pages of a panel: the panel, and the page in its body
+    "map": ("weights", "map"),
+    "block": ("weights", "microscope"),
+    "errors": ("errors", "pictures.errors"),
+    "density": ("errors", "pictures.density"),
+    "what-if": ("errors", "what_if"),
+    "survey": ("survey", "map"),
+    "hot-spots": ("survey", "hot_spots"),
+    "type-mix": ("survey", "type_mix"),
+}
+ROUNDED_TO = "Q4_0"  # what pictures of errors compare with, so that one model is enough
 
 
 def take_all(models: list[str]) -> int:
@@ -99,6 +111,9 @@ def show_view(window, view: str) -> None:  # type: ignore[no-untyped-def]
         window.panels.vocabulary.bar.edit.setText("ing")
     elif view == "weights":
         window.reveal_tensor(document, the_largest(document))
+    elif view in PAGES:
+        show_page(window, view)
+        return
     elif view == "planner":
         show_planner(window)
     elif view == "library":
@@ -107,6 +122,29 @@ def show_view(window, view: str) -> None:  # type: ignore[no-untyped-def]
         window.panels.setCurrentWidget(window.panels.raw)
         window.reveal_key(document, 0)
     window.panels.setCurrentWidget(getattr(window.panels, view))
+
+
+def show_page(window, view: str) -> None:  # type: ignore[no-untyped-def]
+    """Bring a page of a panel to the state that its picture shows."""
+    from PySide6.QtWidgets import QApplication  # noqa: PLC0415
+
+    from explorer.qt.models.references import Rounding  # noqa: PLC0415
+
+    panel_name, page_name = PAGES[view]
+    panels = window.panels
+    panels.references.choose(None if view in ("what-if", "map") else Rounding(ROUNDED_TO))
+    window.reveal_tensor(window.current, the_largest(window.current))
+    holder = getattr(panels, panel_name)
+    panels.setCurrentWidget(holder)
+    settle(QApplication.instance(), lambda: holder.view.body is not None)
+    body = holder.view.body
+    page = attrgetter(page_name)(body)
+    body.tabs.setCurrentWidget(page)
+    if panel_name == "survey":
+        body.bar.start.click()
+        settle(QApplication.instance(), lambda: not window.runner.jobs)
+    if view == "survey":
+        page.colour("relative_rmse")
 
 
 def show_library(window) -> None:  # type: ignore[no-untyped-def]
