@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -154,7 +153,7 @@ def _check_split(shards: list[Shard], log: ProblemLog) -> None:
                 Severity.ERROR, name, f"its split.count is {count}, its name says {match['count']}"
             )
         declared_tensors = keys.integer("split.tensors.count") or declared_tensors
-    present = sum(len(shard.header.records) for shard in shards)
+    present = sum(shard.header.tensor_count for shard in shards)
     complete = len(shards) == expected
     if complete and declared_tensors is not None and declared_tensors != present:
         log.add(
@@ -178,7 +177,7 @@ def _assemble(path: Path, opened: Shard, shards: list[Shard], log: ProblemLog) -
                 source=shard.source,
                 header_bytes=header.data_offset,
                 table_offset=header.table_offset,
-                record_offsets=array("q", header.records.record_offsets.tobytes()),
+                record_offsets=header.record_offsets(),
                 table_end=header.table_end,
                 first_tensor=row,
                 version=header.version,
@@ -186,7 +185,7 @@ def _assemble(path: Path, opened: Shard, shards: list[Shard], log: ProblemLog) -
                 alignment=header.alignment,
             )
         )
-        row += len(header.records)
+        row += header.tensor_count
     return Model(
         format="gguf",
         path=path,

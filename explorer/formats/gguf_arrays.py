@@ -10,7 +10,7 @@ import numpy as np
 
 from explorer.errors import FormatError
 from explorer.formats.gguf_chains import Order
-from explorer.formats.gguf_strings import walk_strings
+from explorer.formats.gguf_strings import end_of_strings, walk_strings
 from explorer.formats.limits import (
     GGUF_MAX_ARRAY_ELEMENTS,
     MAX_ARRAY_DEPTH,
@@ -173,9 +173,7 @@ def _type_word(kind: int) -> str:
 
 def _skip(source: ByteSource, position: int, kind: int, count: int, layout: Layout) -> int:
     if kind == STRING:
-        for starts in walk_strings(source, position, count, layout.width, layout.order):
-            end = int(starts[-1])
-        return end
+        return end_of_strings(source, position, count, layout.width, layout.order)
     return position + count * int(NUMBER_TYPES[kind][1][1:])
 
 

@@ -9,6 +9,7 @@ break every chain.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
@@ -18,20 +19,25 @@ from numpy.typing import NDArray
 Order: TypeAlias = Literal["little", "big"]
 Places: TypeAlias = NDArray[np.int64]
 
-Step: TypeAlias = Callable[[int, int], tuple[Places, int]]
+Starts: TypeAlias = NDArray[np.uint32]
+"""Places in a window of a file."""
+
+Step: TypeAlias = Callable[[int, int], tuple[Starts, int]]
 """Takes a position and a count; returns where at most so many things begin, and the position behind
 them. No things end the walk."""
 
 _SHORT_CHAIN: Final = 32  # fewer things than that are walked faster one at a time
 _FEWEST_STEPS: Final = 4
+_LONGEST: Final = 255
+_NONE: Final[Starts] = np.zeros(0, dtype=np.uint32)
 
 
-def follow_chain(candidates: Places, ends: Places, count: int, step: Step) -> tuple[Places, int]:
+def follow_chain(candidates: Starts, ends: Starts, count: int, step: Step) -> tuple[Starts, int]:
     """Follow at most `count` things from position 0 on.
 
     Args:
-        candidates: Places that look like a beginning, ascending, int64 [n].
-        ends: Where such a thing would end, int64 [n].
+        candidates: Places that look like a beginning, ascending, uint32 [n].
+        ends: Where such a thing would end, uint32 [n].
         count: Number of things there are.
         step: Walks without candidates.
 
@@ -40,13 +46,13 @@ def follow_chain(candidates: Places, ends: Places, count: int, step: Step) -> tu
     """
     # a chain of candidates, each pointing at the next, ends where this is true
     breaks = np.flatnonzero(ends[:-1] != candidates[1:])
-    pieces: list[Places] = [np.zeros(0, dtype=np.int64)]
+    pieces: list[Starts] = []
     steps = _FEWEST_STEPS
     position = 0
     while count:
-        first = int(np.searchsorted(candidates, position))
+        first = bisect_left(candidates, position)
         if first < len(candidates) and candidates[first] == position:
-            after = int(np.searchsorted(breaks, first))
+            after = bisect_left(breaks, first)
             stop = int(breaks[after]) + 1 if after < len(breaks) else len(candidates)
             piece = candidates[first : min(stop, first + count)]
             position = int(ends[first + len(piece) - 1])
@@ -54,6 +60,7 @@ def follow_chain(candidates: Places, ends: Places, count: int, step: Step) -> tu
             count -= len(piece)
             if len(piece) >= _SHORT_CHAIN:
                 steps = _FEWEST_STEPS
+                continue  # perhaps only a candidate in between was none
         # the longer chains keep breaking, the longer the stretch without looking for one
         piece, position = step(position, min(count, steps))
         if not len(piece):
@@ -61,50 +68,46 @@ def follow_chain(candidates: Places, ends: Places, count: int, step: Step) -> tu
         pieces.append(piece)
         count -= len(piece)
         steps *= 2
-    return np.concatenate(pieces), position
+    return pieces[0] if len(pieces) == 1 else np.concatenate([_NONE, *pieces]), position
 
 
-def short_lengths(window: bytes, width: int, order: Order) -> tuple[Places, NDArray[np.uint8]]:
-    """Return the places in a window that look like a length from 1 to 255, and these lengths.
+def short_lengths(window: bytes, width: int, order: Order) -> tuple[Starts, Starts]:
+    """Return the places in a window that hold a length from 1 to 255, and these lengths.
 
     Such a length is one byte and `width` - 1 zeros; text has no such run of zeros. The zeros always
-    fill an aligned word of half the width, so words are searched, which are few, and the word
-    beside a zero one tells the rest. Of the zeros only that word's are looked at, so binary data
-    gives more places than there are: `whole_lengths` sorts them out. A length at either end of the
-    window may be left out.
+    fill one aligned word of half the width, so words are searched, which are few, and the words on
+    either side of a zero one tell the rest. A length at either end of the window may be left out.
+
+    Args:
+        window: Bytes, less than 2^32.
+        width: Bytes of a length field: 8, or 4 in version 1.
+        order: Byte order of the file.
+
+    Returns:
+        Ascending places and their lengths, both uint32 [n].
     """
     half = width // 2
-    sign, toward = ("<", -1) if order == "little" else (">", 1)
-    words = np.frombuffer(window, dtype=f"{sign}u{half}", count=len(window) // half)
-    zero = np.flatnonzero(words[1:-1] == 0)
-    zero += 1
-    # the word beside the zero one that holds the length's one byte
-    beside = words.take(zero + toward).astype(f"u{half}", copy=False)
-    between = (beside < 1 << 8).view(np.uint8)  # zero bytes between the zero word and that byte
-    for size in range(2, half):
-        between = between + (beside < 1 << 8 * size).view(np.uint8)
-    lengths = (beside >> (np.uint8(half - 1) - between) * np.uint8(8)).astype(np.uint8)
-    byte = zero
-    byte *= half
+    count = len(window) // half
     if order == "little":
-        byte -= 1
-        byte -= between
+        words = np.frombuffer(window, f"<u{half}", count)
+        beside, beyond = words[:-2], words[2:]  # where the one byte is, and where more zeros are
     else:
-        byte += half
-        byte += between
-        byte -= width - 1
-    good = lengths != 0
-    return (byte, lengths) if good.all() else (byte[good], lengths[good])
-
-
-def whole_lengths(window: bytes, places: Places, width: int, order: Order) -> NDArray[np.bool_]:
-    """Tell which places of `short_lengths` hold a length with all of its zeros."""
-    counts = np.ndarray(
-        len(window) - width + 1,
-        f"{'<' if order == 'little' else '>'}u{width}",
-        buffer=window,
-        strides=(1,),
-    )
-    inside = (places >= 0) & (places < len(counts))
-    whole: NDArray[np.bool_] = inside & (counts[np.where(inside, places, 0)] < 1 << 8)
-    return whole
+        words = np.frombuffer(window, f">u{half}", count).astype(f"u{half}")
+        beside, beyond = words[2:], words[:-2]
+    (zero,) = (words[1:-1] == 0).nonzero()
+    upper = beside.take(zero)
+    beneath = (upper >= 1 << 8).view(np.uint8)  # bytes of the word that lie under the one byte
+    for size in range(2, half):
+        beneath += (upper >= 1 << 8 * size).view(np.uint8)
+    beneath = beneath.astype(words.dtype)
+    lengths = upper >> 8 * beneath
+    # the field's other end; with what is there, a length that is not short becomes larger than 255
+    lengths |= beyond.take(zero) << 8 * (half - beneath)
+    places = zero.astype(np.uint32)
+    places *= half
+    places += beneath if order == "little" else half - beneath
+    lengths = lengths.astype(np.uint32, copy=False)
+    if len(lengths) and (lengths.max() > _LONGEST or not lengths.min()):
+        good = np.flatnonzero(lengths - 1 < _LONGEST)  # 0 - 1 is the largest number
+        return places.take(good), lengths.take(good)
+    return places, lengths

@@ -8,14 +8,16 @@ from explorer.errors import FormatError
 from explorer.formats.gguf_arrays import Layout
 from explorer.sources import ByteSource
 
-_WINDOW_BYTES: Final = 1 << 17
+_WINDOW_BYTES: Final = 1 << 14
 _MOST_QUOTED: Final = 120
 
 
 def quoted(name: str) -> str:
     """Return a name from the file for a message: escaped, and not longer than a line."""
     shown = repr(name[:_MOST_QUOTED])
-    return shown if len(name) <= _MOST_QUOTED else f"{shown}…"
+    if len(name) <= _MOST_QUOTED and len(shown) <= 2 * _MOST_QUOTED:
+        return shown
+    return f"{shown[: 2 * _MOST_QUOTED]}…"  # a byte that is no text takes four or six characters
 
 
 class Cursor:

@@ -8,6 +8,7 @@ are skipped; every length is checked against the bytes left before it is used.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,7 +24,7 @@ from explorer.formats.gguf_arrays import (
     locate_array,
 )
 from explorer.formats.gguf_cursor import Cursor, quoted
-from explorer.formats.gguf_records import RecordTable, read_records
+from explorer.formats.gguf_records import RecordRun, find_records
 from explorer.formats.limits import (
     EAGER_STRING_BYTES,
     EAGER_TOTAL_BYTES,
@@ -63,7 +64,7 @@ class GgufHeader:
         version: 1, 2 or 3.
         layout: Byte order and width of counts.
         entries: Metadata in file order.
-        records: The tensor table in file order.
+        runs: The records of the tensor table, in file order.
         table_offset: First byte of the tensor table.
         table_end: First byte behind it.
         alignment: Alignment of the tensor data in bytes.
@@ -74,12 +75,21 @@ class GgufHeader:
     version: int
     layout: Layout
     entries: list[MetadataEntry] = field(default_factory=list)
-    records: RecordTable = field(default_factory=RecordTable.empty)
+    runs: list[RecordRun] = field(default_factory=list)
     table_offset: int = 0
     table_end: int = 0
     alignment: int = DEFAULT_ALIGNMENT
     data_offset: int = 0
     warnings: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def tensor_count(self) -> int:
+        """Number of records."""
+        return sum(len(run.starts) for run in self.runs)
+
+    def record_offsets(self) -> array[int]:
+        """Return the first byte of each record in the file."""
+        return array("q", b"".join(run.record_offsets.tobytes() for run in self.runs))
 
 
 def read_header(source: ByteSource, file_index: int = 0) -> GgufHeader:
@@ -97,7 +107,7 @@ def read_header(source: ByteSource, file_index: int = 0) -> GgufHeader:
     header = GgufHeader(version, layout)
     _read_entries(cursor, key_count, header, file_index)
     header.table_offset = cursor.position
-    header.records = read_records(cursor, tensor_count)
+    header.runs = find_records(cursor, tensor_count)
     header.table_end = cursor.position
     header.alignment = _alignment(header)
     header.data_offset = header.table_end

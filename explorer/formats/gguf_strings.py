@@ -18,16 +18,16 @@ from explorer.errors import FormatError
 from explorer.formats.gguf_chains import (
     Order,
     Places,
+    Starts,
     follow_chain,
     short_lengths,
-    whole_lengths,
 )
 from explorer.formats.limits import GGUF_MAX_STRING_BYTES
 from explorer.sources import ByteSource
 
 _WINDOW_BYTES = 1 << 18  # with its arrays it stays within a core's cache
 _FEW: Final = 64  # strings that are walked faster one at a time
-_USUAL_BYTES: Final = 64  # of a string with its length, a generous guess
+_USUAL_BYTES: Final = 64  # of a string with its length, a generous guess before the first are seen
 _STEPS: Final = {
     (width, order): struct.Struct(sign + code).unpack_from
     for width, code in ((4, "I"), (8, "Q"))
@@ -52,8 +52,28 @@ def walk_strings(
     Raises:
         FormatError: A string runs past the end of the file or is longer than ggml allows.
     """
+    end = offset
+    for position, starts, after in _windows(source, offset, count, width, order):
+        yield starts + np.int64(position)
+        end = after
+    yield np.array([end], dtype=np.int64)
+
+
+def end_of_strings(source: ByteSource, offset: int, count: int, width: int, order: Order) -> int:
+    """Return the offset behind the last string; takes and raises what `walk_strings` does."""
+    end = offset
+    for _, _, after in _windows(source, offset, count, width, order):
+        end = after
+    return end
+
+
+def _windows(
+    source: ByteSource, offset: int, count: int, width: int, order: Order
+) -> Iterator[tuple[int, Starts, int]]:
+    """Yield of each window its offset, the length fields in it, and the offset behind the last."""
     position = offset
     left = count
+    usual = _USUAL_BYTES
     while left:
         if position + width > source.size:
             raise FormatError(
@@ -61,24 +81,24 @@ def walk_strings(
                 source.path,
                 position,
             )
-        size = min(_WINDOW_BYTES, left * _USUAL_BYTES, source.size - position)
-        window = source.read(position, size)
-        starts, step = _walk_window(window, left, width, order)
-        yield starts + position
-        left -= len(starts)
-        length = step - int(starts[-1]) - width
+        size = min(_WINDOW_BYTES, left * usual, source.size - position)
+        starts, step = _walk_window(source.read(position, size), left, width, order)
+        last = int(starts[-1])
+        length = step - last - width
         if length > GGUF_MAX_STRING_BYTES or position + step > source.size:
             raise FormatError(
                 f"a string of {length} bytes in an array, where "
-                f"{source.size - position - int(starts[-1]) - width} bytes are left",
+                f"{source.size - position - last - width} bytes are left",
                 source.path,
-                position + int(starts[-1]),
+                position + last,
             )
+        yield position, starts, position + step
         position += step
-    yield np.array([position], dtype=np.int64)
+        left -= len(starts)
+        usual = width + step * 9 // (8 * len(starts))  # not far beyond the last one
 
 
-def _walk_window(window: bytes, count: int, width: int, order: Order) -> tuple[Places, int]:
+def _walk_window(window: bytes, count: int, width: int, order: Order) -> tuple[Starts, int]:
     """Return the length fields that begin and end in the window, and where the next one begins.
 
     The next one may begin outside the window. At least one is returned.
@@ -88,13 +108,11 @@ def _walk_window(window: bytes, count: int, width: int, order: Order) -> tuple[P
     if not any(window[: 2 * width]):  # a sparse file may be nothing but empty strings
         empty = min(count, (len(window) - len(window.lstrip(b"\0"))) // width)
         if empty * width > len(window) // 2:
-            return width * np.arange(empty, dtype=np.int64), width * empty
+            return width * np.arange(empty, dtype=np.uint32), width * empty
     places, lengths = short_lengths(window, width, order)
-    ends = places + width
-    ends += lengths
-    if np.count_nonzero(ends[:-1] != places[1:]) > _FEW:
-        whole = whole_lengths(window, places, width, order)
-        places, ends = places[whole], ends[whole]
+    lengths += places
+    lengths += np.uint32(width)
+    ends = lengths
     return follow_chain(
         places,
         ends,
@@ -103,7 +121,7 @@ def _walk_window(window: bytes, count: int, width: int, order: Order) -> tuple[P
     )
 
 
-def _step(window: bytes, position: int, count: int, width: int, order: Order) -> tuple[Places, int]:
+def _step(window: bytes, position: int, count: int, width: int, order: Order) -> tuple[Starts, int]:
     """Walk over at most `count` strings one at a time; return as `_walk_window` does."""
     length_at = _STEPS[width, order]
     last_start = len(window) - width
@@ -113,4 +131,4 @@ def _step(window: bytes, position: int, count: int, width: int, order: Order) ->
             break
         starts.append(position)
         position += width + length_at(window, position)[0]
-    return np.array(starts, dtype=np.int64), position
+    return np.array(starts, dtype=np.uint32), position

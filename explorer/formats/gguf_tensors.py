@@ -7,6 +7,7 @@ pass, while misalignment, overlap and data beyond the end of the file are named.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,17 +90,19 @@ class RecordColumns:
     def __init__(self, records: RecordTable) -> None:
         self._records = records
         ids = np.minimum(records.type_ids, len(_TYPES) - 1)
-        # as if empty dimensions had one element, so that an overflow before a zero is seen
-        extent = np.ones(len(records))
-        for sizes in records.dims:
-            extent *= np.maximum(sizes, 1)
-        large = extent >= _SURELY_FITS
-        weights = np.where(large, np.uint64(0), records.dims.prod(axis=0)).astype(np.int64)
+        large = _large(records.dims)
+        dims = records.dims
+        if len(large):
+            dims = dims.copy()
+            dims[:, large] = 0
+        weights = dims.prod(axis=0).astype(np.int64)
+        rows = dims[0].astype(np.int64)
         block = _BLOCK_WEIGHTS[ids]
-        rows = np.where(large, np.uint64(0), records.dims[0]).astype(np.int64)
-        odd = (block == 0) | (rows % np.maximum(block, 1) != 0)
-        nbytes = np.where(odd, 0, weights // np.maximum(block, 1) * _BLOCK_BYTES[ids])
-        for row in np.flatnonzero(large).tolist():
+        divisor = np.maximum(block, 1)
+        odd = (block == 0) | (rows % divisor != 0)
+        nbytes = weights // divisor * _BLOCK_BYTES[ids]
+        nbytes[odd] = 0
+        for row in large.tolist():
             record = records[row]
             size = _size_of(record.dims, record.type_id)
             weights[row], nbytes[row] = size.parameters, size.nbytes
@@ -157,6 +160,17 @@ _BLOCK_WEIGHTS: Final = np.array([kind.block_weights for kind in _TYPES], dtype=
 _BLOCK_BYTES: Final = np.array([kind.block_bytes for kind in _TYPES], dtype=np.int64)
 
 
+def _large(dims: NDArray[np.uint64]) -> Places:
+    """Return the rows whose weights might not fit into 63 bits, int64 [m].
+
+    Empty dimensions count as if they had one element, so that an overflow before a zero is seen.
+    """
+    most = dims.max(axis=1, initial=1)
+    if math.prod(most.tolist()) < _SURELY_FITS:  # as in every real model
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(np.maximum(dims, 1).astype(np.float64).prod(axis=0) >= _SURELY_FITS)
+
+
 class TableBuilder:
     """Makes the table of tensors of a model's files, and checks it.
 
@@ -168,8 +182,8 @@ class TableBuilder:
     def __init__(self, shards: Sequence[Shard], log: ProblemLog) -> None:
         self.shards = shards
         self.log = log
-        self._records = RecordTable.joined([shard.header.records for shard in shards])
-        counts = [len(shard.header.records) for shard in shards]
+        self._records = RecordTable.gathered([run for shard in shards for run in shard.header.runs])
+        counts = [shard.header.tensor_count for shard in shards]
         self._owners = np.repeat(np.arange(len(shards)), counts)
 
     def build(self) -> TensorTable:
@@ -184,11 +198,17 @@ class TableBuilder:
         self._check_places(columns.stored_bytes)
         self._check_names()
 
+        # not the shards, which hold the bytes of their records once more
+        homes = [
+            (shard.source, shard.header.data_offset, shard.header.layout.order) for shard in shards
+        ]
+
         def build(row: int) -> Tensor:
-            record, owner = records[row], shards[owners[row]]
+            record = records[row]
+            source, start, order = homes[owners[row]]
             size = _size_of(record.dims, record.type_id)
-            offset = owner.header.data_offset + record.data_offset
-            missing = record.data_offset + size.nbytes - _available(owner)
+            offset = start + record.data_offset
+            missing = record.data_offset + size.nbytes - max(0, source.size - start)
             cut = (
                 f"cut short: the last {missing} bytes are not in the file" if missing > 0 else None
             )
@@ -196,10 +216,10 @@ class TableBuilder:
                 name=record.name,
                 shape=record.dims[::-1],
                 type=size.type,
-                extents=(Extent(owner.source, offset, size.nbytes),),
+                extents=(Extent(source, offset, size.nbytes),),
                 parameters=size.parameters,
                 damage=size.fault or cut,
-                byte_order=owner.header.layout.order,
+                byte_order=order,
             )
 
         return TensorTable(columns, build)
@@ -232,7 +252,7 @@ class TableBuilder:
         names = self._records.names
         listed = ", ".join(quoted(names[row]) for row in rows[:3].tolist())
         listed += ", …" if len(rows) > 3 else ""
-        total = len(shard.header.records)
+        total = shard.header.tensor_count
         beyond = int((offsets[rows] > available).sum())
         what = (
             f"the file is cut short: {int(ends[rows].max()) - available} bytes are missing, "

@@ -16,6 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.notation import plain_number
+
 _NUMBER: Final = re.compile(r"(?P<whole>[0-9]{0,20})(?:\.(?P<part>[0-9]{0,20}))?(?P<suffix>[a-z]*)")
 _HEX: Final = re.compile(r"0x([0-9a-f]{1,16})")
 
@@ -94,7 +96,8 @@ def _parse_number(text: str, unit: str) -> tuple[Fraction, Fraction] | None:
     hexadecimal = _HEX.fullmatch(text)
     if hexadecimal is not None:
         return Fraction(int(hexadecimal[1], 16)), Fraction(0)
-    match = _NUMBER.fullmatch(text.replace(",", "").replace("_", ""))
+    whole = unit != "plain" and text[-1:].isdigit()  # bytes and counts have no fractions
+    match = _NUMBER.fullmatch(plain_number(text, whole=whole))
     if match is None or not (match["whole"] or match["part"]):
         return None
     scale = _UNITS[unit].get(match["suffix"])

@@ -75,7 +75,7 @@ def read_usual(text: JsonText, header: Header) -> bool:
         parts is not None
         and all(not part or _cut(part, header, pattern, groups) for part in parts)
         and len(set(header.names)) == len(header.names)
-        and max(header.ends) < U64
+        and max((*header.begins, *header.ends), default=0) < U64
     )
 
 
