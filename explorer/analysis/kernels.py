@@ -5,8 +5,9 @@ Sums run over `LANES` partial sums side by side, because a compiler may not reor
 itself; so they are fast, and equal on every machine.
 
 Somebody waits while these are compiled on a new machine. So a kernel calls no other one and makes
-no array (whoever calls it hands in room to work in), takes no slice, and writes `a if a < b else b`
-where `min(a, b)` would have Numba compile a function of its own: that halved the time.
+no array (whoever calls it hands in room to work in), takes no slice, indexes an array no more often
+than it must, and writes `a if a < b else b`, where `min(a, b)` would have Numba compile a function
+of its own: that halved the time.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ from explorer.analysis.places import (
 from explorer.quantization.jit import bits_of_float32, f32, kernel, u32
 
 _ROWS: Final = PIECE // LANES
-_SECOND, _THIRD, _FOURTH = 0, LANES, 2 * LANES  # in `sums`
-_LEAST, _GREATEST, _ZEROS = 0, LANES, 2 * LANES  # in `tops`
+# Behind the first LANES entries:
+_THIRD, _FOURTH = LANES, 2 * LANES  # in `sums`, where squares come first
+_GREATEST, _ZEROS = LANES, 2 * LANES  # in `tops`, where the least come first
 
 
 @kernel
@@ -61,25 +63,28 @@ def measure(rows: Any, sums: Any, tops: Any, figures: Any) -> Any:
         last = last if last < count else count
         for j in range(LANES):
             sums[j] = 0.0
-            tops[_LEAST + j] = np.inf
+            tops[j] = np.inf
             tops[_GREATEST + j] = -np.inf
             tops[_ZEROS + j] = 0
         for row in range(first, last):
             for j in range(width):  # two loops are faster than one with all four
                 x = rows[row, j]
-                tops[_LEAST + j] = x if x < tops[_LEAST + j] else tops[_LEAST + j]
-                tops[_GREATEST + j] = x if x > tops[_GREATEST + j] else tops[_GREATEST + j]
+                least = tops[j]
+                tops[j] = x if x < least else least
+                greatest = tops[_GREATEST + j]
+                tops[_GREATEST + j] = x if x > greatest else greatest
             for j in range(width):
                 x = rows[row, j]
                 sums[j] += x
                 tops[_ZEROS + j] += f32(x == f32(0))
-        for j in range(1, LANES):  # NumPy's functions would take seconds to compile
-            sums[0] += sums[j]
-            tops[_LEAST] = tops[j] if tops[j] < tops[_LEAST] else tops[_LEAST]
+        total, least, greatest, zeros = 0.0, tops[0], tops[_GREATEST], f32(0)
+        for j in range(LANES):  # NumPy's functions would take seconds to compile
+            total += sums[j]
+            x = tops[j]
+            least = x if x < least else least
             x = tops[_GREATEST + j]
-            tops[_GREATEST] = x if x > tops[_GREATEST] else tops[_GREATEST]
-            tops[_ZEROS] += tops[_ZEROS + j]
-        total = sums[0]
+            greatest = x if x > greatest else greatest
+            zeros += tops[_ZEROS + j]
         if total - total != 0:
             break
         size = (last - first) * width
@@ -90,21 +95,22 @@ def measure(rows: Any, sums: Any, tops: Any, figures: Any) -> Any:
             for j in range(width):
                 distance = rows[row, j] - mean
                 square = distance * distance
-                sums[_SECOND + j] += square
+                sums[j] += square
                 sums[_THIRD + j] += square * distance
                 sums[_FOURTH + j] += square * square
-        for j in range(1, LANES):
-            sums[_SECOND] += sums[_SECOND + j]
-            sums[_THIRD] += sums[_THIRD + j]
-            sums[_FOURTH] += sums[_FOURTH + j]
+        m2, m3, m4 = 0.0, 0.0, 0.0
+        for j in range(LANES):
+            m2 += sums[j]
+            m3 += sums[_THIRD + j]
+            m4 += sums[_FOURTH + j]
         figures[piece, FINITE] = size
-        figures[piece, ZEROS] = tops[_ZEROS]
-        figures[piece, MIN] = tops[_LEAST]
-        figures[piece, MAX] = tops[_GREATEST]
+        figures[piece, ZEROS] = zeros
+        figures[piece, MIN] = least
+        figures[piece, MAX] = greatest
         figures[piece, MEAN] = mean
-        figures[piece, M2] = sums[_SECOND]
-        figures[piece, M3] = sums[_THIRD]
-        figures[piece, M4] = sums[_FOURTH]
+        figures[piece, M2] = m2
+        figures[piece, M3] = m3
+        figures[piece, M4] = m4
         piece += 1
     return piece
 
@@ -219,11 +225,23 @@ def count_codes(codes: Any, counts: Any, other: Any) -> None:
 @kernel
 def sum_squares(values: Any, sums: Any) -> None:
     """Add the squares and the number of finite values; values: float32 [n], sums: float64 [2]."""
-    for i in range(values.size):
-        x = np.float64(values[i])
+    size = values.size
+    start = size // 2 * 2
+    even, odd, one = 0.0, 0.0, 1.0  # each sum waits for its own last addition only
+    for i in range(0, start, 2):
+        x, y = values[i] * one, values[i + 1] * one
+        even += x * x
+        odd += y * y
+    total, number = even + odd, start
+    if total - total != 0:  # float64 has room for all squares, so some value is not finite
+        start, total, number = 0, 0.0, 0
+    for i in range(start, size):
+        x = values[i] * one
         if x - x == 0:
-            sums[0] += x * x
-            sums[1] += 1
+            total += x * x
+            number += 1
+    sums[0] += total
+    sums[1] += number
 
 
 @kernel

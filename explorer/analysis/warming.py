@@ -1,47 +1,131 @@
 """Compiles what the first histogram of a tensor type needs, before anybody asks for it.
 
 By doing it: a tensor of a few zeros goes the way that all tensors go. So no list of kernels and
-their argument types has to be kept in step with the code.
+their argument types has to be kept in step with the code. What all types need is apart from what
+one type needs, so that two processes can compile them at the same time.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import numpy as np
 
+from explorer.analysis.binning import Binning, RunningCounts
 from explorer.analysis.blocks import block_statistics
+from explorer.analysis.splitting import RunningScales, splitter_of
 from explorer.analysis.statistics import tensor_statistics
-from explorer.formats.tensors import Extent, Tensor
+from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
+from explorer.quantization.grouped import GroupedLayout
+from explorer.quantization.kernel_sets import GENERAL, grouped_layout, is_later, meant_by_later
 from explorer.quantization.types import TENSOR_TYPES
 from explorer.sources import MemorySource
 
-GENERAL: Final = "F32"
-"""The type whose warming compiles next to nothing but what all types need."""
+
+def warm_up(kernel_set: str) -> None:
+    """Compile one of `explorer.quantization.kernel_sets`, or load it from disk.
+
+    Raises:
+        FormatError: It is a type whose weights cannot be decoded.
+    """
+    if kernel_set == GENERAL:
+        warm_up_statistics()
+    elif not is_later(kernel_set):
+        warm_up_reading(kernel_set)
+    elif meant_by_later(kernel_set) == GENERAL:
+        warm_up_narrow_ranges()
+    else:
+        warm_up_blocks(meant_by_later(kernel_set))
+        warm_up_errors(meant_by_later(kernel_set))
 
 
-def warm_up_statistics(type_name: str) -> None:
-    """Compile what statistics and histograms of a type need, or load it from disk.
+def warm_up_statistics() -> None:
+    """Compile what statistics and histograms of all types need, or load it from disk."""
+    tensor_statistics(_zeros("F32"), 1, progress=lambda _snapshot: None)
+
+
+def warm_up_reading(type_name: str) -> None:
+    """The same for what one type needs besides: to decode its blocks, and to weigh their scales.
 
     Args:
-        type_name: A type that can be decoded, such as ``"Q4_K"``.
+        type_name: A type that can be decoded, such as ``"Q4_K"``, or a quantization whose scales
+            are arrays of their own, such as ``"int4"``.
 
     Raises:
         FormatError: Weights of that type cannot be decoded.
     """
-    tensor_statistics(_zeros(type_name), 1, progress=lambda _snapshot: None)
+    tensor = _zeros(type_name)
+    splitter = splitter_of(tensor)
+    for chunk in tensor.chunks():
+        if splitter is not None:
+            RunningScales().add(splitter.split(chunk).scales)
 
 
 def warm_up_blocks(type_name: str) -> None:
-    """The same for the statistics of codes and scales, if the type has any.
+    """The same for maps, and for the statistics of codes and scales, if the type has any.
 
     Raises:
         FormatError: Weights of that type cannot be decoded.
     """
-    block_statistics(_zeros(type_name), 1)
+    # what one looks at first is not to wait for these modules
+    from explorer.analysis.tensor_map import Grid, Window  # noqa: PLC0415 - see above
+    from explorer.analysis.tensor_map_fold import draw_map  # noqa: PLC0415 - see above
+    from explorer.analysis.tensor_map_planes import (  # noqa: PLC0415 - see above
+        Quantity,
+        tensor_source,
+    )
+
+    tensor = _zeros(type_name)
+    block_statistics(tensor, 1)
+    draw_map(tensor_source(tensor, Quantity.VALUE), Grid(Window(0, 0, 1, 1), 1, 1))
+
+
+def warm_up_errors(type_name: str) -> None:
+    """The same for figures and pictures of errors.
+
+    Raises:
+        FormatError: Weights of that type cannot be decoded.
+    """
+    # what one looks at first is not to wait for these modules
+    from explorer.analysis.error_picture import picture_errors  # noqa: PLC0415 - see above
+    from explorer.analysis.matching import Match, TensorView  # noqa: PLC0415 - see above
+    from explorer.analysis.weights_pair import MatchedPair  # noqa: PLC0415 - see above
+
+    view = TensorView.of(_zeros(type_name))
+    picture_errors(MatchedPair(Match(view, view)), progress=lambda _picture: None)
+
+
+def warm_up_narrow_ranges() -> None:
+    """The same for histograms over a range that float32 cannot divide."""
+    values = np.ones(1, np.float32)
+    RunningCounts([Binning.of_range(1.0, 1.0 + 2.0**-40, 1)]).add([values])
 
 
 def _zeros(type_name: str) -> Tensor:
-    """Return a tensor of one block whose bytes are zeros."""
+    """Return a tensor of one block, or of one group, whose bytes are zeros."""
+    layout = grouped_layout(type_name)
+    if layout is not None:
+        return _grouped_zeros(layout)
     kind = TENSOR_TYPES[type_name]
-    source = MemorySource(bytes(kind.block_bytes))
-    extent = Extent(source, 0, source.size)
-    return Tensor("zeros", (kind.block_weights,), kind, (extent,), kind.block_weights)
+    weights = kind.block_weights
+    return Tensor("zeros", (weights,), kind, (_zero_bytes(kind.block_bytes),), weights)
+
+
+def _grouped_zeros(layout: GroupedLayout) -> Tensor:
+    def stored(type_name: str | None, nbytes: int) -> StoredArray | None:
+        if type_name is None:
+            return None
+        return StoredArray(_zero_bytes(nbytes), TENSOR_TYPES[type_name], (1, nbytes))
+
+    codes = stored("U8", layout.packed_bytes)
+    scales = stored(layout.scale_type, layout.scale_bytes)
+    assert codes is not None
+    assert scales is not None
+    grouped = GroupedWeights(
+        codes, scales, stored(layout.bias_type, layout.bias_bytes), None, layout
+    )
+    extents = tuple(array.extent for array in grouped.arrays)
+    weights = layout.group_size
+    return Tensor("zeros", (1, weights), layout.type, extents, weights, grouped=grouped)
+
+
+def _zero_bytes(count: int) -> Extent:
+    return Extent(MemorySource(bytes(count)), 0, count)

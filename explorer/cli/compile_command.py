@@ -6,6 +6,7 @@ interpreter's lock from it again and again.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -15,41 +16,35 @@ from typing import Final
 import click
 
 _LESS_PRIORITY: Final = 10  # of the Unix kind: the window and other programs go first
+_GARBAGE: Final = 100_000  # the compiler makes many objects, of which few are garbage
 
 
 @click.command("compile-kernels", hidden=True)
-@click.argument("types", nargs=-1)
-def compile_command(types: tuple[str, ...]) -> int:
-    """Compile the kernels of tensor TYPES, in that order, into the cache.
+@click.argument("names", nargs=-1)
+def compile_command(names: tuple[str, ...]) -> int:
+    """Compile sets of kernels, such as tensor types, by NAMES and in that order, into the cache.
 
-    A type on a line of standard input goes first. When standard input ends, so does the program.
+    A name on a line of standard input goes first. When standard input ends, so does the program.
     """
-    from explorer.analysis.warming import (  # noqa: PLC0415 - when it runs
-        warm_up_blocks,
-        warm_up_statistics,
-    )
+    from explorer.analysis.warming import warm_up  # noqa: PLC0415 - when it runs
     from explorer.quantization.kernel_cache import (  # noqa: PLC0415 - when it runs
         choose_kernel_cache,
         is_compiled,
         note_compiled,
     )
-    from explorer.quantization.registry import has_decoder  # noqa: PLC0415 - when it runs
+    from explorer.quantization.kernel_sets import has_kernels  # noqa: PLC0415 - when it runs
 
     if hasattr(os, "nice"):
         os.nice(_LESS_PRIORITY)
     choose_kernel_cache()
-    waiting = deque(types)
+    waiting = deque(names)
     threading.Thread(target=_listen, args=(waiting,), daemon=True).start()
-    done: deque[str] = deque()
-    while waiting or done:
-        if not waiting:
-            warm_up_blocks(done.popleft())  # of what one looks at later
-            continue
+    gc.set_threshold(_GARBAGE)
+    while waiting:
         name = waiting.popleft()
-        if has_decoder(name) and not is_compiled(name):
-            warm_up_statistics(name)
+        if has_kernels(name) and not is_compiled(name):
+            warm_up(name)
             note_compiled(name)
-            done.append(name)
     return 0
 
 

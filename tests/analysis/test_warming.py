@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from explorer.analysis import places
-from explorer.analysis.warming import GENERAL, warm_up_blocks, warm_up_statistics
+from explorer.analysis.tensor_map_fold import map_kernels
+from explorer.analysis.warming import warm_up, warm_up_blocks, warm_up_errors, warm_up_reading
 from explorer.errors import FormatError
+from explorer.quantization.decoders import affine
+from explorer.quantization.kernel_sets import GENERAL, grouped_layout, later
 
 NAMES = ("measure", "count_keys", "count_bins", "sum_squares")
 
@@ -19,8 +23,8 @@ def test_a_real_tensor_then_needs_no_other_variant_of_a_kernel() -> None:
     from explorer.analysis import tensor_statistics
     from tests.helpers.tensors import random_blocks, tensor_of
 
-    warm_up_statistics(GENERAL)
-    warm_up_statistics("Q4_0")
+    warm_up(GENERAL)
+    warm_up("Q4_0")
     before = _variants()
     assert all(before.values())
     tensor = tensor_of("Q4_0", random_blocks("Q4_0", 2000).tobytes(), (1000, 64))
@@ -31,9 +35,66 @@ def test_a_real_tensor_then_needs_no_other_variant_of_a_kernel() -> None:
 def test_blocks_of_any_type() -> None:
     warm_up_blocks("Q4_0")
     assert places.kernels().count_codes.signatures
-    warm_up_blocks(GENERAL)  # has none
+    assert map_kernels().fold_cells.signatures
+    warm_up_blocks("F32")  # has none
+
+
+def test_errors_of_real_tensors_then_need_no_other_variant_of_a_kernel() -> None:
+    from explorer.analysis import errors, pair_counts
+    from explorer.analysis.error_picture import picture_errors
+    from explorer.analysis.matching import Match, TensorView
+    from explorer.analysis.weights_pair import MatchedPair
+    from tests.helpers.tensors import random_blocks, tensor_of
+
+    def variants() -> list[object]:
+        kernels = (
+            errors.kernels().measure_errors,
+            errors.kernels().count_some_codes,
+            pair_counts.kernels().count_pairs,
+        )
+        return [list(kernel.signatures) for kernel in kernels]
+
+    warm_up_errors("Q4_0")
+    before = variants()
+    assert all(before)
+    tensor = tensor_of("Q4_0", random_blocks("Q4_0", 2000).tobytes(), (1000, 64))
+    view = TensorView.of(tensor)
+    picture_errors(MatchedPair(Match(view, view)), 2, progress=lambda picture: None)
+    assert variants() == before
 
 
 def test_a_type_without_values_is_refused() -> None:
     with pytest.raises(FormatError, match="complex"):
-        warm_up_statistics("C64")
+        warm_up_reading("C64")
+
+
+@pytest.mark.parametrize("name", ["int4", "affine3", "mxfp8"])
+def test_weights_with_scales_in_arrays_of_their_own(name: str) -> None:
+    from explorer.analysis import tensor_statistics
+    from explorer.quantization import grouped_decoding as kernels
+    from tests.helpers.grouped_tensors import grouped_tensor
+
+    def variants() -> list[object]:
+        decoders = (affine._decode_4, affine._decode_any, affine.unpack_codes, kernels.decode_mxfp8)
+        return [list(decoder.signatures) for decoder in decoders]
+
+    warm_up(GENERAL)
+    warm_up(name)
+    before = variants()
+    assert any(before)
+    layout = grouped_layout(name)
+    assert layout is not None
+    tensor, _ = grouped_tensor(layout, np.ones((8, 256), np.float32))
+    tensor_statistics(tensor, 100, progress=lambda snapshot: None)
+    assert variants() == before
+
+
+def test_a_range_that_float32_cannot_divide() -> None:
+    warm_up(later(GENERAL))
+    edges = {str(arguments[1].dtype) for arguments in places.kernels().count_bins.signatures}
+    assert "float64" in edges
+
+
+def test_later_sets_of_a_type_compile_what_its_pages_need() -> None:
+    warm_up(later("Q4_0"))
+    assert places.kernels().count_codes.signatures

@@ -179,6 +179,31 @@ def test_where_nothing_can_be_written_kernels_are_compiled_for_the_process(tmp_p
     _run(before, GGUF_EXPLORER_CACHE=str(nowhere / "below"))
 
 
+_NO_ROOM = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # as on a full disk: no byte can be written
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs limits of files")
+def test_a_full_disk_costs_the_cache_and_not_the_call(tmp_path: Path) -> None:
+    _run(_NO_ROOM, GGUF_EXPLORER_CACHE=str(tmp_path))
+    assert list(tmp_path.glob("kernels-*"))
+    assert not list(tmp_path.rglob("*.nbc"))
+    assert not list(tmp_path.rglob("*.tmp.*"))
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_kept_kernels_that_were_cut_short_are_made_again(tmp_path: Path, suffix: str) -> None:
+    """As a power failure leaves files."""
+    _run("", GGUF_EXPLORER_CACHE=str(tmp_path))
+    (file,) = tmp_path.rglob(f"legacy.decode_q8_0*.{suffix}")
+    whole = file.stat().st_size
+    os.truncate(file, whole // 2)
+    _run("", GGUF_EXPLORER_CACHE=str(tmp_path))
+    assert abs(file.stat().st_size - whole) < whole // 4
+
+
 def test_a_mark_tells_what_is_compiled(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not has_kernel_folder()
     note_compiled("Q4_K")  # nowhere

@@ -1,13 +1,16 @@
-"""Has a program of its own compile kernels, so that the window never waits for the compiler.
+"""Has programs of their own compile kernels, so that the window never waits for the compiler.
 
 In a thread, a second of compiling takes the interpreter's lock from the window many times, and its
 longest pause was twice the 50 ms that one may notice. A thread that needs a kernel waits here for
-that program, and then merely loads machine code from the cache. Where that cannot be (no folder to
-write to, or the program fails), nobody waits, and who needs a kernel compiles it.
+those programs, and then merely loads machine code from the cache. There are two of them at most:
+one for what the first histogram of any tensor needs, which is half of the work, and one for what
+its type needs. Where that cannot be (no folder to write to, or a program fails), nobody waits, and
+who needs a kernel compiles it.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -15,20 +18,21 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer
+from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
 
 from explorer.quantization.kernel_cache import (
     choose_kernel_cache,
     has_kernel_folder,
     is_compiled,
 )
-from explorer.quantization.registry import has_decoder
+from explorer.quantization.kernel_sets import GENERAL, has_kernels, is_later, later
 
 _IDLE_MS: Final = 500  # after the first wish: the window is painted first
-_POLL_MS: Final = 50
+_POLL_MS: Final = 20
 _LONGEST_WAIT_S: Final = 15.0
 _CHECK_S: Final = 0.05
 _CLOSE_WAIT_MS: Final = 2_000
+_MOST_PROGRAMS: Final = 2
 _PACKAGE_PARENT: Final = Path(__file__).resolve().parents[3]
 
 
@@ -40,27 +44,92 @@ def compile_command() -> tuple[str, list[str]]:
     return sys.executable, ["-P", "-m", "explorer", "compile-kernels"]
 
 
+class _Program(QObject):
+    """A program that compiles sets of kernels, one after the other.
+
+    Attributes:
+        names: What it was started for.
+        more: What it was told to compile after that; it may have ended before it heard of it.
+
+    Signals:
+        ended: It ended, or could not be started.
+    """
+
+    ended = Signal(object)
+
+    def __init__(self, command: tuple[str, list[str]], names: list[str], parent: QObject) -> None:
+        super().__init__(parent)
+        self.names = names
+        self.more: list[str] = []
+        program, arguments = command
+        self._process = process = QProcess(self)
+        process.setProgram(program)
+        process.setArguments([*arguments, *names])
+        surroundings = QProcessEnvironment.systemEnvironment()
+        surroundings.insert("PYTHONPATH", str(_PACKAGE_PARENT))
+        process.setProcessEnvironment(surroundings)
+        process.setStandardOutputFile(QProcess.nullDevice())
+        process.setStandardErrorFile(QProcess.nullDevice())
+        process.finished.connect(self._end)
+        process.errorOccurred.connect(self._fail)
+
+    @property
+    def number(self) -> int:
+        """The system's number of the process; 0 before it runs."""
+        return int(self._process.processId())
+
+    def start(self) -> None:
+        """Start it; `ended` may be emitted at once."""
+        self._process.start()
+
+    def put_first(self, name: str) -> None:
+        """Have a set compiled as soon as the one that is being compiled is done."""
+        if name not in self.names:
+            self.more.append(name)
+        self._process.write(f"{name}\n".encode())
+
+    def kill(self) -> None:
+        """End it, and wait until it has ended."""
+        self._process.finished.disconnect(self._end)
+        self._process.errorOccurred.disconnect(self._fail)
+        self._process.kill()
+        self._process.waitForFinished(_CLOSE_WAIT_MS)
+        self.deleteLater()
+
+    def _fail(self, error: QProcess.ProcessError) -> None:
+        if error is QProcess.ProcessError.FailedToStart:
+            self.ended.emit(self)
+
+    def _end(self, *_: object) -> None:
+        self.ended.emit(self)
+
+
 class KernelMaker(QObject):
-    """Compiles the kernels of tensor types beside the window. Made and asked on the GUI thread."""
+    """Compiles sets of kernels beside the window. Made and asked on the GUI thread.
+
+    A set is named as `explorer.quantization.kernel_sets` tells, such as by a tensor type. What all
+    types need is compiled without being asked for, and what can wait in the end.
+    """
 
     def __init__(
         self,
         parent: QObject | None = None,
         command: Callable[[], tuple[str, list[str]]] = compile_command,
+        most_programs: int = min(_MOST_PROGRAMS, os.cpu_count() or 1),
     ) -> None:
         super().__init__(parent)
         self._command = command
-        self._wished: list[str] = []  # types of which nobody has looked yet whether they are there
+        self._most = most_programs
+        self._wished: list[str] = []  # sets of which nobody has looked yet whether they are there
         self._known: set[str] = set()  # those of which somebody has
-        self._given: list[str] = []  # those that the program which runs was started with
-        self._process: QProcess | None = None
+        self._programs: list[_Program] = []
         self._changed = threading.Condition()  # guards what follows
-        self._missing: list[str] = []
+        self._missing: list[str] = []  # in the order in which they are to be made
         self._broken = False
         self._idle = QTimer(self)
         self._idle.setSingleShot(True)
         self._idle.setInterval(_IDLE_MS)
-        self._idle.timeout.connect(self._start)
+        self._idle.timeout.connect(self._start_in_peace)
         self._polling = QTimer(self)
         self._polling.setInterval(_POLL_MS)
         self._polling.timeout.connect(self._look)
@@ -68,7 +137,7 @@ class KernelMaker(QObject):
     @property
     def running(self) -> bool:
         """Whether a program compiles."""
-        return self._process is not None
+        return bool(self._programs)
 
     def ask(self, types: Iterable[str]) -> None:
         """Have kernels compiled when nothing else is to do, if they are not there.
@@ -77,7 +146,7 @@ class KernelMaker(QObject):
             types: Names of tensor types; those without a decoder are left out.
         """
         self._wished += types
-        if not self._broken and not self.running and not self._idle.isActive():
+        if not self._broken and len(self._programs) < self._most and not self._idle.isActive():
             self._idle.start()
 
     def ask_now(self, types: Iterable[str]) -> list[str]:
@@ -92,17 +161,18 @@ class KernelMaker(QObject):
         wanted = list(dict.fromkeys(types))
         self._wished += wanted
         self._look_for_wished()
-        waiting = [name for name in wanted if name in self._missing]
-        if not waiting:
-            return waiting
+        needed = [GENERAL, *wanted]
+        urgent = [name for name in needed if name in self._missing]
         with self._changed:
-            self._missing.sort(key=lambda name: name not in waiting)  # stable
-        if self._process is not None:
-            for name in reversed(waiting):
-                self._process.write(f"{name}\n".encode())
-        else:
-            self._start()
-        return waiting
+            self._missing.sort(key=lambda name: name not in urgent)  # stable
+        for name in reversed(urgent):
+            for program in self._programs:
+                if name in program.names:
+                    program.put_first(name)
+        self._start()
+        if GENERAL in urgent:
+            return [name for name in wanted if name in self._known and has_kernels(name)]
+        return urgent
 
     def wait(self, types: Iterable[str], check: Callable[[], object]) -> None:
         """Wait until kernels are there or will not be; for workers.
@@ -111,7 +181,7 @@ class KernelMaker(QObject):
             types: Names of tensor types.
             check: Called at least every 50 ms; raises to stop waiting.
         """
-        wanted = set(types)
+        wanted = {GENERAL, *types}
         end = time.monotonic() + _LONGEST_WAIT_S
         while True:
             check()
@@ -121,51 +191,58 @@ class KernelMaker(QObject):
                 self._changed.wait(_CHECK_S)
 
     def close(self) -> None:
-        """End the program; nothing is compiled from now on."""
+        """End the programs; nothing is compiled from now on."""
         self._give_up()
         self._idle.stop()
         self._polling.stop()
-        process, self._process = self._process, None
-        if process is not None:
-            process.finished.disconnect(self._end)
-            process.errorOccurred.disconnect(self._fail)
-            process.kill()
-            process.waitForFinished(_CLOSE_WAIT_MS)
-            process.deleteLater()
+        programs, self._programs = self._programs, []
+        for program in programs:
+            program.kill()
 
     def _look_for_wished(self) -> None:
-        """See which of the types that were wished for are not there."""
-        new = [name for name in dict.fromkeys(self._wished) if name not in self._known]
+        """See which of the sets that were wished for are not there."""
+        wished = dict.fromkeys([GENERAL, *self._wished])
+        new = [name for name in wished if name not in self._known and has_kernels(name)]
         self._wished = []
         if not new or self._broken:
             return
         self._known.update(new)
         choose_kernel_cache()
         if has_kernel_folder():
+            new += [later(name) for name in new]
             with self._changed:
-                self._missing += [n for n in new if has_decoder(n) and not is_compiled(n)]
+                self._missing += [name for name in new if not is_compiled(name)]
+                self._missing.sort(key=is_later)  # stable
 
     def _start(self) -> None:
-        """Start the program, if there is something to do for it."""
-        self._idle.stop()
+        """Start programs for what cannot wait, or have those that run do it."""
         self._look_for_wished()
-        if self.running or not self._missing:
-            return
-        process = QProcess(self)
-        program, arguments = self._command()
-        self._given = list(self._missing)
-        process.setProgram(program)
-        process.setArguments([*arguments, *self._given])
-        surroundings = QProcessEnvironment.systemEnvironment()
-        surroundings.insert("PYTHONPATH", str(_PACKAGE_PARENT))
-        process.setProcessEnvironment(surroundings)
-        process.setStandardOutputFile(QProcess.nullDevice())
-        process.setStandardErrorFile(QProcess.nullDevice())
-        process.finished.connect(self._end)
-        process.errorOccurred.connect(self._fail)
-        self._process = process
+        given = {name for program in self._programs for name in (*program.names, *program.more)}
+        left = [name for name in self._missing if name not in given and not is_later(name)]
+        free = self._most - len(self._programs)
+        if not free:
+            for name in reversed(left):
+                min(self._programs, key=self._count_left).put_first(name)
+        for names in [left[place::free] for place in range(free)]:
+            if names and not self._broken:
+                self._start_one(names)
+
+    def _start_in_peace(self) -> None:
+        """Start programs for what cannot wait; or else, one for what can."""
+        self._start()
+        if self._missing and not self._programs:
+            self._start_one(list(self._missing))
+
+    def _count_left(self, program: _Program) -> int:
+        """Return how much a program has to do."""
+        return sum(name in self._missing for name in (*program.names, *program.more))
+
+    def _start_one(self, names: list[str]) -> None:
+        program = _Program(self._command(), names, self)
+        program.ended.connect(self._end)
+        self._programs.append(program)
         self._polling.start()
-        process.start()
+        program.start()
 
     def _look(self) -> None:
         """See what is there by now."""
@@ -173,21 +250,21 @@ class KernelMaker(QObject):
             self._missing = [name for name in self._missing if not is_compiled(name)]
             self._changed.notify_all()
 
-    def _fail(self, error: QProcess.ProcessError) -> None:
-        if error is QProcess.ProcessError.FailedToStart:
-            self._end()
-
-    def _end(self, *_: object) -> None:
-        """The program ended, or could not be started."""
-        self._polling.stop()
-        if self._process is not None:
-            self._process.deleteLater()
-            self._process = None
+    def _end(self, program: _Program) -> None:
+        self._programs.remove(program)
+        program.deleteLater()
+        if not self._programs:
+            self._polling.stop()
         self._look()
-        if not set(self._given).isdisjoint(self._missing):
+        failed = [name for name in program.names if name in self._missing]
+        with self._changed:
+            self._missing = [name for name in self._missing if name not in failed]
+        if not all(map(is_later, failed)):
             self._give_up()
-        else:
+        elif not self._broken:
             self._start()  # of what was wished for meanwhile
+            if self._missing:
+                self._idle.start()
 
     def _give_up(self) -> None:
         with self._changed:

@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.jobs import Cancelled
 from explorer.qt.jobs.kernel_maker import KernelMaker, compile_command
 from explorer.quantization.kernel_cache import is_compiled, note_compiled
+from explorer.quantization.kernel_sets import GENERAL, later
 
 Make = Callable[[str], KernelMaker]
 
@@ -90,7 +91,50 @@ def test_what_somebody_waits_for_goes_first(qtbot: QtBot, folder: Path, make: Ma
     assert not is_compiled("Q8_0")
 
 
+def test_what_all_types_need_is_made_beside_what_one_needs(
+    qtbot: QtBot, folder: Path, make: Make
+) -> None:
+    maker = make(_SLEEP)
+    assert maker.ask_now(["Q4_K", "int4"]) == ["Q4_K", "int4"]
+    assert [program.names for program in maker._programs] == [[GENERAL, "int4"], ["Q4_K"]]
+    thread = _wait_in_thread(maker, "Q4_K")
+    note_compiled("Q4_K")
+    qtbot.waitUntil(lambda: "Q4_K" not in maker._missing)
+    assert thread.is_alive()
+    note_compiled(GENERAL)
+    qtbot.waitUntil(lambda: not thread.is_alive())
+
+
+def test_on_one_core_there_is_one_program(folder: Path) -> None:
+    maker = KernelMaker(None, lambda: (sys.executable, ["-c", _SLEEP]), 1)
+    maker.ask_now(["Q4_K", "Q6_K"])
+    assert [program.names for program in maker._programs] == [[GENERAL, "Q4_K", "Q6_K"]]
+    maker.ask_now(["F16"])
+    assert [program.more for program in maker._programs] == [["F16"]]
+    maker.close()
+
+
+def test_what_can_wait_is_made_when_nothing_else_is(qtbot: QtBot, folder: Path, make: Make) -> None:
+    maker = make(_MARK)
+    maker.ask(["Q4_K"])
+    qtbot.waitUntil(lambda: is_compiled("Q4_K") and is_compiled(GENERAL))
+    assert not is_compiled(later("Q4_K"))
+    qtbot.waitUntil(lambda: is_compiled(later("Q4_K")) and is_compiled(later(GENERAL)))
+    qtbot.waitUntil(lambda: not maker.running)
+
+
+def test_what_can_wait_may_fail(qtbot: QtBot, folder: Path, make: Make) -> None:
+    note_compiled(GENERAL)
+    note_compiled("Q4_K")
+    maker = make(_FAIL)
+    maker.ask(["Q4_K"])
+    qtbot.waitUntil(lambda: maker.running)
+    qtbot.waitUntil(lambda: not maker.running)
+    assert maker.ask_now(["Q6_K"]) == ["Q6_K"]
+
+
 def test_nothing_is_started_for_what_is_there(folder: Path, make: Make) -> None:
+    note_compiled(GENERAL)
     note_compiled("Q4_K")
     maker = make(_FAIL)
     assert maker.ask_now(["Q4_K", "C64", "unheard of"]) == []
@@ -120,7 +164,7 @@ def test_a_program_that_fails_keeps_nobody_waiting(
     thread = _wait_in_thread(maker, "Q4_K")
     qtbot.waitUntil(lambda: not thread.is_alive())
     assert maker.ask_now(["Q6_K"]) == []
-    assert not maker.running
+    qtbot.waitUntil(lambda: not maker.running)
 
 
 def test_a_program_that_cannot_be_started_keeps_nobody_waiting(qtbot: QtBot, folder: Path) -> None:
@@ -136,10 +180,9 @@ def test_waiting_can_be_cancelled_and_closing_ends_the_program(
 ) -> None:
     maker = make(_SLEEP)
     maker.ask_now(["Q4_K"])
-    process = maker._process
-    assert process is not None
-    qtbot.waitUntil(lambda: process.processId() > 0)
-    number = process.processId()
+    program = maker._programs[0]
+    qtbot.waitUntil(lambda: program.number > 0)
+    number = program.number
 
     def cancelled() -> None:
         raise Cancelled
@@ -171,5 +214,5 @@ def test_the_program_itself_compiles(qtbot: QtBot, folder: Path) -> None:
     maker.ask_now(["Q4_0"])
     qtbot.waitUntil(lambda: is_compiled("Q4_0"), timeout=60_000)
     assert list(folder.rglob("*.nbc"))
-    qtbot.waitUntil(lambda: not maker.running, timeout=60_000)
+    qtbot.waitUntil(lambda: is_compiled(GENERAL), timeout=60_000)
     maker.close()
