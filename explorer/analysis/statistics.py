@@ -85,6 +85,7 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     *,
     cancel: Check | None = None,
     progress: Progress | None = None,
+    steps: Callable[[int], object] | None = None,
 ) -> TensorStatistics:
     """Return the statistics of all weights of a tensor; nothing is sampled.
 
@@ -96,6 +97,8 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
         cancel: Called before every chunk, in the thread that reads it; what it raises ends the
             work and is passed on.
         progress: Called in the caller's thread, at most every 50 ms, with what is known so far.
+        steps: Called there with the weights walked over so far alone, of twice those that the
+            tensor has: a fifth quicker than `progress`, which has a histogram made. One of the two.
 
     Raises:
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
@@ -106,7 +109,11 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     given = None if range is None else Binning.of_range(*range, bins)
     check = never if cancel is None else cancel
     source = remembering(tensor)
-    watcher = None if progress is None else _Watcher(progress, 2 * tensor.parameters, bins, range)
+    watcher: _Watcher | _Steps | None = None
+    if progress is not None:
+        watcher = _Watcher(progress, 2 * tensor.parameters, bins, range)
+    elif steps is not None:
+        watcher = _Steps(steps, tensor.parameters)
     tools = ThreadSplitter(tensor)
     keys = None if watcher is None else watcher.keys
     gathering = Fold(lambda: _Gathered(tools, keys), _Gathered.add, _Gathered.combine)
@@ -164,6 +171,24 @@ class _Gathered:
         """The RMS rounding error that the scales imply; None if the tensor is not quantized."""
         splitter = self._tools.splitter
         return None if splitter is None else level_error(splitter.levels) * self._scales.rms
+
+
+class _Steps:
+    """Tells somebody how far the two walks are, and nothing else."""
+
+    keys = None
+
+    def __init__(self, steps: Callable[[int], object], parameters: int) -> None:
+        self._steps = steps
+        self._parameters = parameters
+
+    def first(self, _gathered: _Gathered, done: int) -> None:
+        """Tell of the first walk."""
+        self._steps(done)
+
+    def second(self, _counts: RunningCounts, done: int) -> None:
+        """Tell of the second walk."""
+        self._steps(self._parameters + done)
 
 
 class _Watcher:

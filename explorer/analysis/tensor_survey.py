@@ -65,12 +65,7 @@ def survey_row(tensor: Tensor, workers: int, cancel: Check | None, tell: Tell) -
         tell: Called now and then with the weights walked over so far, of twice those that it has.
     """
     try:
-        found = tensor_statistics(
-            tensor,
-            workers=workers,
-            cancel=cancel,
-            progress=None if tell is None else lambda snapshot: tell(snapshot.done),
-        )
+        found = tensor_statistics(tensor, workers=workers, cancel=cancel, steps=tell)
     except ExplorerError as error:
         return SurveyRow(tensor, None, error)
     return SurveyRow(tensor, found)

@@ -103,8 +103,7 @@ def _statistics(
 ) -> TensorStatistics:
     with Progress(2 * tensor.parameters) as line:
         tell = teller(line, tensor.name)
-        progress = None if tell is None else lambda snapshot: tell(snapshot.done)
-        return tensor_statistics(tensor, bins, limits, workers, progress=progress)
+        return tensor_statistics(tensor, bins, limits, workers, steps=tell)
 
 
 def _text(found: TensorStatistics, notes: list[str]) -> str:

@@ -88,7 +88,11 @@ def test_the_same_to_the_bit_on_any_number_of_threads() -> None:
     tensor = float_tensor(weights)
     one, two, five = (tensor_statistics(tensor, workers=workers) for workers in (1, 2, 5))
     watched = tensor_statistics(tensor, workers=2, progress=lambda snapshot: None)
-    for other in (two, five, watched):
+    steps: list[int] = []
+    counted = tensor_statistics(tensor, workers=2, steps=steps.append)
+    assert steps == sorted(steps)
+    assert steps[-1] == 2 * weights.size
+    for other in (two, five, watched, counted):
         for name in ("mean", "std", "rms", "skewness", "kurtosis", "percentiles", "nan", "min"):
             assert getattr(other, name) == getattr(one, name)
         np.testing.assert_array_equal(other.histogram.counts, one.histogram.counts)
