@@ -16,6 +16,7 @@ from typing import Any, Final
 from explorer.errors import FormatError
 from explorer.formats.bounded_json import read_json_file, shorten
 from explorer.formats.ollama_name import OllamaName
+from explorer.text import plain_text
 
 MANIFESTS: Final = "manifests"
 BLOBS: Final = "blobs"
@@ -50,7 +51,7 @@ class Layer:
     @property
     def title(self) -> str:
         """What to call the layer in a message."""
-        return self.name or f"{self.kind} layer"
+        return plain_text(self.name or f"{self.kind} layer")
 
 
 @dataclass(frozen=True, slots=True)

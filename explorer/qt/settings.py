@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QByteArray, QSettings
+from PySide6.QtCore import QByteArray, QCoreApplication, QSettings
 
+from explorer.notation import ByteUnits
 from explorer.qt.models.histogram_choices import HistogramChoices
 from explorer.qt.theme import Scheme
+from explorer.text import plain_text
 
 _VERSION: Final = 1
 _MOST_RECENT: Final = 12
+_CHECKSUM_BYTES: Final = 8
 
 
 class Settings:
@@ -33,15 +38,33 @@ class Settings:
             )
         else:
             self._store = QSettings(str(file), QSettings.Format.IniFormat)
+        self._damaged = False
         if fresh:
             return
+        self._store.allKeys()  # reads the file
+        self._damaged = self._store.status() is QSettings.Status.FormatError
         if self._integer("version", _VERSION) != _VERSION:
             self._store.clear()  # written by another version, whose keys may mean other things
         self._store.setValue("version", _VERSION)
 
+    def problem(self) -> str | None:
+        """Return what is wrong with the settings file, for the user; None if nothing is.
+
+        May write to the disk, to see whether that can be.
+        """
+        path = plain_text(self._store.fileName())
+        tr = partial(QCoreApplication.translate, "Settings")
+        if self._damaged:
+            told = tr("The settings file {path} is damaged. What it cannot tell is as at first.")
+            return told.format(path=path)
+        if not self._fresh and not self._store.isWritable():
+            told = tr("Settings cannot be kept in {path}. Changes last until the program ends.")
+            return told.format(path=path)
+        return None
+
     @property
     def scheme(self) -> Scheme:
-        """Light, dark, or as the system has it."""
+        """Light, dark, of high contrast, or as the system has it."""
         value = self._text("scheme")
         return Scheme(value) if value in tuple(Scheme) else Scheme.SYSTEM
 
@@ -50,9 +73,19 @@ class Settings:
         self._set("scheme", scheme.value)
 
     @property
+    def byte_units(self) -> ByteUnits:
+        """Units that sizes are told in."""
+        value = self._text("byte_units")
+        return ByteUnits(value) if value in tuple(ByteUnits) else ByteUnits.BINARY
+
+    @byte_units.setter
+    def byte_units(self, units: ByteUnits) -> None:
+        self._set("byte_units", units.value)
+
+    @property
     def recent(self) -> list[Path]:
         """Models opened last, the newest first."""
-        return [Path(text) for text in self._texts("recent")]
+        return [Path(text) for text in self._texts("recent")[:_MOST_RECENT]]
 
     def add_recent(self, path: Path) -> None:
         """Put a model in front of the recent ones."""
@@ -90,6 +123,15 @@ class Settings:
         self._set(f"notes/{name}", text)
 
     @property
+    def tour_done(self) -> bool:
+        """Whether the tour of the window was shown; one that remembers nothing asks for none."""
+        return self._fresh or self._text("tour_done") == "yes"
+
+    @tour_done.setter
+    def tour_done(self, done: bool) -> None:
+        self._set("tour_done", "yes" if done else "no")
+
+    @property
     def histogram(self) -> HistogramChoices:
         """How the user likes histograms."""
         return HistogramChoices.of_text(self._text("histogram"))
@@ -99,13 +141,19 @@ class Settings:
         self._set("histogram", choices.to_text())
 
     def layout(self, name: str) -> QByteArray:
-        """Return a remembered layout (geometry, header, splitter); empty if there is none."""
+        """Return a remembered layout (geometry, header, splitter); empty if there is none.
+
+        One that is damaged is none: Qt trusts what it restores, and can crash.
+        """
         value = None if self._fresh else self._store.value(f"layout/{name}")
-        return value if isinstance(value, QByteArray) else QByteArray()
+        kept = bytes(value.data()) if isinstance(value, QByteArray) else b""
+        checksum, state = kept[:_CHECKSUM_BYTES], kept[_CHECKSUM_BYTES:]
+        return QByteArray(state if checksum == _checksum(state) else b"")
 
     def set_layout(self, name: str, state: QByteArray) -> None:
         """Remember a layout."""
-        self._set(f"layout/{name}", state)
+        plain = bytes(state.data())
+        self._set(f"layout/{name}", QByteArray(_checksum(plain) + plain))
 
     def reset_layout(self) -> None:
         """Forget all layouts."""
@@ -131,3 +179,7 @@ class Settings:
             return int(str(self._store.value(key, default)))
         except ValueError:
             return default
+
+
+def _checksum(state: bytes) -> bytes:
+    return blake2b(state, digest_size=_CHECKSUM_BYTES).digest()

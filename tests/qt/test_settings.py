@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PySide6.QtCore import QByteArray
 
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def fill(settings: Settings) -> None:
@@ -69,3 +76,116 @@ def test_fresh_reads_and_writes_nothing(settings_file: Path) -> None:
     fresh.reset_layout()
     fresh._store.sync()
     assert settings_file.read_bytes() == before
+
+
+def test_a_damaged_file_is_told_of(settings_file: Path) -> None:
+    settings_file.write_bytes(b"\0\xff\xfe rubbish [[[")
+    problem = Settings(settings_file).problem()
+    assert problem is not None
+    assert f"{settings_file} is damaged" in problem
+    assert Settings(settings_file, fresh=True).problem() is None
+    settings_file.write_bytes(b"")
+    assert Settings(settings_file).problem() is None
+
+
+def test_a_folder_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
+    nowhere = tmp_path / "file"
+    nowhere.write_text("where the folder would be")
+    settings = Settings(nowhere / "settings.ini")
+    fill(settings)
+    assert settings.scheme is Scheme.DARK
+    settings._store.sync()
+    problem = settings.problem()
+    assert problem is not None
+    assert "cannot be kept in" in problem
+
+
+def everything(settings: Settings) -> list[object]:
+    """Read every value as the window does."""
+    found: list[object] = [settings.problem()]
+    for name in dir(Settings):
+        if isinstance(getattr(Settings, name), property):
+            found.append(getattr(settings, name))
+    found += [settings.note("planner"), bytes(settings.layout("tensors").data())]
+    return found
+
+
+_VALUES = (
+    "",
+    "a, b",
+    "7",
+    "@Invalid()",
+    "@ByteArray(\\0\\xff)",
+    "@Variant(\\0\\0\\0\\x7f\\0\\0\\0\\x2QT)",
+    "@Size(1 2)",
+    "@Rect(x)",
+    '"\\0\\x1b[31m\\x202e"',
+    "[" * 900,
+    '"' + "{" * 900 + '"',
+    "\\xd800",
+    "%00/../..",
+)
+
+
+@pytest.mark.parametrize("value", _VALUES)
+@pytest.mark.no_qt_log  # Qt says which of them it cannot read
+def test_values_of_any_type_are_survived(settings_file: Path, value: str) -> None:
+    names = [name for name in dir(Settings) if isinstance(getattr(Settings, name), property)]
+    assert len(names) >= 5
+    plain = Settings(settings_file.with_name("none.ini"))
+    general = "".join(f"{key}={value}\n" for key in names)
+    layouts = f"[layout]\ntensors={value}\nwindow={value}\n[notes]\nplanner={value}\n"
+    settings_file.write_text(f"[General]\nversion=1\n{general}{layouts}")
+    settings = Settings(settings_file)
+    found = everything(settings)
+    assert [type(one) for one in found[1:]] == [type(one) for one in everything(plain)[1:]]
+    assert found[-1] == b""
+    fill(settings)
+    assert settings.recent[0] == Path("/a, b/1.gguf")
+
+
+@given(content=st.binary(max_size=300), after=st.binary(max_size=60))
+def test_any_bytes_are_survived(tmp_path: Path, content: bytes, after: bytes) -> None:
+    file = tmp_path / f"{uuid4()}.ini"
+    file.write_bytes(content + b"\n[General]\nversion=1\nrecent=" + after)
+    everything(Settings(file))
+
+
+@given(data=st.data())
+def test_a_layout_that_was_damaged_is_none(tmp_path: Path, data: st.DataObject) -> None:
+    """A header's state with wrong bytes in it ended the process (Qt 6.10, QHeaderView)."""
+    file = tmp_path / f"{uuid4()}.ini"
+    settings = Settings(file)
+    state = QByteArray(b"some state of Qt")
+    settings.set_layout("tensors", state)
+    assert settings.layout("tensors") == state
+    kept = bytearray(settings._store.value("layout/tensors").data())
+    place = data.draw(st.integers(0, len(kept) - 1))
+    kept[place] ^= data.draw(st.integers(1, 255))
+    settings._store.setValue("layout/tensors", QByteArray(bytes(kept)))
+    assert settings.layout("tensors").isEmpty()
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from explorer.qt.settings import Settings
+
+settings = Settings(Path(sys.argv[1]))
+for number in range(20):
+    settings.add_recent(Path(f"/{sys.argv[2]}/{number}"))
+    settings.set_note(sys.argv[2], str(number))
+    settings._store.sync()
+"""
+
+
+def test_two_programs_that_write_at_once_leave_a_whole_file(settings_file: Path) -> None:
+    writers = [
+        subprocess.Popen([sys.executable, "-c", _WRITER, str(settings_file), name], cwd=ROOT)
+        for name in ("one", "two")
+    ]
+    assert [writer.wait(30) for writer in writers] == [0, 0]
+    settings = Settings(settings_file)
+    assert settings.problem() is None
+    assert (settings.note("one"), settings.note("two")) == ("19", "19")
+    assert len(settings.recent) == 12

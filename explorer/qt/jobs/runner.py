@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, Signal, Slot
+from PySide6.QtCore import QObject, Qt, QThreadPool, Signal, Slot
 
 from explorer.errors import ExplorerError
 
@@ -133,32 +133,34 @@ class Job(QObject):
     @Slot(object)
     def _deliver(self, result: object) -> None:
         self.finished.emit()
+        on_done = self._on_done
+        self._forget()
         if not self.cancelled:
-            self._on_done(result)
+            on_done(result)
 
     @Slot(object)
     def _explain(self, error: Exception | None) -> None:
         self.finished.emit()
+        on_failed = self._on_failed
+        self._forget()
         if error is None or self.cancelled:
             return
         if isinstance(error, ExplorerError):
-            self._on_failed(error)
+            _drop_frames(error)
+            on_failed(error)
         else:
             self.crashed.emit(error)
 
+    def _forget(self) -> None:
+        """Let go of what the callers hold: who started the job may keep it for long."""
+        self._on_done = self._on_failed = lambda _: None
 
-class _Task(QRunnable):
-    """The worker's side. Holds its job, so that the job outlives the run."""
 
-    def __init__(self, job: Job, op: Callable[[Job], Any]) -> None:
-        super().__init__()
-        self._job = job
-        self._op = op
-
-    # Qt
-
-    def run(self) -> None:
-        self._job.execute(self._op)
+def _drop_frames(error: BaseException | None) -> None:
+    """Let go of the frames that an error came through: a view that keeps it would keep a model."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 class JobRunner(QObject):
@@ -210,7 +212,9 @@ class JobRunner(QObject):
         job.finished.connect(self._forget)
         self.jobs.append(job)
         self.started.emit(job)
-        self._pool.start(_Task(job, op))
+        # A function, not a `QRunnable`: PySide6 never frees one that ends before `start` returns,
+        # and with it goes all that `op` holds, such as a model.
+        self._pool.start(lambda: job.execute(op))
         return job
 
     def prepare_kernels(self) -> None:

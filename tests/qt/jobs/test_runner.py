@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QThread
+from PySide6.QtCore import QCoreApplication, QEvent, QThread
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -203,3 +205,25 @@ def test_work_that_waits_for_a_disk_does_not_hold_up_what_one_looks_at(
     assert len(runner.jobs) == 3
     go_on.set()
     qtbot.waitUntil(lambda: not runner.jobs)
+
+
+class Thing:
+    """Stands for a model."""
+
+
+def test_what_a_job_holds_is_freed(qtbot: QtBot, runner: JobRunner) -> None:
+    """Found by the soak: of short jobs, most were never freed, nor was what they held."""
+    held = []
+    for _ in range(200):
+        thing = Thing()
+        held.append(weakref.ref(thing))
+        runner.run("", lambda _job, thing=thing: None, lambda _: None, lambda _: None)
+        del thing
+    qtbot.waitUntil(lambda: not runner.jobs)
+
+    def freed() -> bool:
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        gc.collect()
+        return not any(reference() for reference in held)
+
+    qtbot.waitUntil(freed)

@@ -1,0 +1,273 @@
+"""Faults of the program itself: told, written down once, and survived."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QTimer, qCritical
+from PySide6.QtGui import QGuiApplication
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.crash_reports import MOST_CHARACTERS, MOST_REPORTS, CrashReports, error_report
+from explorer.qt.crashes import catching
+from explorer.qt.main_window import MainWindow
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the window's reports go; see `no_user_files` in conftest.py."""
+    return tmp_path / "cache" / "crashes"
+
+
+@pytest.fixture
+def caught(make_window: Callable[..., MainWindow], demo_path: Path) -> Iterator[MainWindow]:
+    """A window that is told of what nobody caught."""
+    window = make_window(demo_path, expect_crash=True)
+    with catching(window.crashes):
+        yield window
+
+
+def fail() -> None:
+    _ = 1 / 0
+
+
+def reports(folder: Path) -> list[str]:
+    return [path.read_text() for path in sorted(folder.glob("report-*.txt"))]
+
+
+def shows_the_crash(qtbot: QtBot, window: MainWindow, folder: Path) -> None:
+    """The message is there with its details, a report is written, and the window works on."""
+    qtbot.waitUntil(window.message_bar.isVisible)
+    assert "ZeroDivisionError" in window.message_bar.label.text()
+    window.message_bar.copy.click()
+    details = QGuiApplication.clipboard().text()
+    assert "Traceback" in details
+    assert "in fail" in details
+    assert reports(folder) == [details]
+    assert str(next(folder.glob("report-*"))) in window.message_bar.label.text()
+    window.panels.setCurrentWidget(window.panels.tensors)
+    assert window.panels.tensors.model.rowCount() == 22
+
+
+def test_an_error_of_a_slot(qtbot: QtBot, caught: MainWindow, folder: Path) -> None:
+    try:
+        fail()
+    except ZeroDivisionError as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    shows_the_crash(qtbot, caught, folder)
+
+
+def test_an_error_of_another_thread(qtbot: QtBot, caught: MainWindow, folder: Path) -> None:
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    shows_the_crash(qtbot, caught, folder)
+
+
+def test_an_error_of_a_job(qtbot: QtBot, caught: MainWindow, folder: Path) -> None:
+    caught.runner.run("", lambda _job: fail(), lambda _: None, caught.show_error)
+    shows_the_crash(qtbot, caught, folder)
+
+
+def test_an_error_that_nobody_can_catch(qtbot: QtBot, caught: MainWindow, folder: Path) -> None:
+    class Thing:
+        pass
+
+    thing = Thing()
+    reference = weakref.ref(thing, lambda _: fail())
+    del thing
+    assert reference() is None
+    shows_the_crash(qtbot, caught, folder)
+
+
+def test_what_qt_calls_critical(qtbot: QtBot, caught: MainWindow, folder: Path) -> None:
+    qCritical("the clipboard is \x1b[31m gone")
+    qtbot.waitUntil(caught.message_bar.isVisible)
+    (report,) = reports(folder)
+    assert "QtFault: the clipboard is \\x1b[31m gone" in report
+
+
+@pytest.mark.qt_no_exception_capture
+def test_a_panel_that_fails_does_not_keep_a_model_from_the_others(
+    qtbot: QtBot, caught: MainWindow, small_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caught.panels.overview, "show_document", lambda _document: fail())
+    caught.open_paths([small_path])
+    qtbot.waitUntil(caught.message_bar.isVisible)
+    assert caught.panels.tensors.model.rowCount() == 12
+    assert caught.panels.metadata.list.table.model().rowCount() == 5
+    assert "twelve" in caught.windowTitle()
+
+
+@pytest.mark.qt_no_exception_capture
+def test_a_panel_that_fails_does_not_keep_the_window_open(
+    qtbot: QtBot, caught: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caught.panels, "save_layout", fail)
+    QTimer.singleShot(0, caught.close)
+    qtbot.waitUntil(lambda: not caught.isVisible())
+    assert caught.settings.session == [caught.documents[0].path]
+
+
+def test_no_place_to_write_is_no_second_fault(
+    qtbot: QtBot, caught: MainWindow, folder: Path
+) -> None:
+    caught.crashes.reports.stop_watching()
+    folder.rmdir()
+    folder.write_text("a file where the folder would be")
+    caught.crashes.note(ZeroDivisionError("no traceback"))
+    qtbot.waitUntil(caught.message_bar.isVisible)
+    assert "in /" not in caught.message_bar.label.text()
+
+
+def test_a_full_disk_leaves_no_half_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_some(path: Path, text: str, encoding: str) -> None:
+        path.write_bytes(text.encode(encoding)[:5])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", write_some)
+    assert CrashReports(folder).write("a report") is None
+    assert list(folder.iterdir()) == []
+
+
+def test_few_reports_are_kept(folder: Path) -> None:
+    kept = CrashReports(folder)
+    paths = [kept.write(f"report {number}") for number in range(MOST_REPORTS + 5)]
+    assert len(set(paths)) == MOST_REPORTS + 5
+    assert sorted(folder.iterdir()) == sorted(path for path in paths[5:] if path is not None)
+
+
+def test_a_report_is_short_plain_and_does_not_name_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    text = "/home/ada/models/x.gguf \x1b[31m\u202e" + "n" * 10_000_000
+    report = error_report(ValueError(text))
+    assert len(report) < MOST_CHARACTERS + 1000
+    assert "~/models/x.gguf \\x1b[31m\\u202e" in report
+    assert "ada" not in report
+    assert re.search(r"GGUF Explorer \d.*\nPython 3\..*PySide6 6\.", report)
+
+
+# The program as `gguf-explorer` starts it, and something that goes wrong in it.
+_CRASHING = """
+import faulthandler, os, sys
+from PySide6.QtCore import QTimer, qFatal
+from PySide6.QtWidgets import QWidget
+from explorer.qt import app
+
+class Failing(QWidget):
+    painted = 0
+
+    def paintEvent(self, event):
+        self.painted += 1
+        if self.painted == 120:
+            self.window().close()
+        _ = 1 / 0
+
+def act(window):
+    if sys.argv[1] == "segfault":
+        faulthandler._sigsegv()
+    elif sys.argv[1] == "fatal":
+        qFatal("cannot go on")
+    elif sys.argv[1] == "killed":
+        os.kill(os.getpid(), 9)
+    elif sys.argv[1] == "paint":
+        view = Failing(window.panels)
+        window.panels.setCurrentIndex(window.panels.addTab(view, "Failing"))
+        timer = QTimer(window)
+        timer.timeout.connect(view.update)
+        timer.start(1)
+    else:
+        window.close()
+
+plain_show = app.MainWindow.show
+
+def show(window):
+    plain_show(window)
+    window.crashes.happened.connect(lambda sentence, _: print("TOLD", sentence, flush=True))
+    QTimer.singleShot(300, lambda: act(window))
+
+app.MainWindow.show = show
+sys.exit(app.run(sys.argv[2:], fresh=True))
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, small_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Run the program with something that goes wrong in it, or with "close" until it is closed."""
+
+    def run_once(action: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", _CRASHING, action, str(small_path)],
+            cwd=ROOT,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "missing")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run_once
+
+
+def test_a_view_that_fails_at_every_frame_is_told_of_once(
+    run: Callable[[str], subprocess.CompletedProcess[str]], folder: Path
+) -> None:
+    result = run("paint")
+    assert result.returncode == 0
+    first, tenth, hundredth = result.stdout.splitlines()
+    assert "ZeroDivisionError" in first
+    assert "It has happened 10 times." in tenth
+    assert "It has happened 100 times." in hundredth
+    assert result.stderr.count("in paintEvent") == 1
+    assert len(reports(folder)) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="crashes by signals")
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("segfault", "Segmentation fault"),
+        ("fatal", "A qFatal() call was made"),  # a message of Qt
+        ("killed", None),  # from outside, as at a power failure: no fault of the program
+    ],
+)
+def test_a_crash_of_the_process_is_told_at_the_next_start_once(
+    run: Callable[[str], subprocess.CompletedProcess[str]],
+    folder: Path,
+    how: str,
+    words: str | None,
+) -> None:
+    assert run(how).returncode < 0
+    assert len(list(folder.glob("running-*"))) == 1
+    after = run("close")
+    assert after.returncode == 0, after.stderr
+    assert ("The program crashed the last time" in after.stdout) == (words is not None)
+    if words is not None:
+        (report,) = reports(folder)
+        assert words in report
+    assert list(folder.glob("running-*")) == []
+    assert "crashed" not in run("close").stdout
+
+
+def test_a_program_that_runs_is_not_taken_for_one_that_crashed(folder: Path) -> None:
+    running, other = CrashReports(folder), CrashReports(folder)
+    running.watch()
+    try:
+        running.note_before_abort("this one will crash soon")
+        assert other.take_crash() is None
+    finally:
+        running.stop_watching()
+    assert other.take_crash() is None
+    assert list(folder.iterdir()) == []

@@ -1,0 +1,249 @@
+"""What the campaign of mutated files reads: for each format good files, and all one can ask of one.
+
+Each target puts the bytes into a folder, opens them as the program does, and looks at everything
+that a person who clicks on everything would see. Only an `ExplorerError` may come out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from explorer.analysis.importance import importance_of, is_importance_matrix
+from explorer.errors import ExplorerError
+from explorer.formats import Model, open_model
+from explorer.formats.facts import describe
+from explorer.formats.structure import Structure
+from explorer.formats.vocabulary import read_vocabulary
+from explorer.planner import Hyperparameters
+from tests.helpers.gguf_writer import ARRAY, F32, I32, STRING, U32, Array, GgufFile, TensorSpec
+from tests.helpers.gguf_writer import small_model as small_gguf
+from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.safetensors_writer import tensors_bytes
+from tests.soak.mutations import Mutate, spoil_bytes, spoil_json
+
+_LOOKED_AT = 64  # elements of an array, fields of a file
+
+
+@dataclass(frozen=True)
+class Target:
+    """A format to spoil.
+
+    Attributes:
+        seeds: Good files, made in a folder that is given to `place`.
+        mutate: How files are spoilt.
+        place: Prepares a folder; returns where the spoilt bytes go and what is opened.
+    """
+
+    seeds: Sequence[bytes]
+    mutate: Mutate
+    place: Callable[[Path], tuple[Path, Path]]
+
+
+def look_at_everything(model: Model) -> None:
+    """Ask a model for all that the panels and commands show of its header."""
+    for entry in model.metadata.entries:
+        try:
+            value = entry.value
+            if entry.length is not None:
+                _ = [value[i] for i in range(min(len(value), _LOOKED_AT))]  # type: ignore[index,arg-type]
+        except ExplorerError:
+            continue
+    for tensor in model.tensors.rows:
+        assert tensor.damage is not None or len(tensor.read()) == tensor.nbytes
+    describe(model)
+    assert isinstance(model.name, str | None)
+    for problem in model.problems:
+        assert problem.what
+    _quietly(lambda: _look_at_tokens(model))
+    _quietly(lambda: Hyperparameters.from_model(model))
+    for index in range(len(model.files)):
+        structure = Structure(model, index)
+        _quietly(structure.prepare)
+        _quietly(lambda structure=structure: structure.fields(0, _LOOKED_AT * 4))
+    if is_importance_matrix(model):
+        for name in ("a.weight", "b.weight"):
+            _quietly(lambda name=name: importance_of(model, name))
+
+
+def _look_at_tokens(model: Model) -> None:
+    vocabulary = read_vocabulary(model)
+    if vocabulary is not None:
+        for number in range(min(len(vocabulary), _LOOKED_AT)):
+            vocabulary.text(number)
+        vocabulary.display_columns()
+
+
+def _quietly(action: Callable[[], object]) -> None:
+    """Do something that may be refused, in the program's own words."""
+    with contextlib.suppress(ExplorerError):
+        action()
+
+
+def open_and_look(path: Path) -> None:
+    """Open what lies at a path and look at everything.
+
+    Raises:
+        ExplorerError: It does not open.
+    """
+    with open_model(path) as model:
+        look_at_everything(model)
+
+
+def _alone(name: str) -> Callable[[Path], tuple[Path, Path]]:
+    return lambda folder: (folder / name, folder / name)
+
+
+def _gguf_seeds() -> list[bytes]:
+    variants = [small_gguf(version, order).build() for version in (1, 3) for order in _ORDERS]
+    plan = GgufFile(
+        keys=[
+            ("general.architecture", STRING, "llama"),
+            ("general.alignment", U32, 64),
+            ("llama.block_count", U32, 2),
+            ("llama.embedding_length", U32, 64),
+            ("llama.attention.head_count", ARRAY, Array(U32, [4, 8])),
+            ("llama.rope.freq_base", F32, 10_000.0),
+            ("tokenizer.ggml.model", STRING, "gpt2"),
+            ("tokenizer.ggml.tokens", ARRAY, Array(STRING, ["a", "Ġb", "<s>", "\u2581c"])),
+            ("tokenizer.ggml.token_type", ARRAY, Array(I32, [1, 1, 3, 6])),
+            ("tokenizer.ggml.bos_token_id", U32, 2),
+            ("split.count", U32, 1),
+        ],
+        tensors=[
+            TensorSpec(f"blk.{i}.attn_q.weight", (256, 2), kind, bytes(nbytes))
+            for i, (kind, nbytes) in enumerate(((12, 288), (14, 420), (2, 288), (30, 1024)))
+        ],
+        alignment=64,
+    )
+    return [*variants, plan.build()]
+
+
+_ORDERS = ("little", "big")
+
+
+def _imatrix_seeds() -> list[bytes]:
+    floats = bytes(range(64, 80)) * 4
+    file = GgufFile(
+        keys=[
+            ("general.type", STRING, "imatrix"),
+            ("imatrix.datasets", ARRAY, Array(STRING, ["calibration.txt"])),
+            ("imatrix.chunk_count", U32, 3),
+            ("imatrix.chunk_size", U32, 512),
+        ],
+        tensors=[
+            TensorSpec("a.weight.in_sum2", (8, 2), 0, floats),
+            TensorSpec("a.weight.counts", (1, 2), 0, floats[:8]),
+            TensorSpec("b.weight.in_sum2", (4,), 0, floats[:16]),
+            TensorSpec("b.weight.counts", (1,), 0, floats[:4]),
+        ],
+    )
+    return [file.build()]
+
+
+def _safetensors_seeds() -> list[bytes]:
+    plain = tensors_bytes([("a", "F32", [2, 3]), ("b", "BF16", [4]), ("c", "F4", [8])], {"k": "v"})
+    quantized = tensors_bytes(
+        [
+            ("layers.0.q.weight", "U32", [4, 8]),
+            ("layers.0.q.scales", "F16", [4, 1]),
+            ("layers.0.q.biases", "F16", [4, 1]),
+            ("layers.1.qweight", "I32", [8, 4]),
+            ("layers.1.qzeros", "I32", [1, 1]),
+            ("layers.1.scales", "F16", [1, 4]),
+        ]
+    )
+    return [plain, quantized, tensors_bytes([("x", "F8_E4M3", [0, 5]), ("y", "C64", [])])]
+
+
+_SHARD = "model-00001-of-00001.safetensors"
+_CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+    "rope_scaling": {"factor": 8.0, "rope_type": "llama3"},
+    "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True},
+    "quantization": {"group_size": 32, "bits": 4},
+    "layer_types": ["full_attention", "sliding_attention"],
+    "text_config": {"hidden_size": 32, "sliding_window": None},
+}
+
+
+def _config_place(folder: Path) -> tuple[Path, Path]:
+    (folder / "model.safetensors").write_bytes(_safetensors_seeds()[1])
+    return folder / "config.json", folder
+
+
+def _index_place(folder: Path) -> tuple[Path, Path]:
+    (folder / _SHARD).write_bytes(_safetensors_seeds()[0])
+    index = folder / "model.safetensors.index.json"
+    return index, index
+
+
+def _index_seed() -> bytes:
+    places = dict.fromkeys(("a", "b", "c", "d"), _SHARD)
+    return json.dumps({"metadata": {"total_size": 36}, "weight_map": places}).encode()
+
+
+def _manifest_place(folder: Path) -> tuple[Path, Path]:
+    """Make a store with all the blobs that the seeds name; return the place of a manifest."""
+    store = OllamaStore(folder / "models")
+    for layers in _manifest_layers(store):
+        path = store.manifest(layers, config={"model_format": "gguf", "model_family": "llama"})
+    return path, path
+
+
+def _manifest_layers(store: OllamaStore) -> list[list[dict[str, object]]]:
+    gguf = _gguf_seeds()[-1]
+    texts = [
+        store.layer("template", "{{ .Prompt }}"),
+        store.layer("params", json.dumps({"stop": ["<|end|>"], "temperature": 0.7})),
+        store.layer("messages", json.dumps([{"role": "user", "content": "Hello"}])),
+        store.layer("license", "MIT"),
+    ]
+    blobs = [
+        store.tensor("layers.0.q", [("layers.0.q.weight", "U32", [4, 8])], {"quant_type": "int4"}),
+        store.tensor("norm.weight", [("norm.weight", "BF16", [4])]),
+        store.layer("json", json.dumps(_CONFIG), "config.json"),
+    ]
+    return [[store.layer("model", gguf), *texts], [*blobs, *texts]]
+
+
+def _manifest_seeds(folder: Path) -> list[bytes]:
+    store = OllamaStore(folder / "seeds")
+    config = {"model_format": "safetensors", "model_family": "llama"}
+    return [
+        store.manifest(layers, config=config).read_bytes() for layers in _manifest_layers(store)
+    ]
+
+
+def make_targets(folder: Path) -> Mapping[str, Target]:
+    """Return every target by its name; the folder is for what making the seeds needs."""
+    return {
+        "gguf": Target(_gguf_seeds(), spoil_bytes, _alone("f.gguf")),
+        "safetensors": Target(_safetensors_seeds(), spoil_bytes, _alone("f.safetensors")),
+        "safetensors-header": Target(_headers(), _spoil_header, _alone("f.safetensors")),
+        "manifest": Target(_manifest_seeds(folder), spoil_json, _manifest_place),
+        "config": Target([json.dumps(_CONFIG).encode()], spoil_json, _config_place),
+        "index": Target([_index_seed()], spoil_json, _index_place),
+        "imatrix": Target(_imatrix_seeds(), spoil_bytes, _alone("f.gguf")),
+    }
+
+
+def _headers() -> list[bytes]:
+    """Return the JSON headers of the safetensors seeds."""
+    return [seed[8 : 8 + int.from_bytes(seed[:8], "little")] for seed in _safetensors_seeds()]
+
+
+def _spoil_header(chance: Random, content: bytes, other: bytes) -> bytes:
+    """Spoil the JSON and give it its right length, so that what lies behind the length is met."""
+    header = spoil_json(chance, content, other)
+    return len(header).to_bytes(8, "little") + header + bytes(chance.choice((0, 36, 300)))

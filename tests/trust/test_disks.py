@@ -1,0 +1,245 @@
+"""Disks that are full, closed or unplugged: told in a sentence, and what can go on goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from explorer.cli.main import main
+from explorer.demo import make_demo
+from explorer.stores import Place, StoreKind, read_library
+from tests.helpers.disks import disk_with, read_only_disk, small_disk
+from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.ollama_store import OllamaStore
+
+ROOT = Path(__file__).resolve().parents[2]
+_KEYS = {"block_count": 8, "embedding_length": 512, "context_length": 512}
+_SHAPES = {f"blk.{layer}.attn_q.weight": (512, 512) for layer in range(8)}
+
+# Every command that keeps something, and then the window.
+_PROGRAM = """
+import os, sys
+from explorer.cli.main import main
+from PySide6.QtCore import QTimer
+
+model, out = sys.argv[1:]
+for arguments in (
+    ["survey", model],
+    ["survey", model, "--json"],
+    ["stats", model, "blk.0.attn_q.weight"],
+    ["library", "--root", "folder=" + os.path.dirname(model)],
+):
+    code = main(arguments)
+    assert code == 0, (arguments, code)
+for arguments in (
+    ["survey", model, "--csv", out + "/table.csv"],
+    ["export", model, "blk.0.attn_q.weight", "--to", out + "/weights.npy"],
+    ["report", model, "--gpu", "24GiB", "-o", out + "/report.html"],
+):
+    code = main(arguments)
+    print(arguments[0], code, file=sys.stderr)
+
+from explorer.qt import app
+
+def look(window):
+    if not window.documents or window.runner.jobs:
+        QTimer.singleShot(20, lambda: look(window))
+        return
+    print("TOLD", window.message_bar.label.text())
+    window.panels.setCurrentIndex(window.panels.currentIndex() + 1)
+    window.runner.run("", lambda job: 1 // 0, print, print)  # a report of it cannot be written
+    QTimer.singleShot(200, window.close)
+
+plain_show = app.MainWindow.show
+
+def show(window):
+    plain_show(window)
+    look(window)
+
+app.MainWindow.show = show
+sys.exit(app.run([model], fresh=False))
+"""
+
+
+def nowhere(base: Path) -> AbstractContextManager[Path]:
+    """Return a folder that cannot be made: there is a file in its way."""
+    (base / "file").write_text("")
+    return nullcontext(base / "file" / "folder")
+
+
+def full(base: Path) -> AbstractContextManager[Path]:
+    """Return a folder on a disk with room for next to nothing."""
+    return small_disk(base, 8192)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A model of eight tensors of a megabyte."""
+    return write_gguf(tmp_path / "model.gguf", "llama", arrays_of(_SHAPES), **_KEYS)
+
+
+@pytest.mark.parametrize("place", [nowhere, full, read_only_disk])
+def test_no_room_for_cache_settings_and_files(
+    tmp_path: Path, model: Path, place: Callable[[Path], AbstractContextManager[Path]]
+) -> None:
+    with place(tmp_path) as folder:
+        surroundings = {
+            **{key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"},
+            "QT_QPA_PLATFORM": "offscreen",
+            "GGUF_EXPLORER_CACHE": str(folder / "cache"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "HOME": str(folder / "home"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", _PROGRAM, str(model), str(folder)],
+            cwd=ROOT,
+            env=surroundings,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "mistake of the program" not in done.stderr
+    assert done.stderr.count("Traceback") == done.stderr.count("ZeroDivisionError: ") == 1
+    for command in ("survey 1", "export 1", "report 1"):
+        assert command in done.stderr, done.stderr
+    assert "TOLD" in done.stdout
+    assert ("Settings cannot be kept" in done.stdout) == (place is not full)
+
+
+@pytest.fixture
+def unplugged(tmp_path: Path, model: Path) -> Iterator[Path]:
+    """A model on a disk that was unplugged after half of it was read."""
+    with disk_with(tmp_path, model) as disk:
+        path = disk.folder / model.name
+        disk.unplug(path, model.stat().st_size // 2)
+        yield path
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--no-cache", "--workers", "1"]])
+def test_a_disk_unplugged_in_the_middle_of_a_survey(
+    unplugged: Path, options: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["survey", str(unplugged), *options]) == 1
+    out, err = capfd.readouterr()
+    assert err.count("\n") == 1
+    assert "cannot be read: input/output error" in err
+    if options == ["--json"]:
+        rows = json.loads(out)["tensors"]
+        told = [row["problem"] for row in rows]
+        assert told[:3] == [None] * 3
+        assert all("input/output error" in problem for problem in told[-3:])
+    else:
+        assert "blk.0.attn_q.weight" in out
+        assert "input/output error" in out
+
+
+def test_commands_on_a_disk_that_was_unplugged(
+    unplugged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model, name, out = str(unplugged), "blk.7.attn_q.weight", str(tmp_path)
+    for arguments in (
+        ["stats", model, name],
+        ["export", model, name, "--to", f"{out}/weights.npy"],
+        ["requantize", model, name, "--to", "Q8_0"],
+        ["compare", f"{out}/model.gguf", model],
+        ["report", model, "--gpu", "24GiB", "-o", f"{out}/report.html"],
+    ):
+        assert main(arguments) == 1, arguments
+        err = capfd.readouterr().err
+        assert "input/output error" in err, arguments
+        assert "Traceback" not in err
+        assert "mistake" not in err
+    assert not list(tmp_path.glob("*.npy*"))
+
+
+_DEMO = """
+import sys
+from explorer.cli.main import main
+from explorer.demo import make_demo
+paths = make_demo()
+sys.exit(main(["survey", str(paths.model), "--json"]))
+"""
+
+
+def test_programs_that_begin_at_once_share_one_cache(own_cache: Path) -> None:
+    """The demo and its survey are each made by three programs at a time."""
+    environment = {**os.environ, "GGUF_EXPLORER_CACHE": str(own_cache)}
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", _DEMO],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    answers = [program.communicate(timeout=100) for program in programs]
+    assert [program.returncode for program in programs] == [0, 0, 0], answers
+    assert [err for _, err in answers] == [""] * 3
+    assert len({out for out, _ in answers}) == 1
+    (demo,) = (own_cache / "demo").iterdir()
+    (survey,) = (own_cache / "surveys").iterdir()
+    lines = survey.read_bytes().splitlines()
+    assert all(json.loads(line.partition(b" ")[2]) for line in lines if line)
+    again = subprocess.run(
+        [sys.executable, "-c", _DEMO],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert again.stdout == answers[0][0]
+    assert demo.is_dir()
+
+
+def test_a_store_that_changes_while_it_is_scanned(tmp_path: Path) -> None:
+    """A program that downloads, renames and deletes: listed as it is at some moment."""
+    ollama = OllamaStore(tmp_path / "ollama")
+    demo = make_demo(tmp_path / "demo").model.read_bytes()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    stop = threading.Event()
+    rounds = 0
+
+    def change() -> None:
+        nonlocal rounds
+        while not stop.is_set():
+            rounds += 1
+            layer = ollama.layer("model", demo[: 5000 + rounds % 7])
+            manifest = ollama.manifest([layer], f"registry.ollama.ai/library/m{rounds % 3}/latest")
+            inner = folder / f"model{rounds % 3}"
+            inner.mkdir(exist_ok=True)
+            (inner / "a.gguf.part").write_bytes(demo[:5000])
+            (inner / "a.gguf.part").rename(inner / "a.gguf")
+            manifest.unlink()
+            ollama.blob_path(layer).unlink(missing_ok=True)
+            (inner / "a.gguf").unlink()
+            inner.rmdir()
+            manifest.parent.rmdir()
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    seen = set()
+    try:
+        while rounds < 200:
+            places = [Place(StoreKind.OLLAMA, ollama.models), Place(StoreKind.FOLDER, folder)]
+            library = read_library(places)
+            seen.add(library.entry_count)
+    finally:
+        stop.set()
+        changer.join()
+    assert len(seen) > 1, "nothing changed while it was looked at"
