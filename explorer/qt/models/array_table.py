@@ -10,6 +10,7 @@ from PySide6.QtCore import QCoreApplication
 from explorer.display import integer_text, plain_text, scalar_text
 from explorer.formats import NumberArray
 from explorer.formats.metadata import Value
+from explorer.qt.models.figure_texts.columns import array_texts
 from explorer.qt.models.table import Cell, Column
 
 _CELL_CHARACTERS = 400
@@ -40,8 +41,12 @@ def array_columns(key: str, elements: Sequence[Value]) -> list[Column]:
             return elements.values
         return np.arange(len(elements))
 
-    numeric = isinstance(elements, NumberArray)
+    numeric, tips = isinstance(elements, NumberArray), array_texts()
+
+    def places() -> np.ndarray:
+        return np.arange(len(elements))
+
     return [
-        Column("index", tr("Index"), integer_text, int, lambda: np.arange(len(elements)), True),
-        Column("value", tr("Value"), text, raw, keys, numeric),
+        Column("index", tr("Index"), integer_text, int, places, True, tip=tips["index"]),
+        Column("value", tr("Value"), text, raw, keys, numeric, tip=tips["value"]),
     ]

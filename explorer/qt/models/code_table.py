@@ -7,6 +7,7 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis import BlockStatistics
 from explorer.display import float_text, integer_text
+from explorer.qt.models.figure_texts.columns import code_texts
 from explorer.qt.models.histogram_curve import HistogramCurve, histogram_of
 from explorer.qt.models.table import Column
 
@@ -18,12 +19,21 @@ def code_columns(blocks: BlockStatistics) -> list[Column]:
     levels = blocks.levels
     counts = blocks.code_counts
     shares = 100 * counts / max(1, int(counts.sum()))
+    tips = code_texts()
 
     def tr(text: str) -> str:
         return QCoreApplication.translate("CodeTable", text)
 
     return [
-        Column("code", tr("Code"), str, int, lambda: np.arange(len(counts)), numeric=True),
+        Column(
+            "code",
+            tr("Code"),
+            str,
+            int,
+            lambda: np.arange(len(counts)),
+            numeric=True,
+            tip=tips["code"],
+        ),
         Column(
             "level",
             tr("Level"),
@@ -31,7 +41,7 @@ def code_columns(blocks: BlockStatistics) -> list[Column]:
             lambda row: float(levels[row]),
             lambda: levels,
             numeric=True,
-            tip=tr("Its value before the block's scale"),
+            tip=tips["level"],
         ),
         Column(
             "weights",
@@ -40,6 +50,7 @@ def code_columns(blocks: BlockStatistics) -> list[Column]:
             lambda row: int(counts[row]),
             lambda: counts,
             numeric=True,
+            tip=tips["weights"],
         ),
         Column(
             "share",
@@ -48,7 +59,7 @@ def code_columns(blocks: BlockStatistics) -> list[Column]:
             lambda row: float(shares[row]),
             lambda: shares,
             numeric=True,
-            tip=tr("Share of all weights, in per cent"),
+            tip=tips["share"],
         ),
     ]
 

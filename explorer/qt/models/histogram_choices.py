@@ -49,7 +49,7 @@ class HistogramChoices:
         first = cls()
         try:
             found = json.loads(text) if len(text) <= _LONGEST_TEXT else None
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             return first

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
@@ -9,6 +11,7 @@ from PySide6.QtCore import QCoreApplication
 from explorer.display import plain_text, type_text
 from explorer.formats.tensor_arrays import text_ranks
 from explorer.qt.models.document import Document
+from explorer.qt.models.figure_texts.columns import metadata_texts
 from explorer.qt.models.table import Column
 
 
@@ -18,21 +21,19 @@ def metadata_columns(document: Document) -> list[Column]:
     keys = [plain_text(entry.key) for entry in entries]
     types = [type_text(entry) for entry in entries]
     previews = document.previews
+    tips = metadata_texts()
+
+    def column(name: str, title: str, texts: Sequence[str]) -> Column:
+        cell = texts.__getitem__
+        return Column(name, title, cell, cell, lambda: text_ranks(texts), tip=tips[name])
 
     def tr(text: str) -> str:
         return QCoreApplication.translate("MetadataTable", text)
 
     return [
-        Column("key", tr("Key"), keys.__getitem__, keys.__getitem__, lambda: text_ranks(keys)),
-        Column("type", tr("Type"), types.__getitem__, types.__getitem__, lambda: text_ranks(types)),
-        Column(
-            "value",
-            tr("Value"),
-            previews.__getitem__,
-            previews.__getitem__,
-            lambda: text_ranks(previews),
-            tip=tr("Enumerated values by name; of an array, the first elements"),
-        ),
+        column("key", tr("Key"), keys),
+        column("type", tr("Type"), types),
+        column("value", tr("Value"), previews),
     ]
 
 

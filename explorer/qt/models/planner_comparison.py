@@ -6,13 +6,14 @@ Each row says its figure and how it differs from the first row, which is what is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QCoreApplication
 
 from explorer.display import bytes_text, integer_text, plain_text, shorten
 from explorer.planner.layout import Layout
 from explorer.planner.result import Plan
+from explorer.qt.models.figure_texts.plans import comparison_texts
 from explorer.qt.models.planner_answer import verdict_of
 from explorer.qt.models.planner_outcome import Outcome
 from explorer.qt.models.planner_tables import number_column, text_column
@@ -43,8 +44,9 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
     """Return the columns of a comparison; the first row is what the others differ from."""
     plans = [candidate.outcome.plan for candidate in candidates]
     names = [shorten(plain_text(candidate.name), _LONGEST_NAME) for candidate in candidates]
+    answers = [verdict_of(one.outcome).sentence for one in candidates]
     return [
-        text_column("name", _tr("Name"), names),
+        text_column("name", _tr("Name"), names, comparison_texts()["name"]),
         _text(plans, "context", _tr("Context"), _context),
         _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
         _bytes(plans, "weights", _tr("Weights"), lambda plan: plan.weights),
@@ -58,9 +60,7 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
         _text(plans, "batch", _tr("Batch"), lambda plan: integer_text(plan.effective.batch)),
         _text(plans, "flash_attention", _tr("Flash attention"), _attention),
         _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
-        text_column(
-            "answer", _tr("Answer"), [verdict_of(one.outcome).sentence for one in candidates]
-        ),
+        text_column("answer", _tr("Answer"), answers, comparison_texts()["answer"]),
     ]
 
 
@@ -87,8 +87,7 @@ def _bytes(
         sign = "+" if value > first else "\N{MINUS SIGN}"
         return f"{bytes_text(value)} ({sign}{bytes_text(abs(value - first))})"
 
-    plain = number_column(name, title, values)
-    return Column(name, title, show, plain.raw, plain.keys, numeric=True)
+    return replace(number_column(name, title, values, comparison_texts()[name]), text=show)
 
 
 def _text(
@@ -97,8 +96,8 @@ def _text(
     """Return a column whose differing cells have a mark, which colour alone could not give."""
     values = ["–" if plan is None else plain_text(figure(plan)) for plan in plans]
     shown = [value if value == values[0] else f"≠ {value}" for value in values]
-    plain = text_column(name, title, values)
-    return Column(name, title, shown.__getitem__, plain.raw, plain.keys)
+    plain = text_column(name, title, values, comparison_texts()[name])
+    return replace(plain, text=shown.__getitem__)
 
 
 def _context(plan: Plan) -> str:

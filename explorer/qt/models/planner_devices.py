@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Final
 
-from PySide6.QtCore import QAbstractTableModel, QMimeData, QModelIndex, QObject, Qt
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QCoreApplication,
+    QMimeData,
+    QModelIndex,
+    QObject,
+    Qt,
+)
 
-from explorer.display import bytes_text, plain_text, shorten
+from explorer.display import byte_unit, bytes_text, integer_text, plain_text, shorten
 from explorer.errors import PlanError
+from explorer.notation import written_number
 from explorer.planner import Device
 from explorer.planner.parsing import parse_size
+from explorer.qt.models.figure_texts.plans import gpu_texts
 from explorer.qt.models.planner_session import PlannerSession
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.table import Index
@@ -91,6 +101,8 @@ class DeviceTable(QAbstractTableModel):
             }
         if role == Qt.ItemDataRole.ToolTipRole:
             return device_tip(device)
+        if role == Qt.ItemDataRole.WhatsThisRole:
+            return _meaning(column)
         return index.row() if role == ItemRole.ROW else cells.get(role)
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
@@ -117,9 +129,11 @@ class DeviceTable(QAbstractTableModel):
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
-        if orientation != Qt.Orientation.Horizontal or role != Qt.ItemDataRole.DisplayRole:
+        if orientation != Qt.Orientation.Horizontal or section not in (NAME, FREE):
             return None
-        return {NAME: self.tr("GPU"), FREE: self.tr("Free memory")}.get(section)
+        if role == Qt.ItemDataRole.DisplayRole:
+            return {NAME: self.tr("GPU"), FREE: self.tr("Free memory")}[section]
+        return _meaning(section) if role == Qt.ItemDataRole.WhatsThisRole else None
 
     def supportedDropActions(self) -> Qt.DropAction:
         return Qt.DropAction.MoveAction
@@ -148,14 +162,19 @@ class DeviceTable(QAbstractTableModel):
 
 def device_tip(device: Device) -> str:
     """Return what is known of a device, line by line."""
-    lines = [device.label, f"{device.free:,} bytes free"]
+    lines = [device.label, _tr("{n} bytes free").format(n=integer_text(device.free))]
     if device.total is not None:
-        lines.append(f"{bytes_text(device.total)} in all")
+        lines.append(_tr("{size} in all").format(size=bytes_text(device.total)))
     if device.integrated:
-        lines.append("shares the memory of the machine")
+        lines.append(_tr("shares the memory of the machine"))
     if device.compute is not None:
-        lines.append("compute capability " + ".".join(map(str, device.compute)))
+        version = ".".join(map(str, device.compute))
+        lines.append(_tr("compute capability {version}").format(version=version))
     return "\n".join(map(plain_text, lines))
+
+
+def _meaning(column: int) -> str:
+    return gpu_texts()["name" if column == NAME else "free"]
 
 
 def added(devices: tuple[Device, ...], device: Device, count: int = 1) -> tuple[Device, ...]:
@@ -169,9 +188,14 @@ def added(devices: tuple[Device, ...], device: Device, count: int = 1) -> tuple[
 
 def size_text(nbytes: int) -> str:
     """Return a size as one would type it, and exact if that is short; else rounded."""
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if nbytes >= 1 << power:
-            text = f"{nbytes / (1 << power):.6g}"
-            if "e" not in text and float(text) * (1 << power) == nbytes:
-                return f"{text} {unit}"
+    for power in (3, 2, 1):
+        unit, unit_bytes = byte_unit(power)
+        if nbytes >= unit_bytes:
+            text = f"{nbytes / unit_bytes:.6g}"
+            if "e" not in text and Fraction(text) * unit_bytes == nbytes:
+                return f"{written_number(text)} {unit}"
     return bytes_text(nbytes)
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("Devices", text)

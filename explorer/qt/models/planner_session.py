@@ -84,6 +84,13 @@ class PlannerSession(QObject):
         if self.inputs is not before:
             self._tell()
 
+    def retell(self) -> None:
+        """Tell everything again: sizes are in other units, also in the sentences of a plan."""
+        self.inputs_changed.emit()
+        self.scenarios_changed.emit()
+        self.others_changed.emit()
+        self.flush()
+
     # Changes of the inputs
 
     def set(self, **changes: Any) -> None:

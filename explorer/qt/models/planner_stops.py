@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
+from explorer.text import integer_text
+
 LEAST_CONTEXT: Final = 512
 MOST_CONTEXT: Final = 1 << 20
 PER_OCTAVE: Final = 16
@@ -93,7 +95,7 @@ def context_text(tokens: int) -> str:
         return f"{tokens >> 20}M"
     if tokens >= 1024 and tokens % 1024 == 0 and (tokens >> 10) & ((tokens >> 10) - 1) == 0:
         return f"{tokens >> 10}k"
-    return f"{tokens:,}"
+    return integer_text(tokens)
 
 
 def _round(value: float) -> int:

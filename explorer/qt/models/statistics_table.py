@@ -11,6 +11,12 @@ from PySide6.QtCore import QCoreApplication, QObject
 
 from explorer.analysis import Moments
 from explorer.display import float_text, integer_text
+from explorer.qt.models.error_texts import implied_texts
+from explorer.qt.models.figure_texts.figures import (
+    percentile_text,
+    statistic_column_texts,
+    statistic_texts,
+)
 from explorer.qt.models.table import Cell, Column, TableModel
 from explorer.qt.models.weight_figures import Figures
 
@@ -23,11 +29,13 @@ class Line:
         name: Stable name, for export: that of `gguf-explorer stats`.
         title: What it is called.
         value: The figure; None while it is not known.
+        tip: What it means, as plain text.
     """
 
     name: str
     title: str
     value: int | float | None
+    tip: str
 
     @property
     def text(self) -> str:
@@ -39,25 +47,29 @@ class Line:
 
 def moment_lines(moments: Moments) -> list[Line]:
     """Return the lines that statistics of anything have."""
+    tips = statistic_texts()
 
     def tr(text: str) -> str:
         return QCoreApplication.translate("StatisticsTable", text)
 
+    def line(name: str, title: str, value: float) -> Line:
+        return Line(name, title, value, tips[name])
+
     return [
-        Line("count", tr("Count"), moments.count),
-        Line("finite", tr("Finite"), moments.finite),
-        Line("nan", tr("NaN"), moments.nan),
-        Line("positive_inf", tr("+inf"), moments.positive_inf),
-        Line("negative_inf", tr("-inf"), moments.negative_inf),
-        Line("zeros", tr("Zeros"), moments.zeros),
-        Line("min", tr("Minimum"), moments.min),
-        Line("max", tr("Maximum"), moments.max),
-        Line("mean", tr("Mean"), moments.mean),
-        Line("std", tr("Standard deviation"), moments.std),
-        Line("rms", tr("Root mean square"), moments.rms),
-        Line("abs_max", tr("Greatest magnitude"), moments.abs_max),
-        Line("skewness", tr("Skewness"), moments.skewness),
-        Line("kurtosis", tr("Kurtosis (normal: 3)"), moments.kurtosis),
+        line("count", tr("Count"), moments.count),
+        line("finite", tr("Finite"), moments.finite),
+        line("nan", tr("NaN"), moments.nan),
+        line("positive_inf", tr("+inf"), moments.positive_inf),
+        line("negative_inf", tr("-inf"), moments.negative_inf),
+        line("zeros", tr("Zeros"), moments.zeros),
+        line("min", tr("Minimum"), moments.min),
+        line("max", tr("Maximum"), moments.max),
+        line("mean", tr("Mean"), moments.mean),
+        line("std", tr("Standard deviation"), moments.std),
+        line("rms", tr("Root mean square"), moments.rms),
+        line("abs_max", tr("Greatest magnitude"), moments.abs_max),
+        line("skewness", tr("Skewness"), moments.skewness),
+        line("kurtosis", tr("Kurtosis (normal: 3)"), moments.kurtosis),
     ]
 
 
@@ -70,11 +82,15 @@ def figure_lines(figures: Figures) -> list[Line]:
 
     lines = moment_lines(figures.moments)
     for percent in (0.1, 1.0, 5.0, 50.0, 95.0, 99.0, 99.9):
-        title = tr("Median") if percent == 50.0 else tr("Percentile {p} %").format(p=f"{percent:g}")
+        title = tr("Percentile {p} %").format(p=float_text(percent, 6))
+        if percent == 50.0:
+            title = tr("Median")
         value = None if complete is None else complete.percentiles[percent]
-        lines.append(Line(f"p{percent:g}", title, value))
+        lines.append(Line(f"p{percent:g}", title, value, percentile_text()))
     if complete is not None and complete.step_error_rms is not None:
-        lines.append(Line("step_error_rms", tr("Rounding error, RMS"), complete.step_error_rms))
+        name = "step_error_rms"
+        text = implied_texts()[name]
+        lines.append(Line(name, text.title, complete.step_error_rms, text.tip))
     return lines
 
 
@@ -101,8 +117,9 @@ class StatisticsTable(TableModel):
             self.set_content(columns, row_count)
         elif row_count:
             self.columns = tuple(columns)
-            corners = self.index(0, 0), self.index(self.rowCount() - 1, len(columns) - 1)
-            self.dataChanged.emit(*corners)
+            if self.rowCount() and columns:
+                corners = self.index(0, 0), self.index(self.rowCount() - 1, len(columns) - 1)
+                self.dataChanged.emit(*corners)
 
 
 def _line_columns(lines: Sequence[Line]) -> list[Column]:
@@ -110,6 +127,11 @@ def _line_columns(lines: Sequence[Line]) -> list[Column]:
         return QCoreApplication.translate("StatisticsTable", text)
 
     values = np.array([np.nan if line.value is None else line.value for line in lines], np.float64)
+    tips = statistic_column_texts()
+
+    def meaning(row: int) -> str:
+        return lines[row].tip
+
     return [
         Column(
             "statistic",
@@ -117,6 +139,8 @@ def _line_columns(lines: Sequence[Line]) -> list[Column]:
             lambda row: lines[row].title,
             lambda row: lines[row].name,
             lambda: np.arange(len(lines)),
+            tip=tips["statistic"],
+            row_tip=meaning,
         ),
         Column(
             "value",
@@ -125,6 +149,8 @@ def _line_columns(lines: Sequence[Line]) -> list[Column]:
             lambda row: lines[row].value,
             lambda: values,
             numeric=True,
+            tip=tips["value"],
+            row_tip=meaning,
         ),
     ]
 
@@ -136,7 +162,8 @@ def _several_columns(several: Sequence[Figures]) -> list[Column]:
     def name(row: int) -> str:
         return several[row].subject.name
 
-    columns = [Column("tensor", tr("Tensor"), name, name, lambda: np.arange(len(several)))]
+    tip = statistic_column_texts()["tensor"]
+    columns = [Column("tensor", tr("Tensor"), name, name, lambda: np.arange(len(several)), tip=tip)]
     first = [] if not several else figure_lines(several[0])
     table = [figure_lines(figures) for figures in several]
     # a tensor that is not quantized has fewer lines: what only some have is left out
@@ -155,4 +182,4 @@ def _several_column(kind: Line, cells: Sequence[Line]) -> Column:
     def keys() -> NDArray[np.float64]:
         return np.array([np.nan if cell.value is None else cell.value for cell in cells])
 
-    return Column(kind.name, kind.title, text, raw, keys, numeric=True)
+    return Column(kind.name, kind.title, text, raw, keys, numeric=True, tip=kind.tip)

@@ -12,6 +12,7 @@ from PySide6.QtCore import QCoreApplication
 from explorer.display import bytes_text, float_text, integer_text, plain_text, shape_text
 from explorer.formats.tensor_arrays import TensorArrays
 from explorer.qt.models.document import Document
+from explorer.qt.models.figure_texts.columns import tensor_texts
 from explorer.qt.models.table import Cell, Column
 
 
@@ -19,6 +20,7 @@ def tensor_columns(document: Document) -> list[Column]:
     """Return the columns of a model's tensor table."""
     arrays = document.arrays
     names = document.model.tensors.columns.names
+    tips = tensor_texts()
 
     def tr(text: str) -> str:
         return QCoreApplication.translate("TensorTable", text)
@@ -48,14 +50,14 @@ def tensor_columns(document: Document) -> list[Column]:
         return None if number < 0 else number
 
     return [
-        Column("name", tr("Name"), name, name, lambda: arrays.name_ranks),
+        Column("name", tr("Name"), name, name, lambda: arrays.name_ranks, tip=tips["name"]),
         Column(
             "role",
             tr("Role"),
             role,
             role,
             lambda: arrays.role_ranks,
-            tip=tr("What it does in its layer"),
+            tip=tips["role"],
         ),
         Column(
             "layer",
@@ -64,8 +66,9 @@ def tensor_columns(document: Document) -> list[Column]:
             layer,
             lambda: arrays.layers,
             numeric=True,
+            tip=tips["layer"],
         ),
-        Column("type", tr("Type"), kind, kind, lambda: arrays.type_ranks),
+        Column("type", tr("Type"), kind, kind, lambda: arrays.type_ranks, tip=tips["type"]),
         Column(
             "shape",
             tr("Shape"),
@@ -73,10 +76,12 @@ def tensor_columns(document: Document) -> list[Column]:
             shape,
             lambda: arrays.shape_ranks,
             numeric=True,
-            tip=tr("Rows × columns, outermost first; a GGUF file stores the reverse"),
+            tip=tips["shape"],
         ),
-        _number("parameters", tr("Parameters"), arrays.parameters, integer_text),
-        _number("bytes", tr("Size"), arrays.nbytes, bytes_text),
+        _number(
+            "parameters", tr("Parameters"), arrays.parameters, integer_text, tips["parameters"]
+        ),
+        _number("bytes", tr("Size"), arrays.nbytes, bytes_text, tips["bytes"]),
         Column(
             "bits_per_weight",
             tr("Bits/weight"),
@@ -84,16 +89,16 @@ def tensor_columns(document: Document) -> list[Column]:
             lambda row: float(arrays.bits_per_weight[row]),
             lambda: arrays.bits_per_weight,
             numeric=True,
-            tip=tr("Stored bits for each weight, scales included"),
+            tip=tips["bits_per_weight"],
         ),
-        _number("offset", tr("Offset"), arrays.offsets, integer_text, tr("First byte in its file")),
-        Column("file", tr("File"), file, file, lambda: arrays.file_codes),
-        Column("problem", tr("Problem"), state, state, lambda: arrays.damaged),
+        _number("offset", tr("Offset"), arrays.offsets, integer_text, tips["offset"]),
+        Column("file", tr("File"), file, file, lambda: arrays.file_codes, tip=tips["file"]),
+        Column("problem", tr("Problem"), state, state, lambda: arrays.damaged, tip=tips["problem"]),
     ]
 
 
 def _number(
-    name: str, title: str, values: NDArray[Any], text: Callable[[int], str], tip: str = ""
+    name: str, title: str, values: NDArray[Any], text: Callable[[int], str], tip: str
 ) -> Column:
     return Column(
         name,

@@ -11,11 +11,19 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
-from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import (
+    QAbstractItemModel,
+    QCoreApplication,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    Qt,
+)
 
 from explorer.display import bytes_text, integer_text, plain_text, type_text
 from explorer.formats.naming import natural_key, parse_name
 from explorer.qt.models.document import Document
+from explorer.qt.models.figure_texts.columns import model_tree_texts
 from explorer.qt.models.roles import ItemRole
 
 Index: TypeAlias = QModelIndex | QPersistentModelIndex
@@ -45,10 +53,11 @@ class Node:
     Attributes:
         kind: What it stands for.
         title: Its text, safe to show.
-        detail: Text of the second column.
+        words: Text of the second column, where it is no size.
         document: The model it belongs to.
         key: Metadata key, of a KEY.
         tensor_row: Row in the model's tensor table, of a TENSOR.
+        nbytes: Bytes of what it stands for, where the second column tells them.
         make: Makes its children, or None for a leaf.
         waiting: Children not shown yet; None before the branch was opened.
         children: Children shown.
@@ -58,15 +67,23 @@ class Node:
 
     kind: NodeKind
     title: str
-    detail: str
+    words: str
     document: Document
     key: str = ""
     tensor_row: int = -1
+    nbytes: int | None = None
     make: Callable[[], Sequence[Node]] | None = None
     waiting: list[Node] | None = None
     children: list[Node] = field(default_factory=list)
     parent: Node | None = None
     row: int = 0
+
+    @property
+    def detail(self) -> str:
+        """Text of the second column; made when it is asked for, as sizes are told at that time."""
+        if self.kind is NodeKind.MODEL:
+            return self.document.summary
+        return self.words if self.nbytes is None else bytes_text(self.nbytes)
 
     def pending(self) -> bool:
         """Whether there are children that are not shown yet."""
@@ -97,7 +114,7 @@ def model_node(document: Document) -> Node:
             branches.append(_groups_node(document))
         return branches
 
-    return Node(NodeKind.MODEL, plain_text(document.title), document.summary, document, make=make)
+    return Node(NodeKind.MODEL, plain_text(document.title), "", document, make=make)
 
 
 def _metadata_node(document: Document) -> Node:
@@ -110,7 +127,8 @@ def _metadata_node(document: Document) -> Node:
         return [_namespace_node(document, name, rows) for name, rows in namespaces.items()]
 
     count = integer_text(len(entries))
-    return Node(NodeKind.METADATA, "Metadata", f"{count} keys", document, make=make)
+    words = _tr("{n} keys").format(n=count)
+    return Node(NodeKind.METADATA, _tr("Metadata"), words, document, make=make)
 
 
 def _namespace_node(document: Document, name: str, positions: list[int]) -> Node:
@@ -148,12 +166,13 @@ def _tensors_node(document: Document) -> Node:
         several_stacks = len({stack for stack, _ in layers}) > 1
         nodes = [_tensor_node(document, row, "") for row in _by_name(document, outside)]
         for stack, layer in sorted(layers, key=lambda key: (natural_key(key[0]), key[1])):
-            title = f"{stack}.{layer}" if several_stacks else f"Layer {layer}"
+            title = f"{stack}.{layer}" if several_stacks else _tr("Layer {n}").format(n=layer)
             nodes.append(_layer_node(document, title, f"{stack}.{layer}.", layers[stack, layer]))
         return nodes
 
     count = integer_text(len(columns.names))
-    return Node(NodeKind.TENSORS, "Tensors", f"{count} tensors", document, make=make)
+    words = _tr("{n} tensors").format(n=count)
+    return Node(NodeKind.TENSORS, _tr("Tensors"), words, document, make=make)
 
 
 def _layer_node(document: Document, title: str, prefix: str, rows: list[int]) -> Node:
@@ -170,8 +189,8 @@ def _layer_node(document: Document, title: str, prefix: str, rows: list[int]) ->
             for role, members in roles.items()
         ]
 
-    nbytes = bytes_text(sum(columns.nbytes[row] for row in rows))
-    return Node(NodeKind.LAYER, plain_text(title), nbytes, document, make=make)
+    nbytes = sum(columns.nbytes[row] for row in rows)
+    return Node(NodeKind.LAYER, plain_text(title), "", document, nbytes=nbytes, make=make)
 
 
 def _role_node(document: Document, role: str, prefix: str, rows: list[int]) -> Node:
@@ -180,13 +199,13 @@ def _role_node(document: Document, role: str, prefix: str, rows: list[int]) -> N
     def make() -> list[Node]:
         return [_tensor_node(document, row, prefix) for row in rows]
 
-    nbytes = bytes_text(sum(columns.nbytes[row] for row in rows))
-    return Node(NodeKind.ROLE, plain_text(role), nbytes, document, make=make)
+    nbytes = sum(columns.nbytes[row] for row in rows)
+    return Node(NodeKind.ROLE, plain_text(role), "", document, nbytes=nbytes, make=make)
 
 
 def _tensor_node(document: Document, row: int, prefix: str) -> Node:
     columns = document.model.tensors.columns
-    title = plain_text(columns.names[row].removeprefix(prefix)) or "(empty name)"
+    title = plain_text(columns.names[row].removeprefix(prefix)) or _tr("(empty name)")
     return Node(NodeKind.TENSOR, title, columns.types[row].name, document, tensor_row=row)
 
 
@@ -195,16 +214,20 @@ def _groups_node(document: Document) -> Node:
 
     def make() -> list[Node]:
         return [
-            Node(NodeKind.GROUP, plain_text(group.name), bytes_text(group.nbytes), document)
+            Node(NodeKind.GROUP, plain_text(group.name), "", document, nbytes=group.nbytes)
             for group in sorted(groups, key=lambda group: natural_key(group.name))
         ]
 
-    return Node(NodeKind.GROUPS, "Groups", integer_text(len(groups)), document, make=make)
+    return Node(NodeKind.GROUPS, _tr("Groups"), integer_text(len(groups)), document, make=make)
 
 
 def _by_name(document: Document, rows: Iterable[int]) -> list[int]:
     names = document.model.tensors.columns.names
     return sorted(rows, key=lambda row: natural_key(names[row]))
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("TreeModel", text)
 
 
 class TreeModel(QAbstractItemModel):
@@ -317,11 +340,17 @@ class TreeModel(QAbstractItemModel):
             return node
         if role == ItemRole.RAW:
             return node.key or node.title
-        return None
+        return _meaning(index.column()) if role == Qt.ItemDataRole.WhatsThisRole else None
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
-        if orientation == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return (self.tr("Model"), self.tr("What"))[section] if section < 2 else None
-        return None
+        if orientation != Qt.Orientation.Horizontal or not 0 <= section < 2:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return (self.tr("Model"), self.tr("What"))[section]
+        return _meaning(section) if role == Qt.ItemDataRole.WhatsThisRole else None
+
+
+def _meaning(column: int) -> str:
+    return list(model_tree_texts().values())[column]

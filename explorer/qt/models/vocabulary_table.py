@@ -11,6 +11,7 @@ from PySide6.QtCore import QCoreApplication
 from explorer.display import float_text
 from explorer.formats.vocabulary import Vocabulary
 from explorer.formats.vocabulary_columns import VocabularyColumns
+from explorer.qt.models.figure_texts.columns import vocabulary_texts
 from explorer.qt.models.table import Column
 
 
@@ -41,7 +42,7 @@ def plain_ranks(texts: list[str]) -> NDArray[np.intp]:
 
 def vocabulary_columns(content: VocabularyContent) -> list[Column]:
     """Return the columns of a vocabulary."""
-    vocabulary, texts = content.vocabulary, content.texts
+    vocabulary, texts, tips = content.vocabulary, content.texts, vocabulary_texts()
 
     def tr(text: str) -> str:
         return QCoreApplication.translate("VocabularyTable", text)
@@ -55,14 +56,16 @@ def vocabulary_columns(content: VocabularyContent) -> list[Column]:
         return f"{name} ({names})" if names else name
 
     columns = [
-        Column("id", tr("Id"), str, int, lambda: np.arange(len(texts)), numeric=True),
+        Column(
+            "id", tr("Id"), str, int, lambda: np.arange(len(texts)), numeric=True, tip=tips["id"]
+        ),
         Column(
             "token",
             tr("Token"),
             texts.stored.__getitem__,
             texts.stored.__getitem__,
             lambda: content.token_ranks,
-            tip=tr("As stored in the file; bytes that are no text as \\xNN"),
+            tip=tips["token"],
         ),
         Column(
             "text",
@@ -70,9 +73,9 @@ def vocabulary_columns(content: VocabularyContent) -> list[Column]:
             texts.decoded.__getitem__,
             texts.decoded.__getitem__,
             lambda: content.text_ranks,
-            tip=tr("The text that the token puts into the output"),
+            tip=tips["text"],
         ),
-        Column("type", tr("Type"), kind, kind, lambda: texts.types),
+        Column("type", tr("Type"), kind, kind, lambda: texts.types, tip=tips["type"]),
     ]
     scores = vocabulary.scores
     if scores is not None:
@@ -84,6 +87,7 @@ def vocabulary_columns(content: VocabularyContent) -> list[Column]:
                 lambda row: float(scores[row]),
                 lambda: scores,
                 numeric=True,
+                tip=tips["score"],
             )
         )
     return columns

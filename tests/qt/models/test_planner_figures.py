@@ -136,10 +136,10 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
             qtmodeltester.check(table)
     resets: list[None] = []
     table.modelReset.connect(lambda: resets.append(None))
-    assert table.show([number_column("n", "N", [1, None])], 2)
-    assert not table.show([number_column("n", "N", [2, None])], 2)
+    assert table.show([number_column("n", "N", [1, None], "")], 2)
+    assert not table.show([number_column("n", "N", [2, None], "")], 2)
     assert [table.index(row, 0).data() for row in (0, 1)] == ["2", "–"]
-    assert table.show([number_column("n", "N", [2, None])], 2, kind="others")
+    assert table.show([number_column("n", "N", [2, None], "")], 2, kind="others")
     assert len(resets) == 2
 
 

@@ -16,7 +16,7 @@ from explorer.formats import open_model
 from explorer.formats.weights import never
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document, load_document
-from explorer.qt.models.references import References, Rounding
+from explorer.qt.models.references import Partner, References, Rounding
 from explorer.quantization import dequantize, quantize
 from tests.helpers.model_pairs import write_gguf
 
@@ -36,6 +36,11 @@ def documents(tmp_path: Path) -> list[Document]:
     return [load_document(path, _Job()) for path in (one, two)]  # type: ignore[arg-type]
 
 
+def partner(references: References, row: int) -> Partner:
+    assert references.document is not None
+    return references.partner_of(row, references.document.model.tensors.rows[row])
+
+
 def _both(pair: WeightsPair, run: Run) -> tuple[np.ndarray, np.ndarray]:
     one, other = pair.pairs().read(run, never)
     return one.copy(), other.copy()
@@ -47,11 +52,11 @@ def test_another_model_is_matched_and_read_beside_the_current_one(
     references = References(JobRunner())
     references.set_documents(documents)
     references.show_document(documents[1])
-    assert references.partner_of(0).pair is None
+    assert partner(references, 0).pair is None
     with qtbot.waitSignals([references.changed, references.changed]):
         references.choose(documents[0])
-        assert references.partner_of(0).waiting
-    pair = references.partner_of(0).pair
+        assert partner(references, 0).waiting
+    pair = partner(references, 0).pair
     assert pair is not None
     assert (pair.reference_type, pair.candidate_type) == ("F32", "Q4_K")
     one, other = _both(pair, (100, 700))
@@ -66,9 +71,21 @@ def test_a_tensor_without_a_partner_says_so(qtbot: QtBot, documents: list[Docume
     references.show_document(documents[0])
     with qtbot.waitSignals([references.changed, references.changed]):
         references.choose(documents[1])
-    partner = references.partner_of(1)
-    assert partner.pair is None
-    assert "no tensor that matches" in partner.reason
+    found = partner(references, 1)
+    assert found.pair is None
+    assert "no tensor that matches" in found.reason
+
+
+def test_a_tensor_of_another_model_has_no_partner(qtbot: QtBot, documents: list[Document]) -> None:
+    """Found by the soak: a panel that is told later of the next model asks with its old tensor."""
+    references = References(JobRunner())
+    references.set_documents(documents)
+    references.show_document(documents[1])
+    with qtbot.waitSignals([references.changed, references.changed]):
+        references.choose(documents[0])
+    for row, tensor in enumerate(documents[0].model.tensors.rows):
+        assert references.partner_of(row, tensor).pair is None
+        assert references.partner_of(row, tensor).reason == ""
 
 
 def test_each_model_keeps_its_reference_until_that_is_closed(

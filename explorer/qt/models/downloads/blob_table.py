@@ -15,6 +15,7 @@ from explorer.display import bytes_text, integer_text
 from explorer.formats.tensor_arrays import text_ranks
 from explorer.qt.models.downloads.listing import PROGRAM
 from explorer.qt.models.downloads.rows import title_of, translate
+from explorer.qt.models.figure_texts.columns import blob_texts
 from explorer.qt.models.table import Column
 from explorer.stores import Store
 from explorer.stores.entries import Check
@@ -118,7 +119,7 @@ class BlobList:
 
     def columns(self) -> list[Column]:
         """Return the columns of the table."""
-        files = self.files
+        files, tips = self.files, blob_texts()
 
         def users(row: int) -> str:
             return self._users[row]
@@ -130,7 +131,7 @@ class BlobList:
                 lambda row: shorten(title_of(files[row].digest), _SHOWN_DIGEST),
                 lambda row: files[row].digest,
                 lambda: self.name_ranks,
-                tip=translate("The file's name: the digest of its content"),
+                tip=tips["blob"],
             ),
             Column(
                 "bytes",
@@ -139,6 +140,7 @@ class BlobList:
                 lambda row: files[row].nbytes,
                 lambda: self.nbytes,
                 numeric=True,
+                tip=tips["bytes"],
             ),
             Column(
                 "state",
@@ -146,6 +148,7 @@ class BlobList:
                 lambda row: files[row].state,
                 lambda row: files[row].state,
                 lambda: self.state_ranks,
+                tip=tips["state"],
             ),
             Column(
                 "models",
@@ -154,7 +157,7 @@ class BlobList:
                 lambda row: len(files[row].used_by),
                 lambda: self.user_counts,
                 numeric=True,
-                tip=translate("How many models and tags use it"),
+                tip=tips["models"],
             ),
             Column(
                 "store",
@@ -162,8 +165,16 @@ class BlobList:
                 lambda row: files[row].store,
                 lambda row: files[row].store,
                 lambda: self.store_ranks,
+                tip=tips["store"],
             ),
-            Column("used_by", translate("Used by"), users, users, lambda: self.user_ranks),
+            Column(
+                "used_by",
+                translate("Used by"),
+                users,
+                users,
+                lambda: self.user_ranks,
+                tip=tips["used_by"],
+            ),
         ]
 
 

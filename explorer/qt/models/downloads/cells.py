@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 
 from explorer.qt.models.downloads.node import DownloadsColumn, Node
 from explorer.qt.models.downloads.rows import mark, translate
+from explorer.qt.models.figure_texts.columns import downloads_texts
 from explorer.qt.models.roles import ItemRole
 from explorer.text import plain_text, shorten
 
@@ -25,6 +26,7 @@ ANSWERED: Final = frozenset(
             Qt.ItemDataRole.DisplayRole,
             Qt.ItemDataRole.TextAlignmentRole,
             Qt.ItemDataRole.ToolTipRole,
+            Qt.ItemDataRole.WhatsThisRole,
             ItemRole.RAW,
             ItemRole.NODE,
         ),
@@ -42,15 +44,35 @@ def cell(node: Node, column: int, role: int) -> Any:
             return alignment(column)
         case Qt.ItemDataRole.ToolTipRole:
             return _tip(node, column)
+        case Qt.ItemDataRole.WhatsThisRole:
+            return column_meaning(column)
         case ItemRole.NODE:
             return node
         case _:
             return _raw(node, column)
 
 
+def header_cell(column: int, role: int) -> Any:
+    """Return what the header has for a role."""
+    match role:
+        case Qt.ItemDataRole.DisplayRole:
+            return column_title(column)
+        case Qt.ItemDataRole.TextAlignmentRole:
+            return alignment(column)
+        case Qt.ItemDataRole.ToolTipRole | Qt.ItemDataRole.WhatsThisRole:
+            return column_meaning(column)
+        case _:
+            return None
+
+
 def alignment(column: int) -> int:
     """Return how a column is aligned: numbers to the right."""
     return _RIGHT if column in _NUMBERS else _LEFT
+
+
+def column_meaning(column: int) -> str:
+    """Return what a column means."""
+    return downloads_texts()[DownloadsColumn(column).name.lower()]
 
 
 def column_title(column: int) -> str:
@@ -87,7 +109,7 @@ def _tip(node: Node, column: int) -> str | None:
             f"{mark(each.severity)} {each.where}: {each.what}"
             for each in node.problems[:_SHOWN_PROBLEMS]
         ]
-        lines = lines or [node.row.note]
+        lines = lines or [node.note]
     text = "\n".join(shorten(plain_text(line), _LONGEST_TIP) for line in lines if line)
     # markup whose text cannot be markup: else Qt guesses which of both it is
     return f"<qt>{html.escape(text).replace(chr(10), '<br>')}</qt>" if text else None

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from explorer.display import bytes_text, integer_text
 from explorer.formats import Problem, Severity
 from explorer.formats.confinement import HUB_REPOSITORY
 from explorer.formats.naming import natural_key
@@ -50,7 +49,7 @@ def store_row(
     problems: tuple[Problem, ...] = ()
     if store is not None:
         children += _leftovers(store)
-        note = _summary(store)
+        note = ""  # `Node.note` tells what the store holds
         problems = _with_advice(place, store.problems)
         nbytes = store.nbytes + sum(partial.nbytes for partial in store.partials)
     return Row(
@@ -216,19 +215,6 @@ def _partial_row(partial: PartialDownload) -> Row:
         note=translate("⚠ unfinished; download the model again to go on with it"),
         path=partial.path,
     )
-
-
-def _summary(store: Store) -> str:
-    parts = [counted(len(store.entries), translate("1 model"), translate("{n} models"))]
-    orphans = [blob.nbytes for blob in store.blobs if not blob.used_by]
-    if orphans:
-        text = counted(len(orphans), translate("1 orphaned blob"), translate("{n} orphaned blobs"))
-        parts.append(f"⚠ {text} ({bytes_text(sum(orphans))})")
-    if store.partials:
-        text = translate("{n} unfinished").format(n=integer_text(len(store.partials)))
-        nbytes = sum(partial.nbytes for partial in store.partials)
-        parts.append(f"⚠ {text} ({bytes_text(nbytes)})")
-    return ", ".join(parts)
 
 
 def _with_advice(place: Place, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:

@@ -16,6 +16,7 @@ from explorer.qt.models.downloads.rows import (
     gravest,
     mark,
     problem_note,
+    store_summary,
     title_of,
     translate,
 )
@@ -110,8 +111,10 @@ class Node:
 
     @property
     def note(self) -> str:
-        """What there is to say: of a model, how much of it others use too."""
+        """What there is to say: of a model, how much of it others use too; of a store, the sum."""
         entry = self.row.entry
+        if self.row.store is not None and not self.row.note:
+            return store_summary(self.row.store)
         if entry is None:
             return self.row.note
         usage = self.store.row.usage
@@ -170,6 +173,11 @@ class Node:
             same = False
         self.row = row
         return not same
+
+    def retell(self) -> None:
+        """Forget the texts of this node and of all below: numbers are written in another way."""
+        for node in self.below():
+            node._cells = None
 
     def below(self) -> Iterator[Node]:
         """Yield all nodes below that are made, and this one first."""

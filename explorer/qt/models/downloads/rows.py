@@ -12,7 +12,7 @@ from PySide6.QtCore import QCoreApplication
 from explorer.formats import Problem, Severity
 from explorer.qt.models.downloads.usage import Usage
 from explorer.stores import Entry, Place, Store
-from explorer.text import integer_text, plain_text, shorten
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _LONGEST_TITLE = 200  # a name may have 60,000 characters; the tool tip shows more
 _MARKS = {Severity.ERROR: "✘", Severity.WARNING: "⚠"}  # both are in DejaVu
@@ -139,3 +139,17 @@ def counted(count: int, one: str, many: str) -> str:
 def translate(text: str) -> str:
     """Return a text of the panel in the user's language."""
     return QCoreApplication.translate("Downloads", text)
+
+
+def store_summary(store: Store) -> str:
+    """Return how many models a store holds, and what is wrong with it."""
+    parts = [counted(len(store.entries), translate("1 model"), translate("{n} models"))]
+    orphans = [blob.nbytes for blob in store.blobs if not blob.used_by]
+    if orphans:
+        text = counted(len(orphans), translate("1 orphaned blob"), translate("{n} orphaned blobs"))
+        parts.append(f"⚠ {text} ({bytes_text(sum(orphans))})")
+    if store.partials:
+        text = translate("{n} unfinished").format(n=integer_text(len(store.partials)))
+        nbytes = sum(partial.nbytes for partial in store.partials)
+        parts.append(f"⚠ {text} ({bytes_text(nbytes)})")
+    return ", ".join(parts)

@@ -20,7 +20,7 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from explorer.qt.models.downloads.cells import ANSWERED, alignment, cell, column_title
+from explorer.qt.models.downloads.cells import ANSWERED, cell, header_cell
 from explorer.qt.models.downloads.changes import Merging, changes
 from explorer.qt.models.downloads.filter import Filter
 from explorer.qt.models.downloads.node import PAGE, DownloadsColumn, Node, ordered
@@ -378,9 +378,7 @@ class DownloadsModel(QAbstractItemModel):
     ) -> Any:
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < _COUNT:
             return None
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return alignment(section)
-        return column_title(section) if role == Qt.ItemDataRole.DisplayRole else None
+        return header_cell(section, role)
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
         chosen = column if 0 <= column < _COUNT else int(DownloadsColumn.NAME)

@@ -1,0 +1,244 @@
+"""The menu Help: the guide at the panel in front, its keys, and the tour at the first start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QAction, QKeySequence, QShortcut
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+from explorer.qt.models.guide import KEYS_PAGE
+from explorer.qt.models.key_lists import command_lines, panel_lines
+from explorer.qt.models.references import Rounding
+from explorer.qt.settings import Settings
+from explorer.qt.views.help.window import HelpWindow
+from tests.helpers.everywhere import everywhere
+
+ARROWS = ("Left", "Right", "Up", "Down")
+
+
+def guide_of(window: MainWindow) -> HelpWindow:
+    guide = window.help.guide
+    assert guide is not None
+    return guide
+
+
+def test_the_guide_opens_at_the_panel_in_front(qtbot: QtBot, window: MainWindow) -> None:
+    panels = window.panels
+    for view in (panels.metadata, panels.tensors, panels.raw, panels.overview):
+        panels.setCurrentWidget(view)
+        window.actions_.guide.trigger()
+        guide = guide_of(window)
+        assert guide.page == view.objectName()
+        assert guide.text.toPlainText().startswith(panels.tabText(panels.indexOf(view)))
+        assert not guide.isModal()
+    assert len(window.findChildren(HelpWindow)) == 1  # the same window each time
+    guide_of(window).reject()
+    assert window.help.guide is None
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+
+
+def test_each_panel_has_a_page_that_ends_with_its_keys(window: MainWindow) -> None:
+    lines = panel_lines()
+    names = [window.panels.widget(n).objectName() for n in range(window.panels.count())]
+    assert names == list(lines)
+    for name in names:
+        window.help.show_guide(name)
+        text = guide_of(window).text.toPlainText()
+        assert guide_of(window).page == name
+        for line in (*lines[name], *command_lines(window.actions())):
+            assert line.what in text, name
+            assert line.keys in text, name
+    guide_of(window).reject()
+
+
+def test_the_page_of_keys_lists_every_command_and_panel(window: MainWindow) -> None:
+    window.actions_.shortcuts.trigger()
+    guide = guide_of(window)
+    assert guide.page == KEYS_PAGE
+    text = guide.text.toPlainText()
+    for action in window.actions():
+        keys = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
+        assert keys in text, action.text()
+    for lines in panel_lines().values():
+        assert all(line.what in text for line in lines)
+    guide.reject()
+
+
+def keys_of(top: QWidget) -> Iterator[tuple[str, str]]:
+    """Yield the keys of all commands in a widget, with their names."""
+    for widget in (top, *top.findChildren(QWidget)):
+        for action in widget.actions():
+            for keys in action.shortcuts():
+                yield keys.toString(), action.text()
+    for shortcut in top.findChildren(QShortcut):
+        sequences = shortcut.keys()
+        yield from ((keys.toString(), type(shortcut.parent()).__name__) for keys in sequences)
+
+
+def listed(lines: str) -> set[str]:
+    """Return the single keys of a line: "Ctrl+arrow keys" are four."""
+    found = set()
+    for part in lines.split(", "):
+        before, _, _ = part.partition("arrow keys")
+        found |= {before + arrow for arrow in ARROWS} if part.endswith("arrow keys") else {part}
+    return {QKeySequence(keys).toString() for keys in found}
+
+
+def test_every_key_of_every_panel_is_listed(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
+) -> None:
+    window = make_window(demo_path)
+    window.reveal_tensor(window.documents[0], 19)
+    window.panels.references.choose(Rounding("Q4_0"))
+    for _ in everywhere(qtbot, window):
+        pass  # makes every page of every panel
+    missing = []
+    for place in range(window.panels.count()):
+        page = window.panels.widget(place)
+        known = {key for line in panel_lines()[page.objectName()] for key in listed(line.keys)}
+        known |= {"=", "Cancel"}  # "+" without Shift; a key that few keyboards have
+        missing += [
+            f"{page.objectName()}: {keys} ({name})"
+            for keys, name in keys_of(page)
+            if keys not in known
+        ]
+    assert not missing, "\n".join(sorted(set(missing)))
+
+
+def test_no_two_commands_have_the_same_keys(window: MainWindow) -> None:
+    keys = [keys.toString() for action in window.actions() for keys in action.shortcuts()]
+    assert len(keys) == len(set(keys))
+
+
+def test_size_and_zoom_of_the_guide_are_remembered(
+    window: MainWindow, settings: Settings, make_window: Callable[..., MainWindow]
+) -> None:
+    window.help.show_guide("start")
+    guide = guide_of(window)
+    guide.resize(777, 555)
+    guide.text.set_zoom(1.5)
+    guide.reject()
+    other = make_window(settings=settings)
+    other.help.show_guide("raw")
+    assert (guide_of(other).width(), guide_of(other).height()) == (777, 555)
+    assert guide_of(other).text.zoom == pytest.approx(1.5)
+    guide_of(other).reject()
+
+
+def test_a_damaged_zoom_is_none(window: MainWindow, settings: Settings) -> None:
+    settings.set_note("help_zoom", "9e999")
+    window.help.show_guide("start")
+    assert guide_of(window).text.zoom == 1.0
+    guide_of(window).reject()
+
+
+def test_an_unknown_panel_opens_the_guide_at_its_start(window: MainWindow) -> None:
+    window.panels.setCurrentIndex(window.panels.addTab(QWidget(), "Other"))
+    window.actions_.guide.trigger()
+    assert guide_of(window).page == "start"
+    guide_of(window).reject()
+
+
+def test_the_tour_is_shown_once_and_never_without_settings(
+    make_window: Callable[..., MainWindow], settings: Settings, demo_path: Path
+) -> None:
+    first = make_window()
+    assert first.help.tour is None  # a window by itself shows none: the start of the program does
+    first.help.start_tour_once()
+    assert first.help.tour is not None
+    first.help.tour.callout.skip.click()
+    assert first.help.tour is None
+    assert settings.tour_done
+    for window in (make_window(), make_window(settings=Settings(fresh=True))):
+        window.help.start_tour_once()
+        assert window.help.tour is None
+
+
+def test_who_has_opened_models_before_is_no_beginner(
+    window: MainWindow, settings: Settings
+) -> None:
+    assert settings.recent
+    assert not settings.tour_done
+    window.help.start_tour_once()
+    assert window.help.tour is None
+
+
+def test_the_tour_starts_again_from_the_menu(window: MainWindow) -> None:
+    actions: list[QAction] = window.actions()
+    assert window.actions_.tour in actions
+    for _ in range(2):  # the second time while it is under way
+        window.actions_.tour.trigger()
+        assert window.help.tour is not None
+        assert window.help.tour.stop == 0
+        window.help.tour.callout.next.click()
+    assert window.help.tour.stop == 1
+    window.help.tour.callout.skip.click()
+    assert window.help.tour is None
+
+
+def test_closing_the_window_ends_the_tour_and_the_guide(
+    make_window: Callable[..., MainWindow],
+) -> None:
+    window = make_window()
+    window.help.start_tour()
+    window.help.show_guide("start")
+    window.close()
+    assert window.help.guide is None
+    assert window.help.tour is None
+
+
+# The program as `gguf-explorer` starts it; it says whether the tour is shown, and ends.
+_PROGRAM = """
+import sys
+from PySide6.QtCore import QTimer
+from explorer.__main__ import main
+from explorer.qt.main_window import MainWindow
+
+plain_show = MainWindow.show
+
+def look(window):
+    if window.documents and not window.runner.jobs:
+        print("tour:", window.help.tour is not None, flush=True)
+        window.close()
+
+def show(window):
+    plain_show(window)
+    timer = QTimer(window, interval=10)
+    timer.timeout.connect(lambda: look(window))
+    timer.start()
+
+MainWindow.show = show
+sys.exit(main())
+"""
+
+
+def test_only_the_first_start_of_the_program_shows_the_tour(
+    tmp_path: Path, small_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {
+        **os.environ,
+        **dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "GGUF_EXPLORER_CACHE"), str(home)),
+        "NUMBA_CACHE_DIR": str(tmp_path / "missing"),  # so that nothing is compiled ahead
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+
+    def shows_tour(*arguments: str) -> bool:
+        command = [sys.executable, "-c", _PROGRAM, *arguments, str(small_path)]
+        done = subprocess.run(
+            command, env=environment, cwd=home, capture_output=True, text=True, check=True
+        )
+        return done.stdout.split("tour: ")[1].startswith("True")
+
+    assert not shows_tour("--fresh")
+    assert shows_tour()
+    assert not shows_tour()

@@ -1,0 +1,272 @@
+"""Every figure can be asked what it means: by pointing at it, and by the keyboard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyqtgraph as pg
+import pytest
+from PySide6.QtCore import QEvent, QModelIndex, QPoint, Qt
+from PySide6.QtGui import QHelpEvent
+from PySide6.QtGui import Qt as GuiQt
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QApplication,
+    QLabel,
+    QTableView,
+    QTreeView,
+    QWhatsThis,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from explorer.demo import make_demo
+from explorer.formats import open_model
+from explorer.planner import Device, Settings, plan
+from explorer.planner.profiles import PROFILES
+from explorer.qt.main_window import MainWindow
+from explorer.qt.models.error_texts import error_texts, implied_texts
+from explorer.qt.models.figure_texts import columns, figures, pictures, plans
+from explorer.qt.models.planner_figures import Kind
+from explorer.qt.models.references import Rounding
+from explorer.qt.models.survey_metrics import METRICS
+from explorer.qt.models.table import Column, TableModel
+from explorer.qt.models.values_table import ValuesTable
+from explorer.qt.views.explaining import explain_focus
+from explorer.qt.views.weights.state_page import StatePage
+from tests.helpers.everywhere import everywhere, named, settle, visible
+from tests.helpers.hostile import HOSTILE
+
+WHATS_THIS = int(Qt.ItemDataRole.WhatsThisRole)
+ACROSS = Qt.Orientation.Horizontal
+_DIGIT = re.compile(r"\d")
+_MOST_ROWS = 60
+
+
+def meaning_of(index: QModelIndex) -> str:
+    return str(index.data(WHATS_THIS) or "")
+
+
+def table_gaps(view: QTableView | QTreeView) -> Iterator[str]:
+    """Yield the columns and cells of a view that do not say what they are."""
+    model = view.model()
+    if isinstance(model, ValuesTable):  # cells without end, all of one meaning
+        if not view.whatsThis():
+            yield named(view)
+        return
+    for section in range(model.columnCount()):
+        title = model.headerData(section, ACROSS)
+        if not model.headerData(section, ACROSS, WHATS_THIS):
+            yield f"column {title} of {named(view)}"
+        for row in range(min(model.rowCount(), _MOST_ROWS)):
+            if not meaning_of(model.index(row, section)):
+                yield f"{title} of {model.index(row, 0).data()} in {named(view)}"
+
+
+def gaps(widget: QWidget) -> Iterator[str]:
+    """Yield what a widget shows that cannot be asked what it means."""
+    if isinstance(widget, QTableView | QTreeView):
+        yield from table_gaps(widget)
+    elif not widget.whatsThis() and shows_figures(widget):
+        yield named(widget)
+
+
+def shows_figures(widget: QWidget) -> bool:
+    """Tell whether a widget is a plot, a picture of our own, or a label with a number.
+
+    Sentences that say why there is nothing to show are none, even if they have numbers.
+    """
+    if isinstance(widget, QLabel):
+        reason = isinstance(widget.parent(), StatePage) or widget.accessibleName().startswith(
+            "Note"
+        )
+        return _DIGIT.search(widget.text()) is not None and not reason
+    own = type(widget).__module__.startswith("explorer.qt.views")
+    painted = own and "paintEvent" in vars(type(widget)) and bool(widget.accessibleName())
+    return isinstance(widget, pg.PlotWidget) or painted
+
+
+def all_gaps(qtbot: QtBot, window: MainWindow) -> list[str]:
+    missing: dict[str, None] = dict.fromkeys(gaps(window.library.tree))
+    for name, shown in everywhere(qtbot, window):
+        for widget in visible(shown):
+            missing |= dict.fromkeys(f"{name}: {gap}" for gap in gaps(widget))
+    return list(missing)
+
+
+def test_every_figure_in_every_panel_says_what_it_means(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], tmp_path: Path
+) -> None:
+    demo = make_demo(tmp_path)
+    window = make_window(demo.model)
+    window.reveal_tensor(window.documents[0], 19)
+    window.panels.show_demo_store(demo.store)
+    window.panels.setCurrentWidget(window.panels.library)
+    settle(qtbot, window)
+    library = window.panels.library.view
+    library.tree.expandAll()
+    library.tree.setCurrentIndex(library.model.index(0, 0))
+    assert all_gaps(qtbot, window) == []
+
+
+def test_so_does_every_figure_of_a_comparison(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
+) -> None:
+    window = make_window(demo_path)
+    window.reveal_tensor(window.documents[0], 19)
+    window.panels.references.choose(Rounding("Q4_0"))
+    assert all_gaps(qtbot, window) == []
+
+
+def test_so_does_every_figure_of_a_damaged_model_and_of_several_tensors(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(demo_path.read_bytes()[:-100_000])
+    window = make_window(cut)
+    assert window.documents[0].model.problems
+    window.panels.tensors.table.selectAll()
+    assert all_gaps(qtbot, window) == []
+
+
+def test_the_map_of_the_model_tells_of_the_figure_that_it_shows(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    window.panels.setCurrentWidget(window.panels.survey)
+    settle(qtbot, window)
+    body = window.panels.survey.view.body
+    assert body is not None
+    for place in range(1, body.map.colour_by.count()):
+        body.map.colour_by.setCurrentIndex(place)
+        assert METRICS[place - 1].tip in body.map.map.whatsThis()
+    settle(qtbot, window)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("free", [(), (1 << 20, 8 << 20), (8 << 30,)])
+def test_every_figure_of_a_plan_says_what_it_is(
+    demo_path: Path, profile: str, free: tuple[int, ...]
+) -> None:
+    devices = tuple(Device(str(n), "CUDA", free=size) for n, size in enumerate(free))
+    with open_model(demo_path) as model:
+        made = plan(model, Settings(context=512), devices, profile=profile)
+    assert made.terms
+    for term in made.terms:
+        assert plans.plan_text(term.name).endswith("."), term.name
+    assert set(plans.part_texts()) == {kind.value for kind in Kind}
+
+
+def all_texts() -> list[str]:
+    """Return every text of the program that says what something means."""
+    dictionaries = [
+        function()
+        for module in (columns, figures, plans)
+        for name, function in vars(module).items()
+        if name.endswith("_texts") and not name.startswith("_")
+    ]
+    dictionaries += [pictures.panel_texts(), pictures._texts_of_models()]
+    dictionaries += [pictures._texts_of_weights(), pictures._texts_of_errors()]
+    dictionaries.append(pictures._texts_of_plans())
+    found = [text for texts in dictionaries for text in texts.values()]
+    found += [text.tip for text in (*error_texts().values(), *implied_texts().values())]
+    return [*found, *(metric.tip for metric in METRICS), figures.percentile_text()]
+
+
+def test_the_texts_are_sentences_of_plain_text() -> None:
+    texts = all_texts()
+    assert len(texts) > 150
+    for text in texts:
+        assert text == text.strip()
+        assert text[:1].isupper()
+        assert not GuiQt.mightBeRichText(text)
+    assert len({pictures.picture_text("readout"), *pictures.panel_texts().values()}) == 11
+
+
+def test_nothing_of_a_model_gets_into_an_explanation(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], hostile_path: Path
+) -> None:
+    window = make_window(hostile_path)
+    told = set()
+    for _, shown in everywhere(qtbot, window):
+        for widget in visible(shown):
+            told.add(widget.whatsThis())
+            if isinstance(widget, QTableView | QTreeView):
+                model = widget.model()
+                rows = range(min(model.rowCount(), _MOST_ROWS))
+                places = [(r, c) for r in rows for c in range(model.columnCount())]
+                told |= {meaning_of(model.index(*place)) for place in places}
+    assert not any(GuiQt.mightBeRichText(text) for text in told)
+    assert not any(name in text for text in told for name in HOSTILE if len(name) > 3)
+
+
+# what the offscreen platform cannot do for a pop-up
+without_grabs = pytest.mark.qt_log_ignore("does not support (raise|grabbing)", extend=True)
+
+
+def popups() -> list[QWidget]:
+    return [
+        widget
+        for widget in QApplication.topLevelWidgets()
+        if widget.metaObject().className() == "QWhatsThat" and widget.isVisible()
+    ]
+
+
+def point_at(widget: QWidget, place: QPoint) -> bool:
+    """Click somewhere as one does in the mode "What's this?"; return whether a text is shown."""
+    event = QHelpEvent(QEvent.Type.WhatsThis, place, widget.mapToGlobal(place))
+    QApplication.sendEvent(widget, event)
+    shown = bool(popups())
+    QWhatsThis.hideText()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    return shown
+
+
+@without_grabs
+def test_pointing_at_a_fact_a_cell_and_a_header_explains_it(window: MainWindow) -> None:
+    overview, table = window.panels.overview, window.panels.tensors.table
+    fact = next(label for label in overview.findChildren(QLabel) if label.text() == "Parameters")
+    assert point_at(fact, QPoint(3, 3))
+    window.panels.setCurrentWidget(window.panels.tensors)
+    assert point_at(table.viewport(), table.visualRect(table.model().index(3, 3)).center())
+    assert point_at(table.horizontalHeader().viewport(), QPoint(5, 5))
+
+
+@without_grabs
+def test_the_mode_is_entered_by_its_command(window: MainWindow) -> None:
+    window.actions_.whats_this.trigger()
+    try:
+        assert QWhatsThis.inWhatsThisMode()
+    finally:
+        QWhatsThis.leaveWhatsThisMode()
+
+
+@without_grabs
+def test_the_keyboard_explains_the_current_cell_or_else_the_panel(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    table: QAbstractItemView = window.panels.tensors.table
+    window.panels.setCurrentWidget(window.panels.tensors)
+    table.setFocus()
+    table.setCurrentIndex(table.model().index(2, 3))
+    said = explain_focus()
+    QWhatsThis.hideText()
+    assert said == columns.tensor_texts()["type"]
+    window.panels.tensors.bar.edit.setFocus()
+    assert explain_focus() == pictures.panel_texts()["tensors"]
+    QWhatsThis.hideText()
+    window.setFocus()
+    qtbot.waitUntil(lambda: not popups())
+
+
+def test_tool_tips_do_not_cover_tables_whose_columns_explain_themselves() -> None:
+    def column(**more: object) -> Column:
+        return Column("n", "N", str, int, lambda: None, tip="a number", **more)  # type: ignore[arg-type, return-value]
+
+    model = TableModel()
+    model.set_content([column(), column(row_tip=lambda row: f"number {row}")], 2)
+    tip = Qt.ItemDataRole.ToolTipRole
+    assert [model.index(1, c).data(tip) for c in range(2)] == [None, "number 1"]
+    assert [meaning_of(model.index(1, c)) for c in range(2)] == ["a number", "number 1"]
+    assert model.headerData(1, ACROSS, tip) == "a number"

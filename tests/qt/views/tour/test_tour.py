@@ -1,0 +1,173 @@
+"""The tour as one takes it: by mouse and keys, in windows of any size, mirrored, skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+from explorer.qt.theme import Scheme, apply_scheme
+from explorer.qt.views.tour.tour import Tour
+from tests.helpers.window import wait_idle
+
+Key = Qt.Key
+
+
+@pytest.fixture
+def tour(window: MainWindow) -> Tour:
+    window.actions_.tour.trigger()
+    assert window.help.tour is not None
+    return window.help.tour
+
+
+def settle() -> None:
+    for _ in range(3):
+        QApplication.processEvents()
+
+
+def test_every_box_points_at_something_and_covers_none_of_it(
+    qtbot: QtBot, window: MainWindow, tour: Tour
+) -> None:
+    titles = []
+    while window.help.tour is not None:
+        settle()
+        target = tour.target()
+        assert not target.isEmpty()
+        assert not tour.callout.geometry().intersects(target)
+        assert window.rect().contains(tour.callout.geometry())
+        titles.append(tour.callout.title.text())
+        tour.callout.next.click()
+    assert 6 <= len(set(titles)) == len(titles) <= 8
+    wait_idle(qtbot, window)
+
+
+def test_it_follows_the_window_as_it_is_resized_and_its_splitter_moved(
+    qtbot: QtBot, window: MainWindow, tour: Tour
+) -> None:
+    tour.go_to(1)  # the tree
+    for width, height in ((900, 600), (1600, 1000), (760, 480)):
+        window.resize(width, height)
+        settle()
+        assert window.rect().contains(tour.callout.geometry())
+        assert not tour.callout.geometry().intersects(tour.target())
+    window.resize(1400, 800)
+    tour.go_to(4)  # a tab
+    settle()
+    before = tour.callout.geometry()
+    sizes = window.splitter.sizes()
+    window.splitter.setSizes([sizes[0] - 80, sizes[1] + 80])
+    settle()
+    assert tour.callout.geometry() != before
+    assert not tour.callout.geometry().intersects(tour.target())
+
+
+def test_keys_go_on_back_and_away(qtbot: QtBot, window: MainWindow, tour: Tour) -> None:
+    assert tour.callout.next.hasFocus()
+    for key, stop in ((Key.Key_Right, 1), (Key.Key_Right, 2), (Key.Key_Left, 1), (Key.Key_Left, 0)):
+        qtbot.keyClick(QApplication.focusWidget(), key)
+        assert tour.stop == stop
+    qtbot.keyClick(QApplication.focusWidget(), Key.Key_Left)
+    assert tour.stop == 0
+    qtbot.keyClick(QApplication.focusWidget(), Key.Key_Escape)
+    assert window.help.tour is None
+    assert not tour.callout.isVisible()
+
+
+def test_enter_and_space_press_the_button_that_has_the_focus(
+    qtbot: QtBot, window: MainWindow, tour: Tour
+) -> None:
+    qtbot.keyClick(tour.callout.next, Key.Key_Space)
+    assert tour.stop == 1
+    tour.callout.back.setFocus()
+    qtbot.keyClick(tour.callout.back, Key.Key_Space)
+    assert tour.stop == 0
+
+
+def test_arrow_keys_go_as_the_words_do_in_a_mirrored_window(
+    qtbot: QtBot, make_window: Callable[..., MainWindow]
+) -> None:
+    window = make_window()
+    qtbot.waitUntil(window.isActiveWindow)
+    window.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+    window.help.start_tour()
+    tour = window.help.tour
+    assert tour is not None
+    qtbot.keyClick(tour.callout.next, Key.Key_Left)
+    assert tour.stop == 1
+    settle()
+    assert tour.target().center().x() > window.width() / 2  # the tree is at the right now
+    assert not tour.callout.geometry().intersects(tour.target())
+    qtbot.keyClick(tour.callout.next, Key.Key_Right)
+    assert tour.stop == 0
+
+
+def test_the_window_works_while_the_tour_is_there(
+    qtbot: QtBot, window: MainWindow, tour: Tour
+) -> None:
+    window.panels.setCurrentWidget(window.panels.metadata)
+    window.panels.metadata.list.bar.edit.setFocus()
+    qtbot.keyClicks(window.panels.metadata.list.bar.edit, "llama")
+    qtbot.keyClick(window.panels.metadata.list.bar.edit, Key.Key_Escape)
+    assert window.help.tour is tour  # this Escape was the filter's
+    assert window.panels.metadata.list.bar.text == ""
+    wait_idle(qtbot, window)
+
+
+def test_what_is_out_of_sight_is_not_pointed_at(window: MainWindow, tour: Tour) -> None:
+    tour.go_to(3)  # the filter, which brings its panel into sight
+    assert window.panels.currentWidget() is window.panels.tensors
+    assert not tour.target().isEmpty()
+    window.panels.setCurrentWidget(window.panels.overview)
+    settle()
+    assert tour.target() == QRect()
+    assert window.rect().contains(tour.callout.geometry())
+
+
+def test_a_screen_reader_is_told_where_one_is(window: MainWindow, tour: Tour) -> None:
+    tour.go_to(2)
+    told = tour.callout.accessibleDescription()
+    assert tour.callout.title.text() in told
+    assert tour.callout.text.text() in told
+    assert "3 of 8" in told
+    assert tour.callout.next.accessibleDescription() == told
+    assert tour.callout.accessibleName()
+
+
+def test_the_last_box_says_done_and_gives_the_keyboard_back(
+    qtbot: QtBot, window: MainWindow
+) -> None:
+    window.library.tree.setFocus()
+    window.actions_.tour.trigger()
+    tour = window.help.tour
+    assert tour is not None
+    tour.callout.skip.setFocus()
+    for _ in range(7):
+        tour.callout.next_wanted.emit()
+    assert tour.callout.next.text().replace("&", "") == "Done"
+    assert tour.callout.skip.isHidden()
+    assert tour.callout.next.hasFocus()  # not lost with the button that is gone
+    tour.callout.next.click()
+    assert window.help.tour is None
+    assert window.library.tree.hasFocus()
+    wait_idle(qtbot, window)
+
+
+@pytest.mark.parametrize("scheme", [Scheme.LIGHT, Scheme.DARK, Scheme.CONTRAST])
+def test_the_box_stands_out_in_all_colours(window: MainWindow, tour: Tour, scheme: Scheme) -> None:
+    before = QApplication.palette()
+    try:
+        apply_scheme(scheme)
+        settle()
+        picture = tour.callout.grab().toImage()
+        middle = picture.width() // 2
+        column = [picture.pixelColor(middle, y).name() for y in range(picture.height())]
+        palette = window.palette()
+        assert palette.toolTipBase().color().name() in column
+        assert palette.highlight().color().name() in column
+    finally:
+        QApplication.styleHints().setColorScheme(Qt.ColorScheme.Unknown)
+        QApplication.setPalette(before)
