@@ -14,8 +14,10 @@ from explorer.formats.heads import first_elements, is_loaded
 from explorer.formats.metadata import MetadataEntry, Value
 from explorer.formats.model import Model
 from explorer.text import (
+    byte_unit,
     bytes_text,
     count_text,
+    fixed_text,
     float_text,
     integer_text,
     plain_text,
@@ -24,8 +26,10 @@ from explorer.text import (
 )
 
 __all__ = [
+    "byte_unit",
     "bytes_text",
     "count_text",
+    "fixed_text",
     "float_text",
     "integer_text",
     "loaded_value_text",

@@ -3,6 +3,9 @@
 Names, keys and tokens come from files that anybody may have made. What could steer a terminal, turn
 the direction of a line round or hide in it is shown as an escape, never passed on. On the ground
 floor, so that an error can be told even where nothing else loads.
+
+Numbers are written as `explorer.notation` says: with the separators of the user's country and in
+the units of the user's choice in the window, as programs write them everywhere else.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ import math
 import re
 from collections.abc import Sequence
 from typing import Final
+
+from explorer.notation import notation, written_integer, written_number
 
 # Invisible or acting characters: C0 and C1 controls (ESC, CSI), Unicode's default-ignorable ones
 # (DerivedCoreProperties.txt) with the bidi marks, embeddings, overrides and isolates and the
@@ -26,7 +31,6 @@ _MANY_LINES: Final = re.compile(f"[\x00-\x08\x0b-\x1f{_UNSAFE}]")
 _JSON: Final = re.compile(f"[{_UNSAFE}]")
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
-_BINARY_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _COUNT_UNITS: Final = ("", "K", "M", "B", "T", "Q")
 
 
@@ -76,12 +80,19 @@ def shorten(text: str, limit: int) -> str:
 
 def integer_text(number: int) -> str:
     """Return an integer with separators: ``"262,144"``."""
-    return f"{number:,}"
+    return written_integer(number)
 
 
 def bytes_text(nbytes: int) -> str:
-    """Return a size in binary units, to three digits: ``"4.37 GiB"``."""
-    return _scaled(nbytes, 1024, _BINARY_UNITS)
+    """Return a size to three digits: ``"4.37 GiB"``, or ``"4.69 GB"`` in decimal units."""
+    units = notation().units
+    return _scaled(nbytes, units.base, units.names)
+
+
+def byte_unit(power: int) -> tuple[str, int]:
+    """Return a unit of sizes and its bytes: for 3, ``("GiB", 1073741824)``."""
+    units = notation().units
+    return units.names[power], units.base**power
 
 
 def count_text(count: int) -> str:
@@ -98,7 +109,7 @@ def _scaled(number: int, base: int, units: Sequence[str]) -> str:
         power += 1
     value = number / base**power
     digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-    return f"{value:.{digits}f} {units[power]}"
+    return f"{fixed_text(value, digits)} {units[power]}"
 
 
 def float_text(number: float, digits: int = 7) -> str:
@@ -107,7 +118,12 @@ def float_text(number: float, digits: int = 7) -> str:
         return "NaN"
     if math.isinf(number):
         return "-inf" if number < 0 else "inf"
-    return f"{number:.{digits}g}"
+    return written_number(f"{number:.{digits}g}")
+
+
+def fixed_text(number: float, places: int) -> str:
+    """Return a number with so many digits behind the decimal sign: ``"99.50"``."""
+    return written_number(f"{number:.{places}f}")
 
 
 def shape_text(shape: Sequence[int]) -> str:

@@ -239,7 +239,8 @@ def page() -> str:
         heading("SYNOPSIS"),
         f"{bold(PROGRAM)} [{bold('--fresh')}] [{italic('PATH')}]...",
         ".br",
-        f"{bold(PROGRAM)} {italic('COMMAND')} [{italic('ARGUMENT')}]...",
+        f"{bold(PROGRAM)} [{bold('--units')} {italic('UNITS')}] {italic('COMMAND')} "
+        f"[{italic('ARGUMENT')}]...",
         heading("DESCRIPTION"),
         *prose(program.help or ""),
         ".PP",

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from explorer.notation import PLAIN, ByteUnits, writing
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -35,7 +37,27 @@ def root_option(function: _Command) -> _Command:
 def json_option(function: _Command) -> _Command:
     """Add the option --json."""
     return click.option(
-        "as_json", "--json", is_flag=True, help="Print one JSON object, for programs."
+        "as_json",
+        "--json",
+        is_flag=True,
+        callback=_same_everywhere,
+        help="Print one JSON object, for programs.",
+    )(function)
+
+
+def _same_everywhere(context: click.Context, _parameter: click.Parameter, value: bool) -> bool:
+    """Have the sentences in JSON say the same whatever --units asks for."""
+    if value:
+        context.with_resource(writing(PLAIN))
+    return value
+
+
+def units_option(function: _Command) -> _Command:
+    """Add the option --units to the program itself."""
+    return click.option(
+        "--units",
+        type=click.Choice([units.value for units in ByteUnits]),
+        help="Tell sizes in KiB, MiB, GiB (binary, as by default) or in kB, MB, GB (decimal).",
     )(function)
 
 

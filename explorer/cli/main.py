@@ -17,8 +17,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from explorer import __version__
+from explorer.cli.arguments import units_option
 from explorer.cli.output import write_error
 from explorer.errors import ExplorerError
+from explorer.notation import ByteUnits, Notation, writing
 
 PROGRAM: Final = "gguf-explorer"
 COMPILE_KERNELS: Final = "compile-kernels"  # for the window, not for people
@@ -178,14 +180,19 @@ Exit codes: 0 done, 1 the input could not be used, 2 wrong usage, 130 interrupte
 """,
 )
 @_fresh_option
+@units_option
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
 @click.pass_context
-def program(context: click.Context, fresh: bool) -> int:
+def program(context: click.Context, fresh: bool, units: str | None) -> int:
     """See what is inside downloaded language models.
 
     With paths, or without anything, it opens the window. With a command it prints.
     """
     context.obj = fresh
+    if units is not None:
+        if context.invoked_subcommand in (None, _open.name):
+            raise click.UsageError("--units belongs to a command; the window has it in View")
+        context.with_resource(writing(Notation(units=ByteUnits(units))))
     if context.invoked_subcommand is None:
         return _show([], fresh)
     if fresh and context.invoked_subcommand != _open.name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QMainWindow
 
+from explorer.notation import ByteUnits
 from explorer.qt.theme import Scheme
 
 Key = QKeySequence.StandardKey
@@ -48,8 +49,29 @@ class Actions:
             "Ctrl+Alt+C",
             tr("Copy the path of the current model"),
         )
+        self.guide = self._make(
+            "guide",
+            tr("&Guide"),
+            Key.HelpContents,
+            tr("Open the guide at the panel in front"),
+        )
         self.shortcuts = self._make(
-            "shortcuts", tr("&Keyboard shortcuts"), Key.HelpContents, tr("List every shortcut")
+            "shortcuts", tr("&Keyboard shortcuts"), "Ctrl+?", tr("List every shortcut")
+        )
+        self.whats_this = self._make(
+            "whats_this",
+            tr("&What's this?"),
+            Key.WhatsThis,
+            tr("Point at a figure to read what it means"),
+        )
+        self.explain = self._make(
+            "explain",
+            tr("&Explain the current figure"),
+            "Ctrl+F1",
+            tr("Say what the figure means that the keyboard is at"),
+        )
+        self.tour = self._make(
+            "tour", tr("&Tour"), "", tr("Show the parts of the window one after another")
         )
         self.about = self._make("about", tr("&About"), "", tr("Version and licence"))
         self.reset_layout = self._make(
@@ -62,16 +84,26 @@ class Actions:
             Scheme.SYSTEM: self._make("scheme_system", tr("As the &system"), "", ""),
             Scheme.LIGHT: self._make("scheme_light", tr("&Light"), "", ""),
             Scheme.DARK: self._make("scheme_dark", tr("&Dark"), "", ""),
+            Scheme.CONTRAST: self._make("scheme_contrast", tr("High &contrast"), "", ""),
         }
-        group = QActionGroup(window)
-        for action in self.schemes.values():
-            action.setCheckable(True)
-            group.addAction(action)
+        self.units = {
+            ByteUnits.BINARY: self._make(
+                "units_binary", tr("KiB, MiB, GiB (powers of &1024)"), "", tr("As memory is sold")
+            ),
+            ByteUnits.DECIMAL: self._make(
+                "units_decimal", tr("kB, MB, GB (powers of 1&000)"), "", tr("As disks are sold")
+            ),
+        }
+        for choices in (self.schemes, self.units):
+            group = QActionGroup(window)
+            for action in choices.values():
+                action.setCheckable(True)
+                group.addAction(action)
 
     def all(self) -> list[QAction]:
         """Return every command."""
         own = [value for value in vars(self).values() if isinstance(value, QAction)]
-        return [*own, *self.schemes.values()]
+        return [*own, *self.schemes.values(), *self.units.values()]
 
     def _make(
         self, name: str, text: str, keys: QKeySequence.StandardKey | str, tip: str

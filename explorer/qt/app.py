@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QEvent, QObject, QTimer
+from PySide6.QtCore import QEvent, QLocale, QObject, QTimer
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 from explorer import __version__
 from explorer.display import plain_text
+from explorer.qt.accessible_roles import tell_roles
 from explorer.qt.crashes import catching
 from explorer.qt.jobs import Job
+from explorer.qt.locale_numbers import take_locale
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.qt.theme import apply_scheme
@@ -45,6 +47,8 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     app.setDesktopFileName(DESKTOP_FILE)
     app.setStyle("Fusion")
     settings = Settings(fresh=fresh)
+    tell_roles()
+    take_locale(QLocale.system(), settings.byte_units)
     apply_scheme(settings.scheme)
     app.styleHints().colorSchemeChanged.connect(lambda _: apply_scheme(settings.scheme))
     window = MainWindow(settings)
@@ -61,7 +65,11 @@ def run(paths: Sequence[str], fresh: bool) -> int:
         _open_first(window, files, [path for path in paths if is_name(path)])
         window.runner.prepare_kernels()
         app.setWindowIcon(_icon())
+        problem = settings.problem()
+        if problem is not None:
+            window.message_bar.show_error(problem)
         window.crashes.tell_of_last_run()
+        window.help.start_tour_once()
 
     with catching(window.crashes):
         window.installEventFilter(_AfterFirstPaint(go_on, window))

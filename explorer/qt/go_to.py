@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
+from explorer.qt.models.key_lists import plain_title
 from explorer.qt.models.quick_open import Entry, Target, all_shelves
 from explorer.qt.views.quick_open import QuickOpen
 
@@ -47,7 +48,7 @@ class GoTo:
     def show(self, actions: Sequence[QAction]) -> None:
         """Open the search; the commands of `actions` can be found too."""
         commands = [action for action in actions if action.text()]
-        texts = [action.text().replace("&", "").removesuffix("…") for action in commands]
+        texts = [plain_title(action) for action in commands]
         dialog = QuickOpen(all_shelves(self._places.documents, texts), self._runner, self._window)
         dialog.chosen.connect(lambda entry: self._go(entry, commands))
         dialog.open()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,21 +26,22 @@ from PySide6.QtWidgets import (
 from explorer.display import plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.actions import Actions
+from explorer.qt.crash_reports import CrashReports
+from explorer.qt.crashes import Crashes
 from explorer.qt.file_dialogs import ask_model_folder, ask_models, ask_reference
+from explorer.qt.help import Help
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.linking import SelectionLink, key_position
+from explorer.qt.look import Look
 from explorer.qt.menus import fill_menu_bar
 from explorer.qt.models.document import Document, load_document
 from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
-from explorer.qt.theme import Scheme, apply_scheme
-from explorer.qt.views.about import AboutBox
 from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.job_bar import JobBar
 from explorer.qt.views.library_view import LibraryView
 from explorer.qt.views.message_bar import MessageBar
 from explorer.qt.views.recent_menu import RecentMenu
-from explorer.qt.views.shortcuts import ShortcutList
 
 if TYPE_CHECKING:
     from explorer.demo import DemoPaths
@@ -57,6 +57,8 @@ class MainWindow(QMainWindow):
         documents: The open models, in the order of opening.
         current: The model whose panels are shown.
         runner: Background work.
+        crashes: What is told of faults that nobody caught.
+        help: Guide, tour, and what else the menu Help has.
         expected: Models of the last session that are still being looked for.
     """
 
@@ -70,7 +72,9 @@ class MainWindow(QMainWindow):
         self._tickets = count()
         self._order: list[int] = []  # the ticket of each document
         self.runner = JobRunner(self)
+        self.crashes = Crashes(CrashReports.of_user(), self)
         self.actions_ = Actions(self)
+        self.look = Look(settings, self.actions_, self)
         self._make_views()
         self._make_menus()
         self._connect()
@@ -106,6 +110,7 @@ class MainWindow(QMainWindow):
         recent = RecentMenu(self.settings, self.actions_.clear_recent, self)
         recent.path_chosen.connect(lambda path: self.open_paths([path]))
         fill_menu_bar(self, self.actions_, recent, self.panels)
+        self.help = Help(self, self.actions_, self.library, self.panels, self.settings)
 
     def _connect(self) -> None:
         actions = self.actions_
@@ -117,13 +122,10 @@ class MainWindow(QMainWindow):
         actions.find.triggered.connect(self._focus_search)
         actions.go_to.triggered.connect(self.show_quick_open)
         actions.copy_path.triggered.connect(self._copy_path)
-        actions.shortcuts.triggered.connect(self._show_shortcuts)
-        actions.about.triggered.connect(self._show_about)
         actions.reset_layout.triggered.connect(self._reset_layout)
-        for scheme, action in actions.schemes.items():
-            action.setChecked(scheme is self.settings.scheme)
-            action.triggered.connect(lambda _=False, scheme=scheme: self._set_scheme(scheme))
-        self.runner.crashed.connect(self._show_crash)
+        self.look.scheme_changed.connect(lambda: self.panels.follow_scheme(self.current))
+        self.runner.crashed.connect(self.crashes.note)
+        self.crashes.happened.connect(self.message_bar.show_error)
         self.library.model_chosen.connect(self.show_document)
         self.library.key_chosen.connect(self._reveal_key_by_name)
         self.library.tensor_chosen.connect(self.reveal_tensor)
@@ -241,13 +243,13 @@ class MainWindow(QMainWindow):
         self.panels.save_headers()
         self.current = document
         self.link.set_document(document)
-        self._show_in_views(document)
         self._show_title()
+        self._show_in_views(document)
 
     def _show_in_views(self, document: Document | None) -> None:
-        self.panels.show_document(document)
         self.actions_.close_model.setEnabled(document is not None)
         self.actions_.copy_path.setEnabled(document is not None)
+        self.panels.show_document(document)
 
     # Linked selection
 
@@ -261,7 +263,7 @@ class MainWindow(QMainWindow):
         self.show_document(document)
         self.link.select_tensor(row)
         panels = self.panels
-        panels.show_one_of(panels.tensors, panels.weights, panels.raw)
+        panels.show_one_of(panels.tensors, panels.weights, panels.errors, panels.raw)
 
     def reveal_key(self, document: Document, position: int) -> None:
         """Select a metadata entry in every panel that knows it, and show one of them."""
@@ -309,18 +311,7 @@ class MainWindow(QMainWindow):
 
     def _copy_path(self) -> None:
         if self.current is not None:
-            QGuiApplication.clipboard().setText(str(self.current.path))
-
-    def _show_shortcuts(self) -> None:
-        ShortcutList(self.actions(), self).open()
-
-    def _show_about(self) -> None:
-        AboutBox(self).open()
-
-    def _set_scheme(self, scheme: Scheme) -> None:
-        self.settings.scheme = scheme
-        apply_scheme(scheme)
-        self.panels.follow_scheme(self.current)
+            QGuiApplication.clipboard().setText(plain_text(str(self.current.path)))
 
     # Messages
 
@@ -331,15 +322,6 @@ class MainWindow(QMainWindow):
     def _show_written(self, path: str) -> None:
         self.message_bar.show_note(self.tr("Written: {path}").format(path=path))
 
-    def _show_crash(self, error: BaseException) -> None:
-        details = "".join(traceback.format_exception(error))
-        self.message_bar.show_error(
-            self.tr(
-                "Something went wrong inside the program ({kind}). Please report the details."
-            ).format(kind=type(error).__name__),
-            details,
-        )
-
     # Layout
 
     def _show_title(self) -> None:
@@ -348,7 +330,7 @@ class MainWindow(QMainWindow):
             name = f"{plain_text(self.current.title)} — {name}"
         self.setWindowTitle(name)
         self.place.setText(
-            self.tr("Ctrl+O opens a model, F1 lists the keys")
+            self.tr("Ctrl+O opens a model, F1 opens the guide")
             if self.current is None
             else plain_text(str(self.current.path))
         )
@@ -367,6 +349,14 @@ class MainWindow(QMainWindow):
         self._restore_layout()
         self.panels.reset_layout()
 
+    def _save_session(self) -> None:
+        self.settings.set_layout("window", self.saveGeometry())
+        self.settings.set_layout("splitter", self.splitter.saveState())
+        opened = [document.path for document in self.documents]
+        # what is not open yet is not forgotten
+        self.settings.session = list(dict.fromkeys([*opened, *self._loading, *self.expected]))
+        self.panels.save_layout()
+
     # Qt
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
@@ -379,16 +369,14 @@ class MainWindow(QMainWindow):
         event.acceptProposedAction()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        self.panels.save_layout()
-        self.settings.set_layout("window", self.saveGeometry())
-        self.settings.set_layout("splitter", self.splitter.saveState())
-        opened = [document.path for document in self.documents]
-        # what is not open yet is not forgotten
-        self.settings.session = list(dict.fromkeys([*opened, *self._loading, *self.expected]))
-        self.runner.close()
-        for document in self.documents:
-            document.model.close()
-        super().closeEvent(event)
+        self.help.close()
+        try:
+            self._save_session()
+        finally:  # a panel that fails keeps no file open, and no window
+            self.runner.close()
+            for document in self.documents:
+                document.model.close()
+            super().closeEvent(event)
 
 
 def _make_demo(_job: Job) -> DemoPaths:

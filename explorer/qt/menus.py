@@ -35,8 +35,11 @@ def fill_menu_bar(window: QMainWindow, actions: Actions, recent: QMenu, tabs: QT
         view_menu.addAction(tab)
         window.addAction(tab)
     view_menu.addMenu(tr("&Colours")).addActions(list(actions.schemes.values()))
+    view_menu.addMenu(tr("&Sizes in")).addActions(list(actions.units.values()))
     view_menu.addAction(actions.reset_layout)
-    bar.addMenu(tr("&Help")).addActions([actions.shortcuts, actions.about])
+    help_menu = bar.addMenu(tr("&Help"))
+    help_menu.addActions([actions.guide, actions.shortcuts, actions.tour])
+    help_menu.addActions([actions.whats_this, actions.explain, actions.about])
 
 
 def _show(tabs: QTabWidget, number: int, _checked: bool = False) -> None:

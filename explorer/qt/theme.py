@@ -6,17 +6,14 @@ dark mode also where the platform does not (stack.md section 4), and needs no st
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette, QStyleHints
 from PySide6.QtWidgets import QApplication
 
-_DARK_WINDOW: Final = QColor(37, 39, 43)
-_LIGHT_WINDOW: Final = QColor(242, 243, 245)
-_DARK_BOX: Final = QColor(190, 194, 202)  # the outline is darker by 140 per cent
-_ACCENT: Final = QColor(47, 111, 208)
 # Okabe & Ito's colours, which every kind of colour vision tells apart (jfly.uni-koeln.de/color)
 SERIES: Final = (
     "#0072B2",
@@ -36,6 +33,78 @@ class Scheme(StrEnum):
     SYSTEM = "system"
     LIGHT = "light"
     DARK = "dark"
+    CONTRAST = "contrast"
+
+
+@dataclass(frozen=True)
+class _Ink:
+    """The colours of a scheme.
+
+    Attributes:
+        window: Behind controls.
+        base: Behind lists, texts and plots.
+        stripe: Behind every other row of a list.
+        text: What is read.
+        faded: What is read, but of less weight: hints, and what cannot be used now.
+        accent: Behind what is selected.
+        on_accent: What is read there.
+        link: Links.
+        warning: Problems.
+        box: What Fusion derives outlines from, 140 per cent darker; None for `window`.
+    """
+
+    window: str
+    base: str
+    stripe: str
+    text: str
+    faded: str
+    accent: str
+    on_accent: str
+    link: str
+    warning: str
+    box: str | None = None
+
+
+_LIGHT: Final = _Ink(
+    window="#f2f3f5",
+    base="#ffffff",
+    stripe="#f7f8fa",
+    text="#1c1e21",
+    faded="#5f6368",
+    accent="#2f6fd0",
+    on_accent="#ffffff",
+    link="#2458b0",
+    warning="#b3261e",
+)
+_DARK: Final = _Ink(
+    window="#25272b",
+    base="#1d1f22",
+    stripe="#222528",
+    text="#e2e4e8",
+    faded="#a0a4ab",
+    accent="#2f6fd0",
+    on_accent="#ffffff",
+    link="#8ab4f8",
+    warning="#ff8f70",
+    box="#bec2ca",
+)
+# every text at 7 : 1 or better (WCAG 2.2, 1.4.6), every outline at 3 : 1 (1.4.11)
+_CONTRAST: Final = _Ink(
+    window="#000000",
+    base="#000000",
+    stripe="#141414",
+    text="#ffffff",
+    faded="#c8c8c8",
+    accent="#ffd400",
+    on_accent="#000000",
+    link="#7fd4ff",
+    warning="#ff9e80",
+    box="#ffffff",
+)
+_OUTLINED_DARK: Final = ("QCheckBox", "QRadioButton")
+# no lists and texts: the corner between their scroll bars would have that colour
+_OUTLINED_CONTRAST: Final = (*_OUTLINED_DARK, "QAbstractButton", "QLineEdit", "QComboBox",
+    "QAbstractSpinBox", "QTabBar", "QSlider", "QProgressBar", "QScrollBar")  # fmt: skip
 
 
 def apply_scheme(scheme: Scheme) -> None:
@@ -45,46 +114,53 @@ def apply_scheme(scheme: Scheme) -> None:
         Scheme.SYSTEM: Qt.ColorScheme.Unknown,
         Scheme.LIGHT: Qt.ColorScheme.Light,
         Scheme.DARK: Qt.ColorScheme.Dark,
+        Scheme.CONTRAST: Qt.ColorScheme.Dark,
     }[scheme]
     hints.setColorScheme(wanted)
-    dark = (
-        hints.colorScheme() == Qt.ColorScheme.Dark
-        if scheme is Scheme.SYSTEM
-        else scheme is Scheme.DARK
-    )
-    palette = _palette(dark)
+    ink = _ink(scheme, hints)
+    palette = _palette(ink)
     QApplication.setPalette(palette)  # takes palettes of classes away
-    if dark:
-        # Fusion outlines the box in a darker shade of what it stands on: on dark, nobody sees it
-        palette.setColor(QPalette.ColorRole.Window, _DARK_BOX)
-        for name in ("QCheckBox", "QRadioButton"):
+    if ink.box is not None:
+        # Fusion outlines a box in a darker shade of what it stands on: on dark, nobody sees it
+        palette.setColor(QPalette.ColorRole.Window, QColor(ink.box))
+        for name in _OUTLINED_CONTRAST if ink is _CONTRAST else _OUTLINED_DARK:
             QApplication.setPalette(palette, name)  # type: ignore[arg-type] # the stub says bytes, which raise
 
 
-def _palette(dark: bool) -> QPalette:
-    palette = QPalette(_DARK_WINDOW if dark else _LIGHT_WINDOW)
-    base = QColor(29, 31, 34) if dark else QColor(Qt.GlobalColor.white)
-    text = QColor(226, 228, 232) if dark else QColor(28, 30, 33)
-    for role, colour in (
-        (QPalette.ColorRole.Base, base),
-        (QPalette.ColorRole.AlternateBase, base.lighter(118) if dark else QColor(247, 248, 250)),
-        (QPalette.ColorRole.Text, text),
-        (QPalette.ColorRole.WindowText, text),
-        (QPalette.ColorRole.ButtonText, text),
-        (QPalette.ColorRole.Highlight, _ACCENT),
-        (QPalette.ColorRole.HighlightedText, QColor(Qt.GlobalColor.white)),
-        (QPalette.ColorRole.Link, _ACCENT.lighter(150) if dark else _ACCENT),
+def _ink(scheme: Scheme, hints: QStyleHints) -> _Ink:
+    """Return the colours of a scheme; the system's may be of high contrast (from Qt 6.10 on)."""
+    if scheme is Scheme.SYSTEM:
+        if _system_wants_contrast(hints):
+            return _CONTRAST
+        return _DARK if hints.colorScheme() == Qt.ColorScheme.Dark else _LIGHT
+    return {Scheme.LIGHT: _LIGHT, Scheme.DARK: _DARK, Scheme.CONTRAST: _CONTRAST}[scheme]
+
+
+def _system_wants_contrast(hints: QStyleHints) -> bool:
+    if not hasattr(hints, "accessibility"):  # up to Qt 6.9
+        return False
+    return hints.accessibility().contrastPreference() == Qt.ContrastPreference.HighContrast
+
+
+def _palette(ink: _Ink) -> QPalette:
+    role, group = QPalette.ColorRole, QPalette.ColorGroup
+    palette = QPalette(QColor(ink.window))
+    for part, colour in (
+        (role.Base, ink.base),
+        (role.AlternateBase, ink.stripe),
+        (role.Text, ink.text),
+        (role.WindowText, ink.text),
+        (role.ButtonText, ink.text),
+        (role.ToolTipBase, ink.base),
+        (role.ToolTipText, ink.text),
+        (role.Highlight, ink.accent),
+        (role.HighlightedText, ink.on_accent),
+        (role.Link, ink.link),
+        (role.PlaceholderText, ink.faded),
     ):
-        palette.setColor(role, colour)
-    faded = QColor(text)
-    faded.setAlpha(130)
-    palette.setColor(QPalette.ColorRole.PlaceholderText, faded)
-    for role in (
-        QPalette.ColorRole.Text,
-        QPalette.ColorRole.WindowText,
-        QPalette.ColorRole.ButtonText,
-    ):
-        palette.setColor(QPalette.ColorGroup.Disabled, role, faded)
+        palette.setColor(part, QColor(colour))
+    for part in (role.Text, role.WindowText, role.ButtonText):
+        palette.setColor(group.Disabled, part, QColor(ink.faded))
     return palette
 
 
@@ -101,7 +177,9 @@ def monospace_font() -> QFont:
 
 def warning_colour(palette: QPalette) -> QColor:
     """Return a colour for problems that reads on the palette's base."""
-    return QColor("#ff8f70") if is_dark(palette) else QColor("#b3261e")
+    base = palette.color(QPalette.ColorRole.Base).name()
+    ink = next((ink for ink in (_LIGHT, _DARK, _CONTRAST) if ink.base == base), None)
+    return QColor((ink or (_DARK if is_dark(palette) else _LIGHT)).warning)
 
 
 def series_colour(index: int) -> QColor:

@@ -202,3 +202,23 @@ def test_version_and_errors_load_no_numpy_and_no_qt() -> None:
         "loaded = {'numpy', 'PySide6', 'pyqtgraph'} & set(sys.modules); assert not loaded, loaded"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_units_change_text_and_not_json(tmp_path: Path, capsys: Capture) -> None:
+    def printed(*arguments: str) -> str:
+        assert main([*arguments]) == 0
+        return capsys.readouterr().out
+
+    path = str(make_demo(tmp_path).model)
+    assert "2.47 MiB" in printed("inspect", path)
+    assert "2.59 MB" in printed("--units", "decimal", "inspect", path)
+    assert "2.47 MiB" in printed("--units", "binary", "inspect", path)
+    assert "2.47 MiB" in printed("inspect", path)  # nothing is left behind
+    tight = ["plan", path, "--context", "4096", "--gpu", "1MiB", "--memory", "1GiB", "--json"]
+    assert printed("--units", "decimal", *tight) == printed(*tight)
+
+
+def test_units_are_no_option_of_the_window(capsys: Capture) -> None:
+    assert main(["--units", "decimal", "a.gguf"]) == 2
+    assert main(["--units", "decimal"]) == 2
+    assert "View" in capsys.readouterr().err

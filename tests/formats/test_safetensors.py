@@ -163,6 +163,9 @@ SMALL_TABLE: dict[str, tuple[str | bytes, bytes]] = {
     "offsets minus 0": (variant(data_offsets="[-0,8]"), EIGHT),
     "offsets null": (variant(data_offsets="[null,8]"), EIGHT),
     "offsets negative": (variant(data_offsets="[-8,0]"), EIGHT),
+    # found by tests/soak/fuzz.py
+    "begin of 2^64, end small": (variant(data_offsets="[18446744073709551616,8]"), EIGHT),
+    "metadata named as fields": ('{"__metadata__":{"dtype":"a","data_offsets":"b"}}', b""),
     "offsets of 2^64": (
         variant(data_offsets="[18446744073709551608,18446744073709551616]"),
         EIGHT,

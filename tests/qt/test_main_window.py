@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QTableWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
+from explorer.qt.models.guide import KEYS_PAGE
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, is_dark
 from explorer.qt.views.quick_open import QuickOpen
-from explorer.qt.views.shortcuts import ShortcutList
 from tests.helpers.window import unsafe_characters, wait_idle
 
 ALT, CONTROL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier
+NONE = Qt.KeyboardModifier.NoModifier
 
 
 def drop(window: MainWindow, *paths: Path) -> None:
@@ -123,8 +124,10 @@ def test_quick_open_goes_to_a_tensor_a_key_and_a_model(
 
 def test_quick_open_runs_a_command(qtbot: QtBot, window: MainWindow) -> None:
     go_to(qtbot, window, "keyboard shortcuts")
-    qtbot.waitUntil(lambda: bool(window.findChildren(ShortcutList)))
-    window.findChildren(ShortcutList)[0].reject()
+    qtbot.waitUntil(lambda: window.help.guide is not None)
+    assert window.help.guide is not None
+    assert window.help.guide.page == KEYS_PAGE
+    window.help.guide.reject()
 
 
 def test_quick_open_does_not_go_to_a_model_that_was_closed_meanwhile(
@@ -141,12 +144,16 @@ def test_quick_open_does_not_go_to_a_model_that_was_closed_meanwhile(
 
 
 def test_f1_lists_the_shortcuts(qtbot: QtBot, window: MainWindow) -> None:
-    qtbot.keyClick(window, Qt.Key.Key_F1)
-    dialog = window.findChildren(ShortcutList)[0]
-    table = dialog.findChildren(QTableWidget)[0]
-    keys = {table.item(row, 1).text() for row in range(table.rowCount())}
-    assert {"Ctrl+K", "Ctrl+W", "F1", "Alt+3"} <= keys
-    dialog.reject()
+    for keys, modifiers in ((Qt.Key.Key_F1, NONE), (Qt.Key.Key_Question, CONTROL)):
+        qtbot.keyClick(window, keys, modifiers)
+        guide = window.help.guide
+        assert guide is not None
+        shown = set(guide.text.toPlainText().split("\n"))
+        assert {"Ctrl+K", "Ctrl+W", "F1", "Alt+3"} <= shown
+        assert {"Go to", "Close model", "Guide", "Metadata"} <= shown
+        guide.reject()
+        window.activateWindow()
+        qtbot.waitUntil(window.isActiveWindow)
 
 
 def test_find_focuses_the_field_of_the_tab(qtbot: QtBot, window: MainWindow) -> None:

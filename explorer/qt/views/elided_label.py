@@ -38,6 +38,7 @@ class ElidedLabel(QLabel):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LayoutDirectionAuto)  # a path is no sentence
         self.style().drawItemText(
             painter,
             self.contentsRect(),

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPalette
+from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from explorer.formats.structure import FieldKind
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.field_style import field_hatching, field_line, field_tint, kind_name
 
 _SWATCH: Final = 14
@@ -21,13 +22,17 @@ _MARGIN: Final = 6
 class FieldLegend(QWidget):
     """Swatches with names, in as many lines as the width needs."""
 
+    accessible_role = QAccessible.Role.Graphic
+
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # as the bytes that it explains
         self._kinds: tuple[FieldKind, ...] = ()
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
         self.setAccessibleName(self.tr("Legend of the colours"))
+        self.setWhatsThis(picture_text("field_legend"))
 
     def set_kinds(self, kinds: Sequence[FieldKind]) -> None:
         """Show these kinds."""

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from explorer.formats.structure import Field
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.field_style import kind_name
 from explorer.qt.views.hex_text import number_texts, offset_text
@@ -28,8 +29,10 @@ class FieldStatus(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.place = self._label(self.tr("Field under the cursor"))
+        self.place.setWhatsThis(picture_text("field"))
         self.numbers = self._label(self.tr("Bytes at the cursor as numbers"))
         self.numbers.setFont(monospace_font())
+        self.numbers.setWhatsThis(picture_text("numbers"))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(6, 4, 6, 2)
         layout.setSpacing(2)

@@ -12,6 +12,7 @@ from typing import Final
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, Qt, QTimer, Signal
 from PySide6.QtGui import (
+    QAccessible,
     QContextMenuEvent,
     QFontMetricsF,
     QGuiApplication,
@@ -63,6 +64,8 @@ class HexView(QAbstractScrollArea):
         notified: Something else to tell the user; one sentence.
     """
 
+    accessible_role = QAccessible.Role.Document
+
     cursor_changed = Signal(object)  # offsets go beyond 32 bits
     cursor_moved = Signal(object)
     bytes_arrived = Signal()
@@ -71,6 +74,7 @@ class HexView(QAbstractScrollArea):
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # so are bytes written
         self.cursor_offset = 0
         self._anchor: int | None = None
         self._source: ByteSource | None = None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QToolButton, QWidget
 
+from explorer.display import shorten
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.views.labels import plain_label
 
 _SHOW_AFTER_MS = 200
 _STEPS = 1000
+_LONGEST = 100
 
 
 class JobBar(QWidget):
@@ -62,7 +64,7 @@ class JobBar(QWidget):
         self._shown = job
         self.setVisible(job is not None)
         if job is not None:
-            self.label.setText(job.title)
+            self.label.setText(shorten(job.title, _LONGEST))
             self.progress.setRange(0, 0)
             job.progressed.connect(self._show_progress)
 

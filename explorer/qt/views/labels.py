@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from typing import Final
+
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QLabel, QWidget
+
+_LARGEST: Final = QSize(1000, 16_000)
+
+
+class _PlainLabel(QLabel):
+    """Never asks for more room than a window has, whatever its text.
+
+    A name may be a single word of 65,000 letters. A window that is as wide as that word takes
+    gigabytes for its picture.
+    """
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        return super().sizeHint().boundedTo(_LARGEST)
+
+    def minimumSizeHint(self) -> QSize:
+        return super().minimumSizeHint().boundedTo(_LARGEST)
 
 
 def plain_label(parent: QWidget, text: str = "") -> QLabel:
     """Return a label in whose text nothing has a meaning of its own."""
-    label = QLabel(text, parent)
+    label = _PlainLabel(text, parent)
     label.setTextFormat(Qt.TextFormat.PlainText)
     return label
 

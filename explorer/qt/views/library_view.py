@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.display import plain_text
 from explorer.qt.models.document import Document
 from explorer.qt.models.tree import Node, NodeKind, TreeModel
 from explorer.qt.views.roomy_delegate import RoomyDelegate
@@ -114,7 +115,7 @@ class LibraryView(QWidget):
     def _copy_name(self) -> None:
         node = self._current()
         if node is not None:
-            QGuiApplication.clipboard().setText(_full_name(node))
+            QGuiApplication.clipboard().setText(plain_text(_full_name(node)))
 
     def menu_at(self, place: QPoint) -> QMenu | None:
         """Return the menu of the row at a place, to be shown; closing it deletes it."""
@@ -126,7 +127,7 @@ class LibraryView(QWidget):
         menu.addAction(self._copy_action)
         path = _path(node)
         menu.addAction(self.tr("Copy &path")).triggered.connect(
-            lambda: QGuiApplication.clipboard().setText(str(path))
+            lambda: QGuiApplication.clipboard().setText(plain_text(str(path)))
         )
         if node.kind is NodeKind.MODEL:
             menu.addSeparator()

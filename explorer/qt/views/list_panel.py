@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QStackedLayout, QVBoxLayout, QWidget
 
 from explorer.qt.jobs import JobRunner
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.table import TableModel
 from explorer.qt.views.filter_bar import FilterBar
 from explorer.qt.views.labels import empty_label
@@ -26,6 +27,7 @@ class ListPanel(QWidget):
     ) -> None:
         super().__init__(parent)
         self.bar = FilterBar(hint, tip, self)
+        self.bar.status.setWhatsThis(picture_text("listed"))
         self.model = TableModel(self)
         self.table = TableView(self.model, runner, self)
         self._empty = empty_label(self)

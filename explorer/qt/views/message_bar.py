@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPalette
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
-from explorer.display import plain_text
+from explorer.display import plain_text, shorten
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.labels import plain_label
+
+_LONGEST: Final = 1000  # the details have all of it
 
 
 class MessageBar(QWidget):
@@ -48,17 +52,16 @@ class MessageBar(QWidget):
             sentence: For the user; may hold text from a file.
             details: For a report, for example a traceback.
         """
-        self._details = details or sentence
-        self._show(f"✘  {plain_text(sentence)}", error=True)
+        self._show("✘", sentence, details or sentence, error=True)
 
     def show_note(self, sentence: str) -> None:
         """Show something that went well."""
-        self._details = sentence
-        self._show(f"✔  {plain_text(sentence)}", error=False)
+        self._show("✔", sentence, sentence, error=False)
 
-    def _show(self, text: str, *, error: bool) -> None:
+    def _show(self, sign: str, sentence: str, details: str, *, error: bool) -> None:
         self._error = error
-        self.label.setText(text)
+        self._details = plain_text(details, lines=True)  # may end up in a terminal
+        self.label.setText(f"{sign}  {shorten(plain_text(sentence), _LONGEST)}")
         self._take_colours()
         self.show()
 

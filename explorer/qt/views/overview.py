@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QFont, QPalette
+from PySide6.QtCore import QEvent, Qt, QTimer
+from PySide6.QtGui import QAccessible, QFont, QPalette
 from PySide6.QtWidgets import (
     QFormLayout,
     QFrame,
@@ -17,15 +18,34 @@ from PySide6.QtWidgets import (
 
 from explorer.display import bytes_text, count_text, float_text, integer_text, plain_text
 from explorer.formats import Problem
+from explorer.formats.facts import TypeShare
 from explorer.qt.models.document import Document
+from explorer.qt.models.figure_texts.figures import fact_texts
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.labels import plain_label
 
 _MOST_PROBLEMS = 50
 
 
+class _Fact(NamedTuple):
+    """A line of the page.
+
+    Attributes:
+        name: Stable name, by which `fact_texts` tells what it means.
+        title: What it is called.
+        text: The fact, plain text.
+    """
+
+    name: str
+    title: str
+    text: str
+
+
 class OverviewView(QScrollArea):
     """Facts, the mix of tensor types, and problems of the current model."""
+
+    accessible_role = QAccessible.Role.Pane
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -48,10 +68,13 @@ class OverviewView(QScrollArea):
             self._fill(page, layout, document)
         layout.addStretch(1)
         self.setWidget(page)
+        spoken = self.tr("No model is open") if document is None else plain_text(document.title)
+        self.setAccessibleDescription(spoken)
 
     def facts(self) -> list[tuple[str, str]]:
         """Return what is known of the model, as label and text."""
-        return [] if self._document is None else _fact_lines(self, self._document)
+        lines = [] if self._document is None else _fact_lines(self, self._document)
+        return [(line.title, line.text) for line in lines]
 
     def _fill_empty(self, page: QWidget, layout: QVBoxLayout) -> None:
         layout.addStretch(1)
@@ -69,38 +92,48 @@ class OverviewView(QScrollArea):
 
     def _fill(self, page: QWidget, layout: QVBoxLayout, document: Document) -> None:
         name = document.facts.name or document.title
-        layout.addWidget(_heading(plain_text(name), page, 1.6))
-        layout.addWidget(_text(_sentence(self, document), page))
+        heading = _heading(plain_text(name), page, 1.6)
+        heading.setWhatsThis(picture_text("name"))
+        line = _text(_sentence(self, document), page)
+        line.setWhatsThis(picture_text("file"))
+        layout.addWidget(heading)
+        layout.addWidget(line)
         self._add_problems(page, layout, document.model.problems)
         form = QFormLayout()
         form.setHorizontalSpacing(28)
         form.setVerticalSpacing(6)
         form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
         form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
-        for title, text in _fact_lines(self, document):
+        meanings = fact_texts()
+        for name, title, text in _fact_lines(self, document):
             label = _text(title, page)
             label.setWordWrap(False)
             label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
             value = _text(text, page)
             value.setAccessibleName(f"{title}: {text}")
+            for part in (label, value):
+                part.setWhatsThis(meanings[name])
             form.addRow(label, value)
         layout.addLayout(form)
-        if document.facts.types:
+        types = document.facts.types
+        if types:
             layout.addWidget(_heading(self.tr("What the bytes are spent on"), page, 1.15))
             # pyqtgraph takes 150 ms to import: after the first paint, not before
-            QTimer.singleShot(0, page, lambda: self._add_chart(page, layout, document))
+            QTimer.singleShot(0, page, lambda: self._add_chart(page, layout, types))
 
-    def _add_chart(self, page: QWidget, layout: QVBoxLayout, document: Document) -> None:
+    def _add_chart(self, page: QWidget, layout: QVBoxLayout, types: tuple[TypeShare, ...]) -> None:
         from explorer.qt.views.type_mix import TypeMixChart  # noqa: PLC0415 - see above
 
-        layout.insertWidget(layout.count() - 1, TypeMixChart(document.facts.types, page))
+        layout.insertWidget(layout.count() - 1, TypeMixChart(types, page))
 
     def _add_problems(
         self, page: QWidget, layout: QVBoxLayout, problems: tuple[Problem, ...]
     ) -> None:
         if not problems:
             return
-        layout.addWidget(_heading(self.tr("Problems: {n}").format(n=len(problems)), page, 1.15))
+        heading = _heading(self.tr("Problems: {n}").format(n=len(problems)), page, 1.15)
+        heading.setWhatsThis(picture_text("problems"))
+        layout.addWidget(heading)
         for problem in problems[:_MOST_PROBLEMS]:
             mark = "✘" if problem.severity == "error" else "⚠"
             where = f"{plain_text(problem.where)}: " if problem.where else ""
@@ -108,7 +141,15 @@ class OverviewView(QScrollArea):
             palette = label.palette()
             palette.setColor(QPalette.ColorRole.WindowText, warning_colour(self.palette()))
             label.setPalette(palette)
+            label.setWhatsThis(heading.whatsThis())
             layout.addWidget(label)
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self.show_document(self._document)
 
 
 def _sentence(view: QWidget, document: Document) -> str:
@@ -129,35 +170,36 @@ def _sentence(view: QWidget, document: Document) -> str:
     return "   ·   ".join(parts)
 
 
-def _fact_lines(view: QWidget, document: Document) -> list[tuple[str, str]]:
+def _fact_lines(view: QWidget, document: Document) -> list[_Fact]:
     facts = document.facts
     head = facts.key_length if facts.key_length == facts.value_length else None
     lines = [
-        (view.tr("Architecture"), facts.architecture),
-        (view.tr("Parameters"), _both(facts.parameters, count_text)),
-        (view.tr("File type"), facts.file_type),
-        (view.tr("Size of the weights"), _both(facts.nbytes, bytes_text)),
+        ("architecture", view.tr("Architecture"), facts.architecture),
+        ("parameters", view.tr("Parameters"), _both(facts.parameters, count_text)),
+        ("file_type", view.tr("File type"), facts.file_type),
+        ("nbytes", view.tr("Size of the weights"), _both(facts.nbytes, bytes_text)),
         (
+            "bits_per_weight",
             view.tr("Bits per weight"),
             None if facts.bits_per_weight is None else float_text(facts.bits_per_weight, 4),
         ),
-        (view.tr("Context length"), _tokens(view, facts.context_length)),
-        (view.tr("Layers"), _number(facts.layers)),
-        (view.tr("Embedding length"), _number(facts.embedding_length)),
-        (view.tr("Feed-forward length"), facts.feed_forward_length),
-        (view.tr("Attention heads"), facts.heads),
-        (view.tr("Key/value heads"), facts.kv_heads),
-        (view.tr("Head length"), _number(head)),
-        (view.tr("Key length"), None if head else _number(facts.key_length)),
-        (view.tr("Value length"), None if head else _number(facts.value_length)),
-        (view.tr("Experts"), _number(facts.experts)),
-        (view.tr("Experts used per token"), _number(facts.experts_used)),
-        (view.tr("Vocabulary"), _tokens(view, facts.vocabulary)),
-        (view.tr("Tokenizer"), facts.tokenizer),
-        (view.tr("Tensors"), _number(len(document.arrays))),
-        (view.tr("Metadata keys"), _number(len(document.model.metadata.entries))),
+        ("context_length", view.tr("Context length"), _tokens(view, facts.context_length)),
+        ("layers", view.tr("Layers"), _number(facts.layers)),
+        ("embedding_length", view.tr("Embedding length"), _number(facts.embedding_length)),
+        ("feed_forward_length", view.tr("Feed-forward length"), facts.feed_forward_length),
+        ("heads", view.tr("Attention heads"), facts.heads),
+        ("kv_heads", view.tr("Key/value heads"), facts.kv_heads),
+        ("head_length", view.tr("Head length"), _number(head)),
+        ("key_length", view.tr("Key length"), None if head else _number(facts.key_length)),
+        ("value_length", view.tr("Value length"), None if head else _number(facts.value_length)),
+        ("experts", view.tr("Experts"), _number(facts.experts)),
+        ("experts_used", view.tr("Experts used per token"), _number(facts.experts_used)),
+        ("vocabulary", view.tr("Vocabulary"), _tokens(view, facts.vocabulary)),
+        ("tokenizer", view.tr("Tokenizer"), facts.tokenizer),
+        ("tensors", view.tr("Tensors"), _number(len(document.arrays))),
+        ("metadata", view.tr("Metadata keys"), _number(len(document.model.metadata.entries))),
     ]
-    return [(title, plain_text(text)) for title, text in lines if text]
+    return [_Fact(name, title, plain_text(text)) for name, title, text in lines if text]
 
 
 def _both(number: int | None, short: Callable[[int], str]) -> str | None:

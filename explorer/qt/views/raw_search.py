@@ -59,6 +59,7 @@ class RawSearch(QWidget):
         self.mode.addItem(self.tr("Hex"), "hex")
         self.mode.addItem(self.tr("Text"), "text")
         self.mode.setAccessibleName(self.tr("What to find: hex digits or text"))
+        self.mode.setToolTip(self.tr("What to find: hex digits or text"))
         self.mode.currentIndexChanged.connect(self._mode_changed)
         self._back = self._button("▲", self.tr("Find previous (Shift+F3)"), forward=False)
         self._next = self._button("▼", self.tr("Find next (F3)"), forward=True)

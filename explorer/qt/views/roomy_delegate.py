@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize
+from typing import Any
+
+from PySide6.QtCore import QLocale, QSize
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
 from explorer.qt.models.tree import Index
+from explorer.qt.views.table_padding import isolated
 
 ROW_PADDING = 7
 
@@ -14,6 +17,9 @@ class RoomyDelegate(QStyledItemDelegate):
     """Gives the rows of trees and lists the height that the tables' rows have."""
 
     # Qt
+
+    def displayText(self, value: Any, locale: QLocale | QLocale.Language) -> str:
+        return isolated(super().displayText(value, locale), self.parent())
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         hint = super().sizeHint(option, index)

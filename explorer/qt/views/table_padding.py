@@ -12,7 +12,19 @@ from typing import Any, Final
 from PySide6.QtCore import QLocale, Qt
 from PySide6.QtWidgets import QHeaderView, QStyledItemDelegate, QStyleOptionHeader, QWidget
 
+_ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 _BLANK: Final = "\N{NO-BREAK SPACE}"
+
+
+def isolated(text: str, view: object) -> str:
+    """Return text that keeps its own direction in a view that is written from right to left.
+
+    There ``2,000 × 256`` would be shown as ``256 × 2,000``, and ``-0.5`` as ``0.5-``: between
+    numbers, signs take the direction of what is around (Unicode UAX 9, first strong isolate).
+    """
+    if isinstance(view, QWidget) and view.layoutDirection() == Qt.LayoutDirection.RightToLeft:
+        return f"{_ISOLATE}{text}{_END}"
+    return text
 
 
 class PaddedDelegate(QStyledItemDelegate):
@@ -22,7 +34,7 @@ class PaddedDelegate(QStyledItemDelegate):
 
     def displayText(self, value: Any, locale: QLocale | QLocale.Language) -> str:
         text = value if isinstance(value, str) else super().displayText(value, locale)
-        return f"{_BLANK}{text}{_BLANK}"
+        return f"{_BLANK}{isolated(text, self.parent())}{_BLANK}"
 
 
 class PaddedHeader(QHeaderView):

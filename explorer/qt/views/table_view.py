@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QByteArray, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeySequence
+from PySide6.QtCore import QByteArray, QEvent, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QTableView, QWidget
 
+from explorer.notation import locale_free
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.table import Cell, TableModel
 from explorer.qt.views.saving import FileSaver
@@ -80,6 +81,13 @@ class TableView(QTableView):
         )
         self.copy_json_action = self._action(self.tr("Copy rows as &JSON"), self.copy_json)
         self.export_action = self._action(self.tr("E&xport table…"), self.ask_export)
+        # what the mouse does in the header, which keys do not reach
+        self.sort_action = self._action(
+            self.tr("&Sort by this column"), self.sort_by_current, QKeySequence("Ctrl+Shift+S")
+        )
+        self.columns_action = self._action(
+            self.tr("Col&umns…"), self._show_columns_here, QKeySequence("Ctrl+Shift+L")
+        )
 
     def _action(
         self, text: str, slot: Callable[[], None], keys: QKeySequence | None = None
@@ -101,7 +109,8 @@ class TableView(QTableView):
         """
         header = self.horizontalHeader()
         header.setStretchLastSection(False)
-        if state.isEmpty() or not header.restoreState(state):
+        restored = self._restore(state)
+        if not restored:
             # a hidden section that gets a width leaves a gap: show all, then hide
             for number in range(header.count()):
                 self.setColumnHidden(number, False)
@@ -113,24 +122,48 @@ class TableView(QTableView):
         numeric = bool(visible) and self.table.columns[visible[-1]].numeric
         header.setStretchLastSection(bool(visible) and not numeric)
         # new content comes unsorted: sort it as the header says, or let it say nothing
-        if state.isEmpty():
+        if not restored:
             header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         else:
             self.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())
 
+    def _restore(self, state: QByteArray) -> bool:
+        """Take what a header remembered; return whether it was that of a table like this one."""
+        header = self.horizontalHeader()
+        before = header.saveState()
+        if state.isEmpty() or not header.restoreState(state):
+            return False
+        if header.count() == len(self.table.columns):
+            return True
+        header.restoreState(before)  # a state of more columns gives the header more than there are
+        return False
+
     def fit_columns(self) -> None:
         """Give each column the width of its header and its first rows."""
+        for number, width in enumerate(self._fitting_widths()):
+            self.setColumnWidth(number, width)
+
+    def _fitting_widths(self) -> Iterator[int]:
         # resizeColumnToContents asks for far more rows than are seen (stack.md section 5)
         metrics = QFontMetrics(self.font())
         rows = self.table.rows[:_SAMPLE_ROWS].tolist()
-        for number, column in enumerate(self.table.columns):
+        for column in self.table.columns:
             texts = [f"{column.title}      "]  # the arrow of sorting takes some
             texts += [f"{column.text(row)[:_WIDEST_CHARACTERS]}  " for row in rows]
-            self.setColumnWidth(number, max(map(metrics.horizontalAdvance, texts)) + 18)
+            yield max(map(metrics.horizontalAdvance, texts)) + 18
+
+    def _retell(self) -> None:
+        """Write numbers in another way, in columns that they fit into."""
+        self.table.retell()
+        for number, width in enumerate(self._fitting_widths()):
+            hidden = self.isColumnHidden(number)  # a hidden column that gets a width leaves a gap
+            if self.table.columns[number].numeric and not hidden:
+                self.setColumnWidth(number, max(width, self.columnWidth(number)))
 
     def select_row(self, content_row: int) -> bool:
         """Make a content row current and show it; return whether it is in the list."""
-        index = self.table.index_of(content_row)
+        # in the column where the cursor is: a selection that comes back must not move it
+        index = self.table.index_of(content_row, max(0, self.currentIndex().column()))
         if not index.isValid():
             return False
         # not `setCurrentIndex`: it adds to the selection while Ctrl is held (Ctrl+Right in Raw)
@@ -156,6 +189,15 @@ class TableView(QTableView):
         order = [header.logicalIndex(place) for place in range(header.count())]
         return [column for column in order if not self.isColumnHidden(column)]
 
+    def sort_by_current(self) -> None:
+        """Sort by the column of the cursor, the other way round if it is sorted by already."""
+        column = max(self.currentIndex().column(), 0)
+        header = self.horizontalHeader()
+        order = Qt.SortOrder.AscendingOrder
+        if header.sortIndicatorSection() == column and header.sortIndicatorOrder() == order:
+            order = Qt.SortOrder.DescendingOrder
+        self.sortByColumn(column, order)
+
     def copy_rows(self) -> None:
         """Copy the selected rows as tab-separated text."""
         rows = self._selected_rows()
@@ -164,10 +206,11 @@ class TableView(QTableView):
             QGuiApplication.clipboard().setText(to_tsv(None, cells))
 
     def copy_cell(self) -> None:
-        """Copy the current cell as it is shown."""
+        """Copy the current cell as it is shown, a number as every country writes it."""
         index = self.currentIndex()
         if index.isValid():
-            QGuiApplication.clipboard().setText(str(index.data()))
+            with locale_free():
+                QGuiApplication.clipboard().setText(str(index.data()))
 
     def copy_json(self) -> None:
         """Copy the selected rows as a JSON list of objects."""
@@ -213,7 +256,14 @@ class TableView(QTableView):
         menu.addActions(
             [self.copy_action, self.copy_cell_action, self.copy_json_action, self.export_action]
         )
+        menu.addSeparator()
+        menu.addActions([self.sort_action, self.columns_action])
         menu.popup(self.viewport().mapToGlobal(place))
+
+    def _show_columns_here(self) -> None:
+        header = self.horizontalHeader()
+        left = header.sectionViewportPosition(max(self.currentIndex().column(), 0))
+        self._show_column_menu(QPoint(left, header.height()))
 
     def _show_column_menu(self, place: QPoint) -> None:
         menu = QMenu(self)
@@ -236,6 +286,16 @@ class TableView(QTableView):
         self.verticalHeader().setDefaultSectionSize(QFontMetrics(self.font()).height() + 7)
 
     # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self._retell()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        super().keyPressEvent(event)
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            event.accept()  # the row was opened; else the default button of a dialog acts too
 
     def currentChanged(self, current: QModelIndex, previous: QModelIndex) -> None:  # type: ignore[override] # the stub wants the persistent kind too
         super().currentChanged(current, previous)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QByteArray
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
 from explorer.display import bytes_text, count_text, integer_text
 from explorer.formats.tensor_filter import parse_filter
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.tensor_table import tensor_columns, tensor_totals
+from explorer.qt.views.filter_bar import FilterBar
 from explorer.qt.views.list_panel import ListPanel
 
 _HIDDEN_AT_FIRST = ("role", "offset", "file", "problem")
@@ -23,20 +25,12 @@ class TensorsView(ListPanel):
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(runner, "", "", parent)
-        self.bar.edit.setPlaceholderText(
-            self.tr("Filter tensors:  ffn  type:q6_k  size>100M  layer:3-7  -norm")
-        )
-        self.bar.edit.setToolTip(
-            self.tr(
-                "Words must occur in the name; a minus in front excludes.\n"
-                "type:q4_k,q6_k   layer:3-7   role:attn   shape:4096   is:damaged\n"
-                "size>100M   params>1M   bpw<5"
-            )
-        )
+        describe_filter(self.bar)
         self.table.setAccessibleName(self.tr("Tensors"))
         self._document: Document | None = None
         self._totals = QLabel(self)
         self._totals.setContentsMargins(8, 3, 8, 4)
+        self._totals.setWhatsThis(picture_text("totals"))
         layout = self.layout()
         assert layout is not None
         layout.addWidget(self._totals)
@@ -107,6 +101,29 @@ class TensorsView(ListPanel):
     def _count(self, count: int) -> str:
         words = self.tr("{count} tensor") if count == 1 else self.tr("{count} tensors")
         return words.format(count=integer_text(count))
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self._show_totals()
+
+
+def describe_filter(bar: FilterBar) -> None:
+    """Say in a filter of tensors what can be typed there."""
+
+    def tr(text: str) -> str:
+        return QCoreApplication.translate("TensorsView", text)
+
+    bar.edit.setPlaceholderText(tr("Filter tensors:  ffn  type:q6_k  size>100M  layer:3-7  -norm"))
+    bar.edit.setToolTip(
+        tr(
+            "Words must occur in the name; a minus in front excludes.\n"
+            "type:q4_k,q6_k   layer:3-7   role:attn   shape:4096   is:damaged\n"
+            "size>100M   params>1M   bpw<5"
+        )
+    )
 
 
 def _rare_columns(document: Document) -> set[str]:

@@ -5,16 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pyqtgraph as pg
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QPalette
+from PySide6.QtCore import QCoreApplication, Qt
+from PySide6.QtGui import QAccessible, QColor, QPalette
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from explorer.display import bytes_text, integer_text
+from explorer.display import bytes_text, fixed_text, integer_text
 from explorer.formats.facts import TypeShare
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.theme import series_colour
 
 _ROW_PIXELS = 30
 _MOST_ROWS = 12
+
+
+class _Chart(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
+    """The bars."""
+
+    accessible_role = QAccessible.Role.Chart
 
 
 class TypeMixChart(QWidget):
@@ -29,8 +36,10 @@ class TypeMixChart(QWidget):
         shown = types[:_MOST_ROWS]
         palette = self.palette()
         text = palette.color(QPalette.ColorRole.WindowText)
-        plot = pg.PlotWidget(self, background=palette.color(QPalette.ColorRole.Window))
+        plot = _Chart(self, background=palette.color(QPalette.ColorRole.Window))
         plot.setAccessibleName(self.tr("Bytes by tensor type"))
+        plot.setWhatsThis(picture_text("types"))
+        plot.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         plot.setMouseEnabled(x=False, y=False)
         plot.hideButtons()
@@ -50,6 +59,12 @@ class TypeMixChart(QWidget):
         self.labels = [_label(share, row, text) for row, share in zip(rows, shown, strict=True)]
         for label in self.labels:
             plot.addItem(label)
+        plot.setAccessibleDescription(
+            "; ".join(
+                f"{share.name}: {label.toPlainText()}"
+                for share, label in zip(shown, self.labels, strict=True)
+            )
+        )
         self._style_axes(plot, shown, text)
         plot.setXRange(0, max([*shares, 1]) * 1.75, padding=0)
         plot.setYRange(-0.5, max(len(shown), 1) - 0.5, padding=0)
@@ -72,8 +87,13 @@ class TypeMixChart(QWidget):
 
 def _label(share: TypeShare, row: int, colour: QColor) -> Any:
     count = integer_text(share.tensors)
-    noun = "tensor" if share.tensors == 1 else "tensors"
-    words = f"{100 * share.share:.1f} %   {bytes_text(share.nbytes)}   {count} {noun}"
+    noun = _tr("{n} tensor") if share.tensors == 1 else _tr("{n} tensors")
+    parts = f"{fixed_text(100 * share.share, 1)} %", bytes_text(share.nbytes), noun.format(n=count)
+    words = "   ".join(parts)
     label = pg.TextItem(words, color=colour, anchor=(0, 0.5))
     label.setPos(100 * share.share, row)
     return label
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("TypeMixChart", text)

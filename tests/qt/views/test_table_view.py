@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtWidgets import QTableWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
@@ -82,3 +83,10 @@ def test_a_click_on_a_header_sorts(qtbot: QtBot, table: TableView) -> None:
     assert table.selected_content_rows().tolist() == [21]
     assert click() == values[::-1]
     assert click()[0] == 544000  # a third click: as in the file
+
+
+def test_what_a_table_of_more_columns_remembered_is_not_taken(table: TableView) -> None:
+    """Found by the soak: a vocabulary with types is followed by one without."""
+    wider = QTableWidget(2, len(table.table.columns) + 3)
+    table.show_columns(wider.horizontalHeader().saveState())
+    assert table.horizontalHeader().count() == len(table.table.columns)

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QFileDialog, QMenu
 
+from explorer.display import plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.downloads.blob_table import StoredFile
@@ -76,7 +77,8 @@ class Commands(QObject):
 
     def _copying(self, text: str, keys: str, line: Callable[[Subject], str]) -> QAction:
         def copy() -> None:
-            lines = [line(each) for each in self.subjects()]
+            # escaped, for a terminal runs what is pasted up to a line end
+            lines = [plain_text(line(each)) for each in self.subjects()]
             if any(lines):
                 QGuiApplication.clipboard().setText("\n".join(filter(None, lines)))
 
@@ -116,6 +118,8 @@ class Commands(QObject):
         if any(each.own_folder for each in subjects):
             menu.addAction(self.remove)
         menu.addAction(self.rescan)
+        if not in_blobs:
+            panel.tree.add_sorting(menu)
         return menu
 
     # Opening

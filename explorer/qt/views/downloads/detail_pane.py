@@ -15,6 +15,7 @@ from explorer.qt.models.downloads.facts import blob_facts, facts_of, heading_of
 from explorer.qt.models.downloads.node import Node
 from explorer.qt.models.downloads.rows import mark, title_of
 from explorer.qt.models.downloads.texts import read_text
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.labels import plain_label
@@ -35,6 +36,7 @@ class DetailPane(QWidget):
         super().__init__(parent)
         self._jobs = JobSlot(runner, self)
         self.heading = ElidedLabel(self)
+        self.heading.setWhatsThis(picture_text("name"))
         font = self.heading.font()
         font.setBold(True)
         self.heading.setFont(font)
@@ -48,6 +50,7 @@ class DetailPane(QWidget):
             | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
         self.facts.setAccessibleName(self.tr("About the selected row"))
+        self.facts.setWhatsThis(picture_text("download"))
         scroll = QScrollArea(self)
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QFrame.Shape.NoFrame)

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.downloads.node import Node
 from explorer.qt.models.downloads.tree import DownloadsModel
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.downloads.blobs_page import BlobsPage
 from explorer.qt.views.downloads.detail_pane import DetailPane
 from explorer.qt.views.downloads.empty_page import EmptyPage
@@ -50,6 +51,7 @@ class PanelLayout(QWidget):
             "Every word must be found. Digits of a digest find the models that use that blob."
         )
         self.bar = FilterBar(hint, tip, self)
+        self.bar.status.setWhatsThis(picture_text("listed"))
         self.add_button = self._button(self.tr("Add folder…"), self.tr("List models of a folder"))
         self.scan_button = self._button("", "")
         top = QHBoxLayout()
@@ -82,6 +84,7 @@ class PanelLayout(QWidget):
             self._pages.addWidget(page)
         self.total = plain_label(self)
         self.total.setContentsMargins(8, 3, 8, 3)
+        self.total.setWhatsThis(picture_text("download_total"))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)

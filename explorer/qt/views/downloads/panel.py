@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QWidget,
@@ -335,6 +335,14 @@ class DownloadsView(PanelLayout):
         self.commands.menu().popup(place)
 
     # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            for store in self.model.stores:
+                store.retell()
+            self._refresh_pane()
+            self._show_total()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

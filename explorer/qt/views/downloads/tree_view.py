@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from PySide6.QtCore import (
     QItemSelection,
@@ -15,7 +16,13 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import QFontMetrics, QPaintEvent, QShowEvent
-from PySide6.QtWidgets import QAbstractItemView, QStyleOptionViewItem, QTreeView, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QMenu,
+    QStyleOptionViewItem,
+    QTreeView,
+    QWidget,
+)
 
 from explorer.qt.models.downloads.node import DownloadsColumn, Node
 from explorer.qt.models.downloads.rows import RowKind
@@ -117,6 +124,23 @@ class DownloadsTree(QTreeView):
         metrics = QFontMetrics(self.font())
         for column, sample in _SAMPLES.items():
             self.setColumnWidth(column, metrics.horizontalAdvance(sample) + 20)
+
+    def add_sorting(self, menu: QMenu) -> None:
+        """Add what the mouse does in the header, which keys do not reach."""
+        header = self.header()
+        sorting = menu.addMenu(self.tr("S&ort by"))
+        down, up = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
+        by, order = header.sortIndicatorSection(), header.sortIndicatorOrder()
+        for column in DownloadsColumn:
+            title = str(self.downloads.headerData(column, Qt.Orientation.Horizontal))
+            action = sorting.addAction(title)
+            action.setCheckable(True)
+            action.setChecked(column == by)
+            then = down if column == by and order == up else up
+            action.triggered.connect(partial(self._sort_by, column, then))
+
+    def _sort_by(self, column: int, order: Qt.SortOrder, _checked: bool = False) -> None:
+        self.sortByColumn(column, order)
 
     def selected_nodes(self) -> list[Node]:
         """Return the nodes of the selected rows."""

@@ -56,6 +56,7 @@ class ErrorsBody(QWidget):
         self.what_if = WhatIfPage(runner, references, self)
         self.tabs = QTabWidget(self)
         self.tabs.setDocumentMode(True)
+        self.tabs.setAccessibleName(self.tr("Views of the error"))
         self.tabs.tabBar().setAccessibleName(self.tr("Views of the error"))
         for page, title in (
             (self.implied, self.tr("Rounding")),

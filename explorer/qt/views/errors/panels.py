@@ -38,6 +38,7 @@ class RangeChoice(QComboBox):
     def __init__(self, *, errors: bool) -> None:
         super().__init__()
         self.setAccessibleName(self.tr("Range"))
+        self.setToolTip(self.tr("Which part is shown"))
         self.addItem(self.tr("Without the outermost 0.1 %"))
         self.addItem(self.tr("All errors") if errors else self.tr("All weights"))
         if errors:

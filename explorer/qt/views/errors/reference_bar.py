@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from PySide6.QtCore import QSignalBlocker, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSizePolicy, QWidget
 
 from explorer.analysis.rounding import rounding_types
@@ -33,7 +34,7 @@ class ReferenceBar(QWidget):
         self._references = references
         self._choices: list[Reference | object] = []
         self.label = plain_label(self, self.tr("&Compare with"))
-        self.list = QComboBox(self)
+        self.list = _ReferenceList(self)
         self.list.setAccessibleName(self.tr("Compare with"))
         self.list.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
@@ -93,6 +94,23 @@ class ReferenceBar(QWidget):
             self.open_requested.emit()
         elif choice is None or isinstance(choice, Document | Rounding):
             self._references.choose(choice)
+
+
+class _ReferenceList(QComboBox):
+    """A list that arrow keys open: else each step would start a comparison, or ask for a file."""
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        keys = Qt.Key
+        moves = (keys.Key_Up, keys.Key_Down, keys.Key_PageUp, keys.Key_PageDown)
+        if event.key() in (*moves, keys.Key_Home, keys.Key_End) or event.text().strip():
+            self.showPopup()
+        else:
+            super().keyPressEvent(event)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
 
 
 def _shortened(text: str) -> str:

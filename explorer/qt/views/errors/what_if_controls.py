@@ -50,11 +50,13 @@ class WhatIfControls(QWidget):
         self._rows: dict[Scope, tuple[int, ...] | None] = {}
         self.scope = QComboBox(self)
         self.scope.setAccessibleName(self.tr("Which tensors"))
+        self.scope.setToolTip(self.tr("Which tensors other types are tried on"))
         self.scope.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.types = TypeChooser(self)
         self.matrix = MatrixChooser(runner, self)
         self.measure = QComboBox(self)
         self.measure.setAccessibleName(self.tr("What is drawn upwards"))
+        self.measure.setToolTip(self.tr("What is drawn upwards"))
         self.measure.addItems([self.tr("Relative RMSE"), self.tr("SQNR")])
         self.use = QPushButton(self.tr("Compare with this type"), self)
         self.use.setToolTip(

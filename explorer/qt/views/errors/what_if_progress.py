@@ -7,6 +7,7 @@ import time
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
 
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.what_if_work import WhatIfState
 from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.weights.pace import duration_text
@@ -44,6 +45,7 @@ class WhatIfProgress(QWidget):
         self.bar.setRange(0, _STEPS)
         self.bar.setAccessibleName(self.tr("Progress"))
         self.label = ElidedLabel(self)
+        self.label.setWhatsThis(picture_text("progress"))
         self.start = QPushButton(self)
         self.start.clicked.connect(self.start_requested)
         self.pause = QPushButton(self)

@@ -27,6 +27,7 @@ from PySide6.QtWidgets import (
 from explorer.planner.advice import Advice, solve
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.qt.jobs import Job, JobRunner, consideration
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.planner_answer import (
     CheckedEnvironment,
     Level,
@@ -81,6 +82,7 @@ class AnswerBar(QWidget):
         self._announce_delay = self._timer(_ANNOUNCE_DELAY_MS, self._announce)
         self.sentence = self._label()
         self.sentence.setAccessibleName(self.tr("Answer"))
+        self.sentence.setWhatsThis(picture_text("answer"))
         font = QFont(self.sentence.font())
         font.setPointSizeF(font.pointSizeF() * 1.15)
         font.setWeight(QFont.Weight.DemiBold)
@@ -91,6 +93,7 @@ class AnswerBar(QWidget):
         self.redo = self._tool("↷", self.tr("Redo"), self.tr("Take it again (Ctrl+Shift+Z)"))
         self.reply = self._label()
         self.reply.setAccessibleName(self.tr("Answer to the question"))
+        self.reply.setWhatsThis(picture_text("reply"))
         # room for a button or two lines, whether there are any or not
         line = self.reply.fontMetrics().height()
         self.reply.setMinimumHeight(max(2 * line, line + 14))

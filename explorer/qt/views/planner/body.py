@@ -119,7 +119,7 @@ class PlannerBody(QWidget):
             *self.devices.tab_chain(),
             self.picture.bars,
             self.picture.strip,
-            self.pages.tabBar(),
+            self.pages,  # not its bar alone: Tab would go round in the page for ever
         ]
         for before, after in itertools.pairwise(chain):
             self.setTabOrder(before, after)

@@ -7,17 +7,18 @@ from typing import Any, Final
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.display import bytes_text
+from explorer.display import byte_unit, bytes_text
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.planner_curves import Curve, Curves
 from explorer.qt.models.planner_stops import Stops, context_stops, context_text
 from explorer.qt.theme import series_colour, warning_colour
 from explorer.qt.views.plots.themed_plot import ThemedPlot
 
-_GIB: Final = 1 << 30
+_GIGABYTE: Final = 3  # its power
 _MARGIN: Final = 0.05
 _MOST_FOR_NAMES: Final = 0.5
 _NAME_GAP: Final = 12
@@ -41,6 +42,8 @@ class CurvesPlot(ThemedPlot):
         self.curves: Curves | None = None
         self.stops: Stops = context_stops(0)
         self._point: tuple[int, int] | None = None
+        self._usable_bytes = 0
+        self._unit_bytes = byte_unit(_GIGABYTE)[1]
         self._items: list[Any] = []
         self._names: list[tuple[Any, float, float]] = []  # with the ends of their curves
         self._line = pg.InfiniteLine(angle=90)
@@ -55,6 +58,7 @@ class CurvesPlot(ThemedPlot):
             item.hide()
             self.addItem(item, ignoreBounds=True)
         self.setAccessibleName(self.tr("Memory against context"))
+        self.setWhatsThis(picture_text("curves"))
         bottom = self.getPlotItem().getAxis("bottom")
         bottom.enableAutoSIPrefix(False)
         ticks = [
@@ -63,7 +67,7 @@ class CurvesPlot(ThemedPlot):
         ]
         bottom.setTicks([ticks])
         self.setLabel("bottom", self.tr("Context of each sequence, in tokens"))
-        self.setLabel("left", self.tr("GiB in all"))
+        self._name_unit(_GIGABYTE)
         self.scene().sigMouseClicked.connect(self._click)
         self.box.sigRangeChanged.connect(lambda *_: self._place_names())
         self.box.sigResized.connect(self._fit)
@@ -84,13 +88,10 @@ class CurvesPlot(ThemedPlot):
             usable: What its GPUs have beside what is reserved on them; 0 if not known.
         """
         self._point = max(context, 1), nbytes
-        x, y = math.log2(self._point[0]), nbytes / _GIB
-        self._line.setPos(x)
-        self._dot.setData([x], [y])
+        self._usable_bytes = usable
+        self._place_point()
         self._line.show()
         self._dot.show()
-        self._usable.setPos(usable / _GIB)
-        self._usable_name.setPos(_FIRST_POWER, usable / _GIB)
         words = self.tr("{size} without what is reserved").format(size=bytes_text(usable))
         self._usable_name.setText(words)
         self._usable.setVisible(usable > 0)
@@ -100,6 +101,29 @@ class CurvesPlot(ThemedPlot):
                 tokens=context_text(context), size=bytes_text(nbytes)
             )
         )
+
+    def _place_point(self) -> None:
+        if self._point is None:
+            return
+        x, y = math.log2(self._point[0]), self._point[1] / self._unit_bytes
+        self._line.setPos(x)
+        self._dot.setData([x], [y])
+        limit = self._usable_bytes / self._unit_bytes
+        self._usable.setPos(limit)
+        self._usable_name.setPos(_FIRST_POWER, limit)
+
+    def _name_unit(self, power: int) -> None:
+        unit, self._unit_bytes = byte_unit(power)
+        self.setLabel("left", self.tr("{unit} in all").format(unit=unit))
+
+    def _choose_unit(self, curves: Curves) -> None:
+        """Take the largest unit in which the highest curve is no fraction, up to gigabytes."""
+        most = max(int(curve.totals.max()) for curve in curves.curves)
+        power = next((p for p in range(_GIGABYTE, 0, -1) if most >= byte_unit(p)[1]), 1)
+        if byte_unit(power)[1] != self._unit_bytes:
+            self._name_unit(power)
+            self.forget_zoom()
+            self._place_point()
 
     def hide_point(self) -> None:
         """Mark nothing."""
@@ -134,7 +158,7 @@ class CurvesPlot(ThemedPlot):
 
     def place_of(self, context: int, nbytes: int) -> QPointF:
         """Return where a plan is, in pixels of the viewport."""
-        scene = self.box.mapViewToScene(QPointF(math.log2(context), nbytes / _GIB))
+        scene = self.box.mapViewToScene(QPointF(math.log2(context), nbytes / self._unit_bytes))
         return QPointF(self.mapFromScene(scene))
 
     def _fit(self) -> None:
@@ -154,6 +178,7 @@ class CurvesPlot(ThemedPlot):
         self._vram_name.setVisible(self._vram.isVisible())
         if curves is None or not shown:
             return
+        self._choose_unit(curves)
         groups: dict[str, list[str]] = {}
         for curve in curves.curves:
             groups.setdefault(curve.effective_type, []).append(curve.cache_type)
@@ -167,7 +192,7 @@ class CurvesPlot(ThemedPlot):
 
     def _draw_curve(self, number: int, curve: Curve, name: str) -> None:
         there = curve.totals >= 0
-        x, y = np.log2(curve.contexts[there]), curve.totals[there] / _GIB
+        x, y = np.log2(curve.contexts[there]), curve.totals[there] / self._unit_bytes
         if not len(x):
             return
         colour = series_colour(number)
@@ -196,18 +221,18 @@ class CurvesPlot(ThemedPlot):
             lowest += line
 
     def _draw_vram(self, curves: Curves) -> None:
-        self._vram.setPos(curves.vram / _GIB)
+        self._vram.setPos(curves.vram / self._unit_bytes)
         words = self.tr("{size} free on GPUs").format(size=bytes_text(curves.vram))
         self._vram_name.setText(words)
         first = float(np.log2(curves.curves[0].contexts[0]))
-        self._vram_name.setPos(first, curves.vram / _GIB)
+        self._vram_name.setPos(first, curves.vram / self._unit_bytes)
 
     def _set_home(self, curves: Curves) -> None:
         contexts = curves.curves[0].contexts
         low, high = math.log2(int(contexts[0])), math.log2(int(contexts[-1]))
         width = max(high - low, 1)
         most = max(int(curve.totals.max()) for curve in curves.curves)
-        top = max(most, curves.vram) / _GIB * _HEADROOM or 1.0
+        top = max(most, curves.vram) / self._unit_bytes * _HEADROOM or 1.0
         texts = [text.toPlainText() for text, _, _ in self._names]
         longest = max(map(self.fontMetrics().horizontalAdvance, texts), default=0) + _NAME_GAP
         share = min(longest / max(self.box.width(), 1), _MOST_FOR_NAMES)  # of the plot's width
@@ -227,6 +252,11 @@ class CurvesPlot(ThemedPlot):
         self.context_chosen.emit(self.stops.values[self.stops.position(round(2**x))])
 
     # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange and hasattr(self, "_dot"):
+            self._draw()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)

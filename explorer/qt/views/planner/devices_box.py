@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from PySide6.QtCore import QModelIndex, Qt, Signal
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QFocusEvent, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QGridLayout,
@@ -243,7 +243,7 @@ class _DeviceView(QTableView):
         header.setHighlightSections(False)
         header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
         header.setSectionResizeMode(FREE, QHeaderView.ResizeMode.Fixed)
-        self.setColumnWidth(FREE, self.fontMetrics().horizontalAdvance("Free memory") + 22)
+        self.setColumnWidth(FREE, header.sectionSizeHint(FREE) + 8)
         row = self.fontMetrics().height() + 7
         self.verticalHeader().setDefaultSectionSize(row)
         self.setFixedHeight(header.sizeHint().height() + _SHOWN_ROWS * row + 4)
@@ -270,6 +270,12 @@ class _DeviceView(QTableView):
             self.setCurrentIndex(self._devices.index(target, NAME))
 
     # Qt
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        index = self.currentIndex()  # Qt makes a row current and selects none: Delete needs one
+        if index.isValid() and not self.selectionModel().hasSelection():
+            self.selectRow(index.row())
 
     def currentChanged(self, current: QModelIndex, previous: QModelIndex) -> None:  # type: ignore[override] # the stub wants the persistent kind too
         super().currentChanged(current, previous)

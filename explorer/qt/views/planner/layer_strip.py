@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QAccessible,
     QBrush,
     QColor,
     QFocusEvent,
@@ -22,6 +23,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.planner_figures import Layer, exact_text
 from explorer.qt.views.planner.painting import device_colour, draw_caption, plain_tip
 from explorer.qt.views.plots.themed_plot import PlotColours
@@ -45,12 +47,15 @@ class LayerStrip(QWidget):
         held: A drag of the boundary began (true) or ended.
     """
 
+    accessible_role = QAccessible.Role.Graphic
+
     layer_chosen = Signal(int)
     boundary_moved = Signal(int)
     held = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # a picture
         self.layers: tuple[Layer, ...] = ()
         self.selected = -1
         self._devices: tuple[str, ...] = ()
@@ -60,6 +65,7 @@ class LayerStrip(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self.setAccessibleName(self.tr("Layers and their devices"))
+        self.setWhatsThis(picture_text("layers"))
         self.setMinimumHeight(self.sizeHint().height())
 
     def show_layers(
@@ -87,9 +93,9 @@ class LayerStrip(QWidget):
         self.update()
 
     def describe(self, number: int) -> str:
-        """Return all that is known of a layer, in lines."""
+        """Return all that is known of a layer, in lines; of none, what the strip shows."""
         if not 0 <= number < len(self.layers):
-            return ""
+            return self._title()
         layer = self.layers[number]
         place = self.tr("CPU") if layer.device is None else self._devices[layer.device]
         return "\n".join(
@@ -215,7 +221,8 @@ class LayerStrip(QWidget):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             x = event.pos().x()
-            text = self.describe(self.layer_at(x))
+            layer = self.layer_at(x)
+            text = self.describe(layer) if layer >= 0 else ""
             if self._on_boundary(x):
                 text = self.tr("Drag to choose how many layers go to GPUs")
             QToolTip.showText(event.globalPos(), plain_tip(text), self)

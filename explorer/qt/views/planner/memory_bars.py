@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QAccessible,
     QColor,
     QFocusEvent,
     QFont,
@@ -26,6 +27,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from explorer.display import bytes_text
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.planner_figures import Bar, Kind, Part, exact_text, kind_name
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.planner.painting import (
@@ -78,16 +80,20 @@ class MemoryBars(QWidget):
         figure_chosen: A part was clicked or entered; the name of its figure.
     """
 
+    accessible_role = QAccessible.Role.Chart
+
     figure_chosen = Signal(str)
 
     def __init__(self, explain: Callable[[str], str], parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # a picture
         self.bars: tuple[Bar, ...] = ()
         self.current: Place = (0, 0)
         self.explain = explain
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self.setAccessibleName(self.tr("Memory of each device"))
+        self.setWhatsThis(picture_text("bars"))
 
     def show_bars(self, bars: tuple[Bar, ...]) -> None:
         """Show other bars; painted in the next frame."""
@@ -99,6 +105,9 @@ class MemoryBars(QWidget):
             self.setMinimumHeight(self.sizeHint().height())
         if self.hasFocus():  # formulas take longer than all the rest, so only for one who reads
             self.setAccessibleDescription(self.describe(self.current))
+        else:
+            held = (f"{bar.title}: {_amount(self, bar)}" for bar in bars)
+            self.setAccessibleDescription("; ".join(held))
         self.update()
 
     def part(self, place: Place) -> tuple[Bar, Part] | None:

@@ -38,6 +38,7 @@ _COLOURS: Final[Mapping[Kind, str]] = MappingProxyType(
 )
 _FIRST_DEVICE: Final = 3  # the colours before it are those of the kinds
 _CPU_COLOUR: Final = "#8a8f98"
+_AS_MUCH_TO_BOTH: Final = 0.179  # (L + 0.05) / 0.05 = 1.05 / (L + 0.05)
 _EMPTY: Final = (Kind.FREE, Kind.SWAP)
 
 
@@ -47,9 +48,11 @@ def device_colour(device: int | None) -> QColor:
 
 
 def text_on(colour: QColor) -> QColor:
-    """Return black or white, whichever reads better on a colour (WCAG's luminance, roughly)."""
-    bright = 0.299 * colour.red() + 0.587 * colour.green() + 0.114 * colour.blue()
-    return QColor("black") if bright > 140 else QColor("white")
+    """Return black or white, whichever has more contrast with a colour (WCAG 2.2)."""
+    # sRGB's curve, without its straight end, which is too dark to matter here
+    parts = ((colour.redF(), 0.2126), (colour.greenF(), 0.7152), (colour.blueF(), 0.0722))
+    luminance = sum(share * float(part) ** 2.2 for part, share in parts)
+    return QColor("black") if luminance > _AS_MUCH_TO_BOTH else QColor("white")
 
 
 def kind_colour(kind: Kind, base: QColor) -> QColor:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import QEvent, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedLayout, QWidget
 
@@ -259,6 +259,11 @@ class PlannerView(QWidget):
             self._settings.set_note(NOTE_NAME, "")  # damaged, or of a later version: start afresh
 
     # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self.session.retell()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -8,12 +8,20 @@ from typing import Any, Final
 
 from PySide6.QtCore import QEvent
 from PySide6.QtGui import QGuiApplication, QPalette
-from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QGridLayout,
+    QLabel,
+    QSizePolicy,
+    QToolButton,
+    QWidget,
+)
 
 from explorer.display import plain_text
 from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import EffectiveSettings
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.planner_session import PlannerSession
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.labels import plain_label
@@ -98,13 +106,18 @@ class SettingRows(QWidget):
         plain = setting.title.replace("&", "")
         label = QLabel(setting.title, self)
         label.setBuddy(setting.editor)
+        for part in (label, setting.editor, setting.slider):
+            if part is not None:
+                part.setWhatsThis(setting.editor.toolTip())
         setting.editor.setObjectName(f"planner_{setting.name}")
         setting.editor.setAccessibleName(plain)
         if isinstance(setting.editor, CalmSpinBox):
             setting.editor.lineEdit().setAccessibleName(plain)
         setting.editor.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        setting.editor.setMinimumWidth(60)
+        texts = isinstance(setting.editor, QAbstractButton)
+        setting.editor.setMinimumWidth(setting.editor.sizeHint().width() if texts else 60)
         holds = plain_label(self)
+        holds.setWhatsThis(picture_text("holds"))
         holds.setFixedWidth(self.fontMetrics().horizontalAdvance(_WIDEST_HOLDING))
         reset = QToolButton(self)
         reset.setText("↺")

@@ -50,6 +50,7 @@ class StopSlider(QSlider):
 
     def __init__(self, stops: Stops, parent: QWidget | None = None) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # its marks are painted so
         self.stops = stops
         self._marks: tuple[StopMark, ...] = ()
         self._turned = 0

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 from explorer.display import plain_text
 from explorer.planner.terms import Term
 from explorer.qt.jobs import JobRunner
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.planner_figures import exact_text
 from explorer.qt.models.planner_session import PlannerSession
 from explorer.qt.models.planner_tables import LiveTable, figure_text, input_columns, term_columns
@@ -43,8 +44,10 @@ class WhyPage(LatePage):
         self.inputs.setAccessibleName(self.tr("Symbols of the formula"))
         self.title = self._label()
         self.title.setAccessibleName(self.tr("Figure"))
+        self.title.setWhatsThis(picture_text("figure"))
         self.formula = self._label()
         self.formula.setAccessibleName(self.tr("Formula"))
+        self.formula.setWhatsThis(picture_text("formula"))
         self.formula.setFont(monospace_font())
         left, right = QWidget(self), QWidget(self)
         for side, widgets in (

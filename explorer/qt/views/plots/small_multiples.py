@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QAccessible,
     QAction,
     QColor,
     QContextMenuEvent,
@@ -52,6 +53,8 @@ class SmallMultiples(QWidget):
         export_requested: The user wants the picture or its data in a file.
     """
 
+    accessible_role = QAccessible.Role.Chart
+
     bins_read = Signal(object)
     current_changed = Signal(int)
     opened = Signal(int)
@@ -59,6 +62,7 @@ class SmallMultiples(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
         self.curves: tuple[HistogramCurve, ...] = ()
         self.logarithmic = False
         self.current = -1

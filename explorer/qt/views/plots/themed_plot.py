@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QRectF, Qt, Signal
 from PySide6.QtGui import (
+    QAccessible,
     QAction,
     QColor,
     QContextMenuEvent,
@@ -78,6 +79,8 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         export_requested: The user wants the picture or its data in a file.
     """
 
+    accessible_role = QAccessible.Role.Chart
+
     export_requested = Signal()
     _PAN: ClassVar[float] = 0.1
     _ZOOM: ClassVar[float] = 1.5
@@ -87,6 +90,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         self.box = ZoomBox() if box is None else box
         self.counts = CountAxis()
         super().__init__(parent, viewBox=self.box, axisItems={"left": self.counts})
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
         self.colours = PlotColours.of_palette(self.palette())
         self.more_actions: list[QAction] = []
         item = self.getPlotItem()
@@ -108,6 +112,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         self.export_action = self._action(
             self.tr("&Save picture or data…"), self.export_requested.emit, "Ctrl+S"
         )
+        self.speak("")
         self.box.zoomed.connect(self._show_zoom)
         self._show_zoom()
 
@@ -118,6 +123,11 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         action.triggered.connect(lambda _=False: slot())
         self.addAction(action)
         return action
+
+    def speak(self, text: str) -> None:
+        """Have a screen reader say what the cursor stands on; else what one can do here."""
+        keys = self.tr("Plus and minus zoom, Home shows all, Ctrl+S saves the picture or its data")
+        self.setAccessibleDescription(text or keys)
 
     def restyle(self) -> None:
         """Draw axes and background in `colours`; a subclass also draws its items."""

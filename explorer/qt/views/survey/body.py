@@ -51,6 +51,7 @@ class SurveyBody(QWidget):
         self.type_mix = TypeMixPage(session, runner, self)
         self.tabs = QTabWidget(self)
         self.tabs.setDocumentMode(True)
+        self.tabs.setAccessibleName(self.tr("Views of the model"))
         self.tabs.tabBar().setAccessibleName(self.tr("Views of the model"))
         self.tabs.addTab(self.map, self.tr("Map"))
         self.tabs.addTab(self.hot_spots, self.tr("Hot spots"))

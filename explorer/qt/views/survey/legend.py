@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize
-from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent, QPalette, QResizeEvent
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QAccessible, QFontMetricsF, QPainter, QPaintEvent, QPalette, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from explorer.qt.models.figure_texts.pictures import picture_text
@@ -14,8 +14,11 @@ from explorer.qt.views.survey.model_map import ModelMap
 class MapLegend(QWidget):
     """The legend of a map, as high as it must be."""
 
+    accessible_role = QAccessible.Role.Graphic
+
     def __init__(self, model_map: ModelMap, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # a picture
         self._map = model_map
         self.setAccessibleName(self.tr("Legend"))
         self.setWhatsThis(picture_text("map_legend"))
@@ -31,6 +34,7 @@ class MapLegend(QWidget):
         height = metrics.height() + 8
         if painter is not None:
             height = max(height, painter.legend_height(metrics, self.width()))
+            self.setAccessibleDescription(painter.legend_text())
         if round(height) != self.height():
             self.setFixedHeight(round(height))
         self.update()

@@ -140,6 +140,9 @@ class MapPage(QWidget):
             if content is not None and self._row >= 0:
                 self.map.select(int(content.grid.cell_of[self._row]))
         self.by_role.setEnabled(metric is not None)
+        meaning = "" if metric is None else f"\n\n{metric.title}: {metric.tip}"
+        for part in (self.map, self.colour_by):
+            part.setWhatsThis(picture_text("model_map") + meaning)
         self.notice.tell(Source.HEADER if metric is None else metric.source)
         colouring = self._colouring(metric)
         if colouring is not None:

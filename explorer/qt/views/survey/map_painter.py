@@ -188,6 +188,16 @@ class MapPainter:
             painter.fillRect(QRectF(place.left(), top, _SWATCH, _SWATCH), colour)
             painter.drawText(place.adjusted(_SWATCH + 5, 0, 0, 0), int(_LEFT), text)
 
+    def legend_text(self) -> str:
+        """Return what the legend says, for those who cannot see it."""
+        scale = self.colouring.scale
+        if scale is None:
+            return "; ".join(self._legend_texts())
+        ends = self.colouring.figure(scale.low), self.colouring.figure(scale.high)
+        if self.colouring.by_role:
+            ends = self._words.least, self._words.greatest
+        return f"{self.colouring.title}: {' – '.join(ends)}"
+
     def _legend_texts(self) -> list[str]:
         shown = self.colouring.types[:_MOST_TYPES]
         return [f"{share.name}  {bytes_text(share.nbytes)}" for share, _ in shown]

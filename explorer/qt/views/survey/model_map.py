@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QAccessible,
     QFocusEvent,
     QFontMetricsF,
     QHelpEvent,
@@ -47,6 +48,8 @@ class ModelMap(QAbstractScrollArea):
         save_requested: The user wants the picture or its data in a file.
     """
 
+    accessible_role = QAccessible.Role.Graphic
+
     cell_chosen = Signal(int)
     cell_opened = Signal(int)
     cell_read = Signal(int)
@@ -55,6 +58,7 @@ class ModelMap(QAbstractScrollArea):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # a picture
         self.current = -1
         self._grid = _EMPTY
         self._colouring: Colouring | None = None

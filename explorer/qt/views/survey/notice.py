@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from explorer.display import bytes_text, integer_text
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.survey_metrics import Source
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.survey.session import SurveySession, SurveyState
@@ -20,6 +21,7 @@ class Notice(QWidget):
         super().__init__(parent)
         self._session = session
         self.label = plain_label(self)
+        self.label.setWhatsThis(picture_text("progress"))
         self.label.setWordWrap(True)
         self.button = QPushButton(self)
         self.button.clicked.connect(self.pressed)

@@ -84,6 +84,7 @@ class SurveySession(QObject):
         self._surveying = JobSlot(runner, self)
         self._work: SurveyWork | None = None
         references.changed.connect(self._follow_reference)
+        references.documents_changed.connect(self._forget_closed)
 
     @property
     def state(self) -> SurveyState:
@@ -121,15 +122,18 @@ class SurveySession(QObject):
 
     def reason(self, row: int) -> str:
         """Return why something cannot be known of a tensor; "" if there is no reason."""
-        comparison = self.comparison
-        if self.content is not None and row in self.content.statistics.problems:
-            return self.content.statistics.problems[row]
+        content, comparison = self.content, self.comparison
+        if content is None:
+            return ""
+        if row in content.statistics.problems:
+            return content.statistics.problems[row]
         if comparison is None:
             return ""
         problem = comparison.errors.problems.get(row, "")
         if problem or comparison.comparable[row]:
             return problem
-        return self.references.partner_of(row).reason or self.tr(
+        tensor = content.document.model.tensors.rows[row]
+        return self.references.partner_of(row, tensor).reason or self.tr(
             "Quantizers leave tensors of one dimension as they are."
         )
 
@@ -259,6 +263,11 @@ class SurveySession(QObject):
     def _show_comparison(self, comparison: ComparisonContent) -> None:
         self.comparison = comparison
         self._look()
+
+    def _forget_closed(self) -> None:
+        """Let go of models that were closed: what is known of one holds it."""
+        for document in set(self._contents) - set(self.references.documents):
+            del self._contents[document]
 
     def _follow_reference(self) -> None:
         """Another reference was chosen, or both models are matched now."""

@@ -59,6 +59,7 @@ class WeightsBody(QWidget):
         self.values = ValuesPage(runner, self)
         self.tabs = QTabWidget(self)
         self.tabs.setDocumentMode(True)
+        self.tabs.setAccessibleName(self.tr("Views of the tensor"))
         self.tabs.tabBar().setAccessibleName(self.tr("Views of the tensor"))
         codes, scales, minima = self.blocks.pages
         for page, title in (

@@ -39,6 +39,7 @@ class Header(QWidget):
         self.name.setFont(font)
         self.name.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.facts = QLabel(self)
+        self.name.setWhatsThis(picture_text("name"))
         self.facts.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.facts.setWhatsThis(picture_text("tensor_facts"))
         self.note = QLabel(self)
@@ -48,6 +49,7 @@ class Header(QWidget):
             label.setTextFormat(Qt.TextFormat.PlainText)
         self.scope = QComboBox(self)
         self.scope.setAccessibleName(self.tr("Which tensors"))
+        self.scope.setToolTip(self.tr("Which tensors are shown"))
         self.scope.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.scope.addItems(
             [

@@ -79,7 +79,7 @@ class MapReadout(QWidget):
     def say(self, text: str) -> None:
         """Say something until the cursor moves."""
         self.label.setText(plain_text(text))
-        self._plot.setAccessibleDescription(plain_text(text))
+        self._plot.speak(plain_text(text))
 
     def rest(self, text: str) -> None:
         """Say something while the cursor is nowhere."""

@@ -72,6 +72,7 @@ class BlockBar(QWidget):
         self.number.setAccessibleName(self.tr("Block"))
         self.number.valueChanged.connect(lambda value: self.block_chosen.emit(int(value)))
         self.total = plain_label(self)
+        self.total.setWhatsThis(picture_text("block_total"))
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName(self.tr("Place in the tensor"))
         self.slider.setMinimumWidth(80)

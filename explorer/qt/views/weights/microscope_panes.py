@@ -223,7 +223,7 @@ class BlockPanes(QWidget):
             cursor = int(self._marked.argmax()) if self._marked.any() else -1
         self.strip.show_bits(masks, text)
         self.plot.show_weights(self._marked, cursor)
-        self.plot.setAccessibleDescription(text)
+        self.plot.speak(text)
         self.readout.setText(text)
         self.weights.viewport().update()
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QAccessible,
     QAction,
     QFontMetricsF,
     QGuiApplication,
@@ -54,11 +55,14 @@ class BlockStrip(QWidget):
         byte_chosen: A byte was clicked, or arrived at by keys.
     """
 
+    accessible_role = QAccessible.Role.Graphic
+
     byte_hovered = Signal(int)
     byte_chosen = Signal(int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # so are bytes written
         self.current = -1
         self._detail: BlockDetail | None = None
         self._masks: NDArray[np.uint8] = np.zeros(0, np.uint8)

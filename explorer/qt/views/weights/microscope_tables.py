@@ -71,7 +71,8 @@ class MarkedTable(TableView):
                 header.setSectionResizeMode(number, QHeaderView.ResizeMode.Stretch)
             else:
                 header.setSectionResizeMode(number, QHeaderView.ResizeMode.Interactive)
-                self.setColumnWidth(number, (digits + 2) * digit + _EDGES)
+                width = max((digits + 2) * digit + _EDGES, header.sectionSizeHint(number))
+                self.setColumnWidth(number, width)
 
     def bring(self, content_row: int) -> None:
         """Scroll to a row."""

@@ -10,7 +10,8 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.qt.views.labels import plain_label
+from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.weights.plot_panel import PicturePanel
 from explorer.qt.views.weights.state_page import StatePage
 
@@ -41,7 +42,8 @@ class PlotPage(QWidget, Generic[Panel]):
         super().__init__()
         self._make_panel = make_panel
         self.state = StatePage(self)
-        self.title = plain_label(self)
+        self.title = ElidedLabel(self)
+        self.title.setWhatsThis(picture_text("caption"))
         self.logarithmic = QCheckBox(self.tr("&Logarithmic"), self)
         self.bar = QHBoxLayout()
         self.bar.setContentsMargins(8, 6, 8, 4)

@@ -20,7 +20,7 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.histogram_curve import BinReading
 from explorer.qt.models.table import TableModel
-from explorer.qt.views.labels import plain_label
+from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.plots.export import Picture, PlotExport
 from explorer.qt.views.plots.histogram_plot import HistogramPlot
 from explorer.qt.views.plots.themed_plot import ThemedPlot
@@ -78,7 +78,7 @@ class PicturePanel(QWidget):
         self.area.addWidget(plot)
         self.table = TableView(model, runner, self)
         self.table.setAccessibleName(self.tr("Statistics"))
-        self.readout = plain_label(self)
+        self.readout = ElidedLabel(self)
         self.readout.setAccessibleName(self.tr("Under the cursor"))
         self.readout.setWhatsThis(picture_text("readout"))
         self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
@@ -118,7 +118,7 @@ class PicturePanel(QWidget):
     def show_text(self, text: str) -> None:
         """Tell what the cursor stands on; with no text, what there is to say without it."""
         self.readout.setText(text or self.resting)
-        self._plot.setAccessibleDescription(text or self.resting)
+        self._plot.speak(text or self.resting)
 
     def show_resting(self, text: str) -> None:
         """Say something while the cursor is nowhere."""

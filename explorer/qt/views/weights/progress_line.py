@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
 
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.weights.pace import Pace
 
@@ -31,6 +32,7 @@ class ProgressLine(QWidget):
         self.bar.setFixedWidth(160)
         self.bar.setAccessibleName(self.tr("Progress"))
         self.label = plain_label(self)
+        self.label.setWhatsThis(picture_text("progress"))
         self.button = QPushButton(self.tr("Cancel"), self)
         self.button.clicked.connect(self._press)
         self._running = False

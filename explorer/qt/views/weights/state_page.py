@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from explorer.display import plain_text
+from explorer.display import plain_text, shorten
 from explorer.qt.views.labels import plain_label
+
+_LONGEST: Final = 1000
 
 
 class StatePage(QWidget):
@@ -51,8 +55,8 @@ class StatePage(QWidget):
 
     def tell(self, heading: str, sentence: str, button: str = "") -> None:
         """Say something; texts may come from a file."""
-        self.heading.setText(plain_text(heading))
-        self.sentence.setText(plain_text(sentence))
+        self.heading.setText(shorten(plain_text(heading), _LONGEST))
+        self.sentence.setText(shorten(plain_text(sentence), _LONGEST))
         self.button.setText(button)
         self.button.setVisible(bool(button))
 

@@ -1,0 +1,81 @@
+"""The user's country tells how numbers are written, and every widget hears when that changes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from PySide6.QtCore import QCoreApplication, QEvent, QLocale, Qt
+from PySide6.QtWidgets import QWidget
+from shiboken6 import isValid
+
+from explorer.notation import (
+    PLAIN,
+    ByteUnits,
+    Notation,
+    NumberFormat,
+    notation,
+    set_notation,
+)
+
+_PROBE = 123_456_789_012
+_LEAST_PROBED, _MOST_PROBED = 4, 8
+
+
+def number_format(locale: QLocale) -> NumberFormat:
+    """Return the separators of a country.
+
+    A country with digits of its own (Arabic, Persian, Nepali, …) gets a point and commas: the
+    program writes 0 to 9 everywhere, see `explorer.notation`, and CLDR sets these with such digits
+    (``numbers/symbols-numberSystem-latn`` of ``ar``, ``ne`` and others).
+    """
+    if locale.zeroDigit() != "0" or locale.language() == QLocale.Language.C:
+        return PLAIN.numbers
+    decimal, group = locale.decimalPoint(), locale.groupSeparator()
+    groups = [len(digits) for digits in re.split(r"\D+", locale.toString(_PROBE))]
+    if not group or decimal == group or len(groups) < 3:
+        return PLAIN.numbers
+    least = next(
+        (n for n in range(_LEAST_PROBED, _MOST_PROBED) if not _digits(locale, n).isdigit()),
+        _LEAST_PROBED,
+    )
+    found = NumberFormat(decimal, group, groups[-1], groups[-2], least)
+    return PLAIN.numbers if found == PLAIN.numbers else found
+
+
+def _digits(locale: QLocale, count: int) -> str:
+    return locale.toString(10 ** (count - 1))
+
+
+def take_locale(locale: QLocale, units: ByteUnits) -> None:
+    """Write numbers as in a country from now on; before the first widget is made.
+
+    Fields of Qt's own follow the default locale: where digits are not 0 to 9, that of no country.
+    """
+    set_notation(Notation(number_format(locale), units))
+    if locale.zeroDigit() != "0":
+        QLocale.setDefault(QLocale.c())
+
+
+def take_units(units: ByteUnits, window: QWidget) -> None:
+    """Tell sizes in other units, and have everything in a window told anew.
+
+    Every widget gets a `LocaleChange`, as Qt names it when numbers are to be written in another
+    way; those that keep texts with sizes in them make them again in their `changeEvent`.
+    """
+    set_notation(replace(notation(), units=units))
+    _tell_anew(window)
+
+
+def _tell_anew(widget: QWidget) -> None:
+    """Send it to a widget, and then to those in it: it may just have replaced them.
+
+    A list of all widgets would hold some that are gone, which Python does not know of those that
+    Qt made itself: one ended the process in the soak.
+    """
+    QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.LocaleChange))
+    widget.update()
+    only_below = Qt.FindChildOption.FindDirectChildrenOnly
+    for child in widget.findChildren(QWidget, options=only_below):
+        if isValid(child):
+            _tell_anew(child)

@@ -1,0 +1,152 @@
+"""Colours that can be read and told apart: by weak eyes, and by those that lack a kind of cone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QPalette
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QLineEdit, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.models.planner_figures import Kind
+from explorer.qt.theme import SERIES, Scheme, apply_scheme, is_dark, warning_colour
+from explorer.qt.views.planner import curves_plot, painting
+from explorer.qt.views.plots.themed_plot import PlotColours
+from tests.helpers.colour_vision import MACHADO, blended, contrast, difference
+
+_ROLE = QPalette.ColorRole
+_SCHEMES = (Scheme.LIGHT, Scheme.DARK, Scheme.CONTRAST)
+_TEXTS = (
+    (_ROLE.WindowText, _ROLE.Window),
+    (_ROLE.Text, _ROLE.Base),
+    (_ROLE.Text, _ROLE.AlternateBase),
+    (_ROLE.ButtonText, _ROLE.Button),
+    (_ROLE.ToolTipText, _ROLE.ToolTipBase),
+    (_ROLE.HighlightedText, _ROLE.Highlight),
+    (_ROLE.Link, _ROLE.Base),
+    (_ROLE.Link, _ROLE.Window),
+    (_ROLE.PlaceholderText, _ROLE.Base),
+    (_ROLE.PlaceholderText, _ROLE.Window),
+)
+_VISIONS = (None, *MACHADO)
+
+
+@pytest.fixture(autouse=True)
+def own_colours(qapp: QApplication) -> Iterator[None]:
+    """Give the application its colours and style back."""
+    palette, style = qapp.palette(), qapp.style().objectName()
+    qapp.setStyle("Fusion")
+    yield
+    qapp.styleHints().setColorScheme(Qt.ColorScheme.Unknown)
+    qapp.setStyle(style)
+    qapp.setPalette(palette)
+
+
+@pytest.mark.parametrize("scheme", _SCHEMES)
+def test_texts_read_well(scheme: Scheme) -> None:
+    apply_scheme(scheme)
+    palette = QApplication.palette()
+    least = 7.0 if scheme is Scheme.CONTRAST else 4.5  # WCAG 2.2, 1.4.6 and 1.4.3
+    for group in (QPalette.ColorGroup.Active, QPalette.ColorGroup.Inactive):
+        for text, ground in _TEXTS:
+            found = contrast(palette.color(group, text), palette.color(group, ground))
+            assert found >= least, (group, text, ground)
+    for ground in (_ROLE.Base, _ROLE.Window):
+        assert contrast(warning_colour(palette), palette.color(ground)) >= least
+
+
+@pytest.mark.parametrize("scheme", _SCHEMES)
+def test_what_cannot_be_used_now_can_be_read_too(scheme: Scheme) -> None:
+    apply_scheme(scheme)
+    palette, off = QApplication.palette(), QPalette.ColorGroup.Disabled
+    for text, ground in ((_ROLE.Text, _ROLE.Base), (_ROLE.ButtonText, _ROLE.Button)):
+        assert contrast(palette.color(off, text), palette.color(ground)) >= 4.5
+        assert palette.color(off, text) != palette.color(text)
+
+
+@pytest.mark.parametrize("scheme", _SCHEMES)
+def test_selection_and_focus_are_seen(scheme: Scheme) -> None:
+    apply_scheme(scheme)
+    palette = QApplication.palette()
+    for ground in (_ROLE.Base, _ROLE.Window):
+        assert contrast(palette.color(_ROLE.Highlight), palette.color(ground)) >= 3.0  # 1.4.11
+
+
+@pytest.mark.parametrize("kind", [QPushButton, QLineEdit])
+def test_in_high_contrast_controls_have_edges_and_a_focus(
+    qtbot: QtBot, kind: type[QPushButton | QLineEdit]
+) -> None:
+    apply_scheme(Scheme.CONTRAST)
+    window = QWidget()
+    qtbot.addWidget(window)
+    box, other = kind(window), QLineEdit(window)
+    box.setGeometry(10, 10, 80, 30)
+    other.setGeometry(10, 60, 80, 30)
+    window.resize(120, 110)
+    window.show()
+    qtbot.waitExposed(window)
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+
+    def edges() -> list[QColor]:
+        picture = window.grab().toImage()
+        return [picture.pixelColor(x, 25) for x in range(9, 14)]
+
+    ground = QApplication.palette().color(_ROLE.Window)
+    other.setFocus()
+    resting = edges()
+    assert max(contrast(colour, ground) for colour in resting) >= 3.0
+    QTest.keyClick(other, Qt.Key.Key_Backtab)
+    assert box.hasFocus()
+    focused = edges()
+    assert focused != resting
+    assert max(contrast(colour, ground) for colour in focused) >= 3.0
+
+
+@pytest.mark.parametrize("scheme", _SCHEMES)
+def test_axes_of_plots_read_well(scheme: Scheme) -> None:
+    apply_scheme(scheme)
+    colours = PlotColours.of_palette(QApplication.palette())
+    assert contrast(colours.text, colours.background) >= 7.0
+    assert contrast(colours.accent, colours.background) >= 3.0
+    assert contrast(blended(colours.grid, colours.background), colours.background) >= 1.5
+
+
+@pytest.mark.parametrize("scheme", [Scheme.DARK, Scheme.CONTRAST])
+def test_series_are_seen_on_dark_grounds(scheme: Scheme) -> None:
+    apply_scheme(scheme)
+    base = QApplication.palette().color(_ROLE.Base)
+    assert is_dark(QApplication.palette())
+    assert min(contrast(QColor(name), base) for name in SERIES) >= 3.0
+
+
+@pytest.mark.parametrize("vision", _VISIONS)
+def test_neighbours_of_the_series_are_told_apart(vision: str | None) -> None:
+    colours = [QColor(name) for name in SERIES]
+    apart = [difference(one, other, vision) for one, other in pairwise(colours)]
+    assert min(apart) >= 15  # 2.3 can just be told apart
+    assert min(difference(*pair, vision) for pair in combinations(colours, 2)) >= 5
+
+
+@pytest.mark.parametrize("vision", _VISIONS)
+@pytest.mark.parametrize("ground", ["#ffffff", "#000000"])
+def test_kinds_of_memory_that_look_alike_have_other_textures(
+    vision: str | None, ground: str
+) -> None:
+    for one, other in combinations(Kind, 2):
+        colours = [painting.kind_colour(kind, QColor(ground)) for kind in (one, other)]
+        if difference(*colours, vision) < 15:
+            assert painting._TEXTURES[one] != painting._TEXTURES[other], (one, other)
+
+
+def test_curves_differ_in_their_marks_too() -> None:
+    assert len(set(curves_plot._SYMBOLS)) >= 4
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_text_on_a_colour_reads_well(name: str) -> None:
+    assert contrast(painting.text_on(QColor(name)), QColor(name)) >= 4.5

@@ -1,0 +1,62 @@
+"""The separators of a country, as Qt knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QLocale
+from PySide6.QtWidgets import QApplication, QSpinBox
+from pytestqt.qtbot import QtBot
+
+from explorer.notation import PLAIN, ByteUnits, NumberFormat, notation, set_notation
+from explorer.qt.locale_numbers import number_format, take_locale
+
+
+@pytest.fixture(autouse=True)
+def plain_notation() -> Iterator[None]:
+    """Give the process its notation and its default locale back."""
+    before = QLocale()
+    yield
+    set_notation(PLAIN)
+    QLocale.setDefault(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("C", PLAIN.numbers),
+        ("en_US", PLAIN.numbers),
+        ("de_DE", NumberFormat(",", ".")),
+        ("fr_FR", NumberFormat(",", "\u202f")),
+        ("hi_IN", NumberFormat(".", ",", 3, 2)),
+        ("es_ES", NumberFormat(",", ".", least_grouped=5)),
+        ("ar_EG", PLAIN.numbers),  # has digits of its own
+        ("fa_IR", PLAIN.numbers),
+        ("ne_NP", PLAIN.numbers),
+    ],
+)
+def test_separators(name: str, expected: NumberFormat) -> None:
+    assert number_format(QLocale(name)) == expected
+
+
+@pytest.mark.parametrize("name", ["de_DE", "fr_FR", "hi_IN", "es_ES", "pl_PL", "de_CH", "en_US"])
+@pytest.mark.parametrize("number", [1, 999, 1234, 12345, 1234567, 987654321012])
+def test_integers_are_grouped_as_qt_groups_them(name: str, number: int) -> None:
+    locale = QLocale(name)
+    digits = str(number)
+    assert number_format(locale).whole(digits) == locale.toString(number)
+
+
+@pytest.mark.parametrize("name", ["ar_EG", "de_DE", "hi_IN"])
+def test_fields_of_qt_have_the_digits_of_the_program(
+    qtbot: QtBot, qapp: QApplication, name: str
+) -> None:
+    take_locale(QLocale(name), ByteUnits.DECIMAL)
+    assert notation().units is ByteUnits.DECIMAL
+    QLocale.setDefault(QLocale() if QLocale(name).zeroDigit() != "0" else QLocale(name))
+    box = QSpinBox()
+    qtbot.addWidget(box)
+    box.setRange(0, 9999)
+    box.setValue(1234)
+    assert box.text() == "1234"
