@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from PySide6.QtCore import QCoreApplication, QEvent, QLocale, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QLocale
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
@@ -64,18 +64,15 @@ def take_units(units: ByteUnits, window: QWidget) -> None:
     way; those that keep texts with sizes in them make them again in their `changeEvent`.
     """
     set_notation(replace(notation(), units=units))
-    _tell_anew(window)
+    for widget in (window, *window.findChildren(QWidget)):
+        # Python knows of its own kinds of widgets when one is gone, because another made its
+        # content anew; of those that Qt made within them it does not, and they need no telling.
+        if not _is_of_qt(widget) and isValid(widget):
+            QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.LocaleChange))
+            if isValid(widget):
+                widget.update()
 
 
-def _tell_anew(widget: QWidget) -> None:
-    """Send it to a widget, and then to those in it: it may just have replaced them.
-
-    A list of all widgets would hold some that are gone, which Python does not know of those that
-    Qt made itself: one ended the process in the soak.
-    """
-    QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.LocaleChange))
-    widget.update()
-    only_below = Qt.FindChildOption.FindDirectChildrenOnly
-    for child in widget.findChildren(QWidget, options=only_below):
-        if isValid(child):
-            _tell_anew(child)
+def _is_of_qt(widget: QWidget) -> bool:
+    """Tell whether a widget is of a class of Qt itself."""
+    return type(widget).__module__.partition(".")[0] == "PySide6"

@@ -127,6 +127,11 @@ def apply_scheme(scheme: Scheme) -> None:
             QApplication.setPalette(palette, name)  # type: ignore[arg-type] # the stub says bytes, which raise
 
 
+def scheme_palette(scheme: Scheme) -> QPalette:
+    """Return the palette of a scheme."""
+    return _palette(_ink(scheme, QGuiApplication.styleHints()))
+
+
 def _ink(scheme: Scheme, hints: QStyleHints) -> _Ink:
     """Return the colours of a scheme; the system's may be of high contrast (from Qt 6.10 on)."""
     if scheme is Scheme.SYSTEM:

@@ -7,6 +7,7 @@ off, and what has no name for those who cannot see it.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,7 +30,6 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.accessible_roles import tell_roles
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models import error_texts
 from explorer.qt.models.document import Document
 from explorer.qt.models.references import Rounding
 from explorer.qt.views.elided_label import ElidedLabel
@@ -55,14 +55,14 @@ _NAMES = frozenset(
 # Sentences that the core makes, which knows no Qt and so no translator: they are shown as they are.
 _CORE_SENTENCES = {
     "what the fields of a block mean": r"MarkedTable in QWidget cell",
-    "the verdict on the mix of types, and its source": r"QLabel in QWidget label: "
+    "the verdict on the mix of types, and its source": r"_PlainLabel in QWidget label: "
     r"(The file says|llama\.cpp, src)",
     "where recipes differ": r"TableView in QWidget cell: (layers|token_embd|output)",
-    "why a setting holds": r"QLabel in SettingsControls (tip|description): ",
+    "why a setting holds": r"_PlainLabel in SettingsControls (tip|description): ",
     "what a planner's profile is": r"CalmComboBox in SettingsControls (tip|choice): ",
-    "what was found of this machine": r"QLabel in DevicesBox (tip|label): ",
-    "names of the planner's figures and symbols": r"(TableView|QLabel) in QWidget (cell|label): "
-    r"=? ?[a-z_]+(\.|\[|_| [+=]|$)",
+    "what was found of this machine": r"_PlainLabel in DevicesBox (tip|label): ",
+    "names of the planner's figures and symbols": r"(TableView|_PlainLabel) in QWidget "
+    r"(cell|label): =? ?[a-z_]+(\.|\[|_| [+=]|$)",
 }
 # Where every text comes from a model or from the catalogue of GPUs.
 _DATA_TABLES = re.compile(
@@ -73,15 +73,21 @@ _DATA_TABLES = re.compile(
 @pytest.fixture
 def pseudo(qapp: QApplication) -> Iterator[None]:
     """Speak the language that nobody speaks."""
-    kept = [error_texts.error_texts, error_texts.implied_texts]
     translator = PseudoTranslator()
     qapp.installTranslator(translator)
-    for cached in kept:
-        cached.cache_clear()
+    _forget_texts()
     yield
     qapp.removeTranslator(translator)
-    for cached in kept:
-        cached.cache_clear()
+    _forget_texts()
+
+
+def _forget_texts() -> None:
+    """Forget the texts that are made once for a run of the program, in its one language."""
+    modules = [each for name, each in sys.modules.items() if name.startswith("explorer.qt.")]
+    for module in modules:
+        for thing in vars(module).values():
+            if hasattr(thing, "cache_clear"):
+                thing.cache_clear()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from explorer.analysis.recipes.revisions import EARLIER
 from explorer.analysis.recipes.rules import RecipeError
 from explorer.analysis.recipes.table import RECIPES, declared_recipe
 from explorer.formats.model import Model
-from explorer.text import plain_text, shorten
+from explorer.text import fixed_text, plain_text, shorten
 
 _SHOWN_DEVIATIONS = 2
 _SHOWN_RUNS = 6
@@ -77,7 +77,7 @@ def percent_text(share: float) -> str:
         return "more than 99.9 %"
     if share > 0 and text == "0.0":
         return "less than 0.1 %"
-    return f"{text} %"
+    return f"{fixed_text(100 * share, 1)} %"
 
 
 def deviation_text(deviation: Deviation) -> str:

@@ -29,7 +29,6 @@ from PySide6.QtWidgets import QAbstractScrollArea, QToolTip, QWidget
 
 from explorer.formats.structure import Field, Structure
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.field_style import kind_name
 from explorer.qt.views.hex_copy import ByteCopier
@@ -93,7 +92,6 @@ class HexView(QAbstractScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
         self.setAccessibleName(self.tr("Bytes of the file"))
-        self.setWhatsThis(picture_text("bytes"))
 
     @property
     def size_bytes(self) -> int:
@@ -295,6 +293,7 @@ class HexView(QAbstractScrollArea):
             header=self.tr("Offset"),
         )
         painter = QPainter(self.viewport())
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.setFont(self.font())
         shift = self.horizontalScrollBar().value()
         painter.translate(-shift, 0)

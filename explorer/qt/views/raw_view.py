@@ -21,6 +21,7 @@ from explorer.formats.model import Model
 from explorer.formats.structure import Field, FieldKind, Structure
 from explorer.formats.tensors import Extent
 from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.byte_search import Found
 from explorer.qt.views.field_legend import FieldLegend
 from explorer.qt.views.field_status import FieldStatus
@@ -68,6 +69,7 @@ class RawView(QWidget):
         self._structures: dict[int, Structure] = {}
         self._told: tuple[str | None, int | None] = (None, None)  # key and row last told or shown
         self.hex = HexView(runner, self)
+        self.hex.setWhatsThis(picture_text("bytes"))
         self.files = QComboBox(self)
         self.files.setAccessibleName(self.tr("File"))
         self.files.setSizeAdjustPolicy(

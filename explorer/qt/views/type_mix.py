@@ -40,6 +40,7 @@ class TypeMixChart(QWidget):
         plot.setAccessibleName(self.tr("Bytes by tensor type"))
         plot.setWhatsThis(picture_text("types"))
         plot.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        plot.getPlotItem().setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         plot.setMouseEnabled(x=False, y=False)
         plot.hideButtons()

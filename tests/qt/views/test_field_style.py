@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PySide6.QtGui import QColor, QPalette
 
 from explorer.formats.structure import FieldKind
-from explorer.qt.theme import _palette
+from explorer.qt.theme import Scheme, scheme_palette
 from explorer.qt.views.field_style import field_hatching, field_tint, kind_name
 
 Colour = NDArray[np.float64]
@@ -74,7 +74,7 @@ def lab(colour: QColor, vision: str) -> Colour:
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("kind", list(FieldKind))
 def test_text_on_tints_is_readable(kind: FieldKind, dark: bool) -> None:
-    palette = _palette(dark)
+    palette = scheme_palette(Scheme.DARK if dark else Scheme.LIGHT)
     text = luminance(palette.color(QPalette.ColorRole.Text))
     tint = luminance(field_tint(kind, palette))
     light, deep = max(text, tint), min(text, tint)
@@ -85,7 +85,7 @@ def test_text_on_tints_is_readable(kind: FieldKind, dark: bool) -> None:
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("vision", list(_VISIONS))
 def test_kinds_of_one_file_are_told_apart(vision: str, dark: bool) -> None:
-    palette = _palette(dark)
+    palette = scheme_palette(Scheme.DARK if dark else Scheme.LIGHT)
     # the header's text is in files that have none of the others but lengths and weights
     kinds = [
         kind
@@ -102,7 +102,7 @@ def test_kinds_of_one_file_are_told_apart(vision: str, dark: bool) -> None:
 
 
 def test_what_holds_nothing_is_hatched_differently() -> None:
-    palette = _palette(False)
+    palette = scheme_palette(Scheme.LIGHT)
     padding = field_hatching(FieldKind.PADDING, palette)
     unused = field_hatching(FieldKind.UNUSED, palette)
     assert padding is not None

@@ -231,6 +231,7 @@ class LayerStrip(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         palette = self.palette()
         colours = PlotColours.of_palette(palette)
         painter.fillRect(event.rect(), colours.background)

@@ -269,6 +269,7 @@ class MemoryBars(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         palette = self.palette()
         ink = Ink(PlotColours.of_palette(palette), warning_colour(palette))
         painter.fillRect(event.rect(), ink.colours.background)

@@ -158,6 +158,7 @@ class StopSlider(QSlider):
         if not self._marks:
             return
         painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         role = QPalette.ColorRole
         strong, faint = self.palette().color(role.WindowText), self.palette().color(role.Mid)
         top = self._slider_height()

@@ -8,8 +8,18 @@ from typing import Final
 import pyqtgraph as pg
 
 from explorer.display import count_text, float_text, integer_text
+from explorer.notation import written_number
 
 _LONGEST: Final = 100_000  # from here on a count is rounded
+
+
+class NumberAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
+    """An axis with the decimal sign of the user's country."""
+
+    # pyqtgraph
+
+    def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
+        return [written_number(text) for text in super().tickStrings(values, scale, spacing)]
 
 
 class CountAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types

@@ -214,6 +214,7 @@ class SmallMultiples(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         colours = PlotColours.of_palette(self.palette())
         self._paint(painter, colours, event.rect(), marks_current=True)
         painter.end()

@@ -24,7 +24,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMenu, QWidget
 
-from explorer.qt.views.plots.count_axis import CountAxis
+from explorer.qt.views.plots.count_axis import CountAxis, NumberAxis
 from explorer.qt.views.plots.zoom_box import ZoomBox
 
 
@@ -89,11 +89,16 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
     def __init__(self, parent: QWidget | None = None, box: ZoomBox | None = None) -> None:
         self.box = ZoomBox() if box is None else box
         self.counts = CountAxis()
-        super().__init__(parent, viewBox=self.box, axisItems={"left": self.counts})
+        super().__init__(
+            parent,
+            viewBox=self.box,
+            axisItems={"left": self.counts, "bottom": NumberAxis("bottom")},
+        )
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
         self.colours = PlotColours.of_palette(self.palette())
         self.more_actions: list[QAction] = []
         item = self.getPlotItem()
+        item.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # else the application's
         item.setMenuEnabled(False)
         item.hideButtons()
         item.layout.setContentsMargins(4, 8, 12, 2)

@@ -52,6 +52,7 @@ class MapLegend(QWidget):
         map_painter = self._map.painter_for(self._colours(), self._map.layout_)
         if map_painter is not None:
             painter = QPainter(self)
+            painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
             map_painter.paint_legend(painter, self.width())
             painter.end()
 

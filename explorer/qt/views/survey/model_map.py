@@ -192,6 +192,7 @@ class ModelMap(QAbstractScrollArea):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         colours = PlotColours.of_palette(self.palette())
         painter.fillRect(event.rect(), colours.background)
         map_painter = self.painter_for(colours, self.layout_)

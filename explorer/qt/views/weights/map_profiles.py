@@ -13,6 +13,7 @@ import pyqtgraph as pg
 from numpy.typing import NDArray
 
 from explorer.display import float_text
+from explorer.qt.views.plots.count_axis import NumberAxis
 from explorer.qt.views.plots.themed_plot import PlotColours
 
 _THICKNESS: Final = 56  # of a profile, in pixels
@@ -36,8 +37,8 @@ class Profiles:
         self.columns = self._add(plot, 4, 1)
         self.rows = self._add(plot, 2, 3)
         self.rows.invertY(True)
-        self._column_axis = pg.AxisItem("left")
-        self._row_axis = pg.AxisItem("bottom")
+        self._column_axis = NumberAxis("left")
+        self._row_axis = NumberAxis("bottom")
         plot.layout.addItem(self._column_axis, 4, 0)
         plot.layout.addItem(self._row_axis, 3, 3)
         plot.layout.setRowFixedHeight(4, _THICKNESS)
@@ -112,7 +113,7 @@ class ColourBar:
     def __init__(self, plot: pg.PlotItem) -> None:
         self._box = pg.ViewBox(enableMouse=False, enableMenu=False)
         self._box.disableAutoRange()
-        self._axis = pg.AxisItem("right", linkView=self._box)
+        self._axis = NumberAxis("right", linkView=self._box)
         self._axis.enableAutoSIPrefix(False)
         self._axis.setWidth(_NUMBERS_WIDTH)
         self._image = pg.ImageItem(axisOrder="row-major")

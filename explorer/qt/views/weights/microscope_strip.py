@@ -181,6 +181,7 @@ class BlockStrip(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.fillRect(event.rect(), self.palette().color(QPalette.ColorRole.Base))
         detail = self._detail
         if detail is not None:

@@ -224,14 +224,15 @@ def test_the_menu_offers_what_applies(panel: Panel) -> None:
     panel.click(panel.find("Ollama", "beta"))
     assert texts() == [
         *("Open", "Show in file manager", "Copy name", "Copy path", "Copy “ollama run …”"),
-        "Read again",
+        *("Read again", "Sort by"),
     ]
     panel.click(panel.find("Ollama", "Blobs", "sha256"))
     assert texts() == [
-        *("Open", "Show in file manager", "Copy name", "Copy path", "Copy digest", "Read again")
+        *("Open", "Show in file manager", "Copy name", "Copy path", "Copy digest"),
+        *("Read again", "Sort by"),
     ]
     panel.click(panel.find("Ollama"))
-    assert texts() == ["Show in file manager", "Copy name", "Copy path", "Read again"]
+    assert texts() == ["Show in file manager", "Copy name", "Copy path", "Read again", "Sort by"]
 
 
 def test_a_file_is_shown_in_the_file_manager(panel: Panel, store: OllamaStore, monkeypatch) -> None:  # type: ignore[no-untyped-def]
