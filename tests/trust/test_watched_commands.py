@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import socket
 import subprocess
@@ -16,6 +15,8 @@ from explorer.demo import make_demo
 from tests.helpers.commands import COMMANDS, calls
 from tests.helpers.hostile import ATTACKS, HostileModels, write_hostile_models
 from tests.helpers.watch import make_read_only, watching
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_watch_sees_what_it_should(tmp_path: Path) -> None:
@@ -44,9 +45,7 @@ def test_no_command_connects_or_writes_where_models_lie(
     tmp_path: Path,
     kind: str,
     capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO())  # where the window tells what to compile next
     folder, out = tmp_path / "models", tmp_path / "out"
     out.mkdir()
     if kind == "demo":
@@ -65,10 +64,25 @@ def test_no_command_connects_or_writes_where_models_lie(
             assert main(arguments) in {0, 1}
             found = watch.found() if arguments[0] == "library" else _events(watch)
             assert found == {}, arguments
-        assert main([COMPILE_KERNELS, "F32"]) == 0
         assert watch.found() == {}
     assert used == COMMANDS
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_nor_does_the_program_that_compiles_kernels(tmp_path: Path) -> None:
+    """In a process of its own, which it ends with its standard input."""
+    code = (
+        "import sys; from pathlib import Path; from explorer.cli.main import main\n"
+        "from tests.helpers.watch import watching\n"
+        "with watching(Path(sys.argv[1])) as watch:\n"
+        "    print(main(sys.argv[2:]), watch.found(), flush=True)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path), COMPILE_KERNELS, "F32"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "0 {}\n"
 
 
 def _events(watch: object) -> dict[str, object]:

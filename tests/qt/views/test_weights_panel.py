@@ -26,6 +26,7 @@ from explorer.qt.models.recent import Recent
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.views.weights.header import Scope
 from explorer.quantization.kernel_cache import note_compiled
+from explorer.quantization.kernel_sets import GENERAL
 from tests.helpers.weight_files import LAYERS, huge_model, layer_weights, weights_model
 from tests.helpers.weight_views import Panel
 from tests.helpers.window import copied, unsafe_characters
@@ -250,7 +251,8 @@ def test_says_which_kernels_it_waits_for(
     page = panel.begin("blk.1.attn_q.weight")
     kind = panel.document.model.tensors["blk.1.attn_q.weight"].type.name
     assert page.progress.label.text() == f"Preparing the kernels for {kind}…"
-    note_compiled(kind)
+    for name in (GENERAL, kind):
+        note_compiled(name)
     panel.settle()
     assert panel.gathered.exact
     page.controls.bins.setValue(99)
