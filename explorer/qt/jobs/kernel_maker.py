@@ -2,9 +2,9 @@
 
 In a thread, a second of compiling takes the interpreter's lock from the window many times, and its
 longest pause was twice the 50 ms that one may notice. A thread that needs a kernel waits here for
-those programs, and then merely loads machine code from the cache. There are two of them at most:
-one for what the first histogram of any tensor needs, which is half of the work, and one for what
-its type needs. Where that cannot be (no folder to write to, or a program fails), nobody waits, and
+those programs, and then merely loads machine code from the cache. There are two of them at most,
+while one core stays the window's: one for what the first histogram of any tensor needs, which is
+half of the work, and one for what its type needs. Where that cannot be (no folder to write to, or a program fails), nobody waits, and
 who needs a kernel compiles it.
 """
 
@@ -115,7 +115,7 @@ class KernelMaker(QObject):
         self,
         parent: QObject | None = None,
         command: Callable[[], tuple[str, list[str]]] = compile_command,
-        most_programs: int = min(_MOST_PROGRAMS, os.cpu_count() or 1),
+        most_programs: int = max(1, min(_MOST_PROGRAMS, (os.cpu_count() or 1) - 1)),
     ) -> None:
         super().__init__(parent)
         self._command = command

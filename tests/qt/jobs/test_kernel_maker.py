@@ -55,7 +55,7 @@ def make(qtbot: QtBot) -> Iterator[Make]:
     makers: list[KernelMaker] = []
 
     def make_one(script: str) -> KernelMaker:
-        makers.append(KernelMaker(None, lambda: (sys.executable, ["-c", script])))
+        makers.append(KernelMaker(None, lambda: (sys.executable, ["-c", script]), 2))
         return makers[-1]
 
     yield make_one
@@ -105,7 +105,7 @@ def test_what_all_types_need_is_made_beside_what_one_needs(
     qtbot.waitUntil(lambda: not thread.is_alive())
 
 
-def test_on_one_core_there_is_one_program(folder: Path) -> None:
+def test_where_a_core_is_the_window_s_alone_there_is_one_program(folder: Path) -> None:
     maker = KernelMaker(None, lambda: (sys.executable, ["-c", _SLEEP]), 1)
     maker.ask_now(["Q4_K", "Q6_K"])
     assert [program.names for program in maker._programs] == [[GENERAL, "Q4_K", "Q6_K"]]
