@@ -4,8 +4,8 @@ In a thread, a second of compiling takes the interpreter's lock from the window 
 longest pause was twice the 50 ms that one may notice. A thread that needs a kernel waits here for
 those programs, and then merely loads machine code from the cache. There are two of them at most,
 while one core stays the window's: one for what the first histogram of any tensor needs, which is
-half of the work, and one for what its type needs. Where that cannot be (no folder to write to, or a program fails), nobody waits, and
-who needs a kernel compiles it.
+half of the work, and one for what its type needs. Where that cannot be (no folder to write to, or a
+program fails), nobody waits, and who needs a kernel compiles it.
 """
 
 from __future__ import annotations
