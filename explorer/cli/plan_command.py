@@ -11,7 +11,7 @@ import click
 
 from explorer.cli.arguments import json_option, root_option
 from explorer.cli.output import write, write_error, write_json
-from explorer.cli.plan_machine import find_target, named_gpu
+from explorer.cli.plan_machine import find_target, named_gpus
 from explorer.cli.plan_table import CSV_HEADER, csv_rows, plans_table
 from explorer.cli.plan_text import plan_text, terms_text
 from explorer.cli.plan_work import Answer, Question, answer_all
@@ -44,13 +44,6 @@ def _parsed(
     return read
 
 
-def _gpus(context: click.Context, parameter: click.Parameter, specs: Sequence[str]) -> list[Device]:
-    try:
-        return [named_gpu(spec, position) for position, spec in enumerate(specs)]
-    except ExplorerError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
-
-
 def _paths(context: click.Context, parameter: click.Parameter, paths: Sequence[str]) -> list[str]:
     if not all(paths):  # would name the current folder
         raise click.BadParameter("it is empty", context, parameter)
@@ -79,7 +72,7 @@ def _paths(context: click.Context, parameter: click.Parameter, paths: Sequence[s
     "--gpu",
     multiple=True,
     metavar="SPEC",
-    callback=_gpus,
+    callback=named_gpus,
     help="A GPU: its free memory, its name, or KEY=VALUE,… Once for each. Default: this machine's.",
 )
 @click.option("--num-gpu", type=click.IntRange(min=-1), metavar="N", help="Layers to put on GPUs.")

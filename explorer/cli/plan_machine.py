@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import click
+
+from explorer.errors import ExplorerError
 from explorer.hardware.catalogue import CatalogueError, load_catalogue
 from explorer.hardware.detect import detect
 from explorer.planner import Device, Host
@@ -68,6 +71,16 @@ def named_gpu(text: str, position: int) -> Device:
     if _is_size(text.strip()):  # no name, though a dozen GPUs have "24 GB" in theirs
         return parse_gpu(text, position)
     return parse_gpu(text, position, _look_up(sized=_SIZED.search(text) is not None))
+
+
+def named_gpus(
+    context: click.Context, parameter: click.Parameter, specs: Sequence[str]
+) -> list[Device]:
+    """Return the GPUs of all SPECs of an option; a callback of click's."""
+    try:
+        return [named_gpu(spec, position) for position, spec in enumerate(specs)]
+    except ExplorerError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
 
 
 def _is_size(text: str) -> bool:

@@ -12,7 +12,7 @@ import click
 
 from explorer.cli.arguments import model_path, path_argument, root_option
 from explorer.cli.output import write, write_error
-from explorer.cli.plan_machine import named_gpu
+from explorer.cli.plan_machine import named_gpus
 from explorer.cli.progress import Progress
 from explorer.cli.weights_walk import refuse_model_file, teller, workers_option, writing
 from explorer.errors import ExplorerError
@@ -27,13 +27,6 @@ from explorer.report.weights import work
 from explorer.text import bytes_text, plain_text
 
 _MODEL_SUFFIXES: Final = (".gguf", ".safetensors")
-
-
-def _gpus(context: click.Context, parameter: click.Parameter, specs: Sequence[str]) -> list[Device]:
-    try:
-        return [named_gpu(spec, position) for position, spec in enumerate(specs)]
-    except ExplorerError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
 
 
 def _contexts(
@@ -66,7 +59,7 @@ def _contexts(
     "--gpu",
     multiple=True,
     metavar="SPEC",
-    callback=_gpus,
+    callback=named_gpus,
     help="Plan for this GPU, as in `plan`; once for each. Default: this machine's, or usual ones.",
 )
 @click.option(
