@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from explorer.analysis.binning import Histogram
     from explorer.analysis.blocks import BlockStatistics, Distribution, block_statistics
     from explorer.analysis.codes import CodeShares, code_shares
-    from explorer.analysis.comparison import Comparison, TensorErrors, compare_tensors
-    from explorer.analysis.errors import ErrorFigures
+    from explorer.analysis.errors.comparison import Comparison, TensorErrors, compare_tensors
+    from explorer.analysis.errors.figures import ErrorFigures
     from explorer.analysis.lines import LineFigures, Lines, tensor_lines
     from explorer.analysis.moments import Moments
-    from explorer.analysis.requantization import Requantized, requantize
     from explorer.analysis.statistics import Snapshot, TensorStatistics, tensor_statistics
-    from explorer.analysis.tensor_survey import SurveyRow, survey
+    from explorer.analysis.surveys.tensors import SurveyRow, survey
+    from explorer.analysis.what_if.requantization import Requantized, requantize
 else:
     __getattr__ = late_names(
         __name__,
@@ -28,13 +28,13 @@ else:
             "binning": ["Histogram"],
             "blocks": ["BlockStatistics", "Distribution", "block_statistics"],
             "codes": ["CodeShares", "code_shares"],
-            "comparison": ["Comparison", "TensorErrors", "compare_tensors"],
-            "errors": ["ErrorFigures"],
+            "errors.comparison": ["Comparison", "TensorErrors", "compare_tensors"],
+            "errors.figures": ["ErrorFigures"],
             "lines": ["LineFigures", "Lines", "tensor_lines"],
             "moments": ["Moments"],
-            "requantization": ["Requantized", "requantize"],
+            "what_if.requantization": ["Requantized", "requantize"],
             "statistics": ["Snapshot", "TensorStatistics", "tensor_statistics"],
-            "tensor_survey": ["SurveyRow", "survey"],
+            "surveys.tensors": ["SurveyRow", "survey"],
         },
     )
 

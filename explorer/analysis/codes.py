@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.errors import kernels
+from explorer.analysis.errors.figures import kernels
 from explorer.analysis.splitting import Splitter, is_quantized
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Check, Chunk, never

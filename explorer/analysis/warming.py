@@ -66,9 +66,9 @@ def warm_up_blocks(type_name: str) -> None:
         FormatError: Weights of that type cannot be decoded.
     """
     # what one looks at first is not to wait for these modules
-    from explorer.analysis.tensor_map import Grid, Window  # noqa: PLC0415 - see above
-    from explorer.analysis.tensor_map_fold import draw_map  # noqa: PLC0415 - see above
-    from explorer.analysis.tensor_map_planes import (  # noqa: PLC0415 - see above
+    from explorer.analysis.tensor_map.fold import draw_map  # noqa: PLC0415 - see above
+    from explorer.analysis.tensor_map.picture import Grid, Window  # noqa: PLC0415 - see above
+    from explorer.analysis.tensor_map.planes import (  # noqa: PLC0415 - see above
         Quantity,
         tensor_source,
     )
@@ -85,9 +85,9 @@ def warm_up_errors(type_name: str) -> None:
         FormatError: Weights of that type cannot be decoded.
     """
     # what one looks at first is not to wait for these modules
-    from explorer.analysis.error_picture import picture_errors  # noqa: PLC0415 - see above
+    from explorer.analysis.errors.picture import picture_errors  # noqa: PLC0415 - see above
+    from explorer.analysis.errors.weights_pair import MatchedPair  # noqa: PLC0415 - see above
     from explorer.analysis.matching import Match, TensorView  # noqa: PLC0415 - see above
-    from explorer.analysis.weights_pair import MatchedPair  # noqa: PLC0415 - see above
 
     view = TensorView.of(_zeros(type_name))
     picture_errors(MatchedPair(Match(view, view)), progress=lambda _picture: None)

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from explorer.analysis.comparison import ComparedRow, Comparison, TotalErrors
+from explorer.analysis.errors.comparison import ComparedRow, Comparison, TotalErrors
 from explorer.analysis.matching import Matching, Mismatch, TensorView
 from explorer.cli.errors_record import ABOUT_ERRORS, SHOWN_FIGURES
 from explorer.cli.output import cell_width, figures_line, line_width, name_cell, style, write

@@ -10,8 +10,8 @@ import click
 
 from explorer.analysis import SurveyRow
 from explorer.analysis.percentiles import PERCENTS
-from explorer.analysis.survey_cache import KeptSurvey, SurveyCache
-from explorer.analysis.survey_run import run_survey
+from explorer.analysis.surveys.cache import KeptSurvey, SurveyCache
+from explorer.analysis.surveys.run import run_survey
 from explorer.cli.arguments import json_option, model_path, path_argument, root_option
 from explorer.cli.output import (
     cell_width,

@@ -38,9 +38,9 @@ from explorer.qt.models.document import Document, load_document
 from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
 from explorer.qt.views.elided_label import ElidedLabel
-from explorer.qt.views.job_bar import JobBar
 from explorer.qt.views.library_view import LibraryView
 from explorer.qt.views.message_bar import MessageBar
+from explorer.qt.views.progress.job_bar import JobBar
 from explorer.qt.views.recent_menu import RecentMenu
 
 if TYPE_CHECKING:

@@ -15,20 +15,20 @@ from explorer.formats.tensors import Extent
 from explorer.qt.crashes import all_of_them
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
+from explorer.qt.models.errors.references import References
 from explorer.qt.models.figure_texts.pictures import panel_texts
-from explorer.qt.models.references import References
 from explorer.qt.settings import Settings
 from explorer.qt.views.deferred import Deferred
-from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.metadata_view import MetadataView
 from explorer.qt.views.overview import OverviewView
-from explorer.qt.views.raw_view import RawView
-from explorer.qt.views.table_view import TableView
+from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.qt.views.raw.raw_view import RawView
+from explorer.qt.views.tables.table_view import TableView
 from explorer.qt.views.tensors_view import TensorsView
 from explorer.qt.views.vocabulary_view import VocabularyView
 
 if TYPE_CHECKING:
-    from explorer.qt.models.planner_inputs import PlanInputs
+    from explorer.qt.models.planner.inputs import PlanInputs
     from explorer.qt.views.downloads.panel import DownloadsView
     from explorer.qt.views.errors.panel import ErrorsView
     from explorer.qt.views.planner.panel import PlannerView

@@ -10,7 +10,7 @@ from typing import Final
 from PySide6.QtCore import QByteArray, QCoreApplication, QSettings
 
 from explorer.notation import ByteUnits
-from explorer.qt.models.histogram_choices import HistogramChoices
+from explorer.qt.models.weights.histogram_choices import HistogramChoices
 from explorer.qt.theme import Scheme
 from explorer.text import plain_text
 

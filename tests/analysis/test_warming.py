@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from explorer.analysis import places
-from explorer.analysis.tensor_map_fold import map_kernels
+from explorer.analysis.tensor_map.fold import map_kernels
 from explorer.analysis.warming import warm_up, warm_up_blocks, warm_up_errors, warm_up_reading
 from explorer.errors import FormatError
 from explorer.quantization.decoders import affine
@@ -40,10 +40,11 @@ def test_blocks_of_any_type() -> None:
 
 
 def test_errors_of_real_tensors_then_need_no_other_variant_of_a_kernel() -> None:
-    from explorer.analysis import errors, pair_counts
-    from explorer.analysis.error_picture import picture_errors
+    from explorer.analysis.errors import figures as errors
+    from explorer.analysis.errors import pair_counts
+    from explorer.analysis.errors.picture import picture_errors
+    from explorer.analysis.errors.weights_pair import MatchedPair
     from explorer.analysis.matching import Match, TensorView
-    from explorer.analysis.weights_pair import MatchedPair
     from tests.helpers.tensors import random_blocks, tensor_of
 
     def variants() -> list[object]:

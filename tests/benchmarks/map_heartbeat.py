@@ -25,10 +25,10 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
 
     from explorer.qt.jobs import JobRunner
     from explorer.qt.models.document import load_document
+    from explorer.qt.models.errors.references import References
     from explorer.qt.models.recent import Recent
-    from explorer.qt.models.references import References
-    from explorer.qt.models.weight_figures import Subject
-    from explorer.qt.views.weights.map_page import MapPage
+    from explorer.qt.models.weights.figures import Subject
+    from explorer.qt.views.weights.map.page import MapPage
     from tests.benchmarks.weights_heartbeat import Heartbeat
 
     class NoJob:

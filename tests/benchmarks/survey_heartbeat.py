@@ -22,7 +22,7 @@ def measure(path: Path) -> dict[str, float]:
     from explorer.qt.jobs import JobRunner
     from explorer.qt.jobs.cores import all_cores
     from explorer.qt.models.document import load_document
-    from explorer.qt.models.references import References, Rounding
+    from explorer.qt.models.errors.references import References, Rounding
     from explorer.qt.views.survey.panel import SurveyView
     from tests.benchmarks.weights_heartbeat import Heartbeat
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from explorer.analysis import TensorErrors, compare_tensors
-from explorer.analysis.error_picture import picture_errors
+from explorer.analysis.errors.picture import picture_errors
+from explorer.analysis.errors.weights_pair import MatchedPair
 from explorer.analysis.matching import Match, TensorView
-from explorer.analysis.weights_pair import MatchedPair
 from explorer.formats import open_model
 from explorer.quantization import dequantize
 from tests.benchmarks.report import Report, Row, milliseconds
@@ -36,9 +36,9 @@ _MEMORY = 64 << 20
 _COMPARE_AND_MEASURE = """
 import sys
 from explorer.analysis import compare_tensors
-from explorer.analysis.error_picture import picture_errors
+from explorer.analysis.errors.picture import picture_errors
 from explorer.analysis.matching import Match, TensorView
-from explorer.analysis.weights_pair import MatchedPair
+from explorer.analysis.errors.weights_pair import MatchedPair
 from explorer.formats import open_model
 
 def compare(one, two, workers=1):

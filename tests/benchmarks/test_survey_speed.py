@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.survey_cache import KeptSurvey
-from explorer.analysis.survey_run import run_survey
+from explorer.analysis.surveys.cache import KeptSurvey
+from explorer.analysis.surveys.run import run_survey
 from explorer.formats import Model, open_model
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec

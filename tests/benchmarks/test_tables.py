@@ -19,8 +19,8 @@ from PySide6.QtWidgets import QApplication, QListView, QTableView, QWidget
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document, load_document
 from explorer.qt.models.quick_open import all_shelves
-from explorer.qt.views.list_panel import ListPanel
 from explorer.qt.views.quick_open import QuickOpen
+from explorer.qt.views.tables.list_panel import ListPanel
 from explorer.qt.views.tensors_view import TensorsView
 from explorer.qt.views.vocabulary_view import VocabularyView
 from tests.helpers.gguf_writer import (

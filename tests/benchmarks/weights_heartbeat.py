@@ -62,7 +62,7 @@ def measure_ours(path: Path, name: str) -> dict[str, float]:
 
     from explorer.qt.jobs import JobRunner
     from explorer.qt.models.document import load_document
-    from explorer.qt.models.references import References
+    from explorer.qt.models.errors.references import References
     from explorer.qt.views.weights import WeightsView
 
     class NoJob:

@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.references import Reference, References
+from explorer.qt.models.errors.references import Reference, References
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.views.survey.body import SurveyBody
 from explorer.qt.views.survey.panel import SurveyView

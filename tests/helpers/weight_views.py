@@ -10,14 +10,14 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.references import References
+from explorer.qt.models.errors.references import References
 from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.weight_figures import Gathered
+from explorer.qt.models.weights.figures import Gathered
 from explorer.qt.views.plots.themed_plot import ThemedPlot
+from explorer.qt.views.state_page import StatePage
 from explorer.qt.views.weights import WeightsView
 from explorer.qt.views.weights.body import WeightsBody
 from explorer.qt.views.weights.histogram_page import HistogramPage
-from explorer.qt.views.weights.state_page import StatePage
 
 _STEPS = 6  # of a drag
 

@@ -31,7 +31,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.accessible_roles import tell_roles
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document
-from explorer.qt.models.references import Rounding
+from explorer.qt.models.errors.references import Rounding
 from explorer.qt.views.elided_label import ElidedLabel
 from tests.helpers.everywhere import dialogs, everywhere, named, settle, visible
 from tests.helpers.pseudo_locale import PseudoTranslator, unmarked

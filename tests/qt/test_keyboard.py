@@ -26,14 +26,14 @@ from pytestqt.qtbot import QtBot
 from explorer.planner import Device
 from explorer.qt import main_window
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.references import Rounding
+from explorer.qt.models.errors.references import Rounding
 from explorer.qt.views.planner.layer_strip import LayerStrip
 from explorer.qt.views.planner.memory_bars import MemoryBars
 from explorer.qt.views.planner.stop_slider import StopSlider
 from explorer.qt.views.plots.histogram_plot import HistogramPlot
 from explorer.qt.views.survey.model_map import ModelMap
-from explorer.qt.views.weights.map_plot import MapPlot
-from explorer.qt.views.weights.microscope_strip import BlockStrip
+from explorer.qt.views.weights.map.plot import MapPlot
+from explorer.qt.views.weights.microscope.strip import BlockStrip
 from tests.helpers.everywhere import settle
 
 pytestmark = [

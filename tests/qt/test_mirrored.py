@@ -15,8 +15,8 @@ from pytestqt.qtbot import QtBot
 from explorer.notation import PLAIN, ByteUnits, set_notation
 from explorer.qt.locale_numbers import take_locale
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.references import Rounding
-from explorer.qt.views.table_padding import PaddedDelegate
+from explorer.qt.models.errors.references import Rounding
+from explorer.qt.views.tables.table_padding import PaddedDelegate
 from tests.helpers.everywhere import everywhere, named, settle, visible
 from tests.helpers.seen_texts import texts_of
 

@@ -27,15 +27,15 @@ from explorer.formats import open_model
 from explorer.planner import Device, Settings, plan
 from explorer.planner.profiles import PROFILES
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.error_texts import error_texts, implied_texts
+from explorer.qt.models.errors.references import Rounding
+from explorer.qt.models.errors.texts import error_texts, implied_texts
 from explorer.qt.models.figure_texts import columns, figures, pictures, plans
-from explorer.qt.models.planner_figures import Kind
-from explorer.qt.models.references import Rounding
-from explorer.qt.models.survey_metrics import METRICS
+from explorer.qt.models.planner.figures import Kind
+from explorer.qt.models.survey.metrics import METRICS
 from explorer.qt.models.table import Column, TableModel
-from explorer.qt.models.values_table import ValuesTable
+from explorer.qt.models.weights.values_table import ValuesTable
 from explorer.qt.views.explaining import explain_focus
-from explorer.qt.views.weights.state_page import StatePage
+from explorer.qt.views.state_page import StatePage
 from tests.helpers.everywhere import everywhere, named, settle, visible
 from tests.helpers.hostile import HOSTILE
 

@@ -192,13 +192,13 @@ def test_templates_are_the_program_s_own() -> None:
 
 # Functions that are given a template, each looked at by eye: what is passed is the program's own.
 _PASSED = {
-    "qt/models/block_links.py:_targets": "one or many, from its caller",
+    "qt/models/weights/block_links.py:_targets": "one or many, from its caller",
     "qt/models/downloads/listing.py:_family_row": "its own sentence, then filled in",
     "qt/models/downloads/rows.py:counted": "one or many, from its callers",
     "qt/views/downloads/panel.py:_show_total": "its own sentence, then filled in",
     "qt/views/errors/panels.py:show_picture": "a loop over two sentences",
     "qt/views/survey/map_painter.py:_paint_title": "words that `tr` gave",
-    "qt/views/weights/microscope_search.py:_tell": "a sentence, from its callers",
+    "qt/views/weights/microscope/search.py:_tell": "a sentence, from its callers",
     "report/pictures/heat_map.py:_key": "a function of numbers that is called format",
     "report/pictures/heat_map.py:_row": "the same",
     "report/sections/maps.py:_cell": "a function of numbers that is called format",

@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.qt.jobs import Job, JobRunner, consideration
-from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.progress.job_slot import JobSlot
 
 
 class LateBody(QWidget):

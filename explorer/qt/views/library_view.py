@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 from explorer.display import plain_text
 from explorer.qt.models.document import Document
 from explorer.qt.models.tree import Node, NodeKind, TreeModel
-from explorer.qt.views.roomy_delegate import RoomyDelegate
+from explorer.qt.views.tables.roomy_delegate import RoomyDelegate
 
 _DETAIL_WIDTH = 120
 

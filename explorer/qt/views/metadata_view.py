@@ -16,10 +16,10 @@ from explorer.qt.models.array_table import array_columns
 from explorer.qt.models.document import Document
 from explorer.qt.models.metadata_table import metadata_columns, metadata_mask
 from explorer.qt.models.table import TableModel
-from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.labels import plain_label
-from explorer.qt.views.list_panel import ListPanel
-from explorer.qt.views.table_view import TableView
+from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.qt.views.tables.list_panel import ListPanel
+from explorer.qt.views.tables.table_view import TableView
 from explorer.qt.views.text_view import TextView
 
 

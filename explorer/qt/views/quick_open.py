@@ -13,9 +13,9 @@ from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.found_list import FoundList
 from explorer.qt.models.quick_open import Found, Shelf, search
-from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.labels import plain_label
-from explorer.qt.views.roomy_delegate import RoomyDelegate
+from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.qt.views.tables.roomy_delegate import RoomyDelegate
 
 _MOVES = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
 

@@ -11,8 +11,8 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.tensor_table import tensor_columns, tensor_totals
-from explorer.qt.views.filter_bar import FilterBar
-from explorer.qt.views.list_panel import ListPanel
+from explorer.qt.views.tables.filter_bar import FilterBar
+from explorer.qt.views.tables.list_panel import ListPanel
 
 _HIDDEN_AT_FIRST = ("role", "offset", "file", "problem")
 

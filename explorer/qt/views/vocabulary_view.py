@@ -18,8 +18,8 @@ from explorer.qt.models.vocabulary_table import (
     plain_ranks,
     vocabulary_columns,
 )
-from explorer.qt.views.job_slot import JobSlot
-from explorer.qt.views.list_panel import ListPanel
+from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.qt.views.tables.list_panel import ListPanel
 
 
 class VocabularyView(ListPanel):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.comparison import Comparison
+from explorer.analysis.errors.comparison import Comparison
 from explorer.analysis.matching import Matching, families, match_models
 from explorer.analysis.matching import rules as make
 from explorer.analysis.matching.sources import Names

@@ -6,8 +6,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.views.hex_view import HexView
-from explorer.qt.views.raw_view import RawView
+from explorer.qt.views.raw.hex_view import HexView
+from explorer.qt.views.raw.raw_view import RawView
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from explorer.qt.models.document import Document
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.tree import Node
 from explorer.qt.views.library_view import LibraryView
-from explorer.qt.views.roomy_delegate import ROW_PADDING
+from explorer.qt.views.tables.roomy_delegate import ROW_PADDING
 from tests.helpers.window import copied
 
 KEY = Qt.Key

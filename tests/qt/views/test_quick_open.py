@@ -14,7 +14,7 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.models.names import NameList, name_list
 from explorer.qt.models.quick_open import Entry, Shelf, Target, text_shelf
 from explorer.qt.views.quick_open import QuickOpen
-from explorer.qt.views.roomy_delegate import ROW_PADDING
+from explorer.qt.views.tables.roomy_delegate import ROW_PADDING
 
 KEY = Qt.Key
 TEXTS = [f"name {number}" for number in range(300)] + ["other"]

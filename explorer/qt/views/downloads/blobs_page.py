@@ -9,7 +9,7 @@ from explorer.display import bytes_text, integer_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.downloads.blob_table import BlobList, StoredFile
 from explorer.qt.models.table import TableModel
-from explorer.qt.views.table_view import TableView
+from explorer.qt.views.tables.table_view import TableView
 
 
 class BlobsPage(QWidget):

@@ -19,7 +19,7 @@ from explorer.qt.settings import Settings
 from explorer.qt.views.downloads.layout import PanelLayout
 from explorer.qt.views.downloads.reveal import folder_of, reveal
 from explorer.qt.views.downloads.subjects import Subject, subject_of, subject_of_file
-from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.progress.job_slot import JobSlot
 
 _UNOPENED = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH, RowKind.PARTIAL})
 

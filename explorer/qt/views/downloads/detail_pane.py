@@ -17,8 +17,8 @@ from explorer.qt.models.downloads.rows import mark, title_of
 from explorer.qt.models.downloads.texts import read_text
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.elided_label import ElidedLabel
-from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.labels import plain_label
+from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.text_view import TextView
 from explorer.text import plain_text
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from explorer.qt.jobs import Job, JobRunner, consideration
 from explorer.qt.views.downloads.turnstile import Turnstile
-from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.stores import Details, Entry, read_details
 
 

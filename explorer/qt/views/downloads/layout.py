@@ -22,8 +22,8 @@ from explorer.qt.views.downloads.detail_pane import DetailPane
 from explorer.qt.views.downloads.empty_page import EmptyPage
 from explorer.qt.views.downloads.tree_view import DownloadsTree
 from explorer.qt.views.downloads.turnstile import Turnstile
-from explorer.qt.views.filter_bar import FilterBar
 from explorer.qt.views.labels import plain_label
+from explorer.qt.views.tables.filter_bar import FilterBar
 
 
 class PanelLayout(QWidget):

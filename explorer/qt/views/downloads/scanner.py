@@ -14,7 +14,7 @@ from explorer.qt.jobs import Job, JobRunner, consideration
 from explorer.qt.models.downloads.rows import Row
 from explorer.qt.models.downloads.scanning import Listing, list_downloads, place_of
 from explorer.qt.views.downloads.turnstile import Turnstile
-from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.stores import Place, StoreKind, present_places, this_machine
 
 Places = Callable[[], list[Place]]

@@ -28,8 +28,8 @@ from explorer.qt.models.downloads.node import DownloadsColumn, Node
 from explorer.qt.models.downloads.rows import RowKind
 from explorer.qt.models.downloads.tree import DownloadsModel, Index
 from explorer.qt.views.downloads.turnstile import Turnstile
-from explorer.qt.views.roomy_delegate import RoomyDelegate
-from explorer.qt.views.table_padding import PaddedDelegate, PaddedHeader
+from explorer.qt.views.tables.roomy_delegate import RoomyDelegate
+from explorer.qt.views.tables.table_padding import PaddedDelegate, PaddedHeader
 
 _LOOK_MS = 60
 _SAMPLES = {

@@ -10,16 +10,16 @@ from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.error_gathering import PairSubject
+from explorer.qt.models.errors.gathering import PairSubject
+from explorer.qt.models.errors.references import References
 from explorer.qt.models.recent import Recent
-from explorer.qt.models.references import References
-from explorer.qt.models.weight_figures import Subject
+from explorer.qt.models.weights.figures import Subject
 from explorer.qt.views.errors.implied_page import ImpliedPage
 from explorer.qt.views.errors.picture_pages import PicturePages
-from explorer.qt.views.errors.what_if import WhatIfPage
+from explorer.qt.views.errors.what_if.page import WhatIfPage
 from explorer.qt.views.labels import plain_label
+from explorer.qt.views.progress.progress_line import ProgressLine
 from explorer.qt.views.weights.header import Header
-from explorer.qt.views.weights.progress_line import ProgressLine
 
 
 class ErrorsBody(QWidget):

@@ -7,19 +7,19 @@ from PySide6.QtGui import QHideEvent, QPalette, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.analysis.blocks import BlockStatistics
-from explorer.analysis.implied_error import ImpliedError, implied_error
+from explorer.analysis.errors.implied import ImpliedError, implied_error
 from explorer.display import plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.models.error_table import implied_lines
+from explorer.qt.models.errors.table import implied_lines
 from explorer.qt.models.recent import Recent
-from explorer.qt.models.statistics_table import StatisticsTable
-from explorer.qt.models.weight_figures import Subject, is_quantized
-from explorer.qt.models.weight_gathering import block_figures, load_kernels
-from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.models.weights.figures import Subject, is_quantized
+from explorer.qt.models.weights.gathering import block_figures, load_kernels
+from explorer.qt.models.weights.statistics_table import StatisticsTable
 from explorer.qt.views.labels import plain_label
-from explorer.qt.views.table_view import TableView
-from explorer.qt.views.weights.state_page import StatePage
+from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.qt.views.state_page import StatePage
+from explorer.qt.views.tables.table_view import TableView
 
 
 class ImpliedPage(QWidget):

@@ -19,16 +19,16 @@ from explorer.display import integer_text, plain_text, shape_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner, reconsider
 from explorer.qt.models.document import Document
+from explorer.qt.models.errors.references import References, Rounding
 from explorer.qt.models.recent import Recent
-from explorer.qt.models.references import References, Rounding
-from explorer.qt.models.weight_figures import unsupported_reason
+from explorer.qt.models.weights.figures import unsupported_reason
 from explorer.qt.views.errors.reference_bar import ReferenceBar
 from explorer.qt.views.late_body import LateBody
-from explorer.qt.views.weights.state_page import StatePage
+from explorer.qt.views.state_page import StatePage
 
 if TYPE_CHECKING:
-    from explorer.qt.models.error_gathering import PairSubject
-    from explorer.qt.models.planner_inputs import PlanInputs
+    from explorer.qt.models.errors.gathering import PairSubject
+    from explorer.qt.models.planner.inputs import PlanInputs
     from explorer.qt.views.errors.body import ErrorsBody
 
 _MOST_RECENT = 16  # results of a model: at most 8 MiB, usually far less
@@ -143,7 +143,7 @@ class ErrorsView(QWidget):
         body.show_what_if(document, self._rows)
 
     def _subject(self, document: Document) -> PairSubject:
-        from explorer.qt.models.error_gathering import (  # noqa: PLC0415 - not for the first paint
+        from explorer.qt.models.errors.gathering import (  # noqa: PLC0415 - not for the first paint
             PairSubject,
         )
 

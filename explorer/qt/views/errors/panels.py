@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from PySide6.QtCore import QCoreApplication, QSignalBlocker, Signal
 from PySide6.QtWidgets import QComboBox, QWidget
 
-from explorer.analysis.error_picture import ErrorPicture
-from explorer.analysis.pair_pictures import PairSquare
+from explorer.analysis.errors.pair_pictures import PairSquare
+from explorer.analysis.errors.picture import ErrorPicture
 from explorer.display import float_text, integer_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.histogram_curve import HistogramCurve
-from explorer.qt.models.statistics_table import StatisticsTable
+from explorer.qt.models.weights.histogram_curve import HistogramCurve
+from explorer.qt.models.weights.statistics_table import StatisticsTable
 from explorer.qt.views.errors.density_plot import CellReading, DensityPlot
 from explorer.qt.views.errors.error_plot import ErrorPlot
-from explorer.qt.views.weights.plot_panel import PicturePanel, PlotPanel, Readings, percent_text
+from explorer.qt.views.plots.plot_panel import PicturePanel, PlotPanel, Readings, percent_text
 
 TABLE_WIDTH = 310
 """What the table of errors needs, in pixels."""

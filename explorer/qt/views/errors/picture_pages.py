@@ -8,27 +8,27 @@ from typing import TypeAlias
 from PySide6.QtCore import QByteArray, QObject, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
-from explorer.analysis.error_picture import ErrorPicture
+from explorer.analysis.errors.picture import ErrorPicture
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.models.error_gathering import (
+from explorer.qt.models.errors.gathering import (
     PairSubject,
     gather_errors,
     known_picture,
     load_error_kernels,
 )
-from explorer.qt.models.error_table import error_lines
+from explorer.qt.models.errors.table import error_lines
 from explorer.qt.models.recent import Recent
-from explorer.qt.models.statistics_table import StatisticsTable
+from explorer.qt.models.weights.statistics_table import StatisticsTable
 from explorer.qt.views.errors.panels import (
     DensityPanel,
     ErrorPanel,
     RangeChoice,
     WeightsPanel,
 )
-from explorer.qt.views.job_slot import JobSlot
-from explorer.qt.views.weights.plot_page import PlotPage
-from explorer.qt.views.weights.progress_line import ProgressLine
+from explorer.qt.views.plots.plot_page import PlotPage
+from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.qt.views.progress.progress_line import ProgressLine
 
 AnyPanel: TypeAlias = WeightsPanel | ErrorPanel | DensityPanel
 

@@ -19,10 +19,10 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.qt.models.guide import Page, Place, pages_with
-from explorer.qt.views.filter_bar import FilterBar
 from explorer.qt.views.help.guide_text import GuideText
 from explorer.qt.views.help.visits import Visits
-from explorer.qt.views.roomy_delegate import RoomyDelegate
+from explorer.qt.views.tables.filter_bar import FilterBar
+from explorer.qt.views.tables.roomy_delegate import RoomyDelegate
 
 _NAME: Final = int(Qt.ItemDataRole.UserRole) + 1
 _WIDTH, _HEIGHT = 900, 640

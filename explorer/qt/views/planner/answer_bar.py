@@ -28,7 +28,7 @@ from explorer.planner.advice import Advice, solve
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.qt.jobs import Job, JobRunner, consideration
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.planner_answer import (
+from explorer.qt.models.planner.answer import (
     CheckedEnvironment,
     Level,
     Suggestion,
@@ -40,11 +40,11 @@ from explorer.qt.models.planner_answer import (
     suggestions_sentence,
     verdict_of,
 )
-from explorer.qt.models.planner_session import PlannerSession
+from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.theme import warning_colour
-from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.planner.painting import plain_tip
+from explorer.qt.views.progress.job_slot import JobSlot
 
 _QUESTIONS: Final = ("context", "parallel", "kv-cache-type", "gpu-layers")
 _MOST_SUGGESTED: Final = 4

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.planner_session import PlannerSession
+from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.views.planner.answer_bar import AnswerBar
 from explorer.qt.views.planner.comparison_pages import ModelsPage, ScenariosPage
 from explorer.qt.views.planner.controls import SettingsControls

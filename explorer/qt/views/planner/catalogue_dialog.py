@@ -20,10 +20,10 @@ from explorer.hardware.catalogue import Catalogue
 from explorer.planner import Device
 from explorer.planner.parsing import parse_gpu
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.planner_tables import LiveTable, gpu_columns
-from explorer.qt.views.filter_bar import FilterBar
+from explorer.qt.models.planner.tables import LiveTable, gpu_columns
 from explorer.qt.views.planner.editors import CalmSpinBox
-from explorer.qt.views.table_view import TableView
+from explorer.qt.views.tables.filter_bar import FilterBar
+from explorer.qt.views.tables.table_view import TableView
 
 _MOST_AT_ONCE = 16
 

@@ -6,14 +6,14 @@ from PySide6.QtCore import QByteArray, Signal
 from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.planner_comparison import Candidate, comparison_columns
-from explorer.qt.models.planner_inputs import PlanInputs
-from explorer.qt.models.planner_outcome import Outcome
-from explorer.qt.models.planner_session import PlannerSession
-from explorer.qt.models.planner_state import Subject
-from explorer.qt.models.planner_tables import LiveTable
+from explorer.qt.models.planner.comparison import Candidate, comparison_columns
+from explorer.qt.models.planner.inputs import PlanInputs
+from explorer.qt.models.planner.outcome import Outcome
+from explorer.qt.models.planner.session import PlannerSession
+from explorer.qt.models.planner.state import Subject
+from explorer.qt.models.planner.tables import LiveTable
 from explorer.qt.views.planner.late_page import LatePage
-from explorer.qt.views.table_view import TableView
+from explorer.qt.views.tables.table_view import TableView
 
 
 class ComparisonPage(LatePage):

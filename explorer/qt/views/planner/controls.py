@@ -16,9 +16,9 @@ from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC, EffectiveSettings
 from explorer.planner.workload import DEFAULT_BATCH, DEFAULT_CONTEXT
-from explorer.qt.models.planner_curves import CACHE_TYPES
-from explorer.qt.models.planner_session import PlannerSession
-from explorer.qt.models.planner_stops import (
+from explorer.qt.models.planner.curves import CACHE_TYPES
+from explorer.qt.models.planner.session import PlannerSession
+from explorer.qt.models.planner.stops import (
     LEAST_CONTEXT,
     PER_OCTAVE,
     Stops,

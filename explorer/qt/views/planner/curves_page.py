@@ -8,13 +8,13 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from explorer.qt.jobs import Job, JobRunner, consideration
-from explorer.qt.models.planner_curves import Curves, curves_key, make_curves
-from explorer.qt.models.planner_session import PlannerSession
+from explorer.qt.models.planner.curves import Curves, curves_key, make_curves
+from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.recent import Recent
-from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.planner.curves_plot import CurvesPlot
 from explorer.qt.views.planner.late_page import LatePage
 from explorer.qt.views.plots.export import PlotExport
+from explorer.qt.views.progress.job_slot import JobSlot
 
 _MOST_KEPT: Final = 32
 

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.display import byte_unit, bytes_text
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.planner_curves import Curve, Curves
-from explorer.qt.models.planner_stops import Stops, context_stops, context_text
+from explorer.qt.models.planner.curves import Curve, Curves
+from explorer.qt.models.planner.stops import Stops, context_stops, context_text
 from explorer.qt.theme import series_colour, warning_colour
 from explorer.qt.views.plots.themed_plot import ThemedPlot
 

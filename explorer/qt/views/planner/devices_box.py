@@ -26,13 +26,13 @@ from explorer.display import plain_text, shorten
 from explorer.hardware.catalogue import Catalogue
 from explorer.planner import Device, Host
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.planner_devices import FREE, NAME, DeviceTable, added
-from explorer.qt.models.planner_session import PlannerSession
+from explorer.qt.models.planner.devices import FREE, NAME, DeviceTable, added
+from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.planner.catalogue_dialog import CatalogueDialog
 from explorer.qt.views.planner.editors import SizeEdit
 from explorer.qt.views.planner.painting import plain_tip
-from explorer.qt.views.table_padding import PaddedDelegate
+from explorer.qt.views.tables.table_padding import PaddedDelegate
 
 _SHOWN_ROWS: Final = 4
 _LONGEST_NAME: Final = 60

@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QComboBox, QLineEdit, QSpinBox, QWidget
 from explorer.display import integer_text
 from explorer.errors import PlanError
 from explorer.planner.parsing import parse_context, parse_size
-from explorer.qt.models.planner_devices import size_text
-from explorer.qt.models.planner_stops import Stops
+from explorer.qt.models.planner.devices import size_text
+from explorer.qt.models.planner.stops import Stops
 
 _MOST_TOKENS = 1 << 30
 

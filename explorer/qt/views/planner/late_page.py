@@ -8,7 +8,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.qt.models.planner_session import PlannerSession
+from explorer.qt.models.planner.session import PlannerSession
 
 _DELAY_MS: Final = 80
 

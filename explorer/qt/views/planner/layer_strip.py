@@ -24,7 +24,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.planner_figures import Layer, exact_text
+from explorer.qt.models.planner.figures import Layer, exact_text
 from explorer.qt.views.planner.painting import device_colour, draw_caption, plain_tip
 from explorer.qt.views.plots.themed_plot import PlotColours
 

@@ -28,7 +28,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from explorer.display import bytes_text
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.planner_figures import Bar, Kind, Part, exact_text, kind_name
+from explorer.qt.models.planner.figures import Bar, Kind, Part, exact_text, kind_name
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.planner.painting import (
     device_colour,

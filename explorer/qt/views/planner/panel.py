@@ -21,11 +21,11 @@ from explorer.hardware.detect import Machine, detect
 from explorer.planner import Hyperparameters
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.planner_session import PlannerSession
-from explorer.qt.models.planner_state import PlannerState, Subject
-from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.models.planner.session import PlannerSession
+from explorer.qt.models.planner.state import PlannerState, Subject
 from explorer.qt.views.planner.answer_bar import undo_actions
-from explorer.qt.views.weights.state_page import StatePage
+from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.qt.views.state_page import StatePage
 
 if TYPE_CHECKING:
     from explorer.qt.views.planner.body import PlannerBody

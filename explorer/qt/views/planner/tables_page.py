@@ -8,10 +8,10 @@ from PySide6.QtCore import QByteArray, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.planner_curves import Curves
-from explorer.qt.models.planner_figures import layers_of, memory_bars
-from explorer.qt.models.planner_session import PlannerSession
-from explorer.qt.models.planner_tables import (
+from explorer.qt.models.planner.curves import Curves
+from explorer.qt.models.planner.figures import layers_of, memory_bars
+from explorer.qt.models.planner.session import PlannerSession
+from explorer.qt.models.planner.tables import (
     LiveTable,
     bar_columns,
     curve_columns,
@@ -20,7 +20,7 @@ from explorer.qt.models.planner_tables import (
 from explorer.qt.models.table import Column
 from explorer.qt.views.planner.editors import CalmComboBox
 from explorer.qt.views.planner.late_page import LatePage
-from explorer.qt.views.table_view import TableView
+from explorer.qt.views.tables.table_view import TableView
 
 _BARS, _LAYERS, _CURVES = "bars", "layers", "curves"
 

@@ -21,8 +21,8 @@ from PySide6.QtWidgets import (
 
 from explorer.display import plain_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.planner_session import PlannerSession
-from explorer.qt.models.planner_take_away import (
+from explorer.qt.models.planner.session import PlannerSession
+from explorer.qt.models.planner.take_away import (
     environment_lines,
     modelfile_lines,
     plan_command,

@@ -10,14 +10,14 @@ from explorer.display import plain_text
 from explorer.planner.terms import Term
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.planner_figures import exact_text
-from explorer.qt.models.planner_session import PlannerSession
-from explorer.qt.models.planner_tables import LiveTable, figure_text, input_columns, term_columns
+from explorer.qt.models.planner.figures import exact_text
+from explorer.qt.models.planner.session import PlannerSession
+from explorer.qt.models.planner.tables import LiveTable, figure_text, input_columns, term_columns
 from explorer.qt.theme import monospace_font
-from explorer.qt.views.filter_bar import FilterBar
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.planner.late_page import LatePage
-from explorer.qt.views.table_view import TableView
+from explorer.qt.views.tables.filter_bar import FilterBar
+from explorer.qt.views.tables.table_view import TableView
 
 
 class WhyPage(LatePage):

@@ -19,7 +19,7 @@ from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from explorer.display import float_text, shorten
-from explorer.qt.models.histogram_curve import BinReading, HistogramCurve, curve_columns
+from explorer.qt.models.weights.histogram_curve import BinReading, HistogramCurve, curve_columns
 from explorer.qt.theme import series_colour
 from explorer.qt.views.plots.marks import Mark, Marks
 from explorer.qt.views.plots.themed_plot import ThemedPlot

@@ -29,7 +29,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from explorer.display import float_text
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.histogram_curve import HistogramCurve, curve_columns
+from explorer.qt.models.weights.histogram_curve import HistogramCurve, curve_columns
 from explorer.qt.views.plots.themed_plot import PlotColours
 
 _CELL_WIDTH: Final = 180

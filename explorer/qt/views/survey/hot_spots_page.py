@@ -9,12 +9,12 @@ from explorer.display import integer_text
 from explorer.formats.tensor_filter import parse_filter
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.hot_spots import SHARE, HotSpots
-from explorer.qt.models.survey_metrics import METRICS, Metric, metric_named
+from explorer.qt.models.survey.hot_spots import SHARE, HotSpots
+from explorer.qt.models.survey.metrics import METRICS, Metric, metric_named
 from explorer.qt.views.labels import plain_label
-from explorer.qt.views.list_panel import ListPanel
 from explorer.qt.views.survey.notice import Notice
 from explorer.qt.views.survey.session import SurveySession
+from explorer.qt.views.tables.list_panel import ListPanel
 from explorer.qt.views.tensors_view import describe_filter
 
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read

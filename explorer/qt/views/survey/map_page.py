@@ -21,9 +21,9 @@ from PySide6.QtWidgets import (
 from explorer.display import bytes_text, integer_text, plain_text, shape_text
 from explorer.notation import locale_free
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.survey_content import SurveyContent
-from explorer.qt.models.survey_figures import Floats
-from explorer.qt.models.survey_metrics import METRICS, Groups, Metric, Source, metric_named
+from explorer.qt.models.survey.content import SurveyContent
+from explorer.qt.models.survey.figures import Floats
+from explorer.qt.models.survey.metrics import METRICS, Groups, Metric, Source, metric_named
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.plots.export import PlotExport
 from explorer.qt.views.plots.themed_plot import PlotColours

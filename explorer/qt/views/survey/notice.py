@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from explorer.display import bytes_text, integer_text
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.survey_metrics import Source
+from explorer.qt.models.survey.metrics import Source
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.survey.session import SurveySession, SurveyState
 

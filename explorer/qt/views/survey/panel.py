@@ -16,10 +16,10 @@ from PySide6.QtWidgets import QStackedLayout, QWidget
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.references import References
+from explorer.qt.models.errors.references import References
 from explorer.qt.views.late_body import LateBody
+from explorer.qt.views.state_page import StatePage
 from explorer.qt.views.survey.session import SurveySession
-from explorer.qt.views.weights.state_page import StatePage
 
 if TYPE_CHECKING:
     from explorer.qt.views.survey.body import SurveyBody

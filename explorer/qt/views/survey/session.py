@@ -18,16 +18,16 @@ from PySide6.QtCore import QObject, Signal
 
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.references import Reference, References, Rounding
-from explorer.qt.models.survey_content import (
+from explorer.qt.models.errors.references import Reference, References, Rounding
+from explorer.qt.models.survey.content import (
     ComparisonContent,
     SurveyContent,
     read_comparison,
     read_content,
 )
-from explorer.qt.models.survey_metrics import Known
-from explorer.qt.models.survey_work import SurveyProgress, SurveyWork
-from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.models.survey.metrics import Known
+from explorer.qt.models.survey.work import SurveyProgress, SurveyWork
+from explorer.qt.views.progress.job_slot import JobSlot
 
 Result = TypeVar("Result")
 
@@ -172,7 +172,7 @@ class SurveySession(QObject):
             self.resume()
         if self.state is not SurveyState.READY or self.content is None or not any(self.missing):
             return
-        from explorer.analysis.survey_run import SurveyControl  # noqa: PLC0415 - not for first paint
+        from explorer.analysis.surveys.run import SurveyControl  # noqa: PLC0415 - not for first paint
 
         comparison = self.comparison if self.missing[1] else None
         work = SurveyWork(self.content, comparison, SurveyControl())

@@ -12,13 +12,18 @@ from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.qt.models.survey.type_mix_table import (
+    TypeMix,
+    deviation_columns,
+    fit_columns,
+    mix_columns,
+)
 from explorer.qt.models.table import Column, TableModel
-from explorer.qt.models.type_mix_table import TypeMix, deviation_columns, fit_columns, mix_columns
-from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.labels import plain_label
+from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.qt.views.state_page import StatePage
 from explorer.qt.views.survey.session import SurveySession
-from explorer.qt.views.table_view import TableView
-from explorer.qt.views.weights.state_page import StatePage
+from explorer.qt.views.tables.table_view import TableView
 
 
 class TypeMixPage(QWidget):

@@ -11,17 +11,22 @@ from explorer.analysis import BlockStatistics, Distribution
 from explorer.display import float_text, integer_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.models.code_table import code_columns, code_curve, code_ticks, has_even_levels
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.histogram_curve import HistogramCurve
 from explorer.qt.models.recent import Recent
-from explorer.qt.models.statistics_table import StatisticsTable, moment_lines
 from explorer.qt.models.table import TableModel
-from explorer.qt.models.weight_figures import Subject
-from explorer.qt.models.weight_gathering import block_figures
-from explorer.qt.views.job_slot import JobSlot
-from explorer.qt.views.weights.plot_page import PlotPage
-from explorer.qt.views.weights.plot_panel import PlotPanel, Readings, percent_text
+from explorer.qt.models.weights.code_table import (
+    code_columns,
+    code_curve,
+    code_ticks,
+    has_even_levels,
+)
+from explorer.qt.models.weights.figures import Subject
+from explorer.qt.models.weights.gathering import block_figures
+from explorer.qt.models.weights.histogram_curve import HistogramCurve
+from explorer.qt.models.weights.statistics_table import StatisticsTable, moment_lines
+from explorer.qt.views.plots.plot_page import PlotPage
+from explorer.qt.views.plots.plot_panel import PlotPanel, Readings, percent_text
+from explorer.qt.views.progress.job_slot import JobSlot
 
 _CODES_WIDTH = 360  # of the table: four columns
 

@@ -9,14 +9,14 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
 
 from explorer.qt.jobs import JobRunner
+from explorer.qt.models.errors.references import References
 from explorer.qt.models.recent import Recent
-from explorer.qt.models.references import References
-from explorer.qt.models.weight_figures import Subject
+from explorer.qt.models.weights.figures import Subject
 from explorer.qt.views.weights.block_pages import BlockPages
 from explorer.qt.views.weights.header import Header
 from explorer.qt.views.weights.histogram_page import HistogramPage
-from explorer.qt.views.weights.map_page import MapPage
-from explorer.qt.views.weights.microscope import MicroscopePage
+from explorer.qt.views.weights.map.page import MapPage
+from explorer.qt.views.weights.microscope.page import MicroscopePage
 from explorer.qt.views.weights.values_page import ValuesPage
 
 

@@ -15,10 +15,10 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.display import float_text
-from explorer.qt.models.histogram_choices import MOST_BINS, HistogramChoices, RangeKind
-from explorer.qt.models.histogram_curve import Range
-from explorer.qt.models.weight_bins import can_divide
-from explorer.qt.models.weight_figures import Wish
+from explorer.qt.models.weights.bins import can_divide
+from explorer.qt.models.weights.figures import Wish
+from explorer.qt.models.weights.histogram_choices import MOST_BINS, HistogramChoices, RangeKind
+from explorer.qt.models.weights.histogram_curve import Range
 
 _TYPING_MS = 250
 

@@ -12,18 +12,18 @@ from explorer.display import float_text, integer_text, plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.histogram_curve import HistogramCurve
 from explorer.qt.models.recent import Recent
-from explorer.qt.models.statistics_table import StatisticsTable, figure_lines
-from explorer.qt.models.weight_figures import Figures, Gathered, Subject
-from explorer.qt.models.weight_gathering import gather, known, load_kernels
-from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.models.weights.figures import Figures, Gathered, Subject
+from explorer.qt.models.weights.gathering import gather, known, load_kernels
+from explorer.qt.models.weights.histogram_curve import HistogramCurve
+from explorer.qt.models.weights.statistics_table import StatisticsTable, figure_lines
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.plots.histogram_plot import MOST_SERIES
+from explorer.qt.views.plots.plot_panel import TABLE_WIDTH, PlotPanel
 from explorer.qt.views.plots.small_multiples import SmallMultiples
+from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.qt.views.progress.progress_line import ProgressLine
 from explorer.qt.views.weights.controls import HistogramControls
-from explorer.qt.views.weights.plot_panel import TABLE_WIDTH, PlotPanel
-from explorer.qt.views.weights.progress_line import ProgressLine
 
 _RARE_COLUMNS = ("count", "finite", "nan", "positive_inf", "negative_inf", "zeros")
 _PLOT_HEIGHT, _TABLE_HEIGHT = 420, 190

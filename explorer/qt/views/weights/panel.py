@@ -20,14 +20,14 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.qt.jobs import JobRunner, reconsider
 from explorer.qt.models.document import Document
-from explorer.qt.models.histogram_choices import HistogramChoices
+from explorer.qt.models.errors.references import References
 from explorer.qt.models.recent import Recent
-from explorer.qt.models.references import References
-from explorer.qt.models.tensor_scope import same_role, sibling_factors, spread
-from explorer.qt.models.weight_figures import Subject, is_quantized, unsupported_reason
+from explorer.qt.models.weights.figures import Subject, is_quantized, unsupported_reason
+from explorer.qt.models.weights.histogram_choices import HistogramChoices
+from explorer.qt.models.weights.tensor_scope import same_role, sibling_factors, spread
 from explorer.qt.views.late_body import LateBody
+from explorer.qt.views.state_page import StatePage
 from explorer.qt.views.weights.header import Scope
-from explorer.qt.views.weights.state_page import StatePage
 
 if TYPE_CHECKING:
     from explorer.qt.views.weights.body import WeightsBody

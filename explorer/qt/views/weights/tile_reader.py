@@ -8,8 +8,8 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.models.values_table import Place, Tile, ValuesTable, read_tile
-from explorer.qt.views.job_slot import JobSlot
+from explorer.qt.models.weights.values_table import Place, Tile, ValuesTable, read_tile
+from explorer.qt.views.progress.job_slot import JobSlot
 
 _MOST_AT_ONCE = 64  # of a burst of looks, the last ones: a fast scroll passes thousands
 

@@ -21,11 +21,11 @@ from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.values_table import Folding, Place, ValuesTable
-from explorer.qt.models.weight_figures import Subject
+from explorer.qt.models.weights.figures import Subject
+from explorer.qt.models.weights.values_table import Folding, Place, ValuesTable
 from explorer.qt.theme import monospace_font
-from explorer.qt.views.job_slot import JobSlot
 from explorer.qt.views.labels import plain_label
+from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.weights.place_field import PlaceField
 from explorer.qt.views.weights.tile_reader import TileReader
 from explorer.qt.views.weights.values_export import ValuesExport

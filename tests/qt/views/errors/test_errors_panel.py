@@ -18,11 +18,11 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
-from explorer.analysis.error_picture import ErrorPicture
+from explorer.analysis.errors.picture import ErrorPicture
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document
-from explorer.qt.models.references import Reference, References, Rounding
+from explorer.qt.models.errors.references import Reference, References, Rounding
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.views.errors.body import ErrorsBody
 from explorer.qt.views.errors.panel import ErrorsView

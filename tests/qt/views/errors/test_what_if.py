@@ -19,22 +19,22 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, requantize
-from explorer.analysis.importance import importance_of
-from explorer.analysis.what_if import Piece, PieceErrors
+from explorer.analysis.what_if.importance import importance_of
+from explorer.analysis.what_if.losses import Piece, PieceErrors
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models import what_if_work
 from explorer.qt.models.document import Document
-from explorer.qt.models.planner_inputs import PlanInputs
-from explorer.qt.models.references import References, Rounding
-from explorer.qt.models.what_if_table import Line
+from explorer.qt.models.errors.references import References, Rounding
+from explorer.qt.models.planner.inputs import PlanInputs
+from explorer.qt.models.what_if import work as what_if_work
+from explorer.qt.models.what_if.table import Line
 from explorer.qt.views.errors.panel import ErrorsView
-from explorer.qt.views.errors.what_if import WhatIfPage
-from explorer.qt.views.errors.what_if_controls import Scope
-from explorer.qt.views.errors.what_if_points import Measure
+from explorer.qt.views.errors.what_if.controls import Scope
+from explorer.qt.views.errors.what_if.page import WhatIfPage
+from explorer.qt.views.errors.what_if.points import Measure
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.weight_files import huge_model

@@ -18,7 +18,7 @@ from explorer.planner import plan as make_plan
 from explorer.planner.result import Plan
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.planner_figures import Kind, layers_of
+from explorer.qt.models.planner.figures import Kind, layers_of
 from explorer.qt.views.planner import PlannerView
 from explorer.qt.views.planner.body import PlannerBody
 from explorer.qt.views.planner.late_page import LatePage

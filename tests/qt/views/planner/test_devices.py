@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.hardware.catalogue import load_catalogue
 from explorer.planner import Device
-from explorer.qt.models.planner_devices import FREE, NAME
+from explorer.qt.models.planner.devices import FREE, NAME
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.views.planner.catalogue_dialog import CatalogueDialog
 from tests.qt.views.planner.plan_models import GIB, MACHINE, Panel

@@ -20,7 +20,7 @@ from explorer.planner import plan as make_plan
 from explorer.planner.record import plan_record
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.planner_figures import Kind
+from explorer.qt.models.planner.figures import Kind
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.table import TableModel
 from explorer.qt.views.planner.late_page import LatePage

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.histogram_curve import HistogramCurve, histogram_of
+from explorer.qt.models.weights.histogram_curve import HistogramCurve, histogram_of
 from explorer.qt.views.plots.export import PlotExport
 from explorer.qt.views.plots.histogram_plot import HistogramPlot
 from explorer.qt.views.plots.small_multiples import SmallMultiples

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPalette, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.models.histogram_curve import HistogramCurve, histogram_of
+from explorer.qt.models.weights.histogram_curve import HistogramCurve, histogram_of
 from explorer.qt.views.plots.histogram_plot import HistogramPlot
 from tests.helpers.weight_views import drag, pixel
 

@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.models.histogram_curve import HistogramCurve, histogram_of
+from explorer.qt.models.weights.histogram_curve import HistogramCurve, histogram_of
 from explorer.qt.views.plots.small_multiples import SmallMultiples
 
 KEY = Qt.Key

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.references import Rounding
+from explorer.qt.models.errors.references import Rounding
 from explorer.qt.views.survey.hot_spots_page import HotSpotsPage
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.survey_views import SurveyPanel

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.references import Rounding
+from explorer.qt.models.errors.references import Rounding
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.views.survey.panel import SurveyView
 from tests.helpers.window import wait_idle

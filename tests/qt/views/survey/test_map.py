@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis.model_grid import ModelGrid, model_grid
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.references import Rounding
+from explorer.qt.models.errors.references import Rounding
 from explorer.qt.theme import Scheme, apply_scheme, series_colour
 from explorer.qt.views.survey.colouring import COLOUR_MAP, CellState, MetricColouring, Scale
 from explorer.qt.views.survey.map_layout import LineKind, MapLayout

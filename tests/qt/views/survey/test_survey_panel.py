@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis import compare_tensors, tensor_statistics
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.references import Rounding
+from explorer.qt.models.errors.references import Rounding
 from explorer.qt.views.survey.session import SurveyState
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.survey_views import SurveyPanel

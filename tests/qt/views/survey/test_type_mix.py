@@ -13,7 +13,7 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.views.survey.type_mix_page import TypeMixPage
-from explorer.qt.views.table_view import TableView
+from explorer.qt.views.tables.table_view import TableView
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 from tests.helpers.survey_views import SurveyPanel
 

@@ -1,0 +1,235 @@
+"""Errors of a tensor, or of all tensors of a model, against a reference.
+
+Weight error ranks tensors of one role. It does not by itself predict the quality of a model's
+answers, and nothing here does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from math import nan
+from typing import TypeAlias
+
+from explorer.analysis.codes import code_shares
+from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
+from explorer.analysis.errors.lockstep import TwoViews, flat_spans, measure_pairs
+from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.matching.views import without_ones
+from explorer.errors import ExplorerError
+from explorer.formats.tensors import Shape, Tensor
+from explorer.formats.weights import Check, never
+from explorer.formats.weights_runs import check_decodable
+
+Weights: TypeAlias = Tensor | TensorView
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorErrors(ErrorFigures):
+    """What `gguf-explorer compare` tells of a pair of tensors.
+
+    Attributes:
+        reference_name: Name of the reference.
+        candidate_name: Name of the candidate.
+        reference_type: Its type's name.
+        type: The candidate's.
+        shape: Of both, row-major, outermost first.
+        saturated_codes: Share of the candidate's codes that are the least or the greatest of the
+            type; None if it is not quantized, or only a part of it was compared.
+        notes: What was done to make the two comparable, in words.
+    """
+
+    reference_name: str
+    candidate_name: str
+    reference_type: str
+    type: str
+    shape: Shape
+    saturated_codes: float | None
+    notes: tuple[str, ...] = ()
+
+
+def compare_tensors(
+    reference: Weights,
+    candidate: Weights,
+    workers: int = 1,
+    *,
+    cancel: Check | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> TensorErrors:
+    """Return the errors of all weights of a tensor; nothing is sampled.
+
+    Args:
+        reference: What is right: a tensor, or a view that undoes what a converter did.
+        candidate: What is compared with it.
+        workers: Threads. The result is the same to the bit for any number.
+        cancel: Called before every chunk, in the thread that reads it; what it raises ends the
+            work and is passed on.
+        progress: Called in the caller's thread with the number of weights done.
+
+    Raises:
+        ExplorerError: The shapes differ.
+        FormatError: A file is damaged there, or a type's weights cannot be decoded.
+        SourceError: A file changed since it was opened.
+    """
+    found, _ = _compare(view_of(reference), view_of(candidate), workers, cancel or never, progress)
+    return found
+
+
+def view_of(weights: Weights) -> TensorView:
+    """Return a view of a tensor as it is; a view as it is given."""
+    return TensorView.of(weights) if isinstance(weights, Tensor) else weights
+
+
+def _compare(
+    reference: TensorView,
+    candidate: TensorView,
+    workers: int,
+    check: Check,
+    progress: Callable[[int], object] | None,
+) -> tuple[TensorErrors, RunningErrors]:
+    check_comparable(reference, candidate)
+    sums = measure_pairs(
+        flat_spans(reference.parameters),
+        lambda: TwoViews(reference, candidate),
+        workers=workers,
+        check=check,
+        progress=progress,
+    )
+    figures = sums.figures()
+    told = {one.name: getattr(figures, one.name) for one in fields(ErrorFigures)}
+    found = TensorErrors(
+        **told,
+        reference_name=reference.name,
+        candidate_name=candidate.name,
+        reference_type=reference.type_name,
+        type=candidate.type_name,
+        shape=reference.shape,
+        saturated_codes=saturated_share(candidate, workers, check),
+        notes=(*reference.notes, *candidate.notes),
+    )
+    return found, sums
+
+
+def check_comparable(reference: TensorView, candidate: TensorView) -> None:
+    """Raise if two views cannot be compared, before anything is read.
+
+    Raises:
+        ExplorerError: The shapes differ.
+        FormatError: A file is damaged there, or a type's weights cannot be decoded.
+    """
+    if without_ones(reference.shape) != without_ones(candidate.shape):
+        what = f"shapes differ: {list(reference.shape)} and {list(candidate.shape)}"
+        raise ExplorerError(f"{reference.name!r} and {candidate.name!r} are not comparable, {what}")
+    for tensor in (*reference.tensors, *candidate.tensors):
+        check_decodable(tensor)
+
+
+def saturated_share(view: TensorView, workers: int = 1, check: Check = never) -> float | None:
+    """Return the share of saturated codes of a view of whole tensors, 0 to 1.
+
+    None if it is not quantized, or shows only parts of tensors.
+
+    Args:
+        view: The candidate.
+        workers: Threads.
+        check: Called before every chunk, in the thread that reads it; raises to stop.
+
+    Raises:
+        FormatError: A file is damaged there, or a type's weights cannot be decoded.
+        SourceError: A file changed since it was opened.
+    """
+    tensors = view.tensors
+    if sum(tensor.parameters for tensor in tensors) != view.parameters:
+        return None
+    found = [code_shares(tensor, workers, check) for tensor in tensors]
+    known = [shares for shares in found if shares is not None]
+    count = sum(shares.count for shares in known)
+    if len(known) != len(found) or not count:
+        return None
+    return sum(shares.saturated for shares in known) / count
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """What a comparison tells of one pair.
+
+    Attributes:
+        match: The pair.
+        errors: Its errors; None if its weights cannot be told.
+        problem: Why they cannot, or None.
+    """
+
+    match: Match
+    errors: TensorErrors | None
+    problem: ExplorerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TotalErrors:
+    """Errors of all pairs together.
+
+    Attributes:
+        figures: As if all weights were those of one tensor.
+        bits_per_weight: Stored bits of the candidate's tensors, for each of their weights.
+    """
+
+    figures: ErrorFigures
+    bits_per_weight: float
+
+
+class Comparison:
+    """Compares pairs of tensors one after the other, and adds them up.
+
+    Attributes:
+        matches: The pairs.
+        parameters: Weights of all of them.
+    """
+
+    def __init__(self, matches: Sequence[Match]) -> None:
+        self.matches = matches
+        self.parameters = sum(match.candidate.parameters for match in matches)
+        self._sums = RunningErrors()
+        self._tensors: dict[int, Tensor] = {}
+
+    def rows(
+        self,
+        workers: int = 1,
+        cancel: Check | None = None,
+        progress: Callable[[int], object] | None = None,
+    ) -> Iterator[ComparedRow]:
+        """Yield a row for each pair as soon as it is known; an iterator may be read once.
+
+        Args:
+            workers: Threads, which share the work on one pair.
+            cancel: Called before every chunk; what it raises is passed on.
+            progress: Called now and then with the number of weights done.
+        """
+        before = 0
+        for match in self.matches:
+            start = before
+
+            def tell(done: int, start: int = start) -> None:
+                if progress is not None:
+                    progress(start + done)
+
+            yield self._row(match, workers, cancel or never, tell)
+            before += match.candidate.parameters
+            tell(match.candidate.parameters)
+
+    def total(self) -> TotalErrors:
+        """Return the errors of all rows so far; percentiles are not known of them."""
+        tensors = self._tensors.values()
+        weights = sum(tensor.parameters for tensor in tensors)
+        bits = 8 * sum(tensor.nbytes for tensor in tensors)
+        return TotalErrors(self._sums.figures(), bits / weights if weights else nan)
+
+    def _row(
+        self, match: Match, workers: int, check: Check, tell: Callable[[int], object]
+    ) -> ComparedRow:
+        try:
+            errors, sums = _compare(match.reference, match.candidate, workers, check, tell)
+        except ExplorerError as error:
+            return ComparedRow(match, None, error)
+        self._sums.combine(sums)
+        self._tensors |= {id(tensor): tensor for tensor in match.candidate.tensors}
+        return ComparedRow(match, errors)

@@ -1,0 +1,184 @@
+"""The loop over pairs of weights: all that errors are told from, in one walk.
+
+Sums: each piece of `PIECE` pairs is summed in float64 over `LANES` sums side by side, four pairs
+in a tree at a time, and the pieces' sums are added with what each addition loses kept beside them
+(Knuth's TwoSum; Ogita, Rump, Oishi, "Accurate Sum and Dot Product", 2005). So the relative error of
+a sum of numbers of one sign is some 10^-15, however many there are and in whatever order.
+
+No figure is the small difference of large sums: the sum of r e, which tells how far two nearly
+equal tensors point apart, is gathered itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numba
+import numpy as np
+
+from explorer.analysis.errors.kernel_fields import (
+    ABS,
+    CANDIDATE_NOT_FINITE,
+    CC,
+    EE,
+    EQUAL,
+    KEY_BITS,
+    LANES,
+    PAIRS,
+    PIECE,
+    RC,
+    RE,
+    REFERENCE_NOT_FINITE,
+    RR,
+    SIGN_FLIPS,
+    SUMS,
+    ZEROED,
+    E,
+)
+from explorer.quantization.jit import bits_of_float32, f32, kernel, routine, u32
+
+_TREE: Final = 4 * LANES
+
+
+@kernel
+def measure_errors(reference: Any, candidate: Any, counts: Any, sums: Any, work: Any) -> None:
+    """Add pairs of weights to running figures; pairs that are not both finite are counted only.
+
+    Args:
+        reference: float32 [n].
+        candidate: float32 [n].
+        counts: int64 [COUNTS], zeros at first.
+        sums: float64 [3, SUMS], zeros at first.
+        work: `kernel_fields.Work`; its `keys` are added to.
+    """
+    for start in range(0, reference.size, PIECE):
+        r = reference[start : start + PIECE]
+        c = candidate[start : start + PIECE]
+        greatest = _sum_piece(r, c, work.lanes, work.part)
+        if not np.isfinite(work.part[RR] + work.part[CC]):
+            kept = _keep_finite(r, c, work.clean_r, work.clean_c, counts)
+            r, c = work.clean_r[:kept], work.clean_c[:kept]
+            greatest = _sum_piece(r, c, work.lanes, work.part)
+        counts[PAIRS] += r.size
+        sums[2, 0] = max(sums[2, 0], greatest)
+        for k in range(SUMS):
+            add_exactly(sums, k, work.part[k])
+        _count_signs(r, c, counts)
+        _count_keys(r, c, work.codes, work.keys)
+
+
+@routine
+def add_exactly(sums: Any, k: Any, x: Any) -> None:
+    """Add x to sums[0, k], and what rounding loses of it to sums[1, k]."""
+    before = sums[0, k]
+    total = before + x
+    shift = total - before
+    sums[0, k] = total
+    sums[1, k] += (before - (total - shift)) + (x - shift)
+
+
+@routine
+def _sum_piece(r: Any, c: Any, lanes: Any, part: Any) -> Any:
+    """Fill `part` with the sums over a piece; return the greatest |e|."""
+    for k in range(SUMS + 1):
+        for j in range(LANES):
+            lanes[k, j] = 0
+    whole = r.size // _TREE * _TREE
+    for start in range(0, whole, _TREE):
+        for j in range(LANES):
+            i = start + j
+            r0, r1 = np.float64(r[i]), np.float64(r[i + LANES])
+            r2, r3 = np.float64(r[i + 2 * LANES]), np.float64(r[i + 3 * LANES])
+            c0, c1 = np.float64(c[i]), np.float64(c[i + LANES])
+            c2, c3 = np.float64(c[i + 2 * LANES]), np.float64(c[i + 3 * LANES])
+            e0, e1, e2, e3 = c0 - r0, c1 - r1, c2 - r2, c3 - r3
+            a0, a1, a2, a3 = abs(e0), abs(e1), abs(e2), abs(e3)
+            lanes[RR, j] += (r0 * r0 + r1 * r1) + (r2 * r2 + r3 * r3)
+            lanes[CC, j] += (c0 * c0 + c1 * c1) + (c2 * c2 + c3 * c3)
+            lanes[RC, j] += (r0 * c0 + r1 * c1) + (r2 * c2 + r3 * c3)
+            lanes[RE, j] += (r0 * e0 + r1 * e1) + (r2 * e2 + r3 * e3)
+            lanes[E, j] += (e0 + e1) + (e2 + e3)
+            lanes[EE, j] += (e0 * e0 + e1 * e1) + (e2 * e2 + e3 * e3)
+            lanes[ABS, j] += (a0 + a1) + (a2 + a3)
+            a0 = a0 if a0 > a1 else a1
+            a2 = a2 if a2 > a3 else a3
+            a0 = a0 if a0 > a2 else a2
+            lanes[SUMS, j] = a0 if a0 > lanes[SUMS, j] else lanes[SUMS, j]
+    for i in range(whole, r.size):
+        x, y = np.float64(r[i]), np.float64(c[i])
+        e = y - x
+        lanes[RR, 0] += x * x
+        lanes[CC, 0] += y * y
+        lanes[RC, 0] += x * y
+        lanes[RE, 0] += x * e
+        lanes[E, 0] += e
+        lanes[EE, 0] += e * e
+        lanes[ABS, 0] += abs(e)
+        lanes[SUMS, 0] = max(lanes[SUMS, 0], abs(e))
+    greatest = lanes[SUMS, 0]
+    for j in range(1, LANES):
+        greatest = max(greatest, lanes[SUMS, j])
+    for k in range(SUMS):
+        width = LANES
+        while width > 1:  # a tree again
+            width //= 2
+            for j in range(width):
+                lanes[k, j] += lanes[k, j + width]
+        part[k] = lanes[k, 0]
+    return greatest
+
+
+@routine
+def _keep_finite(r: Any, c: Any, clean_r: Any, clean_c: Any, counts: Any) -> Any:
+    """Copy the pairs that are finite, count the others; return how many were copied."""
+    kept = 0
+    for i in range(r.size):
+        known, found = np.isfinite(r[i]), np.isfinite(c[i])
+        counts[REFERENCE_NOT_FINITE] += not known
+        counts[CANDIDATE_NOT_FINITE] += not found
+        if known and found:
+            clean_r[kept], clean_c[kept] = r[i], c[i]
+            kept += 1
+    return kept
+
+
+@routine
+def _count_signs(r: Any, c: Any, counts: Any) -> None:
+    equal = numba.int32(0)
+    flips = numba.int32(0)
+    zeroed = numba.int32(0)
+    for i in range(r.size):
+        x, y = r[i], c[i]
+        equal += numba.int32(x == y)
+        flips += numba.int32(((x < f32(0)) & (y > f32(0))) | ((x > f32(0)) & (y < f32(0))))
+        zeroed += numba.int32((y == f32(0)) & (x != f32(0)))
+    counts[EQUAL] += equal
+    counts[SIGN_FLIPS] += flips
+    counts[ZEROED] += zeroed
+
+
+@routine
+def _count_keys(r: Any, c: Any, codes: Any, keys: Any) -> None:
+    # Not in one loop: the first is vectorized. A float32 difference of float32 numbers is the
+    # rounded one of float64; where it overflows, infinity has a key as well.
+    for i in range(r.size):
+        codes[i] = bits_of_float32(abs(c[i] - r[i])) >> u32(31 - KEY_BITS)
+    for i in range(r.size):
+        keys[codes[i]] += 1
+
+
+@kernel
+def count_some_codes(codes: Any, wanted: Any, counts: Any) -> None:
+    """Count how often some codes are used.
+
+    Args:
+        codes: uint8 [n], n below 2^31.
+        wanted: uint8 [m].
+        counts: int64 [m], to be added to.
+    """
+    for k in range(wanted.size):
+        code = wanted[k]
+        total = numba.int32(0)
+        for i in range(codes.size):
+            total += numba.int32(codes[i] == code)
+        counts[k] += total

@@ -1,0 +1,173 @@
+"""Pictures of counted pairs: reference against candidate, and the error, over ranges that suit.
+
+Every edge is a whole multiple of a power of two, so that float32 tells it exactly, and a bin holds
+its lower edge and not its upper one, the last bin too. A range is robust if it leaves out no more
+than 0.1 % on each side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis.binning import Histogram
+from explorer.analysis.errors import kernels_pairs_fields as at
+from explorer.analysis.errors.pair_counts import LEAST_LEVEL, AllCounts, bound
+
+OUTSIDE: Final = 0.001
+"""Share that a robust range leaves out on each side."""
+
+_HALF: Final = at.ACROSS // 2
+_LEAST_CELLS: Final = 16
+_ERROR_BINS: Final = 256  # of a level, on each side of 0: as many as keys tell apart
+_ONE: Final = 127  # the level of weights below 2: where nothing has a size, a range of about 1
+_KEY_BITS: Final = 7  # of a key: those of the mantissa, so that a level has 2^7 keys
+_FINITE_KEYS: Final = 0x7F80  # of each sign
+_OCTAVE_PARTS: Final = 8
+
+
+@dataclass(frozen=True)
+class PairSquare:
+    """How many pairs have which reference and which candidate.
+
+    Attributes:
+        edges: float64 [n + 1], of both directions.
+        counts: Unsigned integers [n, n]: a row for each bin of the candidate, a column for each of
+            the reference, both upwards. Of the smallest kind that holds them.
+        outside: Pairs of finite weights of which one at least lies outside.
+    """
+
+    edges: NDArray[np.float64]
+    counts: NDArray[Any]
+    outside: int
+
+    @cached_property
+    def inside(self) -> int:
+        """Number of pairs that are counted."""
+        return int(self.counts.sum(dtype=np.int64))
+
+    @cached_property
+    def reference(self) -> Histogram:
+        """The references of the pairs that are counted."""
+        return _histogram(self.edges, self.counts.sum(axis=0, dtype=np.int64))
+
+    @cached_property
+    def candidate(self) -> Histogram:
+        """The candidates of the same pairs."""
+        return _histogram(self.edges, self.counts.sum(axis=1, dtype=np.int64))
+
+
+def squares(counts: AllCounts) -> tuple[PairSquare, PairSquare]:
+    """Return all pairs, and those of a robust range; one square twice if there is none better."""
+    by_level = counts.level_counts()
+    total = sum(by_level.values())
+    lowest = counts.lowest
+    top = max((level for level, count in by_level.items() if count), default=_ONE)
+    if top == LEAST_LEVEL:  # as good as 0, all of them
+        top = lowest = _ONE
+    beyond, level = 0, top
+    while level > lowest and beyond + by_level.get(level, 0) <= OUTSIDE * total:
+        beyond += by_level.get(level, 0)
+        level -= 1
+    grids = counts.grids({level, top})
+    everything = grids[top]
+    used = everything.sum(axis=0) > 0, everything.sum(axis=1) > 0
+    whole = _square(everything, top, *_span(*used), total)
+    if level == lowest:  # most are as good as 0: there is nothing to see but the others
+        return whole, whole
+    most = OUTSIDE * total - beyond
+    kept = _kept(grids[level].sum(axis=0), most), _kept(grids[level].sum(axis=1), most)
+    robust = _square(grids[level], level, *_span(*kept), total)
+    return whole, whole if np.array_equal(robust.edges, whole.edges) else robust
+
+
+def error_histograms(keys: NDArray[np.int64]) -> tuple[Histogram, Histogram]:
+    """Return the histogram of all errors, and that of a robust range; both are symmetric.
+
+    Args:
+        keys: int64 [KEYS]: errors by key; see `PairCounts`.
+    """
+    below = np.cumsum(sizes_of_keys(keys)[:_FINITE_KEYS])
+    found = []
+    for share in (0.0, OUTSIDE):
+        wanted = below[-1] - int(share * below[-1])
+        farthest = int(np.searchsorted(below, wanted)) if wanted else 0
+        level = max(LEAST_LEVEL, farthest >> _KEY_BITS) if farthest else _ONE
+        unit = bound(level) / _ERROR_BINS
+        bins = max(_LEAST_CELLS // 2, int(_sizes(np.array([farthest]))[0] / unit) + 1)
+        found.append(_errors(keys, bins, unit))
+    return found[0], found[1]
+
+
+def magnitude_histogram(keys: NDArray[np.int64]) -> Histogram:
+    """Return the histogram of |e| by eighths of powers of two, those without error left out.
+
+    Args:
+        keys: int64 [2^b]: numbers |e| by the upper bits of their float32, b above 11.
+    """
+    octave = len(keys) // (1 << 8)
+    parts = keys.reshape(-1, octave // _OCTAVE_PARTS).sum(axis=1)[: 255 * _OCTAVE_PARTS]
+    parts[:_OCTAVE_PARTS] = 0  # zeros, and numbers that are not normalized
+    used = np.flatnonzero(parts)
+    first, last = (int(used[0]), int(used[-1]) + 1) if used.size else (_ONE * _OCTAVE_PARTS,) * 2
+    first = min(first, parts.size - _OCTAVE_PARTS)
+    last = max(last, first + _OCTAVE_PARTS)
+    places = np.arange(first, last + 1)
+    edges = (1 + places % _OCTAVE_PARTS / _OCTAVE_PARTS) * 2.0 ** (places // _OCTAVE_PARTS - 127)
+    return _histogram(edges, parts[first:last])
+
+
+def sizes_of_keys(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return about how many errors of each size there are, by the upper 15 bits of |e|."""
+    return keys[: at.KEYS // 2] + keys[at.KEYS // 2 :]
+
+
+def _histogram(edges: NDArray[np.float64], counts: NDArray[np.int64]) -> Histogram:
+    return Histogram(float(edges[0]), float(edges[-1]), edges, counts)
+
+
+def _span(columns: NDArray[np.bool_], rows: NDArray[np.bool_]) -> tuple[int, int]:
+    """Return the first cell, and the one behind the last, that holds what both directions need."""
+    used = np.flatnonzero(columns | rows)
+    if not used.size:
+        return _HALF - _LEAST_CELLS // 2, _HALF + _LEAST_CELLS // 2
+    first, last = int(used[0]), int(used[-1]) + 1
+    missing = max(0, _LEAST_CELLS - (last - first))
+    first = min(max(0, first - missing // 2), at.ACROSS - _LEAST_CELLS)
+    return first, max(last, first + _LEAST_CELLS)
+
+
+def _kept(counts: NDArray[np.int64], most: float) -> NDArray[np.bool_]:
+    """Return which bins are left when up to so many of the outermost are taken off on each side."""
+    kept: NDArray[np.bool_] = (np.cumsum(counts) > most) & (np.cumsum(counts[::-1])[::-1] > most)
+    return kept & (counts > 0)
+
+
+def _square(grid: NDArray[np.int64], level: int, first: int, last: int, total: int) -> PairSquare:
+    counts = grid[first:last, first:last]
+    kind = np.min_scalar_type(int(counts.max(initial=0)))
+    unit = bound(level) / _HALF
+    edges = np.arange(first - _HALF, last - _HALF + 1, dtype=np.float64) * unit
+    return PairSquare(edges, counts.astype(kind), max(0, total - int(counts.sum())))
+
+
+def _sizes(keys: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the least number of each key."""
+    return (keys.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+
+
+def _errors(keys: NDArray[np.int64], bins: int, unit: float) -> Histogram:
+    """Return errors in so many bins of a width on each side of 0."""
+    places = np.arange(_FINITE_KEYS)
+    distance = np.minimum(_sizes(places) / unit, bins).astype(np.int64)
+    sides = []
+    for start in (0, at.KEYS // 2):
+        counts = np.zeros(bins + 1, np.int64)  # the last is outside
+        np.add.at(counts, distance, keys[start : start + _FINITE_KEYS])
+        sides.append(counts[:bins])
+    edges = np.arange(-bins, bins + 1, dtype=np.float64) * unit
+    return _histogram(edges, np.concatenate((sides[1][::-1], sides[0])))

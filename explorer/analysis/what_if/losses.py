@@ -1,0 +1,283 @@
+"""What a tensor, several of them, or a whole model would lose in other types.
+
+Nothing is written and nothing is sampled. What is rounded is the original where one is known, such
+as the unquantized model that a file was made of; else the file's own weights, so that what they
+lose comes on top of what they have lost before.
+
+Weight error ranks types of one tensor, or of one model. It does not by itself predict the quality
+of a model's answers, and nothing here does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from explorer.analysis.errors.comparison import check_comparable, saturated_share
+from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
+from explorer.analysis.errors.lockstep import TwoViews, flat_spans, measure_pairs
+from explorer.analysis.matching import Matching, TensorView
+from explorer.analysis.recipes.revisions import CURRENT
+from explorer.analysis.recipes.subject import SubjectModel
+from explorer.analysis.what_if.requantization import block_problem, round_weights
+from explorer.analysis.what_if.rounding import rounder
+from explorer.formats.model import Model
+from explorer.formats.weights import Check, never
+from explorer.formats.weights_runs import Values, check_decodable
+from explorer.quantization import TensorType
+
+PRESENT: Final = ""
+"""Stands for the type that the file has: weights are left as they are."""
+
+_COSTS: Final = {
+    **{"IQ2_S": 200, "IQ3_S": 170, "IQ3_XXS": 100},
+    **{"Q3_K": 15, "Q5_K": 15, "IQ4_XS": 15, "Q2_K": 13, "IQ4_NL": 12, "Q4_K": 5, "Q6_K": 3},
+}
+"""How long a weight takes to be rounded, in times of the quick types; measured, for progress."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Weights that would get another type together.
+
+    Attributes:
+        rows: Rows of the model's tensor table whose weights they are, or are a part of.
+        original: What is rounded.
+        present: What the file has in its place; None if that is the original.
+    """
+
+    rows: tuple[int, ...]
+    original: TensorView
+    present: TensorView | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from the other pieces of the same two models."""
+        present = None if self.present is None else self.present.name
+        return (self.rows, self.original.name, present)
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return self.original.parameters
+
+    def kind(self, type_name: str) -> TensorType:
+        """Return the tensor type of that name; see `rounding.rounder`."""
+        return _kind(type_name, self.original.type_name)
+
+    def problem(self, type_name: str) -> str | None:
+        """Return why it cannot have a type; None if it can."""
+        return block_problem(self.original.shape, self.kind(type_name))
+
+    def fitting(self, type_name: str) -> str:
+        """Return a type, or what llama-quantize puts in its place where rows are too short for it.
+
+        Where that does not fit either, `PRESENT`: the piece stays as it is.
+        """
+        if self.problem(type_name) is None:
+            return type_name
+        other = CURRENT.fallbacks.get(type_name)
+        return other if other is not None and self.problem(other) is None else PRESENT
+
+
+@lru_cache(maxsize=1024)
+def _kind(type_name: str, scale_type: str) -> TensorType:
+    return rounder(type_name, scale_type).type
+
+
+def matrix_rows(model: Model) -> list[int]:
+    """Return the tensors that llama-quantize would change, by row: norms and biases stay as is.
+
+    Raises:
+        ExplorerError: The model's header is damaged.
+    """
+    subjects = SubjectModel.of(model).subjects
+    return sorted(subject.row for subject in subjects if subject.quantizable)
+
+
+def own_pieces(model: Model, rows: Sequence[int]) -> list[Piece]:
+    """Return tensors as pieces whose original is what the file has."""
+    tensors = model.tensors.rows
+    return [Piece((row,), TensorView.of(tensors[row])) for row in rows]
+
+
+def original_pieces(model: Model, rows: Collection[int], matching: Matching) -> list[Piece]:
+    """Return the pieces whose original is another model's; what has none is left out.
+
+    A piece may hold more rows than were asked for, where the original is one tensor of which the
+    file has made several.
+
+    Args:
+        model: The model.
+        rows: Rows of its tensor table.
+        matching: The originals as its reference, the model as its candidate.
+    """
+    wanted = frozenset(rows)
+    by_name = {name: row for row, name in enumerate(model.tensors.columns.names)}
+    pieces = []
+    for match in matching.matches:
+        held = tuple(sorted(by_name[tensor.name] for tensor in match.candidate.tensors))
+        if not wanted.isdisjoint(held):
+            pieces.append(Piece(held, match.reference, match.candidate))
+    return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class PieceErrors:
+    """What a piece loses in a type; small, so that all of a model can be kept.
+
+    Attributes:
+        sums: Its errors, without counts of |e|.
+        saturated: Share of saturated codes; None without codes.
+    """
+
+    sums: RunningErrors
+    saturated: float | None
+
+
+def measure_piece(  # noqa: PLR0913 - all but the first two have a default
+    piece: Piece,
+    type_name: str,
+    importance: Values | None = None,
+    workers: int = 1,
+    *,
+    check: Check = never,
+    progress: Callable[[int], object] | None = None,
+) -> PieceErrors:
+    """Return what a piece loses in a type, over all its weights.
+
+    Args:
+        piece: The piece.
+        type_name: A type that it can have, or `PRESENT` for the loss that the file has.
+        importance: float32 [matrices, columns]; see `requantization.checked_importance`.
+        workers: Threads. The result is the same to the bit for any number.
+        check: Called before every run, in the thread that reads it; raises to stop.
+        progress: Called in the caller's thread with the number of weights done.
+
+    Raises:
+        FormatError: A file is damaged there, or a type's weights cannot be decoded.
+        SourceError: A file changed since it was opened.
+    """
+    original = piece.original
+    if type_name == PRESENT:
+        present = original if piece.present is None else piece.present
+        check_comparable(original, present)
+        spans = flat_spans(original.parameters)
+        sums = measure_pairs(
+            spans,
+            lambda: TwoViews(original, present),
+            workers=workers,
+            check=check,
+            progress=progress,
+        )
+        saturated = None
+        if piece.present is not None:
+            saturated = saturated_share(present, workers, check)
+    else:
+        for tensor in original.tensors:
+            check_decodable(tensor)
+        sums, saturated = round_weights(
+            original, type_name, importance, workers, check=check, progress=progress
+        )
+    small = RunningErrors()
+    small.combine(sums)
+    return PieceErrors(small, saturated)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One walk over the weights of a piece.
+
+    Attributes:
+        piece: The piece.
+        type_name: The type that it is rounded to, or `PRESENT`.
+    """
+
+    piece: Piece
+    type_name: str
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from other walks."""
+        return (self.type_name, *self.piece.key)
+
+    @property
+    def cost(self) -> int:
+        """How much work it is, in weights of the quick types."""
+        return self.piece.parameters * _COSTS.get(self.type_name, 1)
+
+
+def tasks_of(pieces: Sequence[Piece], type_name: str) -> list[Task]:
+    """Return what is to be measured for a type; see `Piece.fitting`.
+
+    Nothing, if none of them can have the type itself.
+    """
+    if type_name == PRESENT:
+        return [Task(piece, PRESENT) for piece in pieces]
+    tasks = [Task(piece, piece.fitting(type_name)) for piece in pieces]
+    return tasks if any(task.type_name == type_name for task in tasks) else []
+
+
+@dataclass(frozen=True, slots=True)
+class TypeErrors:
+    """What all pieces together lose in a type.
+
+    Attributes:
+        figures: As if all weights were those of one tensor; percentiles are not known.
+        saturated: Share of saturated codes among the weights that have codes; None without any.
+        done: Weights that the figures are of.
+        total: Weights of all pieces.
+    """
+
+    figures: ErrorFigures
+    saturated: float | None
+    done: int
+    total: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return self.done >= self.total
+
+
+class RunningTotal:
+    """Adds up what pieces lose in one type.
+
+    Args:
+        total: Weights of all pieces.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._sums = RunningErrors()
+        self._saturated = 0.0
+        self._coded = 0
+        self._done = 0
+
+    def add(self, piece: Piece, errors: PieceErrors) -> None:
+        """Add a piece."""
+        self._sums.combine(errors.sums)
+        self._done += piece.parameters
+        if errors.saturated is not None:
+            self._saturated += errors.saturated * piece.parameters
+            self._coded += piece.parameters
+
+    def leave_out(self, piece: Piece) -> None:
+        """Do without a piece that cannot be read."""
+        self._total -= piece.parameters
+
+    def errors(self) -> TypeErrors:
+        """Return what is known so far."""
+        saturated = self._saturated / self._coded if self._coded else None
+        return TypeErrors(self._sums.figures(), saturated, self._done, self._total)
+
+
+def missing_tasks(tasks: Sequence[Task], known: Callable[[Task], bool]) -> Iterator[Task]:
+    """Yield each task that is not known, once."""
+    seen: set[tuple[object, ...]] = set()
+    for task in tasks:
+        if task.key not in seen and not known(task):
+            seen.add(task.key)
+            yield task

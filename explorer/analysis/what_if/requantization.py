@@ -1,0 +1,253 @@
+"""What a tensor would lose, and how small it would be, in another type. Nothing is written.
+
+Each type has a walk of its own: weights are decoded, rounded, decoded again and compared, a run at
+a time, so that memory is bounded whatever the tensor's size and however many types are asked for.
+Decoding again for each type costs a tenth of the quickest rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis.codes import CodeCounts
+from explorer.analysis.errors.comparison import Weights, view_of
+from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
+from explorer.analysis.errors.lockstep import RUN_WEIGHTS, Run, flat_spans, measure_pairs
+from explorer.analysis.matching.view_reader import ViewReader
+from explorer.analysis.what_if.rounding import Rounder, rounder
+from explorer.errors import ExplorerError
+from explorer.formats.tensors import Shape, Tensor
+from explorer.formats.weights import Check, never
+from explorer.formats.weights_runs import Values, check_decodable
+from explorer.quantization import TensorType
+
+MAX_ROW: Final = 1 << 20
+"""Most weights of a row that importance can be given for: a row is rounded at once then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requantized:
+    """What is left of a tensor in a type.
+
+    Attributes:
+        type: The type's name.
+        nbytes: Bytes that the tensor would take; None if it cannot have the type.
+        bits_per_weight: Bits that a weight would take; None if it cannot have the type.
+        errors: What was lost against the tensor as it is; None if it cannot have the type.
+        saturated_codes: Share of codes that are the least or the greatest; None without codes.
+        problem: Why the tensor cannot have the type, or None.
+    """
+
+    type: str
+    nbytes: int | None
+    bits_per_weight: float | None
+    errors: ErrorFigures | None
+    saturated_codes: float | None = None
+    problem: str | None = None
+
+
+def requantize(  # noqa: PLR0913 - all but the first two have a default
+    tensor: Tensor,
+    type_names: Sequence[str],
+    importance: NDArray[np.float32] | None = None,
+    workers: int = 1,
+    *,
+    cancel: Check | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Iterator[Requantized]:
+    """Yield what would be left of a tensor in each type, as it is known.
+
+    Args:
+        tensor: The tensor; what is lost is told against its weights as they are, so that of an
+            already quantized one the error against the original is larger.
+        type_names: See `rounding.rounder`.
+        importance: float32 [columns], or [matrices, columns] for a tensor of several matrices, such
+            as experts: how much the square error of a weight counts where a type is searched for.
+        workers: Threads.
+        cancel: Called before every run, in the thread that reads it; what it raises is passed on.
+        progress: Called in the caller's thread with the number of weights rounded so far, of all
+            types together.
+
+    Raises:
+        ExplorerError: A type is not known, or importance does not fit the tensor.
+        FormatError: The file is damaged there, or the tensor's weights cannot be decoded.
+        SourceError: The file changed since it was opened.
+    """
+    check_decodable(tensor)
+    weighing = None if importance is None else checked_importance(importance, tensor)
+    for name in type_names:
+        rounder(name)  # all names are checked before the first type is tried
+    return _Walks(tensor, weighing, workers, cancel or never).each(type_names, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walks:
+    """A tensor that is rounded to one type after the other; the arguments of `requantize`."""
+
+    tensor: Tensor
+    importance: Values | None
+    workers: int
+    check: Check
+
+    def each(
+        self, type_names: Sequence[str], progress: Callable[[int], object] | None
+    ) -> Iterator[Requantized]:
+        for number, name in enumerate(type_names):
+            before = number * self.tensor.parameters
+
+            def tell(done: int, before: int = before) -> None:
+                if progress is not None:
+                    progress(before + done)
+
+            yield self._one(name, tell)
+            tell(self.tensor.parameters)
+
+    def _one(self, name: str, tell: Callable[[int], object]) -> Requantized:
+        tensor = self.tensor
+        kind = rounder(name, tensor.type.name).type
+        problem = block_problem(tensor.shape, kind)
+        if problem is not None:
+            return Requantized(name, None, None, None, problem=problem)
+        errors, saturated = round_weights(
+            tensor, name, self.importance, self.workers, check=self.check, progress=tell
+        )
+        nbytes = kind.nbytes(tensor.parameters)
+        assert nbytes is not None  # its rows are whole blocks
+        return Requantized(name, nbytes, kind.bits_per_weight, errors.figures(), saturated)
+
+
+def block_problem(shape: Shape, kind: TensorType) -> str | None:
+    """Return why weights of a shape cannot have a type; None if they can."""
+    columns = shape[-1] if shape else 1
+    if columns % kind.block_weights == 0:
+        return None
+    return f"rows of {columns} weights are no whole number of blocks of {kind.block_weights}"
+
+
+def round_weights(  # noqa: PLR0913 - all but the first two have a default
+    weights: Weights,
+    type_name: str,
+    importance: Values | None = None,
+    workers: int = 1,
+    *,
+    check: Check = never,
+    progress: Callable[[int], object] | None = None,
+) -> tuple[RunningErrors, float | None]:
+    """Return what rounding to a type loses, and the share of saturated codes if it has codes.
+
+    Args:
+        weights: A tensor or a view, whose rows are whole blocks of the type.
+        type_name: See `rounding.rounder`.
+        importance: float32 [matrices, columns], as `checked_importance` returns it.
+        workers: Threads.
+        check: Called before every run, in the thread that reads it; raises to stop.
+        progress: Called in the caller's thread with the number of weights rounded so far.
+
+    Raises:
+        ExplorerError: The type is not known.
+        FormatError: A file is damaged there, or a type's weights cannot be decoded.
+        SourceError: A file changed since it was opened.
+    """
+    view = view_of(weights)
+    made: list[RoundedWeights] = []
+
+    def make() -> RoundedWeights:
+        made.append(RoundedWeights(view, rounder(type_name, view.type_name), importance))
+        return made[-1]
+
+    if importance is None:
+        spans = flat_spans(view.parameters)
+    else:
+        spans = _row_spans(view.parameters, view.shape[-1], len(importance))
+    errors = measure_pairs(spans, make, workers=workers, check=check, progress=progress)
+    return errors, rounded_saturated_share(made)
+
+
+def checked_importance(importance: NDArray[np.float32], weights: Weights) -> Values:
+    """Return importance of the columns of weights as float32 [matrices, columns].
+
+    Raises:
+        ExplorerError: It does not fit the weights, or is not finite, or negative.
+    """
+    tensor = view_of(weights)
+    columns = tensor.shape[-1] if tensor.shape else 1
+    matrices = prod(tensor.shape[:-2])
+    rows = np.ascontiguousarray(importance, np.float32).reshape(-1, importance.shape[-1])
+    if rows.shape[1] != columns or len(rows) not in {1, matrices}:
+        raise ExplorerError(
+            f"importance of {len(rows)} x {rows.shape[1]} columns does not fit tensor "
+            f"{tensor.name!r}, {matrices} x {columns}"
+        )
+    if columns > MAX_ROW:
+        raise ExplorerError(f"rows of {columns} weights are too long to be weighed by importance")
+    if not (np.isfinite(rows).all() and (rows >= 0).all()):
+        raise ExplorerError(f"importance of tensor {tensor.name!r} must be finite, not negative")
+    return rows
+
+
+def _row_spans(count: int, columns: int, matrices: int) -> Iterator[Sequence[Run]]:
+    """Yield runs of whole rows that do not cross from one matrix into the next, each by itself."""
+    matrix = count // matrices
+    length = max(1, RUN_WEIGHTS // columns) * columns if columns else 1
+    for start in range(0, count, max(1, matrix)):
+        for place in range(start, start + matrix, length):
+            yield [(place, min(length, start + matrix - place))]
+
+
+def rounded_saturated_share(made: Sequence[RoundedWeights]) -> float | None:
+    """Return the share of saturated codes of all that was rounded; None of a type without codes.
+
+    Args:
+        made: Of each thread; their counts are put together in the first.
+    """
+    counts = [one.counts for one in made if one.counts is not None]
+    if not counts:
+        return None
+    for other in counts[1:]:
+        counts[0].combine(other)
+    return counts[0].shares().saturated_share
+
+
+class RoundedWeights:
+    """Weights, and what is left of them; see `lockstep.Pairs`.
+
+    Runs begin and end at blocks.
+
+    Args:
+        weights: A tensor, or a view.
+        kind: What rounds it.
+        importance: float32 [matrices, columns] or None; see `requantize`.
+
+    Attributes:
+        counts: The codes that were used; None of a type without codes.
+    """
+
+    def __init__(self, weights: Weights, kind: Rounder, importance: Values | None = None) -> None:
+        view = view_of(weights)
+        self.counts = None if kind.levels is None else CodeCounts(kind.levels)
+        self._reader = ViewReader(view)
+        self._rounder = kind
+        self._importance = importance
+        self._matrix = view.parameters // len(importance) if importance is not None else 0
+        self._values: Values = np.empty(0, np.float32)
+
+    def read(self, run: Run, check: Check) -> tuple[Values, Values]:
+        """Return a run of weights before and after rounding."""
+        start, count = run
+        if self._values.size < count:
+            self._values = np.empty(count, np.float32)
+        values = self._values[:count]
+        self._reader.read_into(start, values, check)
+        importance = None
+        if self._importance is not None:
+            importance = self._importance[start // self._matrix]
+        rounded = self._rounder.round(values, importance)
+        if self.counts is not None:
+            self.counts.add(self._rounder.codes())
+        return values, rounded

@@ -1,0 +1,1 @@
+"""What the errors panel shows, and what it compares with."""

@@ -1,0 +1,135 @@
+"""The lines of errors, for a `StatisticsTable`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from PySide6.QtCore import QCoreApplication
+
+from explorer.analysis.errors.figures import ErrorFigures
+from explorer.analysis.errors.implied import ImpliedError
+from explorer.analysis.errors.picture import ErrorPicture
+from explorer.analysis.moments import Moments
+from explorer.display import float_text, integer_text
+from explorer.qt.models.errors.texts import Text, error_texts, implied_texts, percentile_text
+from explorer.qt.models.weights.statistics_table import Line
+
+_DIGITS: Final = 5
+_SIZES: Final = (
+    "rmse",
+    "relative_rmse",
+    "sqnr_db",
+    "max_abs_error",
+    "mean_abs_error",
+    "mean_error",
+    "one_minus_cosine",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldLine(Line):
+    """A figure that is written in a way of its own.
+
+    Attributes:
+        shown: The figure for people.
+    """
+
+    shown: str
+
+    @property
+    def text(self) -> str:
+        """The figure for people."""
+        return "…" if self.value is None else self.shown
+
+
+def error_lines(picture: ErrorPicture) -> list[Line]:
+    """Return the lines of a tensor's errors, some without a value while it is read."""
+    figures, texts = picture.figures, error_texts()
+    lines: list[Line] = [_size(name, texts[name], getattr(figures, name)) for name in _SIZES]
+    for percent, value in figures.percentiles.items():
+        known = value if picture.complete else None
+        lines.append(
+            ToldLine(
+                f"p{percent:g}",
+                percentile_text(percent).title,
+                known,
+                percentile_text(percent).tip,
+                float_text(value, _DIGITS),
+            )
+        )
+    lines.append(_count("count", texts["count"], figures.count))
+    lines += [_part(name, figures) for name in ("equal", "sign_flips", "zeroed")]
+    for name in ("reference_not_finite", "candidate_not_finite"):
+        if getattr(figures, name):
+            lines.append(_count(name, texts[name], getattr(figures, name)))
+    if picture.saturated_codes is not None:
+        lines.append(_share("saturated_codes", texts["saturated_codes"], picture.saturated_codes))
+    lines += [
+        _size(name, texts[name], getattr(figures, name))
+        for name in ("reference_rms", "candidate_rms")
+    ]
+    return lines
+
+
+def implied_lines(implied: ImpliedError) -> list[Line]:
+    """Return the lines of what blocks imply."""
+    texts = implied_texts()
+    used = _tr("{used} of {all}").format(used=implied.used_codes, all=implied.codes)
+    lines: list[Line] = [
+        _size("step_error_rms", texts["step_error_rms"], implied.rms),
+        ToldLine(
+            "used_codes",
+            texts["used_codes"].title,
+            implied.used_codes,
+            texts["used_codes"].tip,
+            used,
+        ),
+        _share("saturated_codes", texts["saturated_codes"], implied.saturated),
+        _share("zero_codes", texts["zero_codes"], implied.zeros),
+        _count("weights_per_scale", texts["weights_per_scale"], implied.weights_per_scale),
+    ]
+    lines += _spread("scale", implied.scales)
+    if implied.minima is not None:
+        lines += _spread("minimum", implied.minima)
+    return lines
+
+
+def _spread(name: str, moments: Moments) -> Iterator[Line]:
+    """Yield the lines of scales or minima."""
+    texts = implied_texts()
+    yield _count(f"{name}_count", texts[f"{name}_count"], moments.count)
+    for what in ("min", "max", "rms"):
+        yield _size(f"{name}_{what}", texts[f"{name}_{what}"], getattr(moments, what))
+    yield _count(f"{name}_zeros", texts[f"{name}_zeros"], moments.zeros)
+
+
+def _size(name: str, text: Text, value: float) -> Line:
+    if name == "relative_rmse":
+        return _share(name, text, value)
+    shown = float_text(value, _DIGITS)
+    if name == "sqnr_db":
+        shown = _tr("{x} dB").format(x=float_text(value, 4))
+    return ToldLine(name, text.title, value, text.tip, shown)
+
+
+def _count(name: str, text: Text, value: int) -> Line:
+    return ToldLine(name, text.title, value, text.tip, integer_text(value))
+
+
+def _share(name: str, text: Text, value: float) -> Line:
+    shown = f"{float_text(100 * value, 4)} %" if math.isfinite(value) else float_text(value)
+    return ToldLine(name, text.title, value, text.tip, shown)
+
+
+def _part(name: str, figures: ErrorFigures) -> Line:
+    value, text = getattr(figures, name), error_texts()[name]
+    share = 100 * value / figures.compared if figures.compared else 0.0
+    shown = _tr("{n} ({share} %)").format(n=integer_text(value), share=float_text(share, 3))
+    return ToldLine(name, text.title, value, text.tip, shown)
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("ErrorTable", text)

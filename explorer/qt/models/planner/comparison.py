@@ -1,0 +1,131 @@
+"""Plans beside each other: scenarios of one model, or several models under the same settings.
+
+Each row says its figure and how it differs from the first row, which is what is shown now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from PySide6.QtCore import QCoreApplication
+
+from explorer.display import bytes_text, integer_text, plain_text, shorten
+from explorer.planner.layout import Layout
+from explorer.planner.result import Plan
+from explorer.qt.models.figure_texts.plans import comparison_texts
+from explorer.qt.models.planner.answer import verdict_of
+from explorer.qt.models.planner.outcome import Outcome
+from explorer.qt.models.planner.tables import number_column, text_column
+from explorer.qt.models.table import Column
+
+_SHOWN_DEVICES = 3
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One row.
+
+    Attributes:
+        name: What it is called.
+        outcome: What becomes of it.
+    """
+
+    name: str
+    outcome: Outcome
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("PlannerComparison", text)
+
+
+def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
+    """Return the columns of a comparison; the first row is what the others differ from."""
+    plans = [candidate.outcome.plan for candidate in candidates]
+    names = [shorten(plain_text(candidate.name), _LONGEST_NAME) for candidate in candidates]
+    answers = [verdict_of(one.outcome).sentence for one in candidates]
+    return [
+        text_column("name", _tr("Name"), names, comparison_texts()["name"]),
+        _text(plans, "context", _tr("Context"), _context),
+        _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
+        _bytes(plans, "weights", _tr("Weights"), lambda plan: plan.weights),
+        _bytes(plans, "kv_cache", _tr("KV cache"), lambda plan: plan.kv_total),
+        _bytes(plans, "graph", _tr("Graphs"), graph_bytes),
+        _bytes(plans, "vram_total", _tr("On GPUs"), lambda plan: plan.vram_total),
+        _bytes(plans, "cpu_total", _tr("On the CPU"), _cpu_bytes),
+        _bytes(plans, "total", _tr("In all"), lambda plan: plan.total),
+        _text(plans, "gpu_layers", _tr("GPU layers"), _layers),
+        _text(plans, "devices", _tr("GPUs"), _devices),
+        _text(plans, "batch", _tr("Batch"), lambda plan: integer_text(plan.effective.batch)),
+        _text(plans, "flash_attention", _tr("Flash attention"), _attention),
+        _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
+        text_column("answer", _tr("Answer"), answers, comparison_texts()["answer"]),
+    ]
+
+
+def graph_bytes(plan: Plan) -> int:
+    """Return the bytes of the compute graphs on all GPUs."""
+    layout: Layout | None = plan.layout
+    if layout is not None:
+        return sum(held.graph for held in layout.devices)
+    return 0 if plan.prediction is None else plan.prediction.surcharge_bytes
+
+
+def _bytes(
+    plans: Sequence[Plan | None], name: str, title: str, figure: Callable[[Plan], int | None]
+) -> Column:
+    values = [None if plan is None else figure(plan) for plan in plans]
+    first = values[0] if values else None
+
+    def show(row: int) -> str:
+        value = values[row]
+        if value is None:
+            return "–"
+        if first is None or value == first:
+            return bytes_text(value)
+        sign = "+" if value > first else "\N{MINUS SIGN}"
+        return f"{bytes_text(value)} ({sign}{bytes_text(abs(value - first))})"
+
+    return replace(number_column(name, title, values, comparison_texts()[name]), text=show)
+
+
+def _text(
+    plans: Sequence[Plan | None], name: str, title: str, figure: Callable[[Plan], str]
+) -> Column:
+    """Return a column whose differing cells have a mark, which colour alone could not give."""
+    values = ["–" if plan is None else plain_text(figure(plan)) for plan in plans]
+    shown = [value if value == values[0] else f"≠ {value}" for value in values]
+    plain = text_column(name, title, values, comparison_texts()[name])
+    return replace(plain, text=shown.__getitem__)
+
+
+def _context(plan: Plan) -> str:
+    effective = plan.effective
+    times = "" if effective.parallel == 1 else f" × {integer_text(effective.parallel)}"
+    return f"{integer_text(effective.context)}{times}"
+
+
+def _cpu_bytes(plan: Plan) -> int | None:
+    layout = plan.layout
+    return None if layout is None else layout.cpu_weights + layout.cpu_kv_cache
+
+
+def _layers(plan: Plan) -> str:
+    if plan.layout is None:
+        return "–"
+    words = _tr("{placed} of {total}")
+    return words.format(placed=plan.layout.placed, total=plan.layout.total_layers)
+
+
+def _devices(plan: Plan) -> str:
+    names = [device.name or device.key for device in plan.request.devices]
+    counted = {name: names.count(name) for name in names}
+    texts = [name if n == 1 else f"{n} × {name}" for name, n in counted.items()]
+    if len(texts) > _SHOWN_DEVICES:
+        return _tr("{n} GPUs").format(n=len(names))
+    return ", ".join(texts) or _tr("none")
+
+
+def _attention(plan: Plan) -> str:
+    return _tr("on") if plan.effective.flash_attention else _tr("off")

@@ -1,0 +1,1 @@
+"""What the survey panel shows: every tensor of a model at once."""

@@ -1,0 +1,1 @@
+"""What the weights panel shows of one tensor or several."""

@@ -1,0 +1,1 @@
+"""What the page of what-ifs asks, measures and lists."""

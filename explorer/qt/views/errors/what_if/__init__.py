@@ -1,0 +1,1 @@
+"""What-ifs, as a page of the errors panel."""

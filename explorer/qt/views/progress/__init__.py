@@ -1,0 +1,1 @@
+"""How far work in the background is, and how to end it."""

@@ -1,0 +1,1 @@
+"""The raw view: bytes, and what each of them is."""

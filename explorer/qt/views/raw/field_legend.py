@@ -1,0 +1,85 @@
+"""The legend of the hex view: each colour beside its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPalette
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from explorer.formats.structure import FieldKind
+from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.qt.views.raw.field_style import field_hatching, field_line, field_tint, kind_name
+
+_SWATCH: Final = 14
+_GAP: Final = 5
+_SPACING: Final = 14
+_MARGIN: Final = 6
+
+
+class FieldLegend(QWidget):
+    """Swatches with names, in as many lines as the width needs."""
+
+    accessible_role = QAccessible.Role.Graphic
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # as the bytes that it explains
+        self._kinds: tuple[FieldKind, ...] = ()
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+        self.setAccessibleName(self.tr("Legend of the colours"))
+        self.setWhatsThis(picture_text("field_legend"))
+
+    def set_kinds(self, kinds: Sequence[FieldKind]) -> None:
+        """Show these kinds."""
+        self._kinds = tuple(kinds)
+        self.setAccessibleDescription(", ".join(map(kind_name, self._kinds)))
+        self.updateGeometry()
+        self.update()
+
+    def _places(self, width: int) -> Iterator[tuple[FieldKind, QRect]]:
+        """Yield each kind with the rectangle of its swatch and name."""
+        metrics = self.fontMetrics()
+        height = max(_SWATCH, metrics.height())
+        x, y = _MARGIN, _GAP
+        for kind in self._kinds:
+            item = _SWATCH + _GAP + metrics.horizontalAdvance(kind_name(kind))
+            if x > _MARGIN and x + item > width - _MARGIN:
+                x, y = _MARGIN, y + height + _GAP
+            yield kind, QRect(x, y, item, height)
+            x += item + _SPACING
+
+    # Qt
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        return max((place.bottom() + 1 for _, place in self._places(width)), default=0) + _GAP
+
+    def sizeHint(self) -> QSize:
+        return QSize(600, self.heightForWidth(600))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, self.heightForWidth(max(120, self.width())))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        palette = self.palette()
+        for kind, place in self._places(self.width()):
+            swatch = QRect(place.left(), place.center().y() - _SWATCH // 2, _SWATCH, _SWATCH)
+            painter.fillRect(swatch, field_tint(kind, palette))
+            hatching = field_hatching(kind, palette)
+            if hatching is not None:
+                painter.fillRect(swatch, hatching)
+            painter.setPen(field_line(kind, palette))
+            painter.drawRect(swatch.adjusted(0, 0, -1, -1))
+            painter.setPen(palette.color(QPalette.ColorRole.WindowText))
+            text = place.adjusted(_SWATCH + _GAP, 0, 0, 0)
+            painter.drawText(text, int(Qt.AlignmentFlag.AlignVCenter), kind_name(kind))
+        painter.end()

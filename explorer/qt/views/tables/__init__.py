@@ -1,0 +1,1 @@
+"""Tables and lists as every panel shows them: filter, copy, export."""

@@ -1,0 +1,1 @@
+"""The map of a tensor, as a page of the weights panel."""

@@ -1,0 +1,1 @@
+"""The block microscope, as a page of the weights panel."""

@@ -1,0 +1,137 @@
+"""What a model is compared with: another open model, or a type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pytestqt.qtbot import QtBot
+
+from explorer.analysis.errors.comparison import compare_tensors
+from explorer.analysis.errors.lockstep import Run
+from explorer.analysis.errors.weights_pair import RoundedPair, WeightsPair
+from explorer.errors import ExplorerError
+from explorer.formats import open_model
+from explorer.formats.weights import never
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document, load_document
+from explorer.qt.models.errors.references import Partner, References, Rounding
+from explorer.quantization import dequantize, quantize
+from tests.helpers.model_pairs import write_gguf
+
+VALUES = np.random.default_rng(7).standard_normal((6, 512)).astype(np.float32)
+
+
+class _Job:
+    def check(self) -> None:
+        pass
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> list[Document]:
+    name = "blk.0.attn_q.weight"
+    one = write_gguf(tmp_path / "one.gguf", "llama", {name: VALUES, "other": VALUES})
+    two = write_gguf(tmp_path / "two.gguf", "llama", {name: VALUES}, {name: "Q4_K"})
+    return [load_document(path, _Job()) for path in (one, two)]  # type: ignore[arg-type]
+
+
+def partner(references: References, row: int) -> Partner:
+    assert references.document is not None
+    return references.partner_of(row, references.document.model.tensors.rows[row])
+
+
+def _both(pair: WeightsPair, run: Run) -> tuple[np.ndarray, np.ndarray]:
+    one, other = pair.pairs().read(run, never)
+    return one.copy(), other.copy()
+
+
+def test_another_model_is_matched_and_read_beside_the_current_one(
+    qtbot: QtBot, documents: list[Document]
+) -> None:
+    references = References(JobRunner())
+    references.set_documents(documents)
+    references.show_document(documents[1])
+    assert partner(references, 0).pair is None
+    with qtbot.waitSignals([references.changed, references.changed]):
+        references.choose(documents[0])
+        assert partner(references, 0).waiting
+    pair = partner(references, 0).pair
+    assert pair is not None
+    assert (pair.reference_type, pair.candidate_type) == ("F32", "Q4_K")
+    one, other = _both(pair, (100, 700))
+    flat = VALUES.reshape(-1)
+    np.testing.assert_array_equal(one, flat[100:800])
+    np.testing.assert_array_equal(other, dequantize(quantize(VALUES, "Q4_K"), "Q4_K")[100:800])
+
+
+def test_a_tensor_without_a_partner_says_so(qtbot: QtBot, documents: list[Document]) -> None:
+    references = References(JobRunner())
+    references.set_documents(documents)
+    references.show_document(documents[0])
+    with qtbot.waitSignals([references.changed, references.changed]):
+        references.choose(documents[1])
+    found = partner(references, 1)
+    assert found.pair is None
+    assert "no tensor that matches" in found.reason
+
+
+def test_a_tensor_of_another_model_has_no_partner(qtbot: QtBot, documents: list[Document]) -> None:
+    """Found by the soak: a panel that is told later of the next model asks with its old tensor."""
+    references = References(JobRunner())
+    references.set_documents(documents)
+    references.show_document(documents[1])
+    with qtbot.waitSignals([references.changed, references.changed]):
+        references.choose(documents[0])
+    for row, tensor in enumerate(documents[0].model.tensors.rows):
+        assert references.partner_of(row, tensor).pair is None
+        assert references.partner_of(row, tensor).reason == ""
+
+
+def test_each_model_keeps_its_reference_until_that_is_closed(
+    qtbot: QtBot, documents: list[Document]
+) -> None:
+    references = References(JobRunner())
+    references.set_documents(documents)
+    references.show_document(documents[0])
+    with qtbot.waitSignals([references.changed, references.changed]):
+        references.choose(documents[1])
+    references.show_document(documents[1])
+    references.choose(Rounding("Q8_0"))
+    references.show_document(documents[0])
+    assert references.chosen is documents[1]
+    references.set_documents(documents[:1])
+    assert references.chosen is None
+
+
+def test_a_model_is_not_compared_with_itself(qtbot: QtBot, documents: list[Document]) -> None:
+    references = References(JobRunner())
+    references.set_documents(documents)
+    references.show_document(documents[0])
+    references.choose(documents[0])
+    assert references.chosen is None
+
+
+@pytest.mark.parametrize("run", [(0, 3072), (1, 1), (31, 2), (255, 258), (3071, 1)])
+def test_any_run_of_a_rounded_tensor_is_that_of_the_whole(
+    documents: list[Document], run: Run
+) -> None:
+    pair = RoundedPair(documents[0].model.tensors.rows[0], "Q4_K")
+    one, other = _both(pair, run)
+    inside = slice(run[0], sum(run))
+    np.testing.assert_array_equal(one, VALUES.reshape(-1)[inside])
+    np.testing.assert_array_equal(other, dequantize(quantize(VALUES, "Q4_K"), "Q4_K")[inside])
+
+
+def test_a_type_whose_blocks_do_not_fit_is_refused_with_the_reason(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "odd.gguf", "llama", {"odd": VALUES[:, :500]})
+    with open_model(path) as model:
+        with pytest.raises(ExplorerError, match="no whole number of blocks of 32"):
+            RoundedPair(model.tensors.rows[0], "Q8_0")
+        same = compare_tensors(model.tensors.rows[0], model.tensors.rows[0])
+        assert same.rmse == 0
+
+
+def test_a_rounded_tensor_needs_a_known_type(documents: list[Document]) -> None:
+    with pytest.raises(ExplorerError, match="unknown type"):
+        RoundedPair(documents[0].model.tensors.rows[0], "Q4_X")

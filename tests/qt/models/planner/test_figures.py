@@ -1,0 +1,159 @@
+"""Bars, layers and tables against the plans that they show."""
+
+from __future__ import annotations
+
+from hypothesis import assume, given, settings
+from PySide6.QtCore import Qt
+from pytestqt.modeltest import ModelTester
+
+from explorer.planner import Device, Host, Hyperparameters, Settings
+from explorer.qt.models.planner.answer import Level, verdict_of
+from explorer.qt.models.planner.comparison import Candidate, comparison_columns
+from explorer.qt.models.planner.figures import (
+    Kind,
+    boundary_of,
+    exact_text,
+    layers_asked,
+    layers_of,
+    layers_text,
+    memory_bars,
+)
+from explorer.qt.models.planner.inputs import PlanInputs
+from explorer.qt.models.planner.outcome import make_outcome
+from explorer.qt.models.planner.tables import (
+    LiveTable,
+    bar_columns,
+    input_columns,
+    layer_columns,
+    number_column,
+    term_columns,
+)
+from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
+
+few = settings(max_examples=60)
+
+
+@few
+@given(random_models(), random_settings, random_devices())
+def test_every_bar_adds_up_to_what_is_free_and_all_bars_to_the_plan(
+    h: Hyperparameters, asked: Settings, devices: list[Device]
+) -> None:
+    host = Host(64 * GIB, GIB)
+    outcome = make_outcome(h, PlanInputs(asked, tuple(devices), host), {})
+    assume(outcome.plan is not None)
+    plan = outcome.plan
+    assert plan is not None
+    layout = plan.layout
+    assert layout is not None
+    bars = memory_bars(plan, host)
+    assert sum(bar.held_bytes for bar in bars) == plan.total
+    for bar in bars:
+        total = sum(part.nbytes for part in bar.parts)
+        assert total == max(bar.capacity or 0, bar.held_bytes)
+        assert bar.over_bytes == max(0, bar.held_bytes - (bar.capacity or 0))
+    layers = layers_of(layout)
+    assert sum(layer.weights for layer in layers) == plan.weights
+    for number, held in enumerate(layout.devices):
+        on_it = [layer.index for layer in layers if layer.device == number]
+        assert on_it == list(held.layers or ())
+    terms = {term.name: term.value for term in plan.terms}
+    for bar in bars:
+        for part in bar.parts:
+            if part.term and part.kind not in (Kind.RESERVED, Kind.PROJECTOR):
+                assert terms[part.term] == part.nbytes
+    verdict = verdict_of(outcome)
+    fits = plan.fully_offloaded and not outcome.refusal and bool(devices)
+    assert (verdict.level is Level.FITS) == fits
+
+
+@few
+@given(random_models(), random_devices())
+def test_the_newer_profile_is_one_bar(h: Hyperparameters, devices: list[Device]) -> None:
+    inputs = PlanInputs(Settings(), tuple(devices), Host(GIB), "ollama-0.30")
+    plan = make_outcome(h, inputs, {}).plan
+    assume(plan is not None)
+    assert plan is not None
+    (bar,) = memory_bars(plan, inputs.host)
+    assert bar.held_bytes == plan.total
+    assert sum(part.nbytes for part in bar.parts) == max(bar.capacity or 0, bar.held_bytes)
+
+
+def test_a_boundary_asks_for_the_layers_right_of_it() -> None:
+    h = small_model(blocks=10)
+    devices = (Device("0", "CUDA", 24 * GIB),)
+    for boundary in range(11):
+        plan = make_outcome(h, PlanInputs(devices=devices), {}).plan
+        assert plan is not None
+        assert plan.layout is not None
+        count = layers_asked(plan.layout, boundary)
+        moved = make_outcome(h, PlanInputs(Settings(num_gpu=count), devices), {}).plan
+        assert moved is not None
+        assert moved.layout is not None
+        assert moved.layout.placed == count
+        if count:
+            assert boundary_of(moved.layout) == boundary
+
+
+def test_a_refused_plan_is_drawn_all_the_same() -> None:
+    inputs = PlanInputs(Settings(require_full=True), (Device("0", "CUDA", GIB),), Host(1))
+    outcome = make_outcome(small_model(blocks=30), inputs, {})
+    assert outcome.reason == "requires full"
+    assert outcome.plan is not None
+    assert verdict_of(outcome).level is Level.NOT
+    assert outcome.refusal in verdict_of(outcome).sentence
+
+
+def test_runs_of_layers_and_sizes_read_well() -> None:
+    assert layers_text(()) == "no layers"
+    assert layers_text([4]) == "layer 4"
+    assert layers_text([0, 1, 2, 7]) == "4 layers: 0–2, 7"
+    assert exact_text(3 * GIB) == "3.00 GiB (3,221,225,472 bytes)"
+    assert exact_text(7) == "7 bytes"
+
+
+def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -> None:
+    h, devices = small_model(), (Device("0", "CUDA", 24 * GIB),)
+    table = LiveTable()
+    qtmodeltester.check(table)
+    for context in (4096, 8192):
+        outcome = make_outcome(h, PlanInputs(Settings(context=context), devices), {})
+        plan = outcome.plan
+        assert plan is not None
+        assert plan.layout is not None
+        bars = memory_bars(plan, None)
+        for columns, count in (
+            (bar_columns(bars), len(bars)),
+            (layer_columns(layers_of(plan.layout), ["GPU"]), plan.layout.total_layers),
+            (term_columns(plan.terms), len(plan.terms)),
+            (input_columns(list(plan.terms[0].inputs.items())), 1),
+            (comparison_columns([Candidate("now", outcome)] * 3), 3),
+        ):
+            table.show(columns, count)
+            qtmodeltester.check(table)
+            for column in range(len(columns)):
+                table.sort(column, Qt.SortOrder.DescendingOrder)
+                assert all(isinstance(table.index(row, column).data(), str) for row in range(count))
+            qtmodeltester.check(table)
+    resets: list[None] = []
+    table.modelReset.connect(lambda: resets.append(None))
+    assert table.show([number_column("n", "N", [1, None], "")], 2)
+    assert not table.show([number_column("n", "N", [2, None], "")], 2)
+    assert [table.index(row, 0).data() for row in (0, 1)] == ["2", "–"]
+    assert table.show([number_column("n", "N", [2, None], "")], 2, kind="others")
+    assert len(resets) == 2
+
+
+def test_a_comparison_marks_what_differs() -> None:
+    h, devices = small_model(), (Device("0", "CUDA", 24 * GIB),)
+    rows = [
+        Candidate(str(context), make_outcome(h, PlanInputs(Settings(context=context), devices), {}))
+        for context in (4096, 8192, 2048)
+    ]
+    rows.append(Candidate("broken", make_outcome(small_model(blocks=0), PlanInputs(), {})))
+    columns = {column.name: column for column in comparison_columns(rows)}
+    assert [columns["context"].text(row) for row in range(3)] == ["4,096", "≠ 8,192", "≠ 2,048"]
+    first, more, less = (columns["kv_cache"].text(row) for row in range(3))
+    assert "(" not in first
+    assert "(+" in more
+    assert "(\N{MINUS SIGN}" in less
+    assert columns["kv_cache"].raw(1) == rows[1].outcome.plan.kv_total  # type: ignore[union-attr]

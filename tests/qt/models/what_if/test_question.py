@@ -1,0 +1,205 @@
+"""What can be told of other types before weights are read, and in which words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.modeltest import ModelTester
+
+from explorer.analysis.errors.figures import RunningErrors
+from explorer.analysis.what_if.losses import PRESENT, TypeErrors
+from explorer.analysis.what_if.rounding import rounding_types
+from explorer.analysis.what_if.sizes import SizeThen
+from explorer.hardware.detect import Machine
+from explorer.planner import Host
+from explorer.qt.models.document import Document
+from explorer.qt.models.recent import Recent
+from explorer.qt.models.table import TableModel
+from explorer.qt.models.what_if.plan import PlanThen
+from explorer.qt.models.what_if.question import Kept, Prospect, Question, look_ahead
+from explorer.qt.models.what_if.table import (
+    Line,
+    WhatIfColumns,
+    change_text,
+    lines_of,
+    note_text,
+    share_text,
+)
+from explorer.qt.models.what_if.types import USUAL_TYPES, type_groups
+from explorer.qt.models.what_if.work import WhatIfState, WhatIfWork
+from tests.helpers.model_pairs import write_gguf
+
+Load = Callable[[Path], Document]
+MACHINE = Machine((), Host(1 << 34))
+SIZE = SizeThen(100, 50, 500, 600)
+
+
+def _known(rmse: float, done: int = 100) -> TypeErrors:
+    """Return errors whose relative RMSE is that."""
+    errors = RunningErrors()
+    figures = errors.figures()
+    values = {name: getattr(figures, name) for name in figures.__dataclass_fields__}
+    values |= {"relative_rmse": rmse, "compared": 100}
+    return TypeErrors(type(figures)(**values), None, done, 100)
+
+
+@pytest.fixture
+def document(load: Load, tmp_path: Path) -> Document:
+    random = np.random.default_rng(2)
+    arrays = {
+        f"blk.{layer}.{name}.weight": random.normal(0, 1, shape).astype(np.float32)
+        for layer in range(3)
+        for name, shape in (("attn_q", (8, 256)), ("ffn_down", (8, 96)), ("attn_norm", (256,)))
+    }
+    return load(write_gguf(tmp_path / "m.gguf", "llama", arrays, block_count=3))
+
+
+def test_every_type_is_offered_once_and_the_usual_ones_are_quick() -> None:
+    offered = [name for _, names in type_groups() for name in names]
+    assert sorted(offered) == sorted(rounding_types())
+    assert set(USUAL_TYPES) <= set(offered)
+    assert all(title for title, _ in type_groups())
+
+
+def test_quick_types_come_first_and_impossible_ones_not_at_all(document: Document) -> None:
+    question = Question(document, (0,), ("IQ3_S", "Q3_K", "Q8_0"))
+    prospect = look_ahead(question, MACHINE, lambda: None)
+    assert list(prospect.tasks) == ["Q8_0", "Q3_K", "IQ3_S"]
+    odd = look_ahead(Question(document, (1,), ("Q4_K", "Q8_0")), MACHINE, lambda: None)
+    assert list(odd.tasks) == ["Q8_0"]
+    assert odd.sizes["Q4_K"].problem is not None
+    assert "Q4_K" not in odd.plans
+    assert odd.missing(Kept()) == list(odd.tasks["Q8_0"])
+    assert odd.known(Kept()) == {}
+
+
+def test_the_whole_model_is_all_tensors_but_only_matrices_change(document: Document) -> None:
+    prospect = look_ahead(Question(document, None, ("Q8_0",)), MACHINE, lambda: None)
+    assert len(prospect.pieces) == 6
+    assert prospect.present.nbytes == document.model.nbytes
+    assert prospect.present.parameters == document.model.parameters
+    assert prospect.kernels == ["F32"]
+
+
+def test_cancelled_before_it_is_read(document: Document) -> None:
+    def check() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        look_ahead(Question(document, None, ("Q8_0",)), MACHINE, check)
+
+
+def test_the_front_is_of_types_that_were_measured_to_the_end(document: Document) -> None:
+    question = Question(document, (0,), ("Q4_0", "Q4_1", "Q8_0"))
+    prospect = look_ahead(question, MACHINE, lambda: None)
+    lines = lines_of(
+        prospect, {"Q4_0": _known(0.1), "Q4_1": _known(0.2), "Q8_0": _known(0.3, done=10)}
+    )
+    assert [line.front for line in lines] == [False, True, False, False]
+    assert lines[0].title == "F32 (as it is)"
+    assert lines[3].figure("relative_rmse") is None
+    assert note_text(lines[3]) == "10 % measured"
+    assert note_text(lines[1]) == "on the front"
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (Line("Q8_0", "Q8_0", SIZE, SIZE), "not measured"),
+        (
+            Line(PRESENT, "Q4_K (as it is)", SIZE, SIZE, measurable=False),
+            "what it has lost itself is not known without the original",
+        ),
+        (
+            Line("Q4_K", "Q4_K", SizeThen(1, 1, 1, 1, {}, 2, {"Q5_0": 3}), SIZE),
+            "not measured; 3 too narrow for it: Q5_0 there, as llama-quantize does; "
+            "2 tensors cannot have it and stay as they are",
+        ),
+        (
+            Line(
+                "Q4_K",
+                "Q4_K",
+                SIZE,
+                SIZE,
+                PlanThen(1, None, None, 3, "needs more memory"),
+                errors=_known(0.1),
+            ),
+            "needs more memory",
+        ),
+    ],
+)
+def test_notes(line: Line, text: str) -> None:
+    assert note_text(line) == text
+
+
+def test_texts() -> None:
+    assert change_text(0) == "±0 B"
+    assert change_text(2048) == "+2.00 KiB"
+    assert change_text(-2048) == "\N{MINUS SIGN}2.00 KiB"
+    assert share_text(0.1234567) == "12.35 %"
+    assert share_text(math.inf) == "inf"
+
+
+def test_the_table_in_every_state(
+    qapp: QApplication, document: Document, qtmodeltester: ModelTester
+) -> None:
+    columns, model = WhatIfColumns(), TableModel()
+    model.set_content(columns.columns(), 0)
+    qtmodeltester.check(model)
+    prospect = look_ahead(Question(document, (0,), ("Q4_0", "Q8_0")), MACHINE, lambda: None)
+    columns.lines = lines_of(prospect, {})
+    model.set_content(columns.columns(), 3)
+    qtmodeltester.check(model)
+    names = [column.name for column in model.columns]
+    model.sort(names.index("relative_rmse"))
+    columns.lines = lines_of(prospect, {"Q8_0": _known(0.01), "Q4_0": _known(0.2)})
+    model.renew(columns.columns())
+    qtmodeltester.check(model)
+    assert model.index(0, 0).data() == "Q8_0"  # sorted again when more is known
+    assert model.index(0, names.index("relative_rmse")).data() == "1 %"
+    assert columns.place_of("Q8_0") == 2
+    assert columns.place_of("Q5_0") is None
+
+
+class _Job:
+    """A job that nobody waits for."""
+
+    def check(self) -> None:
+        pass
+
+    def publish(self, make: Callable[[], object]) -> None:
+        make()
+
+
+def _run(prospect: Prospect, kept: Kept) -> WhatIfState:
+    return WhatIfWork(prospect, kept).run(_Job(), lambda _types, _job: None)  # type: ignore[arg-type]
+
+
+def test_more_pieces_than_are_kept_are_not_measured_again(document: Document) -> None:
+    question = Question(document, None, ("Q8_0", "Q4_0"))
+    prospect = look_ahead(question, MACHINE, lambda: None)
+    kept = Kept(Recent(3))
+    first = _run(prospect, kept)
+    assert first.done == first.total
+    assert prospect.unknown_types(kept) == []
+    assert prospect.missing(kept) == []
+    again = _run(look_ahead(question, MACHINE, lambda: None), kept)
+    assert again.total == 0
+    assert again.errors == first.errors
+    # what was found of one tensor is not all of the model's
+    one = look_ahead(Question(document, (0,), ("Q8_0",)), MACHINE, lambda: None)
+    assert one.total("Q8_0", kept) is None
+
+
+def test_the_state_of_a_run_ends_with_every_type(document: Document) -> None:
+    prospect = look_ahead(Question(document, (0,), ("Q8_0", "Q4_0")), MACHINE, lambda: None)
+    state = _run(prospect, Kept())
+    assert set(state.errors) == {"Q8_0", "Q4_0"}
+    assert all(errors.complete for errors in state.errors.values())
+    assert state.type_name is None
+    assert state.failures == ()

@@ -1,0 +1,134 @@
+"""The bar of running work: shown after a moment, with progress, and a button that stops it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.views.progress.job_bar import JobBar
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+class Work:
+    """A job's function that goes on, in steps of some ms, until the test lets it end."""
+
+    def __init__(self) -> None:
+        self.end = threading.Event()
+        self.steps = 0
+        self.stopped_at = 0.0
+
+    def __call__(self, job: Job) -> str:
+        try:
+            while not self.end.wait(0.005):
+                job.check()
+                self.steps += 1
+                job.report(self.steps, 0)
+        finally:
+            self.stopped_at = time.monotonic()
+        return "done"
+
+
+@pytest.fixture
+def bar(qtbot: QtBot, runner: JobRunner) -> JobBar:
+    bar = JobBar(runner)
+    qtbot.addWidget(bar)
+    return bar
+
+
+@pytest.fixture
+def start(runner: JobRunner) -> Iterator[Callable[[str], tuple[Work, list[object]]]]:
+    works: list[Work] = []
+
+    def start_one(title: str) -> tuple[Work, list[object]]:
+        work, results = Work(), []
+        works.append(work)
+        runner.run(title, work, results.append, results.append)
+        return work, results
+
+    yield start_one
+    for work in works:
+        work.end.set()
+
+
+def test_short_work_is_not_shown(qtbot: QtBot, runner: JobRunner, bar: JobBar) -> None:
+    done: list[int] = []
+    runner.run("Quick", lambda _: 1, done.append, lambda _: None)
+    qtbot.waitUntil(lambda: done == [1])
+    assert not bar.isVisible()
+    assert not bar._timer.isActive()
+
+
+def test_long_work_is_shown_with_its_title_and_goes(
+    qtbot: QtBot, bar: JobBar, start: Callable[[str], tuple[Work, list[object]]]
+) -> None:
+    work, results = start("Reading <b>a</b>")
+    assert not bar.isVisible()
+    qtbot.waitUntil(bar.isVisible)
+    assert bar.label.text() == "Reading <b>a</b>"
+    assert bar.label.textFormat() is Qt.TextFormat.PlainText
+    assert (bar.progress.minimum(), bar.progress.maximum()) == (0, 0)  # nobody knows how far
+    work.end.set()
+    qtbot.waitUntil(lambda: not bar.isVisible())
+    assert results == ["done"]
+
+
+def test_progress_is_shown_also_of_more_than_31_bits(
+    qtbot: QtBot, runner: JobRunner, bar: JobBar
+) -> None:
+    seen, end = threading.Event(), threading.Event()
+
+    def work(job: Job) -> None:
+        assert seen.wait(5)
+        job.report(1 << 39, 1 << 40)
+        assert end.wait(5)
+        job.report(3 << 40, 1 << 40)
+
+    runner.run("Counting", work, lambda _: None, lambda _: None)
+    qtbot.waitUntil(bar.isVisible)
+    seen.set()
+    qtbot.waitUntil(lambda: bar.progress.maximum() > 0)
+    assert bar.progress.value() / bar.progress.maximum() == 0.5
+    end.set()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert bar.progress.value() <= bar.progress.maximum()
+
+
+def test_the_button_stops_the_work_within_200_ms(
+    qtbot: QtBot, runner: JobRunner, bar: JobBar, start: Callable[[str], tuple[Work, list[object]]]
+) -> None:
+    took = []
+    for _ in range(3):  # other programs may hold up one of them
+        work, results = start("Endless")
+        qtbot.waitUntil(bar.isVisible)
+        before = time.monotonic()
+        qtbot.mouseClick(bar.cancel, LEFT)
+        assert not bar.isVisible()  # at once: it is no longer of interest
+        qtbot.waitUntil(lambda: not runner.jobs)
+        took.append(work.stopped_at - before)
+        assert not work.end.is_set()
+        assert results == []
+    assert 0 < min(took) < 0.2
+
+
+def test_the_next_work_takes_its_place(
+    qtbot: QtBot, runner: JobRunner, bar: JobBar, start: Callable[[str], tuple[Work, list[object]]]
+) -> None:
+    first, _ = start("First")
+    second, results = start("Second")
+    qtbot.waitUntil(bar.isVisible)
+    assert bar.label.text() == "First"
+    qtbot.mouseClick(bar.cancel, LEFT)
+    assert bar.isVisible()
+    assert bar.label.text() == "Second"
+    qtbot.waitUntil(lambda: first.stopped_at > 0)
+    assert second.stopped_at == 0  # only the one that was shown was stopped
+    second.end.set()
+    qtbot.waitUntil(lambda: results == ["done"] and not runner.jobs)
+    assert not bar.isVisible()
