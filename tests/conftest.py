@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -21,6 +22,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("suite")
+
+
+def pytest_collection_finish() -> None:
+    """Let no test walk over what all of them hold: modules and parsed tests are a million objects.
+
+    Fixtures collect garbage and look through all objects, for every test.
+    """
+    gc.collect()
+    gc.freeze()
+
 
 _SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -21,10 +21,13 @@ from explorer.qt.settings import Settings
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.window import HOSTILE, wait_idle
 
+_MANY_OBJECTS = 100_000  # Numba, say, loaded by a test; looking through them takes 20 ms
+
 
 def _leftovers(app: QApplication) -> list[str]:
     left = [f"visible window {widget!r}" for widget in app.topLevelWidgets() if widget.isVisible()]
-    for thing in gc.get_objects():
+    things = gc.get_objects()
+    for thing in things:
         kind = type(thing)
         if issubclass(kind, QTimer) and isValid(thing) and thing.isActive():
             left.append(f"active timer {thing!r} of {thing.parent()!r}")
@@ -37,6 +40,10 @@ def _leftovers(app: QApplication) -> list[str]:
             left.append(f"running thread {thing!r}")
         elif issubclass(kind, JobRunner) and isValid(thing) and thing._pool.activeThreadCount():
             left.append(f"running job {[job.title for job in thing.jobs]}")
+    if len(things) > _MANY_OBJECTS and not left:
+        del things, thing
+        gc.collect()
+        gc.freeze()
     return left
 
 
