@@ -151,10 +151,13 @@ class RunningCounts:
         self._sizes = [binning.bins * binning.parts for binning in binnings]
         self._counts: list[NDArray[np.int32]] | None = None
         self._room = _COUNTER_MAX
+        self._totals: list[NDArray[np.int64]] | None = None
 
-    @cached_property
+    @property
     def totals(self) -> list[NDArray[np.int64]]:
-        return [np.zeros(size, np.int64) for size in self._sizes]
+        if self._totals is None:
+            self._totals = [np.zeros(size, np.int64) for size in self._sizes]
+        return self._totals
 
     def add(self, streams: Sequence[Values]) -> None:
         """Count weights, a run of float32 for each binning."""
@@ -168,16 +171,23 @@ class RunningCounts:
             binning.count(values, counts)
 
     def combine(self, other: RunningCounts) -> None:
-        """Add what another one counted by itself to the totals."""
+        """Take what another one counted by itself to the totals; none of it is left there."""
         other._empty_counters()
-        for total, counts in zip(self.totals, other.totals, strict=True):
-            np.add(total, counts, out=total)
+        if other._totals is not None:
+            self._add(other._totals)
+            other._totals = None
+
+    def _add(self, found: Sequence[NDArray[np.int64]]) -> None:
+        if self._totals is None:
+            self._totals = list(found)
+        else:
+            for total, counts in zip(self._totals, found, strict=True):
+                np.add(total, counts, out=total)
 
     def _empty_counters(self) -> None:
         """Move what was counted to the totals: the counters are small, to stay in the cache."""
         if self._counts is not None:
-            for total, counts in zip(self.totals, self._counts, strict=True):
-                np.add(total, counts, out=total)
+            self._add([counts.astype(np.int64) for counts in self._counts])
         self._counts = None
         self._room = _COUNTER_MAX
 

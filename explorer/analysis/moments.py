@@ -75,6 +75,7 @@ class RunningMoments:
         self._others = np.zeros(places.OTHERS, np.int64)
         self._figures = np.zeros((_ROOM, places.FIGURES))  # of each piece
         self._used = 0
+        self._looked: tuple[int, NDArray[np.float64]] | None = None  # when so many were used
         self._sums = np.empty(3 * places.LANES)
         self._tops = np.empty(3 * places.LANES, np.float32)
 
@@ -103,7 +104,9 @@ class RunningMoments:
 
         To look changes nothing: what is put together when decides how it is rounded.
         """
-        return _together(self._figures[: self._used])
+        if self._looked is None or self._looked[0] != self._used:
+            self._looked = self._used, _together(self._figures[: self._used])
+        return self._looked[1]
 
     @property
     def finite(self) -> int:
@@ -173,8 +176,9 @@ class RunningMoments:
 
     def _put_together(self) -> None:
         if self._used != 1:
-            self._figures[0] = _together(self._figures[: self._used])
+            self._figures[0] = self.figures
             self._used = 1
+        self._looked = None
 
     def _settle(self, pieces: int) -> None:
         """Make room for the figures of so many pieces."""

@@ -29,15 +29,9 @@ def percentiles(
     last = int(behind[-1]) - 1
     wanted = np.asarray(percents, np.float64) / 100 * last
     before = np.floor(wanted).astype(np.int64)
-    width = (high - low) / counts.size
-
-    def weight_at(rank: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the weights of some ranks, 0 for the least."""
-        found = np.searchsorted(behind, rank, side="right")
-        inside = (rank - (behind[found] - counts[found]) + 0.5) / counts[found]
-        return np.asarray(low + (found + inside) * width)
-
-    first = weight_at(before)
-    second = weight_at(np.minimum(before + 1, last))
+    ranks = np.stack([before, np.minimum(before + 1, last)])  # 0 for the least weight
+    found = np.searchsorted(behind, ranks, side="right")
+    inside = (ranks - (behind[found] - counts[found]) + 0.5) / counts[found]
+    first, second = low + (found + inside) * ((high - low) / counts.size)
     between: list[float] = (first + (wanted - before) * (second - first)).tolist()
     return between
