@@ -113,21 +113,28 @@ def level_error(levels: NDArray[np.float32]) -> float:
 
 
 class RunningScales:
-    """Mean square of the finite block scales so far."""
+    """Mean square of the finite block scales so far.
+
+    Sums of runs are kept apart until the end, and then added exactly: their order changes nothing.
+    """
 
     def __init__(self) -> None:
-        self._sums = np.zeros(2, np.float64)
+        self._squares: list[float] = []  # of each run
+        self._count = 0
 
     def add(self, scales: NDArray[np.float32]) -> None:
-        """Add scales, each of which holds for as many weights as the others."""
-        places.kernels().sum_squares(scales.reshape(-1), self._sums)
+        """Add a run of scales, each of which holds for as many weights as the others."""
+        sums = np.zeros(2, np.float64)
+        places.kernels().sum_squares(scales.reshape(-1), sums)
+        self._squares.append(float(sums[0]))
+        self._count += int(sums[1])
 
     def combine(self, other: RunningScales) -> None:
         """Add other scales."""
-        self._sums += other._sums
+        self._squares += other._squares
+        self._count += other._count
 
     @property
     def rms(self) -> float:
         """Root of the mean square; NaN of none."""
-        squares, count = self._sums.tolist()
-        return math.sqrt(squares / count) if count else math.nan
+        return math.sqrt(math.fsum(self._squares) / self._count) if self._count else math.nan

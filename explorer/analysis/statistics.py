@@ -1,17 +1,17 @@
 """Statistics of a tensor: exact, of every weight, in bounded memory, on any number of threads.
 
 Bins need the range, and the range is known only when every weight was seen. So there are two walks:
-the first for counts, extremes, moments and block scales, the second for the histogram of bins and
-parts of bins, of which the percentiles are made. Of a tensor that takes up to 16 MiB the bytes are
-kept between the two, so that it is read once; a larger one is read a second time, usually from the
-system's file cache: decoding it again costs less than anything that would spare it (bounds from the
-scales of all blocks cost as much as their weights).
+the first for counts, extremes and moments, the second for block scales and for the histogram of
+bins and parts of bins, of which the percentiles are made. Of a tensor that takes up to 16 MiB the
+bytes are kept between the two, so that it is read once; a larger one is read a second time, usually
+from the system's file cache: decoding it again costs less than anything that would spare it (bounds
+from the scales of all blocks cost as much as their weights).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -86,6 +86,7 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     cancel: Check | None = None,
     progress: Progress | None = None,
     steps: Callable[[int], object] | None = None,
+    between: Callable[[], object] | None = None,
 ) -> TensorStatistics:
     """Return the statistics of all weights of a tensor; nothing is sampled.
 
@@ -99,6 +100,8 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
         progress: Called in the caller's thread, at most every 50 ms, with what is known so far.
         steps: Called there with the weights walked over so far alone, of twice those that the
             tensor has: a fifth quicker than `progress`, which has a histogram made. One of the two.
+        between: Called between the two walks, before the kernels of the second are needed; what it
+            raises is passed on.
 
     Raises:
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
@@ -114,21 +117,21 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
         watcher = _Watcher(progress, 2 * tensor.parameters, bins, range)
     elif steps is not None:
         watcher = _Steps(steps, tensor.parameters)
-    tools = ThreadSplitter(tensor)
     keys = None if watcher is None else watcher.keys
-    gathering = Fold(lambda: _Gathered(tools, keys), _Gathered.add, _Gathered.combine)
+    gathering = Fold(lambda: _Gathered(keys), _Gathered.add, _Gathered.combine)
     watch = None if watcher is None else watcher.first
-    found = fold_chunks(source, gathering, workers=workers, check=check, watch=watch)
-    moments = found.moments
+    moments = fold_chunks(source, gathering, workers=workers, check=check, watch=watch).moments
     fine = Binning.of_weights(moments.low, moments.high, bins if given is None else DEFAULT_BINS)
     binnings = [fine] if given is None else [fine, given]
-
-    def count(counts: RunningCounts, chunk: Chunk) -> None:
-        counts.add([chunk.values] * len(binnings))
-
-    counting = Fold(lambda: RunningCounts(binnings), count, RunningCounts.combine, any_order=True)
+    if between is not None:
+        between()
+    tools = ThreadSplitter(tensor)
+    counting = Fold(
+        lambda: _Counted(binnings, tools), _Counted.add, _Counted.combine, any_order=True
+    )
     again = None if watcher is None else watcher.second
-    counted = fold_chunks(source, counting, workers=workers, check=check, watch=again).totals
+    found = fold_chunks(source, counting, workers=workers, check=check, watch=again)
+    counted = found.counts.totals
     told = dict.fromkeys(PERCENTS, float("nan"))
     if moments.finite:
         low, high = float(fine.edges[0]), float(fine.edges[-1])
@@ -148,22 +151,36 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
 class _Gathered:
     """What the first walk gathers."""
 
-    def __init__(self, tools: ThreadSplitter, keys: provisional.RunningKeys | None) -> None:
+    def __init__(self, keys: provisional.RunningKeys | None) -> None:
         self.moments = RunningMoments()
-        self._tools = tools
         self._keys = keys
-        self._scales = RunningScales()
 
     def add(self, chunk: Chunk) -> None:
         self.moments.add(chunk.values)
-        splitter = self._tools.splitter
-        if splitter is not None:
-            self._scales.add(splitter.split(chunk).scales)
         if self._keys is not None:
             self._keys.add(chunk.values)
 
     def combine(self, other: _Gathered) -> None:
         self.moments.combine(other.moments)
+
+
+class _Counted:
+    """What the second walk gathers, in any order."""
+
+    def __init__(self, binnings: Sequence[Binning], tools: ThreadSplitter) -> None:
+        self.counts = RunningCounts(binnings)
+        self._streams = len(binnings)
+        self._tools = tools
+        self._scales = RunningScales()
+
+    def add(self, chunk: Chunk) -> None:
+        self.counts.add([chunk.values] * self._streams)
+        splitter = self._tools.splitter
+        if splitter is not None:
+            self._scales.add(splitter.split(chunk).scales)
+
+    def combine(self, other: _Counted) -> None:
+        self.counts.combine(other.counts)
         self._scales.combine(other._scales)
 
     @property
@@ -186,7 +203,7 @@ class _Steps:
         """Tell of the first walk."""
         self._steps(done)
 
-    def second(self, _counts: RunningCounts, done: int) -> None:
+    def second(self, _counted: _Counted, done: int) -> None:
         """Tell of the second walk."""
         self._steps(self._parameters + done)
 
@@ -208,7 +225,7 @@ class _Watcher:
         self._gathered = gathered
         self._tell(done)
 
-    def second(self, _counts: RunningCounts, done: int) -> None:
+    def second(self, _counted: _Counted, done: int) -> None:
         """Tell of the second walk, after which the very histogram is known."""
         self._tell(self._total // 2 + done)
 

@@ -2,10 +2,13 @@
 
 By doing it: a tensor of a few zeros goes the way that all tensors go. So no list of kernels and
 their argument types has to be kept in step with the code. What all types need is apart from what
-one type needs, so that two processes can compile them at the same time.
+one type needs, so that two processes can compile them at the same time; and what a first look takes
+is apart from what makes it exact, so that there is something to look at meanwhile.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 import numpy as np
 
@@ -15,7 +18,13 @@ from explorer.analysis.splitting import RunningScales, splitter_of
 from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
 from explorer.quantization.grouped import GroupedLayout
-from explorer.quantization.kernel_sets import GENERAL, grouped_layout, is_later, meant_by_later
+from explorer.quantization.kernel_sets import (
+    GENERAL,
+    grouped_layout,
+    is_exact,
+    is_later,
+    meant_by,
+)
 from explorer.quantization.types import TENSOR_TYPES
 from explorer.sources import MemorySource
 
@@ -26,24 +35,38 @@ def warm_up(kernel_set: str) -> None:
     Raises:
         FormatError: It is a type whose weights cannot be decoded.
     """
-    if kernel_set == GENERAL:
-        warm_up_statistics()
-    elif not is_later(kernel_set):
-        warm_up_reading(kernel_set)
-    elif meant_by_later(kernel_set) == GENERAL:
-        warm_up_narrow_ranges()
+    name = meant_by(kernel_set)
+    if is_later(kernel_set):
+        if name == GENERAL:
+            warm_up_narrow_ranges()
+        else:
+            warm_up_blocks(name)
+            warm_up_errors(name)
+    elif is_exact(kernel_set):
+        if name == GENERAL:
+            warm_up_statistics()
+        else:
+            warm_up_splitting(name)
+    elif name == GENERAL:
+        warm_up_first_look()
     else:
-        warm_up_blocks(meant_by_later(kernel_set))
-        warm_up_errors(meant_by_later(kernel_set))
+        warm_up_reading(name)
+
+
+def warm_up_first_look() -> None:
+    """Compile what a first histogram of any type needs, or load it from disk."""
+    with contextlib.suppress(_Enough):
+        tensor_statistics(_zeros("F32"), 1, progress=lambda _snapshot: None, between=_stop)
 
 
 def warm_up_statistics() -> None:
-    """Compile what statistics and histograms of all types need, or load it from disk."""
+    """The same for exact statistics and histograms of any type."""
     tensor_statistics(_zeros("F32"), 1, progress=lambda _snapshot: None)
+    RunningScales().add(np.zeros(1, np.float32))
 
 
 def warm_up_reading(type_name: str) -> None:
-    """The same for what one type needs besides: to decode its blocks, and to weigh their scales.
+    """The same for what one type needs besides for a first look: to decode its blocks.
 
     Args:
         type_name: A type that can be decoded, such as ``"Q4_K"``, or a quantization whose scales
@@ -52,11 +75,21 @@ def warm_up_reading(type_name: str) -> None:
     Raises:
         FormatError: Weights of that type cannot be decoded.
     """
+    for _chunk in _zeros(type_name).chunks():
+        pass
+
+
+def warm_up_splitting(type_name: str) -> None:
+    """The same for what statistics take of the blocks of one type: their scales.
+
+    Raises:
+        FormatError: Weights of that type cannot be decoded.
+    """
     tensor = _zeros(type_name)
     splitter = splitter_of(tensor)
-    for chunk in tensor.chunks():
-        if splitter is not None:
-            RunningScales().add(splitter.split(chunk).scales)
+    if splitter is not None:
+        for chunk in tensor.chunks():
+            splitter.split(chunk)
 
 
 def warm_up_blocks(type_name: str) -> None:
@@ -97,6 +130,14 @@ def warm_up_narrow_ranges() -> None:
     """The same for histograms over a range that float32 cannot divide."""
     values = np.ones(1, np.float32)
     RunningCounts([Binning.of_range(1.0, 1.0 + 2.0**-40, 1)]).add([values])
+
+
+class _Enough(Exception):
+    """Ends statistics after their first walk."""
+
+
+def _stop() -> None:
+    raise _Enough
 
 
 def _zeros(type_name: str) -> Tensor:

@@ -1,5 +1,8 @@
 """What is compiled ahead of need, by name: what all types need, what one needs, and what can wait.
 
+Somebody waits for the first histogram, so what it takes is compiled first: to decode, to measure,
+to count roughly. What makes it exact comes next, and everything else when nobody waits.
+
 Light, because the window asks: who compiles is `explorer.analysis.warming`.
 """
 
@@ -18,8 +21,9 @@ from explorer.quantization.grouped import (
 from explorer.quantization.registry import has_decoder
 
 GENERAL: Final = "general"
-"""The set that statistics and histograms of all types need."""
+"""The set that a first look at weights of any type needs."""
 
+_EXACT: Final = "-exact"
 _LATER: Final = "-later"
 
 _AFFINE: Final = [
@@ -32,8 +36,8 @@ _GROUPED: Final = {
 
 
 def has_kernels(name: str) -> bool:
-    """Tell whether there is a set of that name: `GENERAL`, a type, or either of them for later."""
-    name = meant_by_later(name)
+    """Tell whether there is a set of that name: `GENERAL`, a type, or what follows either."""
+    name = meant_by(name)
     return name == GENERAL or has_decoder(name) or name in _GROUPED
 
 
@@ -42,9 +46,19 @@ def grouped_layout(name: str) -> GroupedLayout | None:
     return _GROUPED.get(name)
 
 
+def exact(name: str) -> str:
+    """Return the name of what turns a first look into exact statistics and a final histogram."""
+    return name + _EXACT
+
+
 def later(name: str) -> str:
-    """Return the name of what one looks at after the first histogram: blocks, maps, errors."""
+    """Return the name of what one looks at after that: blocks, maps, errors."""
     return name + _LATER
+
+
+def is_exact(name: str) -> bool:
+    """Tell whether a set is what `exact` names."""
+    return name.endswith(_EXACT)
 
 
 def is_later(name: str) -> bool:
@@ -52,6 +66,11 @@ def is_later(name: str) -> bool:
     return name.endswith(_LATER)
 
 
-def meant_by_later(name: str) -> str:
-    """Return what `later` was asked for, or the name itself."""
-    return name.removesuffix(_LATER)
+def meant_by(name: str) -> str:
+    """Return what `exact` or `later` was asked for, or the name itself."""
+    return name.removesuffix(_EXACT).removesuffix(_LATER)
+
+
+def urgency(name: str) -> int:
+    """Return how long a set can wait: 0 for a first look, then 1 and 2."""
+    return 2 if is_later(name) else int(is_exact(name))

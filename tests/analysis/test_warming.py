@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,8 +14,9 @@ from explorer.analysis.tensor_map.fold import map_kernels
 from explorer.analysis.warming import warm_up, warm_up_blocks, warm_up_errors, warm_up_reading
 from explorer.errors import FormatError
 from explorer.quantization.decoders import affine
-from explorer.quantization.kernel_sets import GENERAL, grouped_layout, later
+from explorer.quantization.kernel_sets import GENERAL, exact, grouped_layout, later
 
+_ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("measure", "count_keys", "count_bins", "sum_squares")
 
 
@@ -23,13 +28,46 @@ def test_a_real_tensor_then_needs_no_other_variant_of_a_kernel() -> None:
     from explorer.analysis import tensor_statistics
     from tests.helpers.tensors import random_blocks, tensor_of
 
-    warm_up(GENERAL)
-    warm_up("Q4_0")
+    for name in (GENERAL, "Q4_0"):
+        warm_up(name)
+        warm_up(exact(name))
     before = _variants()
     assert all(before.values())
     tensor = tensor_of("Q4_0", random_blocks("Q4_0", 2000).tobytes(), (1000, 64))
     tensor_statistics(tensor, 100, workers=2, progress=lambda snapshot: None)
     assert _variants() == before
+
+
+def test_a_first_look_needs_less_than_exact_statistics() -> None:
+    """In a process of its own, where nothing is compiled: what comes first comes sooner."""
+    script = """
+import sys
+from explorer.analysis import places
+from explorer.analysis.warming import warm_up
+from explorer.quantization.anatomy import k_quants
+from explorer.quantization.decoders import k_quants as decoders
+
+def compiled():
+    kernels = places.kernels()
+    counted = [k.__name__ for k in (kernels.measure, kernels.count_keys, kernels.count_bins,
+               kernels.sum_squares, decoders.decode_q4_k, k_quants.split_q4_k) if k.signatures]
+    print(*counted)
+
+for name in ("general", "Q4_K", "general-exact", "Q4_K-exact"):
+    warm_up(name)
+    compiled()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=_ROOT
+    )
+    first = ["measure", "count_keys"]
+    exact_ones = [*first, "count_bins", "sum_squares"]
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        first,
+        [*first, "decode_q4_k"],
+        [*exact_ones, "decode_q4_k"],
+        [*exact_ones, "decode_q4_k", "split_q4_k"],
+    ]
 
 
 def test_blocks_of_any_type() -> None:
@@ -79,8 +117,9 @@ def test_weights_with_scales_in_arrays_of_their_own(name: str) -> None:
         decoders = (affine._decode_4, affine._decode_any, affine.unpack_codes, kernels.decode_mxfp8)
         return [list(decoder.signatures) for decoder in decoders]
 
-    warm_up(GENERAL)
-    warm_up(name)
+    for each in (GENERAL, name):
+        warm_up(each)
+        warm_up(exact(each))
     before = variants()
     assert any(before)
     layout = grouped_layout(name)

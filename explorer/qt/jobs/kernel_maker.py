@@ -3,9 +3,9 @@
 In a thread, a second of compiling takes the interpreter's lock from the window many times, and its
 longest pause was twice the 50 ms that one may notice. A thread that needs a kernel waits here for
 those programs, and then merely loads machine code from the cache. There are two of them at most,
-while one core stays the window's: one for what the first histogram of any tensor needs, which is
-half of the work, and one for what its type needs. Where that cannot be (no folder to write to, or a
-program fails), nobody waits, and who needs a kernel compiles it.
+while one core stays the window's: one for what any tensor needs, which is half of the work, and one
+for what its type needs; what a first look takes goes before what makes it exact. Where that cannot
+be (no folder to write to, or a program fails), nobody waits, and who needs a kernel compiles it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ from explorer.quantization.kernel_cache import (
     has_kernel_folder,
     is_compiled,
 )
-from explorer.quantization.kernel_sets import GENERAL, has_kernels, is_later, later
+from explorer.quantization.kernel_sets import (
+    GENERAL,
+    exact,
+    has_kernels,
+    is_later,
+    later,
+    meant_by,
+    urgency,
+)
 
 _IDLE_MS: Final = 500  # after the first wish: the window is painted first
 _POLL_MS: Final = 20
@@ -162,6 +170,7 @@ class KernelMaker(QObject):
         self._wished += wanted
         self._look_for_wished()
         needed = [GENERAL, *wanted]
+        needed += [exact(name) for name in needed]
         urgent = [name for name in needed if name in self._missing]
         with self._changed:
             self._missing.sort(key=lambda name: name not in urgent)  # stable
@@ -170,18 +179,24 @@ class KernelMaker(QObject):
                 if name in program.names:
                     program.put_first(name)
         self._start()
-        if GENERAL in urgent:
+        late = {meant_by(name) for name in urgent}
+        if GENERAL in late:
             return [name for name in wanted if name in self._known and has_kernels(name)]
-        return urgent
+        return [name for name in wanted if name in late]
 
-    def wait(self, types: Iterable[str], check: Callable[[], object]) -> None:
+    def wait(
+        self, types: Iterable[str], check: Callable[[], object], *, first_look: bool = False
+    ) -> None:
         """Wait until kernels are there or will not be; for workers.
 
         Args:
             types: Names of tensor types.
             check: Called at least every 50 ms; raises to stop waiting.
+            first_look: Whether those that only an exact histogram needs may be missing yet.
         """
         wanted = {GENERAL, *types}
+        if not first_look:
+            wanted.update(map(exact, tuple(wanted)))
         end = time.monotonic() + _LONGEST_WAIT_S
         while True:
             check()
@@ -209,10 +224,10 @@ class KernelMaker(QObject):
         self._known.update(new)
         choose_kernel_cache()
         if has_kernel_folder():
-            new += [later(name) for name in new]
+            new = [*new, *map(exact, new), *map(later, new)]
             with self._changed:
                 self._missing += [name for name in new if not is_compiled(name)]
-                self._missing.sort(key=is_later)  # stable
+                self._missing.sort(key=urgency)  # stable
 
     def _start(self) -> None:
         """Start programs for what cannot wait, or have those that run do it."""

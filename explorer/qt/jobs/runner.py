@@ -236,14 +236,14 @@ class JobRunner(QObject):
         """Have the kernels of tensor types made at once; return those that are not there yet."""
         return [] if self.kernels is None else self.kernels.ask_now(types)
 
-    def wait_for_kernels(self, types: Iterable[str], job: Job) -> None:
+    def wait_for_kernels(self, types: Iterable[str], job: Job, *, first_look: bool = False) -> None:
         """Wait in a worker until the kernels of tensor types are there, unless nobody makes them.
 
         Raises:
             Cancelled: The job was cancelled meanwhile.
         """
         if self.kernels is not None:
-            self.kernels.wait(types, job.check)
+            self.kernels.wait(types, job.check, first_look=first_look)
 
     def cancel_all(self) -> None:
         """Cancel every job."""

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.jobs import Cancelled
 from explorer.qt.jobs.kernel_maker import KernelMaker, compile_command
 from explorer.quantization.kernel_cache import is_compiled, note_compiled
-from explorer.quantization.kernel_sets import GENERAL, later
+from explorer.quantization.kernel_sets import GENERAL, exact, later
 
 Make = Callable[[str], KernelMaker]
 
@@ -64,8 +64,12 @@ def make(qtbot: QtBot) -> Iterator[Make]:
         assert not maker.running
 
 
-def _wait_in_thread(maker: KernelMaker, *types: str) -> threading.Thread:
-    thread = threading.Thread(target=maker.wait, args=(types, never))
+def _wait_in_thread(
+    maker: KernelMaker, *types: str, first_look: bool = False
+) -> threading.Thread:
+    thread = threading.Thread(
+        target=maker.wait, args=(types, never), kwargs={"first_look": first_look}
+    )
     thread.start()
     return thread
 
@@ -96,21 +100,32 @@ def test_what_all_types_need_is_made_beside_what_one_needs(
 ) -> None:
     maker = make(_SLEEP)
     assert maker.ask_now(["Q4_K", "int4"]) == ["Q4_K", "int4"]
-    assert [program.names for program in maker._programs] == [[GENERAL, "int4"], ["Q4_K"]]
+    assert [program.names for program in maker._programs] == [
+        [GENERAL, "int4", exact("Q4_K")],
+        ["Q4_K", exact(GENERAL), exact("int4")],
+    ]
+    looking = _wait_in_thread(maker, "Q4_K", first_look=True)
     thread = _wait_in_thread(maker, "Q4_K")
     note_compiled("Q4_K")
     qtbot.waitUntil(lambda: "Q4_K" not in maker._missing)
-    assert thread.is_alive()
+    assert looking.is_alive()
     note_compiled(GENERAL)
+    qtbot.waitUntil(lambda: not looking.is_alive())
+    assert thread.is_alive()
+    assert maker.ask_now(["Q4_K"]) == ["Q4_K"]
+    note_compiled(exact(GENERAL))
+    note_compiled(exact("Q4_K"))
     qtbot.waitUntil(lambda: not thread.is_alive())
+    assert maker.ask_now(["Q4_K"]) == []
 
 
 def test_where_a_core_is_the_window_s_alone_there_is_one_program(folder: Path) -> None:
     maker = KernelMaker(None, lambda: (sys.executable, ["-c", _SLEEP]), 1)
     maker.ask_now(["Q4_K", "Q6_K"])
-    assert [program.names for program in maker._programs] == [[GENERAL, "Q4_K", "Q6_K"]]
+    first = [GENERAL, "Q4_K", "Q6_K"]
+    assert [program.names for program in maker._programs] == [[*first, *map(exact, first)]]
     maker.ask_now(["F16"])
-    assert [program.more for program in maker._programs] == [["F16"]]
+    assert [program.more for program in maker._programs] == [[exact("F16"), "F16"]]
     maker.close()
 
 
@@ -124,8 +139,9 @@ def test_what_can_wait_is_made_when_nothing_else_is(qtbot: QtBot, folder: Path, 
 
 
 def test_what_can_wait_may_fail(qtbot: QtBot, folder: Path, make: Make) -> None:
-    note_compiled(GENERAL)
-    note_compiled("Q4_K")
+    for name in (GENERAL, "Q4_K"):
+        note_compiled(name)
+        note_compiled(exact(name))
     maker = make(_FAIL)
     maker.ask(["Q4_K"])
     qtbot.waitUntil(lambda: maker.running)
@@ -134,8 +150,9 @@ def test_what_can_wait_may_fail(qtbot: QtBot, folder: Path, make: Make) -> None:
 
 
 def test_nothing_is_started_for_what_is_there(folder: Path, make: Make) -> None:
-    note_compiled(GENERAL)
-    note_compiled("Q4_K")
+    for name in (GENERAL, "Q4_K"):
+        note_compiled(name)
+        note_compiled(exact(name))
     maker = make(_FAIL)
     assert maker.ask_now(["Q4_K", "C64", "unheard of"]) == []
     assert not maker.running

@@ -63,7 +63,13 @@ def load_kernels() -> None:
             places.kernels()
 
 
-def gather(subjects: Sequence[Subject], wish: Wish, recent: Recent, worker: Worker) -> Gathered:
+def gather(
+    subjects: Sequence[Subject],
+    wish: Wish,
+    recent: Recent,
+    worker: Worker,
+    wait: Callable[[], object] = lambda: None,
+) -> Gathered:
     """Gather statistics and histograms; called in a worker.
 
     Of several tensors those that cannot be read are left out and told of; so a damaged one does not
@@ -74,13 +80,14 @@ def gather(subjects: Sequence[Subject], wish: Wish, recent: Recent, worker: Work
         wish: How the histograms are to be.
         recent: What is known already; gets what is found.
         worker: Asked whether to go on, and told how far it is.
+        wait: Waits for kernels that a first look does not need, when there was one.
 
     Raises:
         ExplorerError: The only tensor cannot be read.
         ValueError: The typed range cannot be divided into so many bins.
     """
     with considerate(subject.tensor.type.name for subject in subjects):
-        return _Gathering(subjects, wish, recent, worker).run()
+        return _Gathering(subjects, wish, recent, worker, wait).run()
 
 
 def known(subjects: Sequence[Subject], wish: Wish, recent: Recent) -> Gathered | None:
@@ -149,8 +156,14 @@ class _Gathering:
     """One run of `gather`."""
 
     def __init__(
-        self, subjects: Sequence[Subject], wish: Wish, recent: Recent, worker: Worker
+        self,
+        subjects: Sequence[Subject],
+        wish: Wish,
+        recent: Recent,
+        worker: Worker,
+        wait: Callable[[], object],
     ) -> None:
+        self._wait = wait
         self._subjects = subjects
         self._wish = wish
         self._recent = recent
@@ -206,6 +219,7 @@ class _Gathering:
                 progress=lambda snapshot: self._worker.publish(
                     lambda: self._so_far(subject, snapshot)
                 ),
+                between=self._wait,
             )
             self._recent.put(key, found)
         self._advance(subject, 2 * subject.tensor.parameters)
@@ -220,6 +234,7 @@ class _Gathering:
         found = self._recent.get(key)
         if not isinstance(found, Histogram):
             curves = self._rough_curves()
+            self._wait()
 
             def tell(done: int) -> None:
                 self._worker.publish(lambda: self._state(tuple(self._figures), curves, done))
