@@ -1,7 +1,8 @@
 """What is compiled ahead of need, by name: what all types need, what one needs, and what can wait.
 
 Somebody waits for the first histogram, so what it takes is compiled first: to decode, to measure,
-to count roughly. What makes it exact comes next, and everything else when nobody waits.
+to count roughly. What makes it exact comes next, and everything else when nobody waits. What rounds
+weights to a type is compiled when somebody asks what that would cost.
 
 Light, because the window asks: who compiles is `explorer.analysis.warming`.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from explorer.quantization.encoders.registry import has_encoder
 from explorer.quantization.grouped import (
     AFFINE_BITS,
     AFFINE_GROUPS,
@@ -25,6 +27,7 @@ GENERAL: Final = "general"
 
 _EXACT: Final = "-exact"
 _LATER: Final = "-later"
+_ROUNDING: Final = "-rounding"
 
 _AFFINE: Final = [
     GroupedLayout(Mode.AFFINE, bits, AFFINE_GROUPS[1], "BF16", "BF16") for bits in AFFINE_BITS
@@ -36,7 +39,10 @@ _GROUPED: Final = {
 
 
 def has_kernels(name: str) -> bool:
-    """Tell whether there is a set of that name: `GENERAL`, a type, or what follows either."""
+    """Tell whether there is a set of that name: `GENERAL`, a type, what follows it, or rounding."""
+    if is_rounding(name):
+        name = rounds_to(name)
+        return has_encoder(name) or name in _GROUPED
     name = meant_by(name)
     return name == GENERAL or has_decoder(name) or name in _GROUPED
 
@@ -56,6 +62,21 @@ def later(name: str) -> str:
     return name + _LATER
 
 
+def rounding_to(name: str) -> str:
+    """Return the name of what rounds weights to a type; of an affine one with any group size."""
+    return name.partition("/")[0] + _ROUNDING
+
+
+def rounds_to(name: str) -> str:
+    """Return what `rounding_to` was asked for."""
+    return name.removesuffix(_ROUNDING)
+
+
+def is_rounding(name: str) -> bool:
+    """Tell whether a set is what `rounding_to` names; nothing follows it."""
+    return name.endswith(_ROUNDING)
+
+
 def is_exact(name: str) -> bool:
     """Tell whether a set is what `exact` names."""
     return name.endswith(_EXACT)
@@ -73,4 +94,4 @@ def meant_by(name: str) -> str:
 
 def urgency(name: str) -> int:
     """Return how long a set can wait: 0 for a first look, then 1 and 2."""
-    return 2 if is_later(name) else int(is_exact(name))
+    return 2 if is_later(name) else int(is_exact(name) or is_rounding(name))

@@ -30,6 +30,7 @@ from explorer.quantization.kernel_sets import (
     exact,
     has_kernels,
     is_later,
+    is_rounding,
     later,
     meant_by,
     urgency,
@@ -50,6 +51,13 @@ def compile_command() -> tuple[str, list[str]]:
         return sys.executable, ["compile-kernels"]
     # -P: a folder of downloaded models is no place to import modules from
     return sys.executable, ["-P", "-m", "explorer", "compile-kernels"]
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Return sets and what makes them exact, in the order in which somebody waits for them."""
+    every = list(names)
+    looks = [name for name in every if not is_rounding(name)]
+    return [*looks, *map(exact, looks), *filter(is_rounding, every)]
 
 
 class _Program(QObject):
@@ -169,8 +177,7 @@ class KernelMaker(QObject):
         wanted = list(dict.fromkeys(types))
         self._wished += wanted
         self._look_for_wished()
-        needed = [GENERAL, *wanted]
-        needed += [exact(name) for name in needed]
+        needed = _in_order([GENERAL, *wanted])
         urgent = [name for name in needed if name in self._missing]
         with self._changed:
             self._missing.sort(key=lambda name: name not in urgent)  # stable
@@ -224,7 +231,8 @@ class KernelMaker(QObject):
         self._known.update(new)
         choose_kernel_cache()
         if has_kernel_folder():
-            new = [*new, *map(exact, new), *map(later, new)]
+            followed = [name for name in new if not is_rounding(name)]
+            new = [*_in_order(new), *map(later, followed)]
             with self._changed:
                 self._missing += [name for name in new if not is_compiled(name)]
                 self._missing.sort(key=urgency)  # stable

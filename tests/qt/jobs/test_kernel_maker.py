@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.jobs import Cancelled
 from explorer.qt.jobs.kernel_maker import KernelMaker, compile_command
 from explorer.quantization.kernel_cache import is_compiled, note_compiled
-from explorer.quantization.kernel_sets import GENERAL, exact, later
+from explorer.quantization.kernel_sets import GENERAL, exact, later, rounding_to
 
 Make = Callable[[str], KernelMaker]
 
@@ -64,9 +64,7 @@ def make(qtbot: QtBot) -> Iterator[Make]:
         assert not maker.running
 
 
-def _wait_in_thread(
-    maker: KernelMaker, *types: str, first_look: bool = False
-) -> threading.Thread:
+def _wait_in_thread(maker: KernelMaker, *types: str, first_look: bool = False) -> threading.Thread:
     thread = threading.Thread(
         target=maker.wait, args=(types, never), kwargs={"first_look": first_look}
     )
@@ -127,6 +125,17 @@ def test_where_a_core_is_the_window_s_alone_there_is_one_program(folder: Path) -
     maker.ask_now(["F16"])
     assert [program.more for program in maker._programs] == [[exact("F16"), "F16"]]
     maker.close()
+
+
+def test_what_rounds_comes_after_what_reads(qtbot: QtBot, folder: Path, make: Make) -> None:
+    maker = make(_MARK)
+    rounding = rounding_to("int4/32")
+    assert maker.ask_now(["Q4_K", rounding, rounding_to("Q8_K")]) == ["Q4_K", rounding]
+    qtbot.waitUntil(lambda: is_compiled(rounding))
+    assert is_compiled("Q4_K")
+    assert not is_compiled(exact(rounding))
+    assert not is_compiled(rounding_to("Q8_K"))  # nothing rounds to it
+    qtbot.waitUntil(lambda: not maker.running)
 
 
 def test_what_can_wait_is_made_when_nothing_else_is(qtbot: QtBot, folder: Path, make: Make) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from explorer.analysis.surveys.run import SurveyControl
 from explorer.analysis.what_if.losses import (
@@ -21,6 +21,10 @@ from explorer.qt.jobs import Job, consideration
 from explorer.qt.jobs.cores import all_cores
 from explorer.qt.models.what_if.imatrix import obeys_importance
 from explorer.qt.models.what_if.question import Kept, Prospect, piece_name
+from explorer.quantization.kernel_sets import rounding_to
+
+Wait: TypeAlias = Callable[[Iterable[str], Job], None]
+"""Waits until sets of kernels are there; see `JobRunner.wait_for_kernels`."""
 
 _MOST_WORKERS: Final = 8  # each holds about 6 MiB
 
@@ -61,7 +65,7 @@ class WhatIfWork:
         self._total = 0
         self._done = 0
 
-    def run(self, job: Job, wait_for_kernels: Callable[[Iterable[str], Job], None]) -> WhatIfState:
+    def run(self, job: Job, wait_for_kernels: Wait) -> WhatIfState:
         """Do it; in a worker.
 
         Raises:
@@ -70,14 +74,16 @@ class WhatIfWork:
         self.control.obey(job.check)
         wait_for_kernels(self._prospect.kernels, job)
         with consideration(lasting=True):
-            return self._measure(job)
+            return self._measure(job, wait_for_kernels)
 
-    def _measure(self, job: Job) -> WhatIfState:
+    def _measure(self, job: Job, wait_for_kernels: Wait) -> WhatIfState:
         # what is known is told first: a type that takes minutes must not hide the others
         self._errors = self._prospect.known(self._kept)
         self._total = sum(task.cost for task in self._prospect.missing(self._kept))
         for name, tasks in self._prospect.tasks.items():
             if self._prospect.total(name, self._kept) is None:
+                if name != PRESENT:
+                    wait_for_kernels([rounding_to(name)], job)
                 self._measure_type(name, tasks, job)
         return self._state(None, self._done)
 
