@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from explorer.formats.tensors import Extent, StoredArray, Tensor
 from explorer.sources import ByteSource
 
@@ -13,22 +15,25 @@ REMEMBERED_BYTES: Final = 16 << 20
 
 
 class _Remembering(ByteSource):
-    """Keeps what was read, for the same reads to come. Closing is its owner's business."""
+    """Keeps what was looked at, for the same looks to come. Closing is its owner's business."""
 
     def __init__(self, source: ByteSource) -> None:
         self.path = source.path
         self.size = source.size
         self._source = source
-        self._pieces: dict[tuple[int, int], bytes] = {}
+        self._pieces: dict[tuple[int, int], memoryview] = {}
 
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
-        place = (offset, len(buffer))
-        piece = self._pieces.get(place)
+        self._source.read_into(offset, buffer)
+
+    def view(self, offset: int, length: int) -> memoryview:
+        # handed out as it is: copies would hold the interpreter's lock, and so other threads
+        piece = self._pieces.get((offset, length))
         if piece is None:
-            self._source.read_into(offset, buffer)
-            self._pieces[place] = bytes(buffer)
-        else:
-            buffer[:] = piece
+            content = np.empty(self._checked(offset, length), np.uint8)
+            self._source.read_into(offset, content.data)
+            piece = self._pieces[offset, length] = content.data.toreadonly()
+        return piece
 
     def close(self) -> None:
         """Do nothing: the model's own source is closed with the model."""

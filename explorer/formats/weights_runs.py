@@ -121,6 +121,7 @@ class BlockRuns:
         """Read, bring into little-endian order and decode; see `Runs.decode`."""
         raw = self._blocks.read(first, count)
         if self._swapped:
+            raw = raw if raw.flags.writeable else raw.copy()
             swap_byte_order(self._name, raw)
         self._decode(raw, out.reshape(count, self.unit))
         return raw
@@ -167,11 +168,15 @@ class _Items:
         self._raw = np.empty((0, item_bytes), np.uint8)
 
     def read(self, first: int, count: int) -> NDArray[np.uint8]:
-        """Return items, uint8 [count, item_bytes], which the next call overwrites."""
+        """Return items, uint8 [count, item_bytes]: kept ones, or what the next call overwrites."""
+        size = self._raw.shape[1]
+        start = self._extent.offset + first * size
+        kept = self._extent.source.view(start, count * size)
+        if kept is not None:
+            return np.frombuffer(kept, np.uint8).reshape(count, size)
         if count > len(self._raw):
-            self._raw = np.empty((count, self._raw.shape[1]), np.uint8)
+            self._raw = np.empty((count, size), np.uint8)
         raw = self._raw[:count]
-        start = self._extent.offset + first * raw.shape[1]
         self._extent.source.read_into(start, raw.data.cast("B"))
         return raw
 

@@ -39,6 +39,15 @@ class ByteSource(ABC):
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         """Fill `buffer` with the bytes from `offset` on; raise as `read` does."""
 
+    def view(self, offset: int, length: int) -> memoryview | None:
+        """Return bytes that are kept in memory, read-only and uncopied; None if none are kept.
+
+        Raises:
+            SourceError: As `read`.
+        """
+        del offset, length  # for places that keep some
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Release the place; reading raises `SourceError` from then on. Closing twice is fine."""
