@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from explorer.formats.enums import enum_name
-from explorer.formats.heads import first_elements, is_loaded
+from explorer.formats.gguf.heads import first_elements, is_loaded
 from explorer.formats.metadata import MetadataEntry, Value
 from explorer.formats.model import Model
 from explorer.text import (

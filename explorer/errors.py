@@ -56,3 +56,15 @@ class PlanError(ExplorerError, ValueError):
     def __init__(self, what: str, reason: str | None = None) -> None:
         super().__init__(what)
         self.reason = reason
+
+
+def system_reason(error: OSError | ValueError) -> str:
+    """Return what the system says about an error, to stand inside a sentence."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def unreadable_reason(error: OSError | ValueError) -> str:
+    """Return why something cannot be read, and what to do where that is known."""
+    if isinstance(error, PermissionError):
+        return "permission denied; ask its owner for read access"
+    return system_reason(error)

@@ -12,8 +12,8 @@ from explorer.late import late_names
 
 if TYPE_CHECKING:
     from explorer.analysis.binning import Histogram
-    from explorer.analysis.blocks import BlockStatistics, Distribution, block_statistics
     from explorer.analysis.codes import CodeShares, code_shares
+    from explorer.analysis.codes_and_scales import BlockStatistics, Distribution, block_statistics
     from explorer.analysis.errors.comparison import Comparison, TensorErrors, compare_tensors
     from explorer.analysis.errors.figures import ErrorFigures
     from explorer.analysis.lines import LineFigures, Lines, tensor_lines
@@ -26,7 +26,7 @@ else:
         __name__,
         {
             "binning": ["Histogram"],
-            "blocks": ["BlockStatistics", "Distribution", "block_statistics"],
+            "codes_and_scales": ["BlockStatistics", "Distribution", "block_statistics"],
             "codes": ["CodeShares", "code_shares"],
             "errors.comparison": ["Comparison", "TensorErrors", "compare_tensors"],
             "errors.figures": ["ErrorFigures"],

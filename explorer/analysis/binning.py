@@ -140,11 +140,7 @@ class Binning:
 
 
 class RunningCounts:
-    """Weights so far, counted by the parts of binnings; to each its own stream of weights.
-
-    Attributes:
-        totals: int64 [bins * parts] for each binning: what was combined.
-    """
+    """Weights so far, counted by the parts of binnings; to each its own stream of weights."""
 
     def __init__(self, binnings: Sequence[Binning]) -> None:
         self._binnings = binnings
@@ -155,6 +151,7 @@ class RunningCounts:
 
     @property
     def totals(self) -> list[NDArray[np.int64]]:
+        """What was combined: int64 [bins * parts] for each binning."""
         if self._totals is None:
             self._totals = [np.zeros(size, np.int64) for size in self._sizes]
         return self._totals

@@ -58,6 +58,17 @@ def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -
     return fold_chunks(tensor, fold, workers=workers, check=cancel or never).codes.shares()
 
 
+def saturated_codes(levels: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Tell of each code whether it stands for the least or the greatest level, bool [codes].
+
+    Args:
+        levels: float32 [codes], of which one at least is finite.
+    """
+    known = levels[np.isfinite(levels)]
+    found: NDArray[np.bool_] = (levels == known.min()) | (levels == known.max())
+    return found
+
+
 class CodeCounts:
     """Saturated and zero codes, counted.
 
@@ -69,8 +80,7 @@ class CodeCounts:
     """
 
     def __init__(self, levels: NDArray[np.float32]) -> None:
-        known = levels[np.isfinite(levels)]
-        ends = (levels == known.min()) | (levels == known.max())
+        ends = saturated_codes(levels)
         wanted = np.flatnonzero(ends | (levels == 0))
         self._ends, self._zeros = ends[wanted], levels[wanted] == 0
         self._wanted = wanted.astype(np.uint8)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import places
+from explorer.formats.folding import Folding
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Check, Chunk, never
 from explorer.formats.weights_fold import map_spans
@@ -68,7 +69,7 @@ def tensor_lines(tensor: Tensor, workers: int = 1, cancel: Check | None = None) 
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
         SourceError: The file changed since it was opened.
     """
-    width = tensor.shape[-1] if tensor.shape else 1
+    width = Folding(tensor.shape).columns
     count = tensor.parameters // width if width else 0
     per_row, row_entries = _entries(count, MAX_ROWS)
     per_column, column_entries = _entries(width, MAX_COLUMNS)

@@ -13,7 +13,7 @@ import contextlib
 import numpy as np
 
 from explorer.analysis.binning import Binning, RunningCounts
-from explorer.analysis.blocks import block_statistics
+from explorer.analysis.codes_and_scales import block_statistics
 from explorer.analysis.splitting import RunningScales, splitter_of
 from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
@@ -23,7 +23,9 @@ from explorer.quantization.kernel_sets import (
     grouped_layout,
     is_exact,
     is_later,
+    is_rounding,
     meant_by,
+    rounds_to,
 )
 from explorer.quantization.types import TENSOR_TYPES
 from explorer.sources import MemorySource
@@ -42,6 +44,8 @@ def warm_up(kernel_set: str) -> None:
         else:
             warm_up_blocks(name)
             warm_up_errors(name)
+    elif is_rounding(kernel_set):
+        warm_up_rounding(rounds_to(kernel_set))
     elif is_exact(kernel_set):
         if name == GENERAL:
             warm_up_statistics()
@@ -90,6 +94,21 @@ def warm_up_splitting(type_name: str) -> None:
     if splitter is not None:
         for chunk in tensor.chunks():
             splitter.split(chunk)
+
+
+def warm_up_rounding(type_name: str) -> None:
+    """The same for rounding weights to a type and back.
+
+    Raises:
+        ExplorerError: Weights cannot be rounded to it.
+    """
+    # what one looks at first is not to wait for this module
+    from explorer.analysis.rounding.rounders import rounder  # noqa: PLC0415 - see above
+
+    rounding = rounder(type_name)
+    rounding.round(np.zeros(rounding.type.block_weights, np.float32), None)
+    if rounding.levels is not None:
+        rounding.codes()
 
 
 def warm_up_blocks(type_name: str) -> None:

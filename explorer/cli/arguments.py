@@ -71,7 +71,7 @@ def model_path(path: str, root: str | None = None) -> Path:
     Raises:
         ExplorerError: The name is not valid, or no store has it.
     """
-    from explorer.formats.ollama_name import is_name  # noqa: PLC0415 - --version needs no formats
+    from explorer.formats.ollama.name import is_name  # noqa: PLC0415 - --version needs no formats
     from explorer.stores.names import resolve  # noqa: PLC0415 - as above
     from explorer.stores.places import this_machine_ollama  # noqa: PLC0415 - as above
 

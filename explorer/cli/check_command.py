@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from explorer.cli.arguments import json_option, model_path, path_argument, root_option
+from explorer.cli.model_record import problem_record
 from explorer.cli.output import style, write, write_error, write_json
 from explorer.cli.problems import problem_lines
 from explorer.cli.progress import Progress
-from explorer.cli.records import problem_record
 from explorer.errors import FormatError
 from explorer.formats import Problem, Severity, open_model
-from explorer.formats.ollama_manifest import is_manifest_path
+from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.stores import Place, Store, StoreKind, read_details, read_library
 from explorer.stores.digests import digest_fault, manifest_blobs
 from explorer.stores.huggingface import is_hub_cache

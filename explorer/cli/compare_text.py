@@ -10,8 +10,9 @@ import click
 from explorer.analysis.errors.comparison import ComparedRow, Comparison, TotalErrors
 from explorer.analysis.matching import Matching, Mismatch, TensorView
 from explorer.cli.errors_record import ABOUT_ERRORS, SHOWN_FIGURES
-from explorer.cli.output import cell_width, figures_line, line_width, name_cell, style, write
-from explorer.text import float_text, integer_text, plain_text, shape_text
+from explorer.cli.output import line_width, style, write
+from explorer.cli.tensor_lines import Subject, TensorLines, printed
+from explorer.text import float_text, integer_text, plain_text
 
 _LONGEST_NAME: Final = 48
 _SHOWN_NAMES: Final = 8
@@ -20,34 +21,24 @@ _SHOWN_NAMES: Final = 8
 def printed_rows(
     comparison: Comparison, rows: Iterable[ComparedRow], *, needed: bool
 ) -> Iterator[ComparedRow]:
-    """Print each row when it comes.
-
-    Ends when nobody reads any more (`| head`), unless the rows are `needed` for something else.
-    """
-    matches = comparison.matches
-    widths = (
-        max([9, *(cell_width(_name(match.candidate)) for match in matches)]),
-        max([4, *(len(plain_text(match.candidate.type_name)) for match in matches)]),
-        max([5, *(len(shape_text(match.candidate.shape)) for match in matches)]),
-    )
+    """Print each row when it comes; see `tensor_lines.printed`."""
     titles = [title for _, title in SHOWN_FIGURES]
-    write(figures_line(("candidate", "type", "shape"), widths, titles))
-    for row in rows:
-        view = row.match.candidate
-        cells = (_name(view), plain_text(view.type_name), shape_text(view.shape))
+    subjects = (_subject(match.candidate) for match in comparison.matches)
+    lines = TensorLines("candidate", titles, subjects, _LONGEST_NAME)
+
+    def line_of(row: ComparedRow) -> str:
+        subject = _subject(row.match.candidate)
         if row.errors is None:
-            what = "" if row.problem is None else plain_text(row.problem.what)
-            line = figures_line(cells, widths, ()).rstrip() + f"  {what}\n"
-        else:
-            figures = [float_text(getattr(row.errors, name), 5) for name, _ in SHOWN_FIGURES]
-            line = figures_line(cells, widths, figures)
-        if not write(line) and not needed:
-            return
-        yield row
+            return lines.problem_line(subject, row.problem)
+        figures = (float_text(getattr(row.errors, name), 5) for name, _ in SHOWN_FIGURES)
+        return lines.line(subject, figures)
+
+    write(lines.head)
+    yield from printed(rows, line_of, needed=needed)
 
 
-def _name(view: TensorView) -> str:
-    return name_cell(view.name, _LONGEST_NAME)
+def _subject(view: TensorView) -> Subject:
+    return view.name, view.type_name, view.shape
 
 
 def summary(matching: Matching, total: TotalErrors, *, whole: bool) -> str:

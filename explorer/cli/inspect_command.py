@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from explorer.cli.arguments import json_option, model_path, path_argument, root_option
+from explorer.cli.model_record import model_record
 from explorer.cli.output import line_width, style, table, write, write_json
 from explorer.cli.problems import problem_lines
-from explorer.cli.records import model_record
 from explorer.display import (
     bytes_text,
     count_text,

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from explorer.cli.arguments import json_option
+from explorer.cli.model_record import problem_record
 from explorer.cli.output import style, table, write, write_json
 from explorer.cli.problems import problem_lines
 from explorer.cli.progress import Progress
-from explorer.cli.records import problem_record
 from explorer.errors import SourceError
 from explorer.stores import (
     Blob,

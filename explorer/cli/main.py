@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 from explorer import __version__
 from explorer.cli.arguments import units_option
 from explorer.cli.output import write_error
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, system_reason
 from explorer.notation import ByteUnits, Notation, writing
 
 PROGRAM: Final = "gguf-explorer"
@@ -245,8 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ExplorerError as error:
         code = _fail(str(error))
     except OSError as error:  # standard output on a full disk
-        reason = (error.strerror or str(error)).lower()
-        code = _fail(f"standard output cannot be written: {reason}")
+        code = _fail(f"standard output cannot be written: {system_reason(error)}")
     except MemoryError:
         code = _fail("there is not enough memory for this; close other programs and try again")
     except SystemExit as stop:  # click's completion, and its answer to a closed pipe

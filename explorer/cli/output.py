@@ -20,7 +20,6 @@ import click
 from explorer.text import plain_text, safe_json, shorten
 
 _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding every other line
-_FIGURE_WIDTH: Final = 12
 _TEXT_WIDTH: Final = 120  # of a line of text where there is no terminal
 
 
@@ -129,18 +128,3 @@ def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str 
 def name_cell(name: str, longest: int) -> str:
     """Return a name of a file as a table shows it: safe to print, at most `longest` characters."""
     return shorten(plain_text(name), longest)
-
-
-def figures_line(cells: Iterable[str], widths: Iterable[int], figures: Iterable[str]) -> str:
-    """Return a line of a table that is printed row by row, before all of its rows are known.
-
-    Args:
-        cells: What comes first, safe to print.
-        widths: Columns of the terminal for each cell, at least as many as it needs.
-        figures: Numbers as text, aligned to the right.
-    """
-    padded = [
-        text + " " * (width - cell_width(text)) for text, width in zip(cells, widths, strict=True)
-    ]
-    padded += [f"{figure:>{_FIGURE_WIDTH}}" for figure in figures]
-    return "  ".join(padded).rstrip() + "\n"

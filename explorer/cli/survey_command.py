@@ -13,22 +13,15 @@ from explorer.analysis.percentiles import PERCENTS
 from explorer.analysis.surveys.cache import KeptSurvey, SurveyCache
 from explorer.analysis.surveys.run import run_survey
 from explorer.cli.arguments import json_option, model_path, path_argument, root_option
-from explorer.cli.output import (
-    cell_width,
-    figures_line,
-    name_cell,
-    on_terminal,
-    write,
-    write_error,
-    write_json,
-)
+from explorer.cli.output import on_terminal, write, write_error, write_json
 from explorer.cli.progress import Progress
 from explorer.cli.statistics_record import statistics_record
+from explorer.cli.tensor_lines import Subject, TensorLines, printed
 from explorer.cli.weights_walk import csv_option, refuse_model_file, teller, workers_option, writing
 from explorer.formats import Model, Tensor, open_model
 from explorer.quantization.registry import has_decoder
 from explorer.tabular import Cell, write_csv
-from explorer.text import float_text, integer_text, plain_text, shape_text
+from explorer.text import float_text, integer_text
 
 _LONGEST_NAME: Final = 64
 _FIGURES: Final = ("min", "max", "mean", "std", "rms", "kurtosis", "step_error_rms")
@@ -141,32 +134,22 @@ def _cells(record: dict[str, Any]) -> list[Cell]:
 
 
 def _printed(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> Iterator[SurveyRow]:
-    """Print each row when it comes; columns are as wide as the model's names and shapes ask for.
+    """Print each row when it comes; see `tensor_lines.printed`."""
+    titles = ("zeros", "not finite", *_FIGURES)
+    lines = TensorLines("tensor", titles, map(_subject, model.tensors.rows), _LONGEST_NAME)
 
-    Ends when nobody reads any more (`| head`), unless the rows are `needed` for something else.
-    """
-    tensors = model.tensors.rows
-    names = min(_LONGEST_NAME, max((cell_width(_name(t)) for t in tensors), default=0))
-    types = max((len(plain_text(t.type.name)) for t in tensors), default=0)
-    shapes = max((len(shape_text(t.shape)) for t in tensors), default=0)
-    widths = (max(names, 6), max(types, 4), max(shapes, 5))
-    write(figures_line(("tensor", "type", "shape"), widths, ("zeros", "not finite", *_FIGURES)))
-    for row in rows:
-        tensor = row.tensor
-        cells = (_name(tensor), plain_text(tensor.type.name), shape_text(tensor.shape))
+    def line_of(row: SurveyRow) -> str:
         found = row.statistics
         if found is None:
-            what = "" if row.error is None else plain_text(row.error.what)
-            line = figures_line(cells, widths, ()).rstrip() + f"  {what}\n"
-        else:
-            numbers = [integer_text(found.zeros), integer_text(found.nan + found.inf)]
-            figures = [getattr(found, name) for name in _FIGURES]
-            numbers += ["" if one is None else float_text(one, 5) for one in figures]
-            line = figures_line(cells, widths, numbers)
-        if not write(line) and not needed:
-            return
-        yield row
+            return lines.problem_line(_subject(row.tensor), row.error)
+        figures = [getattr(found, name) for name in _FIGURES]
+        numbers = [integer_text(found.zeros), integer_text(found.nan + found.inf)]
+        numbers += ["" if one is None else float_text(one, 5) for one in figures]
+        return lines.line(_subject(row.tensor), numbers)
+
+    write(lines.head)
+    yield from printed(rows, line_of, needed=needed)
 
 
-def _name(tensor: Tensor) -> str:
-    return name_cell(tensor.name, _LONGEST_NAME)
+def _subject(tensor: Tensor) -> Subject:
+    return tensor.name, tensor.type.name, tensor.shape

@@ -12,7 +12,7 @@ from typing import Any, TextIO, TypeVar
 import click
 
 from explorer.cli.progress import Progress
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, system_reason
 from explorer.formats import Model
 from explorer.formats.own_files import refuse_own_file
 from explorer.tabular import write_atomically
@@ -77,5 +77,4 @@ def writing(target: Path) -> Iterator[TextIO]:
         with write_atomically(target) as stream:
             yield stream
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ExplorerError(f"cannot be written: {reason}", target) from error
+        raise ExplorerError(f"cannot be written: {system_reason(error)}", target) from error

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from explorer.cache import cache_folder
 from explorer.demo.model import write_model
-from explorer.errors import SourceError
+from explorer.errors import SourceError, system_reason
 from explorer.resources import resource
 
 RECIPE_VERSION: Final = 1
@@ -67,9 +67,8 @@ def make_demo(folder: Path | None = None) -> DemoPaths:
             _make(base, target)
             _remove_leftovers(base, target)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         raise SourceError(
-            f"the demo model cannot be made here: {reason}; "
+            f"the demo model cannot be made here: {system_reason(error)}; "
             "name another folder with GGUF_EXPLORER_CACHE",
             base,
         ) from error

@@ -234,6 +234,10 @@ CAREFUL: Final = json.JSONDecoder(
 def decode_value(text: JsonText, position: int) -> tuple[Any, int]:
     """Decode the value at a position, strictly.
 
+    Args:
+        text: The document.
+        position: Where the value begins, in characters.
+
     Returns:
         The value and the position behind it.
 
@@ -254,6 +258,12 @@ def read_strings(
     text: JsonText, position: int, colon: str, comma: str
 ) -> tuple[dict[str, str], int] | None:
     """Read an object of strings, written with these separators; needs no bounds and no recursion.
+
+    Args:
+        text: The document.
+        position: Where the object begins, in characters.
+        colon: What stands between a key and its value.
+        comma: What stands between two members.
 
     Returns:
         The object and the position behind it; None if it is anything else, or repeats a key.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, system_reason
 from explorer.formats.bounded_json import read_json_file
 from explorer.formats.limits import MAX_CONFIG_ENTRIES
 from explorer.formats.metadata import MetadataEntry, Value
@@ -50,7 +50,7 @@ def read_config(folder: Path, log: ProblemLog) -> Config:
         if not path.exists():
             return Config()
     except OSError as error:  # the folder may not be searched
-        log.add(Severity.WARNING, CONFIG_NAME, f"it cannot be read: {error.strerror}")
+        log.add(Severity.WARNING, CONFIG_NAME, f"it cannot be read: {system_reason(error)}")
         return Config()
     return read_object(path, CONFIG_NAME, _PREFIX, log)
 
@@ -85,7 +85,14 @@ def read_object(path: Path, where: str, prefix: str, log: ProblemLog) -> Config:
 
 
 def loaded_entry(key: str, type_name: str, value: Value, file_index: int = 0) -> MetadataEntry:
-    """Return a metadata entry whose value is in memory."""
+    """Return a metadata entry whose value is in memory.
+
+    Args:
+        key: Its key.
+        type_name: Its type, as interface.md calls it: ``"string"``, ``"array[uint32]"`` …
+        value: Its value; an array is a list.
+        file_index: Position in `Model.files` of the file that it is from.
+    """
     length = len(value) if type_name.startswith("array") and isinstance(value, list) else None
     entry = MetadataEntry(key, type_name, length, lambda: value, file_index=file_index)
     vars(entry)["value"] = value  # what the cached property would put there: never a disk access

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
-from explorer.errors import ExplorerError, FormatError, SourceError
+from explorer.errors import ExplorerError, FormatError, SourceError, system_reason
 from explorer.formats.bounded_json import RepeatedKeys, read_json_file, shorten
 from explorer.formats.config import read_config
 from explorer.formats.confinement import HUB_REPOSITORY, hub_cache, leads_out
-from explorer.formats.gguf import open_gguf
+from explorer.formats.gguf.opening import open_gguf
 from explorer.formats.limits import MAX_SHARDS
 from explorer.formats.model import Model, Severity
 from explorer.formats.naming import natural_key
 from explorer.formats.problems import ProblemLog
-from explorer.formats.safetensors import SafetensorsFile, build_model, open_file
+from explorer.formats.safetensors.opening import SafetensorsFile, build_model, open_file
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
 _SUFFIX: Final = ".safetensors"
@@ -89,8 +89,7 @@ def _list_files(folder: Path) -> list[str]:
     try:
         names = os.listdir(folder)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise SourceError(f"the folder cannot be listed: {reason}", folder) from error
+        raise SourceError(f"the folder cannot be listed: {system_reason(error)}", folder) from error
     return sorted((name for name in names if not name.startswith(".")), key=natural_key)
 
 

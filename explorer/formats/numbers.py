@@ -49,7 +49,7 @@ class Bounds:
     open_ends: bool
 
     def of_integers(self, values: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell for each integer whether it is within, [n]."""
+        """Tell for each integer, int64 [n], whether it is within: bool [n]."""
         mask = np.ones(len(values), dtype=np.bool_)
         if self.low is not None:
             mask &= values >= (math.floor(self.low) + 1 if self.open_ends else math.ceil(self.low))
@@ -60,7 +60,7 @@ class Bounds:
         return mask
 
     def of_floats(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Tell for each number whether it is within, [n]."""
+        """Tell for each number, float64 [n], whether it is within: bool [n]."""
         mask = np.ones(len(values), dtype=np.bool_)
         if self.low is not None:
             mask &= values > float(self.low) if self.open_ends else values >= float(self.low)

@@ -33,7 +33,7 @@ def parse_ranges(text: str) -> tuple[Range, ...] | None:
 
 
 def in_ranges(values: NDArray[np.int64], ranges: tuple[Range, ...]) -> NDArray[np.bool_]:
-    """Tell for each value, [n] int64, whether one of the ranges holds it."""
+    """Tell for each value, int64 [n], whether one of the ranges holds it: bool [n]."""
     found = np.zeros(len(values), dtype=np.bool_)
     for first, last in ranges:
         found |= (values >= first) if last is None else (values >= first) & (values <= last)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from explorer.errors import ExplorerError
-from explorer.formats.gguf_arrays import NUMBER_TYPES
+from explorer.formats.gguf.arrays import NUMBER_TYPES
 from explorer.formats.metadata import MetadataEntry, StringArray
 
 MOST_ELEMENTS: Final = 512

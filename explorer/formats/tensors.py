@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import FormatError
+from explorer.formats.folding import Folding
 from explorer.formats.naming import TensorName, parse_name
 from explorer.quantization import TensorType
 from explorer.sources import ByteSource
@@ -180,7 +181,7 @@ class Tensor:
         Rows run along the last dimension and are counted through all others. Only blocks that hold
         them are read.
         """
-        columns = self.shape[-1] if self.shape else 1
+        columns = Folding(self.shape).columns
         run = self._weights(start * columns, stop * columns, check)
         return run.reshape(stop - start, columns)
 

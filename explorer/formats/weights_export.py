@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
+from explorer.formats.folding import Folding
 from explorer.formats.weights import Check, WeightReader, never
 from explorer.formats.weights_runs import Values
 from explorer.tabular import TextSink
@@ -75,7 +76,7 @@ def write_csv(
         SourceError: The file changed since it was opened.
     """
     reader = WeightReader(tensor)
-    columns = tensor.shape[-1] if tensor.shape else 1
+    columns = Folding(tensor.shape).columns
     for chunk in reader.chunks(0, tensor.parameters, check):
         for text in _pieces(chunk.values, chunk.start % columns, columns):
             check()

@@ -20,7 +20,6 @@ from explorer.resources import resource
 from explorer.text import plain_text, shorten
 
 GPU_FILE: Final = "gpu_catalogue/gpus.csv"
-SOURCES_FILE: Final = "gpu_catalogue/sources.csv"
 
 _GIB: Final = 1 << 30
 _GB: Final = 10**9

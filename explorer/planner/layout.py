@@ -107,11 +107,6 @@ class Layout:
         return "full" if self.fully_offloaded else "partial"
 
     @property
-    def graph_while_fitting(self) -> int:
-        """The graph that each GPU was charged with during the search, the larger of the two."""
-        return max(self.partial, self.full)
-
-    @property
     def batch(self) -> int:
         """The batch used, which for an embedding model holds the whole context."""
         return self.sizes.workload.batch

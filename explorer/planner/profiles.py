@@ -49,12 +49,3 @@ def profile_named(name: str) -> Profile:
     if name not in PROFILES:
         raise PlanError(f"there is no profile {quoted(name)!r}; use one of {', '.join(PROFILES)}")
     return PROFILES[name]
-
-
-def plan_all(request: PlanRequest) -> list[Plan]:
-    """Return a plan for every profile, the default first.
-
-    Raises:
-        PlanError: The model cannot be planned, or would not be loaded.
-    """
-    return [profile.plan(request) for profile in PROFILES.values()]

@@ -59,7 +59,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     waker.start(_SIGNAL_POLL_MS)
 
     def go_on() -> None:
-        from explorer.formats.ollama_name import is_name  # noqa: PLC0415 - after the first paint
+        from explorer.formats.ollama.name import is_name  # noqa: PLC0415 - after the first paint
 
         files = [Path(path) for path in paths if not is_name(path)]
         _open_first(window, files, [path for path in paths if is_name(path)])

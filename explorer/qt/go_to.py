@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.key_lists import plain_title
-from explorer.qt.models.quick_open import Entry, Target, all_shelves
+from explorer.qt.models.help.key_lists import plain_title
+from explorer.qt.models.quick_open.search import Entry, Target, all_shelves
 from explorer.qt.views.quick_open import QuickOpen
 
 

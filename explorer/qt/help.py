@@ -13,10 +13,10 @@ from PySide6.QtWidgets import QMainWindow, QWhatsThis
 from explorer.qt.actions import Actions
 from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
-from explorer.qt.views.library_view import LibraryView
+from explorer.qt.views.contents.open_models import OpenModelsView
 
 if TYPE_CHECKING:
-    from explorer.qt.models.guide import Page
+    from explorer.qt.models.help.guide import Page
     from explorer.qt.views.help.window import HelpWindow
     from explorer.qt.views.tour.tour import Tour
 
@@ -29,7 +29,7 @@ class Help(QObject):
     Args:
         window: The window.
         actions: Its commands.
-        library: Its tree.
+        open_models: Its tree.
         panels: Its panels.
         settings: What is remembered.
 
@@ -42,13 +42,13 @@ class Help(QObject):
         self,
         window: QMainWindow,
         actions: Actions,
-        library: LibraryView,
+        open_models: OpenModelsView,
         panels: Panels,
         settings: Settings,
     ) -> None:
         super().__init__(window)
         self._window = window
-        self._library = library
+        self._open_models = open_models
         self._panels = panels
         self._settings = settings
         self.guide: HelpWindow | None = None
@@ -70,7 +70,7 @@ class Help(QObject):
 
     def show_keys(self) -> None:
         """Show the list of all keys."""
-        from explorer.qt.models.guide import KEYS_PAGE  # noqa: PLC0415 - see above
+        from explorer.qt.models.help.guide import KEYS_PAGE  # noqa: PLC0415 - see above
 
         self.show_guide(KEYS_PAGE)
 
@@ -95,7 +95,7 @@ class Help(QObject):
             self.tour.end()
         self._settings.tour_done = True
         self.tour = Tour(
-            self._window, tour_stops(self._window.menuBar(), self._library, self._panels)
+            self._window, tour_stops(self._window.menuBar(), self._open_models, self._panels)
         )
         self.tour.ended.connect(self._forget_tour)
         self.tour.start()
@@ -117,9 +117,9 @@ class Help(QObject):
         return self._panels.currentWidget().objectName()
 
     def _make_guide(self) -> HelpWindow:
-        from explorer.qt.models.guide import load_guide  # noqa: PLC0415 - see above
-        from explorer.qt.models.guide_keys import keys_page, with_keys  # noqa: PLC0415
-        from explorer.qt.models.key_lists import command_lines  # noqa: PLC0415
+        from explorer.qt.models.help.guide import load_guide  # noqa: PLC0415 - see above
+        from explorer.qt.models.help.guide_keys import keys_page, with_keys  # noqa: PLC0415
+        from explorer.qt.models.help.key_lists import command_lines  # noqa: PLC0415
         from explorer.qt.views.help.window import HelpWindow  # noqa: PLC0415
 
         panels, settings = self._panels, self._settings

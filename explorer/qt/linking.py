@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject
 from explorer.formats.naming import parse_name
 from explorer.qt.models.document import Document
 from explorer.qt.panels import Panels
-from explorer.qt.views.library_view import LibraryView
+from explorer.qt.views.contents.open_models import OpenModelsView
 
 # Stacks of layers beside the language model's: vision, audio, encoder, decoder, projector.
 _SIDE_STACKS: Final = ("v.", "a.", "enc.", "dec.", "mm.", "vision", "audio")
@@ -24,9 +24,9 @@ class SelectionLink(QObject):
     A panel that is made to follow answers with a signal of its own; that one is not followed again.
     """
 
-    def __init__(self, library: LibraryView, panels: Panels, parent: QObject) -> None:
+    def __init__(self, open_models: OpenModelsView, panels: Panels, parent: QObject) -> None:
         super().__init__(parent)
-        self._library = library
+        self._open_models = open_models
         self._panels = panels
         self._document: Document | None = None
         self._busy = False
@@ -46,7 +46,7 @@ class SelectionLink(QObject):
         def follow(document: Document) -> None:
             key = document.model.metadata.entries[position].key
             self._panels.metadata.reveal(position)
-            self._library.reveal_key(document, key)
+            self._open_models.reveal_key(document, key)
             self._panels.raw.reveal_key(key)
 
         self._once(follow)
@@ -56,7 +56,7 @@ class SelectionLink(QObject):
 
         def follow(document: Document) -> None:
             self._panels.tensors.reveal(row)
-            self._library.reveal_tensor(document, row)
+            self._open_models.reveal_tensor(document, row)
             self._panels.raw.reveal_tensor(row)
             self._panels.select_layer(_layer_of(document, row))
 

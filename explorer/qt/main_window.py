@@ -37,8 +37,8 @@ from explorer.qt.menus import fill_menu_bar
 from explorer.qt.models.document import Document, load_document
 from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
+from explorer.qt.views.contents.open_models import OpenModelsView
 from explorer.qt.views.elided_label import ElidedLabel
-from explorer.qt.views.library_view import LibraryView
 from explorer.qt.views.message_bar import MessageBar
 from explorer.qt.views.progress.job_bar import JobBar
 from explorer.qt.views.recent_menu import RecentMenu
@@ -84,11 +84,11 @@ class MainWindow(QMainWindow):
 
     def _make_views(self) -> None:
         self.message_bar = MessageBar(self)
-        self.library = LibraryView(self)
+        self.open_models = OpenModelsView(self)
         self.panels = Panels(self.runner, self.settings, self)
-        self.link = SelectionLink(self.library, self.panels, self)
+        self.link = SelectionLink(self.open_models, self.panels, self)
         self.splitter = QSplitter(self)
-        self.splitter.addWidget(self.library)
+        self.splitter.addWidget(self.open_models)
         self.splitter.addWidget(self.panels)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
@@ -110,7 +110,7 @@ class MainWindow(QMainWindow):
         recent = RecentMenu(self.settings, self.actions_.clear_recent, self)
         recent.path_chosen.connect(lambda path: self.open_paths([path]))
         fill_menu_bar(self, self.actions_, recent, self.panels)
-        self.help = Help(self, self.actions_, self.library, self.panels, self.settings)
+        self.help = Help(self, self.actions_, self.open_models, self.panels, self.settings)
 
     def _connect(self) -> None:
         actions = self.actions_
@@ -126,10 +126,10 @@ class MainWindow(QMainWindow):
         self.look.scheme_changed.connect(lambda: self.panels.follow_scheme(self.current))
         self.runner.crashed.connect(self.crashes.note)
         self.crashes.happened.connect(self.message_bar.show_error)
-        self.library.model_chosen.connect(self.show_document)
-        self.library.key_chosen.connect(self._reveal_key_by_name)
-        self.library.tensor_chosen.connect(self.reveal_tensor)
-        self.library.close_requested.connect(self.close_document)
+        self.open_models.model_chosen.connect(self.show_document)
+        self.open_models.key_chosen.connect(self._reveal_key_by_name)
+        self.open_models.tensor_chosen.connect(self.reveal_tensor)
+        self.open_models.close_requested.connect(self.close_document)
         self.panels.tensors.table.row_opened.connect(self._open_tensor_bytes)
         self.panels.tensor_chosen.connect(self.link.select_tensor)
         self.panels.model_requested.connect(self._open_downloaded)
@@ -222,7 +222,7 @@ class MainWindow(QMainWindow):
         self._order.insert(place, ticket)
         self.documents.insert(place, document)
         self.settings.add_recent(document.path)
-        self.library.add(document, place)
+        self.open_models.add(document, place)
         self.panels.set_documents(self.documents)
         return place
 
@@ -230,7 +230,7 @@ class MainWindow(QMainWindow):
         """Close a model."""
         place = self.documents.index(document)
         del self.documents[place], self._order[place]
-        self.library.remove(document)
+        self.open_models.remove(document)
         self.panels.set_documents(self.documents)
         if self.current is document:
             self.show_document(self.documents[-1] if self.documents else None)
@@ -255,7 +255,7 @@ class MainWindow(QMainWindow):
 
     def reveal_model(self, document: Document) -> None:
         """Select a model in the tree and show it."""
-        self.library.reveal_model(document)
+        self.open_models.reveal_model(document)
         self.show_document(document)
 
     def reveal_tensor(self, document: Document, row: int) -> None:

@@ -18,19 +18,19 @@ from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import References
 from explorer.qt.models.figure_texts.pictures import panel_texts
 from explorer.qt.settings import Settings
+from explorer.qt.views.contents.metadata_view import MetadataView
+from explorer.qt.views.contents.overview import OverviewView
+from explorer.qt.views.contents.tensors_view import TensorsView
+from explorer.qt.views.contents.vocabulary_view import VocabularyView
 from explorer.qt.views.deferred import Deferred
-from explorer.qt.views.metadata_view import MetadataView
-from explorer.qt.views.overview import OverviewView
 from explorer.qt.views.progress.job_slot import JobSlot
-from explorer.qt.views.raw.raw_view import RawView
+from explorer.qt.views.raw.panel import RawView
 from explorer.qt.views.tables.table_view import TableView
-from explorer.qt.views.tensors_view import TensorsView
-from explorer.qt.views.vocabulary_view import VocabularyView
 
 if TYPE_CHECKING:
     from explorer.qt.models.planner.inputs import PlanInputs
-    from explorer.qt.views.downloads.panel import DownloadsView
     from explorer.qt.views.errors.panel import ErrorsView
+    from explorer.qt.views.library.panel import LibraryView
     from explorer.qt.views.planner.panel import PlannerView
     from explorer.qt.views.survey.panel import SurveyView
     from explorer.qt.views.weights.panel import WeightsView
@@ -115,12 +115,12 @@ class Panels(QTabWidget):
             table.exported.connect(self.written)
         self.tensors.table.selection_moved.connect(self._follow_selection)
 
-    def _make_library(self, parent: QWidget) -> DownloadsView:
+    def _make_library(self, parent: QWidget) -> LibraryView:
         # see Deferred
-        from explorer.qt.views.downloads.panel import DownloadsView  # noqa: PLC0415
-        from explorer.qt.views.downloads.scanner import library_places  # noqa: PLC0415
+        from explorer.qt.views.library.panel import LibraryView  # noqa: PLC0415
+        from explorer.qt.views.library.scanner import library_places  # noqa: PLC0415
 
-        view = DownloadsView(
+        view = LibraryView(
             self._runner, self._settings, parent, places=lambda: library_places(self._demo_store)
         )
         view.open_requested.connect(self.model_requested)

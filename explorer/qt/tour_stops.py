@@ -9,15 +9,15 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenuBar, QTabBar, QWidget
 
 from explorer.qt.panels import Panels
-from explorer.qt.views.library_view import LibraryView
+from explorer.qt.views.contents.open_models import OpenModelsView
 from explorer.qt.views.tour.tour import Stop
 
 _TREE_HEIGHT = 220  # of the tree, only the upper part is framed: the box stands beside it
 
 
-def tour_stops(menus: QMenuBar, library: LibraryView, panels: Panels) -> list[Stop]:
+def tour_stops(menus: QMenuBar, open_models: OpenModelsView, panels: Panels) -> list[Stop]:
     """Return the stops of the tour through a window, which has these parts."""
-    tabs, tree, search = panels.tabBar(), library.tree, panels.tensors.bar.edit
+    tabs, tree, search = panels.tabBar(), open_models.tree, panels.tensors.bar.edit
 
     def tab(*pages: QWidget) -> partial[QRect]:
         return partial(_tabs_area, tabs, [panels.indexOf(page) for page in pages])

@@ -33,7 +33,7 @@ _SCALE_TABLES: Final = {
 
 
 def decode(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> None:
-    """Decode a run of groups; see `grouped.decode_groups`."""
+    """Decode a run of groups; takes and raises what `grouped.decode_groups` does."""
     if not out.flags.c_contiguous or out.size % layout.group_size:
         raise ValueError(f"out must be contiguous, in whole groups of {layout.group_size} weights")
     weights = out.reshape(-1, layout.group_size)
@@ -53,7 +53,7 @@ def decode(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> None:
 def split(
     layout: GroupedLayout, stored: StoredGroups, codes: Bytes, scales: Floats, minima: Floats
 ) -> None:
-    """Take a run of groups apart; see `grouped.split_groups`."""
+    """Take a run of groups apart; takes and raises what `grouped.split_groups` does."""
     if codes.shape[1:] != (layout.group_size,):
         raise ValueError(f"codes must be of shape [groups, {layout.group_size}]")
     if not (codes.flags.c_contiguous and scales.flags.c_contiguous and minima.flags.c_contiguous):

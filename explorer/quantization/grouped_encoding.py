@@ -24,7 +24,7 @@ _KERNELS: Final[dict[Mode, Any]] = {
 
 
 def encode(layout: GroupedLayout, values: NDArray[np.float32]) -> StoredGroups:
-    """Round weights to groups; see `grouped.quantize_groups`."""
+    """Round weights to groups; takes and raises what `grouped.quantize_groups` does."""
     if values.dtype != np.float32 or values.size % layout.group_size:
         raise ValueError(f"weights must be float32 in whole groups of {layout.group_size}")
     groups = read_only(np.ascontiguousarray(values).reshape(-1, layout.group_size))

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from explorer.errors import SourceError
+from explorer.errors import SourceError, system_reason, unreadable_reason
 
 MOST_OPEN: Final = 64
 
@@ -212,10 +212,5 @@ def _explained(error: OSError | ValueError | SourceError, path: Path) -> SourceE
     if isinstance(error, FileNotFoundError):
         return SourceError("does not exist; it may have been moved or deleted", path)
     if isinstance(error, PermissionError):
-        return SourceError("permission denied; ask its owner for read access", path)
-    return SourceError(f"cannot be opened: {reason(error)}", path)
-
-
-def reason(error: OSError | ValueError) -> str:
-    """Return what the system says about an error, to stand inside a sentence."""
-    return (getattr(error, "strerror", None) or str(error)).lower()
+        return SourceError(unreadable_reason(error), path)
+    return SourceError(f"cannot be opened: {system_reason(error)}", path)

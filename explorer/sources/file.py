@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from explorer.errors import SourceError
+from explorer.errors import SourceError, system_reason
 from explorer.sources.base import ByteSource
-from explorer.sources.descriptors import FileDescriptor, reason
+from explorer.sources.descriptors import FileDescriptor
 
 _ONE_CALL_BYTES = 1 << 20  # more is read into a buffer, in as many calls as the system likes
 
@@ -42,7 +42,8 @@ class FileSource(ByteSource):
             try:
                 content = os.pread(number, length, offset)
             except OSError as error:
-                raise SourceError(f"cannot be read: {reason(error)}", self.path, offset) from error
+                what = f"cannot be read: {system_reason(error)}"
+                raise SourceError(what, self.path, offset) from error
             finally:
                 self._descriptor.give_back()
             if len(content) == length:
@@ -63,7 +64,8 @@ class FileSource(ByteSource):
                 view = view[count:]
                 position += count
         except OSError as error:
-            raise SourceError(f"cannot be read: {reason(error)}", self.path, position) from error
+            what = f"cannot be read: {system_reason(error)}"
+            raise SourceError(what, self.path, position) from error
 
     def close(self) -> None:
         self._descriptor.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Problem, Severity, open_model
 from explorer.formats.facts import Facts, describe
-from explorer.formats.ollama import open_manifest
+from explorer.formats.ollama.opening import open_manifest
 from explorer.stores.entries import Check, Entry
 
 

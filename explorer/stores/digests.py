@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from explorer.errors import ExplorerError
-from explorer.formats.ollama_blobs import find_blob
-from explorer.formats.ollama_manifest import read_manifest
+from explorer.formats.ollama.blobs import find_blob
+from explorer.formats.ollama.manifest import read_manifest
 from explorer.sources import FileSource
 from explorer.stores.entries import Check
 

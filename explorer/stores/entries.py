@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from explorer.formats import Problem, Severity
-from explorer.sources.descriptors import reason as system_reason
 from explorer.text import plain_text
 
 Check: TypeAlias = Callable[[], None]
@@ -117,10 +116,3 @@ def name_problems(name: str) -> tuple[Problem, ...]:
     if plain_text(name) == name:
         return ()
     return (Problem(Severity.WARNING, name, HIDDEN_CHARACTERS),)
-
-
-def reason(error: OSError) -> str:
-    """Return a system's message as part of a sentence."""
-    if isinstance(error, PermissionError):
-        return "permission denied; ask its owner for read access"
-    return system_reason(error)

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from explorer.errors import unreadable_reason
 from explorer.formats import Problem, Severity
 from explorer.formats.problems import ProblemLog
 from explorer.stores.entries import (
@@ -22,7 +23,6 @@ from explorer.stores.entries import (
     Store,
     StoreKind,
     name_problems,
-    reason,
 )
 from explorer.stores.model_files import models_of, partial_download
 
@@ -51,7 +51,8 @@ def scan_folder(
 
     def report(folder: Path, error: OSError) -> None:
         if folder == root:
-            log.add(Severity.ERROR, str(root), f"the folder cannot be read: {reason(error)}")
+            what = f"the folder cannot be read: {unreadable_reason(error)}"
+            log.add(Severity.ERROR, str(root), what)
         else:
             failures.append(unreadable_entry(folder, root, error))
 
@@ -70,7 +71,8 @@ def scan_folder(
 def unreadable_entry(folder: Path, root: Path, error: OSError) -> Entry:
     """Return the entry of a folder that cannot be read."""
     name = folder.relative_to(root).as_posix()
-    problem = Problem(Severity.ERROR, name, f"the folder cannot be read: {reason(error)}")
+    what = f"the folder cannot be read: {unreadable_reason(error)}"
+    problem = Problem(Severity.ERROR, name, what)
     return Entry(name, folder, None, 0, None, (*name_problems(name), problem))
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, unreadable_reason
 from explorer.formats import Severity
 from explorer.formats.confinement import HUB_REPOSITORY, leads_out
 from explorer.formats.problems import ProblemLog
 from explorer.sources import FileSource
-from explorer.stores.entries import Blob, Check, Entry, PartialDownload, Store, StoreKind, reason
+from explorer.stores.entries import Blob, Check, Entry, PartialDownload, Store, StoreKind
 from explorer.stores.folders import list_folder, unreadable_entry, walk
 from explorer.stores.model_files import models_and_files, partial_file
 
@@ -94,7 +94,7 @@ class _Scan:
         try:
             children = list_folder(self._root)
         except OSError as error:
-            what = f"the folder cannot be read: {reason(error)}"
+            what = f"the folder cannot be read: {unreadable_reason(error)}"
             self.log.add(Severity.ERROR, str(self._root), what)
             return
         for child in children:
@@ -163,7 +163,7 @@ class _Scan:
         except FileNotFoundError:
             return  # no links on this system
         except OSError as error:
-            what = f"the folder cannot be read: {reason(error)}"
+            what = f"the folder cannot be read: {unreadable_reason(error)}"
             self.log.add(Severity.ERROR, str(folder), what)
             return
         for file in files:

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from explorer.errors import unreadable_reason
 from explorer.formats import Severity
 from explorer.formats.confinement import leads_out
 from explorer.formats.huggingface import INDEX_SUFFIX
 from explorer.formats.naming import natural_key
 from explorer.formats.problems import ProblemLog
-from explorer.stores.entries import Entry, PartialDownload, name_problems, reason
+from explorer.stores.entries import Entry, PartialDownload, name_problems
 
 GGUF: Final = ".gguf"
 SAFETENSORS: Final = ".safetensors"
@@ -70,7 +71,8 @@ class _Found:
             what = "is a link to a file that is not there; the download may not have finished"
             self.log.add(Severity.ERROR, file.name, what)
         except OSError as error:
-            self.log.add(Severity.ERROR, file.name, f"cannot be looked at: {reason(error)}")
+            what = f"cannot be looked at: {unreadable_reason(error)}"
+            self.log.add(Severity.ERROR, file.name, what)
         else:
             if not stat.S_ISREG(status.st_mode):
                 what = "is a pipe, a device or a socket, not a file; it is not opened"

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from explorer.errors import SourceError
+from explorer.errors import SourceError, unreadable_reason
 from explorer.formats.bounded_json import shorten
-from explorer.formats.ollama_manifest import MANIFESTS
-from explorer.formats.ollama_name import SCHEME, OllamaName, parse_name
-from explorer.stores.entries import StoreKind, reason
+from explorer.formats.ollama.manifest import MANIFESTS
+from explorer.formats.ollama.name import SCHEME, OllamaName, parse_name
+from explorer.stores.entries import StoreKind
 from explorer.stores.library import read_library
 from explorer.stores.ollama import models_folder
 from explorer.stores.places import Place
@@ -41,7 +41,8 @@ def resolve(text: str, roots: Sequence[Path]) -> Path:
             if found is not None:
                 return found
         except OSError as error:
-            failure = failure or SourceError(f"the store cannot be read: {reason(error)}", root)
+            what = f"the store cannot be read: {unreadable_reason(error)}"
+            failure = failure or SourceError(what, root)
         else:
             return path
     raise failure or _not_found(name, roots)

@@ -13,12 +13,12 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, unreadable_reason
 from explorer.formats import Problem, Severity
 from explorer.formats.confinement import leads_out
-from explorer.formats.ollama_blobs import size_fault
-from explorer.formats.ollama_manifest import BLOBS, MANIFESTS, Manifest, read_manifest
-from explorer.formats.ollama_name import OllamaName
+from explorer.formats.ollama.blobs import size_fault
+from explorer.formats.ollama.manifest import BLOBS, MANIFESTS, Manifest, read_manifest
+from explorer.formats.ollama.name import OllamaName
 from explorer.formats.problems import ProblemLog
 from explorer.stores.entries import (
     Blob,
@@ -28,7 +28,6 @@ from explorer.stores.entries import (
     Store,
     StoreKind,
     name_problems,
-    reason,
 )
 from explorer.stores.folders import list_folder
 from explorer.stores.model_files import partial_file
@@ -108,7 +107,7 @@ class _Scan:
                 self._fail(self._models, "the folder does not exist")
             return  # a store before its first download
         except OSError as error:
-            self._fail(self._manifests, f"the folder cannot be read: {reason(error)}")
+            self._fail(self._manifests, f"the folder cannot be read: {unreadable_reason(error)}")
             return
         for number, (path, failure) in enumerate(self._paths(self._manifests, ())):
             if number % _CHECK_EVERY == 0:
@@ -132,7 +131,7 @@ class _Scan:
             self._readable = True  # an empty store
             return
         except OSError as error:
-            self._fail(folder, f"the folder cannot be read: {reason(error)}")
+            self._fail(folder, f"the folder cannot be read: {unreadable_reason(error)}")
             return
         self._readable = True
         for number, file in enumerate(files):
@@ -157,7 +156,7 @@ class _Scan:
         try:
             status = file.stat()
         except OSError as error:
-            return f"its blob cannot be looked at: {reason(error)}"
+            return f"its blob cannot be looked at: {unreadable_reason(error)}"
         if not stat.S_ISREG(status.st_mode):
             return "its blob is a folder, a pipe or a device, not a file; it is not opened"
         self._blobs[digest] = Blob(digest, path, status.st_size, ())
@@ -168,7 +167,8 @@ class _Scan:
         try:
             children = list_folder(folder)
         except OSError as error:
-            yield folder, self._broken(folder, f"the folder cannot be read: {reason(error)}")
+            what = f"the folder cannot be read: {unreadable_reason(error)}"
+            yield folder, self._broken(folder, what)
             return
         for child in children:
             if child.name.startswith("."):  # .DS_Store and its like
@@ -183,7 +183,8 @@ class _Scan:
                 try:
                     inner = child.is_dir()
                 except OSError as error:
-                    yield path, self._broken(path, f"cannot be looked at: {reason(error)}")
+                    what = f"cannot be looked at: {unreadable_reason(error)}"
+                    yield path, self._broken(path, what)
                     continue
                 if inner:
                     yield from self._paths(path, (*above, child.name))
@@ -202,7 +203,7 @@ class _Scan:
         except ExplorerError as error:
             return self._broken(path, f"{error.what} {error.where}".rstrip())
         except OSError as error:
-            return self._broken(path, f"cannot be read: {reason(error)}")
+            return self._broken(path, f"cannot be read: {unreadable_reason(error)}")
         name = str(manifest.name)
         log = ProblemLog()
         for problem in name_problems(name):

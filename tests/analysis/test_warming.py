@@ -138,3 +138,33 @@ def test_a_range_that_float32_cannot_divide() -> None:
 def test_later_sets_of_a_type_compile_what_its_pages_need() -> None:
     warm_up(later("Q4_0"))
     assert places.kernels().count_codes.signatures
+
+
+@pytest.mark.parametrize("name", ["Q5_1", "int8/32", "F16"])
+def test_rounding_then_needs_no_other_variant_of_a_kernel(name: str) -> None:
+    """In a process of its own: how many kernels are compiled before, and after real weights."""
+    script = f"""
+import numpy as np
+from numba.core import event
+from explorer.analysis.warming import warm_up
+from explorer.analysis.rounding.rounders import rounder
+from explorer.quantization.kernel_sets import has_kernels, rounding_to
+assert has_kernels(rounding_to({name!r}))
+warm_up(rounding_to({name!r}))
+compiled = []
+class Listener(event.Listener):
+    def on_start(self, event):
+        compiled.append(event.data["dispatcher"].py_func.__name__)
+    def on_end(self, event):
+        pass
+event.register("numba:compile", Listener())
+rounding = rounder({name!r})
+values = np.random.default_rng(0).standard_normal(1 << 12, np.float32)
+assert np.abs(rounding.round(values, None) - values).max() < 1
+rounding.levels is None or rounding.codes()
+print(*compiled)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=_ROOT
+    )
+    assert done.stdout.split() == []

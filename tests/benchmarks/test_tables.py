@@ -18,11 +18,11 @@ from PySide6.QtWidgets import QApplication, QListView, QTableView, QWidget
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document, load_document
-from explorer.qt.models.quick_open import all_shelves
+from explorer.qt.models.quick_open.search import all_shelves
+from explorer.qt.views.contents.tensors_view import TensorsView
+from explorer.qt.views.contents.vocabulary_view import VocabularyView
 from explorer.qt.views.quick_open import QuickOpen
 from explorer.qt.views.tables.list_panel import ListPanel
-from explorer.qt.views.tensors_view import TensorsView
-from explorer.qt.views.vocabulary_view import VocabularyView
 from tests.helpers.gguf_writer import (
     ARRAY,
     F32,

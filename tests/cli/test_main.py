@@ -183,10 +183,11 @@ def test_a_survey_ends_when_nobody_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from explorer.analysis import survey
-    from explorer.cli import survey_command
+    from explorer.cli import survey_command, tensor_lines
     from explorer.formats import open_model
 
-    monkeypatch.setattr(survey_command, "write", lambda *_: False)
+    for module in (survey_command, tensor_lines):
+        monkeypatch.setattr(module, "write", lambda *_: False)
     with open_model(make_demo(tmp_path).model) as model:
         found = list(survey(model))
         printed = survey_command._printed(model, iter(found), needed=False)

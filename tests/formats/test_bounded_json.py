@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats.bounded_json import RepeatedKeys, json_depth, read_json_file, shorten
 from explorer.formats.limits import MAX_JSON_FILE_BYTES
+from tests.helpers.rewriting import rewrite
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -25,8 +26,7 @@ def depth_of(value: Any) -> int:
 
 
 def read(path: Path, content: bytes) -> Any:
-    path.write_bytes(content)
-    return read_json_file(path)
+    return read_json_file(rewrite(path, content))
 
 
 @given(value=VALUES, ascii_only=st.booleans())

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from explorer.errors import ExplorerError, FormatError, SourceError
 from explorer.formats import Model, Severity, open_model
 from explorer.formats.limits import MAX_CONFIG_ENTRIES, MAX_SHARDS
+from tests.helpers.rewriting import rewrite
 from tests.helpers.safetensors_writer import tensors_bytes, write_tensors
 
 INDEX = "model.safetensors.index.json"
@@ -162,9 +163,9 @@ def test_broken_index(content: str, sharded: Path) -> None:
     whole=st.booleans(),
 )
 def test_any_index_raises_nothing_else(value: Any, whole: bool, tmp_path: Path) -> None:
-    write_tensors(tmp_path / SECOND, ("c", "U8", [3]))
+    rewrite(tmp_path / SECOND, tensors_bytes([("c", "U8", [3])]))
     content = value if whole else {"weight_map": value, "metadata": value}
-    (tmp_path / INDEX).write_text(json.dumps(content))
+    rewrite(tmp_path / INDEX, json.dumps(content).encode())
     with contextlib.suppress(ExplorerError):
         open_model(tmp_path / INDEX).close()
 

@@ -108,16 +108,16 @@ def test_each_element_of_a_small_array_is_a_field() -> None:
     structure = Structure(model_from(raw))
     structure.prepare()
     assert_tiles(structure)
+    fields = structure.fields(0, len(raw))
 
     def values(key: str) -> list[bytes]:
-        fields = structure.fields(0, len(raw))
         return [raw[f.offset : f.end] for f in fields if f.key == key and f.kind is FieldKind.VALUE]
 
     assert values("few") == [number.to_bytes(4, "little") for number in numbers]
     assert [len(value) for value in values("many")] == [4 * (MOST_ELEMENTS + 1)]
     assert values("texts") == [b"a", "ü€".encode(), b"\xff"]
     assert values("none") == []
-    (third,) = [f for f in structure.fields(0, len(raw)) if f.label == "element 2 of texts"]
+    (third,) = [f for f in fields if f.label == "element 2 of texts"]
     assert (third.key, raw[third.offset : third.end]) == ("texts", "ü€".encode())
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import FormatError
-from explorer.formats.gguf import open_gguf
+from explorer.formats.gguf.opening import open_gguf
 from explorer.formats.metadata import Metadata, MetadataEntry, NumberArray, StringArray, Value
 from explorer.formats.model import Model
 from explorer.formats.tensors import ListedColumns, TensorTable

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.hardware.catalogue import (
-    SOURCES_FILE,
     Catalogue,
     CatalogueError,
     Gpu,
@@ -96,7 +95,7 @@ def test_a_compute_capability_belongs_to_a_generation() -> None:
 
 
 def test_every_row_names_sources_that_are_listed() -> None:
-    lines = resource(SOURCES_FILE).read_text(encoding="utf-8").splitlines()
+    lines = resource("gpu_catalogue/sources.csv").read_text(encoding="utf-8").splitlines()
     known = {row["key"]: row for row in csv.DictReader(lines)}
     used = {source.split("/")[0] for gpu in GPUS for source in gpu.sources}
     assert used == set(known)

@@ -27,7 +27,7 @@ _OPEN_AND_MEASURE = """
 import json, sys, time
 from pathlib import Path
 from explorer.errors import ExplorerError
-from explorer.formats.gguf import open_gguf
+from explorer.formats.gguf.opening import open_gguf
 
 def status(name):
     with open("/proc/self/status") as file:

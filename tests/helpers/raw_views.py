@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.formats.model import Model
 from explorer.qt.views.raw.hex_view import HexView
-from explorer.qt.views.raw.raw_view import RawView
+from explorer.qt.views.raw.panel import RawView
 from explorer.sources import ByteSource
 
 

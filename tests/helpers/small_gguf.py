@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from explorer.formats.gguf_header import read_header
-from explorer.formats.gguf_tensors import Shard, TableBuilder
+from explorer.formats.gguf.header import read_header
+from explorer.formats.gguf.tensors import Shard, TableBuilder
 from explorer.formats.metadata import Metadata
 from explorer.formats.model import Model, ModelFile
 from explorer.formats.problems import ProblemLog

@@ -150,7 +150,7 @@ def _layout(h: Hyperparameters, case: Case) -> dict[str, Any]:
         "full": layout.full,
         "partial": layout.partial,
         "graph_selected": layout.graph_used,
-        "graph_used_while_fitting": layout.graph_while_fitting,
+        "graph_used_while_fitting": max(layout.partial, layout.full),
         "layers_on_gpu": layout.placed,
         "total_layers": layout.total_layers,
         "total_size": layout.total,

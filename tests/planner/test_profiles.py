@@ -10,7 +10,7 @@ import pytest
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.prediction import choose_batch, next_context
-from explorer.planner.profiles import PROFILES, plan_all
+from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan, PlanRequest
 from tests.planner.models import GIB, MIB, small_model
 
@@ -151,7 +151,8 @@ def test_the_cache_type_moves_nothing_and_the_plan_says_so() -> None:
 
 
 def test_both_profiles_side_by_side() -> None:
-    plans = plan_all(PlanRequest(small_model(), Settings(context=8192), (GPU,)))
+    request = PlanRequest(small_model(), Settings(context=8192), (GPU,))
+    plans = [profile.plan(request) for profile in PROFILES.values()]
     assert [p.profile for p in plans] == ["ollama-graphsize", "ollama-0.30"] == list(PROFILES)
     assert plans[0].layout is not None
     with pytest.raises(PlanError, match="ollama-graphsize"):

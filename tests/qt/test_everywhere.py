@@ -117,7 +117,7 @@ def _all_places(qtbot: QtBot, window: MainWindow) -> Iterator[tuple[str, QWidget
         yield unmarked_name(name), page
     for name, dialog in dialogs(qtbot, window):
         yield name, dialog
-    yield "Open models", window.library
+    yield "Open models", window.open_models
     yield "Status bar", window.statusBar()
 
 

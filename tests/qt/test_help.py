@@ -15,8 +15,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.errors.references import Rounding
-from explorer.qt.models.guide import KEYS_PAGE
-from explorer.qt.models.key_lists import command_lines, panel_lines
+from explorer.qt.models.help.guide import KEYS_PAGE
+from explorer.qt.models.help.key_lists import command_lines, panel_lines
 from explorer.qt.settings import Settings
 from explorer.qt.views.help.window import HelpWindow
 from tests.helpers.everywhere import everywhere

@@ -12,8 +12,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.formats import Model
 from explorer.qt.main_window import MainWindow
+from explorer.qt.models.contents.tree import Node
 from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.tree import Node
 from tests.helpers.gguf_files import write_shards
 from tests.helpers.raw_views import settled
 from tests.helpers.window import wait_idle
@@ -42,7 +42,7 @@ def model(window: MainWindow) -> Model:
 
 def selected(window: MainWindow) -> tuple[str, list[int], list[int]]:
     """Return what the tree, the tensor table and the metadata table have selected."""
-    node = window.library.tree.currentIndex().data(ItemRole.NODE)
+    node = window.open_models.tree.currentIndex().data(ItemRole.NODE)
     assert isinstance(node, Node)
     return (
         node.key or (str(node.tensor_row) if node.tensor_row >= 0 else node.title),
@@ -111,7 +111,7 @@ def test_keys_move_from_field_to_field_and_take_the_selection_along(
 
 
 def test_a_click_in_the_tree_moves_the_bytes(qtbot: QtBot, window: MainWindow) -> None:
-    tree, document = window.library, window.current
+    tree, document = window.open_models, window.current
     assert document is not None
     index = tree.model.find(document, lambda node: node.tensor_row == 7)
     click_row(qtbot, tree.tree, index)
@@ -125,7 +125,7 @@ def test_a_click_in_the_tree_moves_the_bytes(qtbot: QtBot, window: MainWindow) -
 
 
 def test_arrow_keys_in_the_tree_move_the_bytes(qtbot: QtBot, window: MainWindow) -> None:
-    tree, document = window.library, window.current
+    tree, document = window.open_models, window.current
     assert document is not None
     index = tree.model.find(document, lambda node: node.key == "general.architecture")
     click_row(qtbot, tree.tree, index)
@@ -166,8 +166,8 @@ def test_a_row_of_the_metadata_moves_tree_and_bytes(qtbot: QtBot, window: MainWi
 
 def test_a_selection_in_another_model_shows_that_model(qtbot: QtBot, window: MainWindow) -> None:
     demo = window.documents[0]
-    index = window.library.model.find(demo, lambda node: node.tensor_row == 21)
-    click_row(qtbot, window.library.tree, index)
+    index = window.open_models.model.find(demo, lambda node: node.tensor_row == 21)
+    click_row(qtbot, window.open_models.tree, index)
     assert window.current is demo
     assert selected(window)[:2] == ("21", [21])
     assert window.panels.raw.hex.cursor_offset == demo.model.tensors.rows[21].offset

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.guide import KEYS_PAGE
+from explorer.qt.models.help.guide import KEYS_PAGE
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, is_dark
 from explorer.qt.views.quick_open import QuickOpen
@@ -47,7 +47,7 @@ def go_to(qtbot: QtBot, window: MainWindow, text: str) -> None:
 
 
 def tree_text(window: MainWindow) -> str:
-    return str(window.library.tree.currentIndex().data())
+    return str(window.open_models.tree.currentIndex().data())
 
 
 def test_numbers_choose_the_tabs(qtbot: QtBot, window: MainWindow) -> None:

@@ -35,7 +35,7 @@ def _trigger(window: MainWindow, units: ByteUnits) -> None:
 def _sizes(window: MainWindow, qtbot: QtBot, pattern: re.Pattern[str]) -> list[str]:
     found = []
     for name, page in everywhere(qtbot, window):
-        for widget in (*visible(page), *visible(window.library)):
+        for widget in (*visible(page), *visible(window.open_models)):
             for seen in texts_of(widget):
                 if seen.kind != "document" and pattern.search(seen.text):
                     found.append(f"{name}: {named(seen.widget)} {seen.kind}: {seen.text[:120]}")

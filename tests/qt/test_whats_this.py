@@ -89,7 +89,7 @@ def shows_figures(widget: QWidget) -> bool:
 
 
 def all_gaps(qtbot: QtBot, window: MainWindow) -> list[str]:
-    missing: dict[str, None] = dict.fromkeys(gaps(window.library.tree))
+    missing: dict[str, None] = dict.fromkeys(gaps(window.open_models.tree))
     for name, shown in everywhere(qtbot, window):
         for widget in visible(shown):
             missing |= dict.fromkeys(f"{name}: {gap}" for gap in gaps(widget))

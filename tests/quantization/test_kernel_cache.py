@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -193,10 +194,20 @@ def test_a_full_disk_costs_the_cache_and_not_the_call(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.tmp.*"))
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder of the user with compiled kernels; for copying only."""
+    folder = tmp_path_factory.mktemp("kept")
+    _run("", GGUF_EXPLORER_CACHE=str(folder))
+    return folder
+
+
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-def test_kept_kernels_that_were_cut_short_are_made_again(tmp_path: Path, suffix: str) -> None:
+def test_kept_kernels_that_were_cut_short_are_made_again(
+    tmp_path: Path, kept: Path, suffix: str
+) -> None:
     """As a power failure leaves files."""
-    _run("", GGUF_EXPLORER_CACHE=str(tmp_path))
+    shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
     (file,) = tmp_path.rglob(f"legacy.decode_q8_0*.{suffix}")
     whole = file.stat().st_size
     os.truncate(file, whole // 2)

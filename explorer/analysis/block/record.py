@@ -7,6 +7,7 @@ from typing import Any
 
 from explorer.analysis.block.beside import Beside
 from explorer.analysis.block.detail import BlockDetail
+from explorer.formats.folding import Folding
 
 
 def block_record(detail: BlockDetail, beside: Beside | None = None) -> dict[str, Any]:
@@ -56,8 +57,7 @@ def block_record(detail: BlockDetail, beside: Beside | None = None) -> dict[str,
 
 def place_of(detail: BlockDetail) -> tuple[int, int]:
     """Return row and column of a block's first weight; rows are counted through all dimensions."""
-    shape = detail.tensor.shape
-    return divmod(detail.start, shape[-1] if shape else 1)
+    return divmod(detail.start, Folding(detail.tensor.shape).columns)
 
 
 def _sub_block(detail: BlockDetail, sub: int) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def worst_block(
     """Find the block with the greatest RMS error; pairs with a weight that is not finite count 0.
 
     Args:
-        pairs: Pairs that hold weights of the tensor; see `block_beside.read_beside`.
+        pairs: Pairs that hold weights of the tensor; see `beside.read_beside`.
         tensor: A quantized tensor.
         workers: Threads. The result is the same for any number.
         check: Called before every run, in the thread that reads it; raises to stop.

@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from math import nan
-from typing import TypeAlias
 
 from explorer.analysis.codes import code_shares
 from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
 from explorer.analysis.errors.lockstep import TwoViews, flat_spans, measure_pairs
 from explorer.analysis.matching import Match, TensorView
-from explorer.analysis.matching.views import without_ones
+from explorer.analysis.matching.views import Weights, view_of, without_ones
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Shape, Tensor
 from explorer.formats.weights import Check, never
 from explorer.formats.weights_runs import check_decodable
-
-Weights: TypeAlias = Tensor | TensorView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +70,6 @@ def compare_tensors(
     """
     found, _ = _compare(view_of(reference), view_of(candidate), workers, cancel or never, progress)
     return found
-
-
-def view_of(weights: Weights) -> TensorView:
-    """Return a view of a tensor as it is; a view as it is given."""
-    return TensorView.of(weights) if isinstance(weights, Tensor) else weights
 
 
 def _compare(

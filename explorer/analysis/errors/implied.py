@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import nan
 
-import numpy as np
-
-from explorer.analysis.blocks import BlockStatistics
+from explorer.analysis.codes import saturated_codes
+from explorer.analysis.codes_and_scales import BlockStatistics
 from explorer.analysis.moments import Moments
 from explorer.analysis.splitting import level_error
 
@@ -41,8 +40,7 @@ class ImpliedError:
 def implied_error(blocks: BlockStatistics) -> ImpliedError:
     """Return what the statistics of a tensor's blocks imply."""
     levels, counts = blocks.levels, blocks.code_counts
-    known = levels[np.isfinite(levels)]
-    ends = (levels == known.min()) | (levels == known.max())
+    ends = saturated_codes(levels)
     total = int(counts.sum())
     shares = [int(counts[mask].sum()) / total if total else nan for mask in (ends, levels == 0)]
     return ImpliedError(

@@ -90,7 +90,11 @@ class PairCounts:
         return self._keys_before + self._work.keys
 
     def counts_of(self, level: int) -> NDArray[Any] | None:
-        """Return the pairs of a level, or of the lowest and all below it; None of no such level."""
+        """Return the pairs of a level, or of the lowest and all below it; None of no such level.
+
+        They are integers [ACROSS, ACROSS]: a row for each cell of the candidate, a column for each
+        of the reference.
+        """
         if not self.lowest <= level <= self.top:
             return None
         slot = level % at.LEVELS

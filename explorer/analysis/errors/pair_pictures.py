@@ -122,7 +122,14 @@ def magnitude_histogram(keys: NDArray[np.int64]) -> Histogram:
 
 
 def sizes_of_keys(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return about how many errors of each size there are, by the upper 15 bits of |e|."""
+    """Return about how many errors of each size there are, by the upper 15 bits of |e|.
+
+    Args:
+        keys: int64 [KEYS], as `PairCounts.keys`: with the sign.
+
+    Returns:
+        int64 [KEYS / 2].
+    """
     return keys[: at.KEYS // 2] + keys[at.KEYS // 2 :]
 
 

@@ -20,7 +20,7 @@ from explorer.analysis.errors.pair_pictures import (
     squares,
 )
 from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair, WeightsPair
-from explorer.analysis.what_if.requantization import RoundedWeights, rounded_saturated_share
+from explorer.analysis.rounding.rounded_weights import RoundedWeights, rounded_saturated_share
 from explorer.formats.weights import Check, never
 from explorer.formats.weights_runs import check_decodable
 

@@ -16,8 +16,9 @@ from explorer.analysis.errors.lockstep import Pairs, Run, TwoViews
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.view_reader import ViewReader
 from explorer.analysis.matching.views import TensorView
-from explorer.analysis.what_if.rounding import Rounder, rounder
+from explorer.analysis.rounding.rounders import Rounder, rounded_type, rounder
 from explorer.errors import ExplorerError
+from explorer.formats.folding import Folding
 from explorer.formats.tensors import Shape, Tensor
 from explorer.formats.weights import Check
 from explorer.formats.weights_runs import Values
@@ -111,7 +112,7 @@ class RoundedPair:
 
     Attributes:
         tensor: The reference.
-        type_name: The type; see `rounding.rounder`.
+        type_name: The type; see `rounders.rounder`.
     """
 
     tensor: Tensor
@@ -123,12 +124,11 @@ class RoundedPair:
         Raises:
             ExplorerError: The type is not known, or its blocks do not fit the tensor's rows.
         """
-        block = self.rounder().type.block_weights
-        columns = self.tensor.shape[-1] if self.tensor.shape else 1
-        if columns % block:
+        kind = rounded_type(self.type_name, self.tensor.type.name)
+        problem = Folding(self.tensor.shape).block_problem(kind)
+        if problem is not None:
             raise ExplorerError(
-                f"tensor {self.tensor.name!r} cannot have type {self.type_name}: rows of "
-                f"{columns} weights are no whole number of blocks of {block}"
+                f"tensor {self.tensor.name!r} cannot have type {self.type_name}: {problem}"
             )
 
     @property

@@ -15,7 +15,11 @@ from explorer.quantization.grouped import GroupedLayout, Mode
 
 
 def either_way(target: Target, sources: Sequence[Tensor]) -> Made:
-    """Take experts in one tensor, whose rows and columns some releases exchange."""
+    """Take experts in one tensor, whose rows and columns some releases exchange.
+
+    Raises:
+        NotComparable: Rows and columns are as many, so that both ways fit.
+    """
     part = TensorPart.whole(sources[0])
     _experts, rows, columns = target.tensor.shape
     if part.shape[1:] == (rows, columns) == (columns, rows):
@@ -28,7 +32,8 @@ def either_way(target: Target, sources: Sequence[Tensor]) -> Made:
 def expert_half(position: int) -> Maker:
     """Return what takes gates (0) or ups (1) out of experts' fused tensor, either way round.
 
-    Newer models keep [experts, 2 * rows, columns]; some keep [experts, columns, 2 * rows].
+    Newer models keep [experts, 2 * rows, columns]; some keep [experts, columns, 2 * rows]. What is
+    returned raises `NotComparable` where both would fit.
     """
 
     def make(target: Target, sources: Sequence[Tensor]) -> Made:

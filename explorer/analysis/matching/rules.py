@@ -61,6 +61,7 @@ class Made:
 
 
 Maker: TypeAlias = Callable[[Target, Sequence[Tensor]], Made]
+"""make(target, sources); raises `NotComparable`, or `ValueError` for shapes that do not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,7 @@ class Rule:
     """One way to make a tensor.
 
     Attributes:
-        make: Makes it of the sources; raises `NotComparable` or, for shapes that do not fit,
-            `ValueError`.
+        make: Makes it of the sources.
         sources: Names, with ``{i}`` for the layer, ``{s}`` for ``weight`` or ``bias``, and ``{e}``
             for experts, of whom there are as many as there are names.
         suffixes: The suffixes of targets that it makes.
@@ -89,6 +89,9 @@ def joined(target: Target, sources: Sequence[Tensor]) -> Made:
     """Put tensors one behind the other: q, k and v, or the experts of a layer.
 
     Experts make a dimension of their own; of each there may be several tensors.
+
+    Raises:
+        NotComparable: Their rows differ in length, or they are not those of as many experts.
     """
     inner = sources[0].shape[1:]
     if any(source.shape[1:] != inner for source in sources):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import TypeAlias
 
 from explorer.formats.tensors import Shape, Tensor
 
@@ -149,3 +150,12 @@ def _row_major(shape: Shape) -> tuple[int, ...]:
     for size in shape[:0:-1]:
         strides.append(strides[-1] * size)
     return tuple(reversed(strides)) if shape else ()
+
+
+Weights: TypeAlias = Tensor | TensorView
+"""Weights in some order: a tensor as it is, or a view."""
+
+
+def view_of(weights: Weights) -> TensorView:
+    """Return a view of a tensor as it is; a view as it is given."""
+    return TensorView.of(weights) if isinstance(weights, Tensor) else weights

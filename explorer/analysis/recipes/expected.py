@@ -80,6 +80,15 @@ def expected_of(
 ) -> list[str | None]:
     """Return the types of the tensors in the order of `SubjectModel.subjects`.
 
+    Args:
+        model: Names, shapes and types, as the rules see them.
+        recipe: What llama-quantize is asked for.
+        revision: Whose rules.
+        imatrix: Whether it is given an importance matrix, which changes some rules.
+
+    Returns:
+        A type's name for each tensor; None for one that is not quantized and keeps its type.
+
     Raises:
         RecipeError: llama-quantize would refuse to make such a file.
     """

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from explorer.analysis.block.detail import BlockReader
 from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair, WeightsPair
-from explorer.analysis.splitting import splitter_of
+from explorer.analysis.splitting import is_quantized
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Check, WeightReader, never
 
@@ -48,23 +51,22 @@ def weight_facts(tensor: Tensor, index: int, check: Check = never) -> WeightFact
     """
     if not 0 <= index < tensor.parameters:
         raise IndexError(f"weight {index} of {tensor.parameters}")
-    reader = WeightReader(tensor)
-    block, place = divmod(index, reader.unit)
-    (chunk,) = reader.chunks(block * reader.unit, (block + 1) * reader.unit, check)
-    value = float(chunk.values[place])
-    splitter = splitter_of(tensor)
-    if splitter is None:
-        return WeightFacts(value, block if reader.unit > 1 else None, place)
-    parts = splitter.split(chunk)
-    code, group = int(parts.codes[0, place]), place // splitter.weights_per_scale
+    if not is_quantized(tensor):
+        reader, value = WeightReader(tensor), np.empty(1, np.float32)
+        reader.read_into(index, value, check)
+        block, place = divmod(index, reader.unit)
+        return WeightFacts(float(value[0]), block if reader.unit > 1 else None, place)
+    block, place = divmod(index, tensor.type.block_weights)
+    found = BlockReader(tensor).read(block, check)
+    code, scale = int(found.codes[place]), place // found.weights_per_scale
     return WeightFacts(
-        value,
+        float(found.values[place]),
         block,
         place,
         code,
-        float(splitter.levels[code]),
-        float(parts.scales[0, group]),
-        float(parts.minima[0, group]) if splitter.has_minimum else None,
+        float(found.levels[code]),
+        float(found.scales[scale]),
+        None if found.minima is None else float(found.minima[scale]),
     )
 
 

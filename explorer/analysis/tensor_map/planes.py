@@ -6,7 +6,6 @@ many copies as the block has weights. So all of it is reduced, zoomed and pointe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from explorer.analysis.errors.weights_pair import WeightsPair
 from explorer.analysis.splitting import Splitter, splitter_of
 from explorer.errors import ExplorerError
+from explorer.formats.folding import Folding
 from explorer.formats.tensors import Shape, Tensor
 from explorer.formats.weights import Check, WeightReader
 from explorer.formats.weights_runs import Values
@@ -58,7 +58,7 @@ class Source:
     """A matrix to draw.
 
     Attributes:
-        shape: Of all weights, outermost first; all dimensions but the last are folded into rows.
+        shape: Of all weights, outermost first; see `Folding`.
         make: Makes what reads it, once for each thread.
     """
 
@@ -67,13 +67,13 @@ class Source:
 
     @property
     def columns(self) -> int:
-        """Length of the last dimension."""
-        return self.shape[-1] if self.shape else 1
+        """Length of its rows."""
+        return Folding(self.shape).columns
 
     @property
     def rows(self) -> int:
-        """Product of all other dimensions."""
-        return math.prod(self.shape[:-1]) if self.columns else 0
+        """Number of its rows."""
+        return Folding(self.shape).rows
 
 
 def tensor_source(tensor: Tensor, quantity: Quantity) -> Source:

@@ -21,8 +21,9 @@ from explorer.analysis.errors.lockstep import TwoViews, flat_spans, measure_pair
 from explorer.analysis.matching import Matching, TensorView
 from explorer.analysis.recipes.revisions import CURRENT
 from explorer.analysis.recipes.subject import SubjectModel
-from explorer.analysis.what_if.requantization import block_problem, round_weights
-from explorer.analysis.what_if.rounding import rounder
+from explorer.analysis.rounding.rounders import rounder
+from explorer.analysis.what_if.requantization import round_weights
+from explorer.formats.folding import Folding
 from explorer.formats.model import Model
 from explorer.formats.weights import Check, never
 from explorer.formats.weights_runs import Values, check_decodable
@@ -64,12 +65,12 @@ class Piece:
         return self.original.parameters
 
     def kind(self, type_name: str) -> TensorType:
-        """Return the tensor type of that name; see `rounding.rounder`."""
+        """Return the tensor type of that name; see `rounders.rounder`."""
         return _kind(type_name, self.original.type_name)
 
     def problem(self, type_name: str) -> str | None:
         """Return why it cannot have a type; None if it can."""
-        return block_problem(self.original.shape, self.kind(type_name))
+        return Folding(self.original.shape).block_problem(self.kind(type_name))
 
     def fitting(self, type_name: str) -> str:
         """Return a type, or what llama-quantize puts in its place where rows are too short for it.

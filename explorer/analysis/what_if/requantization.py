@@ -15,17 +15,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.codes import CodeCounts
-from explorer.analysis.errors.comparison import Weights, view_of
 from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
 from explorer.analysis.errors.lockstep import RUN_WEIGHTS, Run, flat_spans, measure_pairs
-from explorer.analysis.matching.view_reader import ViewReader
-from explorer.analysis.what_if.rounding import Rounder, rounder
+from explorer.analysis.matching.views import Weights, view_of
+from explorer.analysis.rounding.rounded_weights import RoundedWeights, rounded_saturated_share
+from explorer.analysis.rounding.rounders import rounder
 from explorer.errors import ExplorerError
-from explorer.formats.tensors import Shape, Tensor
+from explorer.formats.folding import Folding
+from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Check, never
 from explorer.formats.weights_runs import Values, check_decodable
-from explorer.quantization import TensorType
 
 MAX_ROW: Final = 1 << 20
 """Most weights of a row that importance can be given for: a row is rounded at once then."""
@@ -66,7 +65,7 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
     Args:
         tensor: The tensor; what is lost is told against its weights as they are, so that of an
             already quantized one the error against the original is larger.
-        type_names: See `rounding.rounder`.
+        type_names: See `rounders.rounder`.
         importance: float32 [columns], or [matrices, columns] for a tensor of several matrices, such
             as experts: how much the square error of a weight counts where a type is searched for.
         workers: Threads.
@@ -111,7 +110,7 @@ class _Walks:
     def _one(self, name: str, tell: Callable[[int], object]) -> Requantized:
         tensor = self.tensor
         kind = rounder(name, tensor.type.name).type
-        problem = block_problem(tensor.shape, kind)
+        problem = Folding(tensor.shape).block_problem(kind)
         if problem is not None:
             return Requantized(name, None, None, None, problem=problem)
         errors, saturated = round_weights(
@@ -120,14 +119,6 @@ class _Walks:
         nbytes = kind.nbytes(tensor.parameters)
         assert nbytes is not None  # its rows are whole blocks
         return Requantized(name, nbytes, kind.bits_per_weight, errors.figures(), saturated)
-
-
-def block_problem(shape: Shape, kind: TensorType) -> str | None:
-    """Return why weights of a shape cannot have a type; None if they can."""
-    columns = shape[-1] if shape else 1
-    if columns % kind.block_weights == 0:
-        return None
-    return f"rows of {columns} weights are no whole number of blocks of {kind.block_weights}"
 
 
 def round_weights(  # noqa: PLR0913 - all but the first two have a default
@@ -143,7 +134,7 @@ def round_weights(  # noqa: PLR0913 - all but the first two have a default
 
     Args:
         weights: A tensor or a view, whose rows are whole blocks of the type.
-        type_name: See `rounding.rounder`.
+        type_name: See `rounders.rounder`.
         importance: float32 [matrices, columns], as `checked_importance` returns it.
         workers: Threads.
         check: Called before every run, in the thread that reads it; raises to stop.
@@ -176,7 +167,7 @@ def checked_importance(importance: NDArray[np.float32], weights: Weights) -> Val
         ExplorerError: It does not fit the weights, or is not finite, or negative.
     """
     tensor = view_of(weights)
-    columns = tensor.shape[-1] if tensor.shape else 1
+    columns = Folding(tensor.shape).columns
     matrices = prod(tensor.shape[:-2])
     rows = np.ascontiguousarray(importance, np.float32).reshape(-1, importance.shape[-1])
     if rows.shape[1] != columns or len(rows) not in {1, matrices}:
@@ -198,56 +189,3 @@ def _row_spans(count: int, columns: int, matrices: int) -> Iterator[Sequence[Run
     for start in range(0, count, max(1, matrix)):
         for place in range(start, start + matrix, length):
             yield [(place, min(length, start + matrix - place))]
-
-
-def rounded_saturated_share(made: Sequence[RoundedWeights]) -> float | None:
-    """Return the share of saturated codes of all that was rounded; None of a type without codes.
-
-    Args:
-        made: Of each thread; their counts are put together in the first.
-    """
-    counts = [one.counts for one in made if one.counts is not None]
-    if not counts:
-        return None
-    for other in counts[1:]:
-        counts[0].combine(other)
-    return counts[0].shares().saturated_share
-
-
-class RoundedWeights:
-    """Weights, and what is left of them; see `lockstep.Pairs`.
-
-    Runs begin and end at blocks.
-
-    Args:
-        weights: A tensor, or a view.
-        kind: What rounds it.
-        importance: float32 [matrices, columns] or None; see `requantize`.
-
-    Attributes:
-        counts: The codes that were used; None of a type without codes.
-    """
-
-    def __init__(self, weights: Weights, kind: Rounder, importance: Values | None = None) -> None:
-        view = view_of(weights)
-        self.counts = None if kind.levels is None else CodeCounts(kind.levels)
-        self._reader = ViewReader(view)
-        self._rounder = kind
-        self._importance = importance
-        self._matrix = view.parameters // len(importance) if importance is not None else 0
-        self._values: Values = np.empty(0, np.float32)
-
-    def read(self, run: Run, check: Check) -> tuple[Values, Values]:
-        """Return a run of weights before and after rounding."""
-        start, count = run
-        if self._values.size < count:
-            self._values = np.empty(count, np.float32)
-        values = self._values[:count]
-        self._reader.read_into(start, values, check)
-        importance = None
-        if self._importance is not None:
-            importance = self._importance[start // self._matrix]
-        rounded = self._rounder.round(values, importance)
-        if self.counts is not None:
-            self.counts.add(self._rounder.codes())
-        return values, rounded

@@ -66,7 +66,7 @@ def size_then(model: Model, present: SizeThen, pieces: Sequence[Piece], type_nam
         model: The model.
         present: How large they are; the pieces' tensors are among them.
         pieces: What gets the type.
-        type_name: The type; see `rounding.rounder`.
+        type_name: The type; see `rounders.rounder`.
     """
     problems = [piece.problem(type_name) for piece in pieces]
     if None not in problems:

@@ -11,7 +11,7 @@ from explorer.formats import MetadataEntry, Model
 from explorer.formats.facts import Facts, describe
 from explorer.formats.tensor_filter import TensorArrays, tensor_arrays
 from explorer.qt.jobs import Job
-from explorer.qt.models.names import NameList, name_list
+from explorer.qt.models.quick_open.names import NameList, name_list
 
 _PREVIEW_CHARACTERS = 160
 
@@ -82,7 +82,7 @@ def load_document(path: Path, job: Job) -> Document:
 def _title(path: Path) -> str:
     """Return the name that users know: of a manifest or a snapshot it is not the file's."""
     from explorer.formats.confinement import HUB_REPOSITORY  # noqa: PLC0415 - as above
-    from explorer.formats.ollama_manifest import is_manifest_path, name_of  # noqa: PLC0415
+    from explorer.formats.ollama.manifest import is_manifest_path, name_of  # noqa: PLC0415
 
     if is_manifest_path(path):
         return str(name_of(path))

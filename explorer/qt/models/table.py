@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,12 @@ from explorer.qt.models.roles import ItemRole
 Index: TypeAlias = QModelIndex | QPersistentModelIndex
 Cell: TypeAlias = str | int | float | bool | None
 
-_RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-_LEFT = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+RIGHT: Final = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+"""How numbers are aligned, as a role's value."""
+
+LEFT: Final = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+"""How texts are."""
+
 _ANSWERED = frozenset(
     map(
         int,
@@ -155,7 +159,7 @@ class TableModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return column.text(row)
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _RIGHT if column.numeric else _LEFT
+            return RIGHT if column.numeric else LEFT
         if role == ItemRole.RAW:
             return column.raw(row)
         return row if role == ItemRole.ROW else _meaning(column, row, role)
@@ -171,7 +175,7 @@ class TableModel(QAbstractTableModel):
         if role in (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole):
             return column.tip or None
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _RIGHT if column.numeric else _LEFT
+            return RIGHT if column.numeric else LEFT
         return None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:

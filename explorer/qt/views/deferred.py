@@ -55,8 +55,12 @@ class Deferred(QWidget, Generic[View]):
         """The view; it is made if nobody has needed it yet."""
         return self.make()
 
+    def need(self) -> None:
+        """Have the view made: somebody looks."""
+        self.make()
+
     # Qt
 
     def showEvent(self, event: QShowEvent) -> None:
-        self.make()
+        self.need()
         super().showEvent(event)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QCoreApplication, QSize, Qt
+from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QLabel, QWidget
 
 _LARGEST: Final = QSize(1000, 16_000)
@@ -39,4 +40,18 @@ def empty_label(parent: QWidget) -> QLabel:
     label.setAlignment(Qt.AlignmentFlag.AlignCenter)
     label.setWordWrap(True)
     label.setEnabled(False)
+    return label
+
+
+def error_caution(parent: QWidget) -> QLabel:
+    """Return a label that says what errors of weights do not tell."""
+    text = QCoreApplication.translate(
+        "Labels",
+        "Weight error ranks tensors of one role. It does not by itself predict the quality of a "
+        "model's answers.",
+    )
+    label = plain_label(parent, text)
+    label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+    label.setWordWrap(True)
+    label.setContentsMargins(8, 3, 8, 4)
     return label

@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QDialog, QLineEdit, QListView, QVBoxLayout, QWidge
 from explorer.display import integer_text, plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.found_list import FoundList
-from explorer.qt.models.quick_open import Found, Shelf, search
+from explorer.qt.models.quick_open.found_list import FoundList
+from explorer.qt.models.quick_open.search import Found, Shelf, search
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.tables.roomy_delegate import RoomyDelegate

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, system_reason
 from explorer.qt.jobs import Job, JobRunner
 
 
@@ -70,7 +70,7 @@ class FileSaver:
             try:
                 work(job)
             except OSError as error:
-                what = f"cannot be written: {error.strerror or error}"
+                what = f"cannot be written: {system_reason(error)}"
                 raise ExplorerError(what, path) from error
             return str(path)
 

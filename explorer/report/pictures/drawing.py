@@ -1,4 +1,4 @@
-"""Shapes that all pictures are made of."""
+"""Shapes that all pictures are made of. Lengths are in pixels, from the top left corner."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def box(at: Rectangle, colour: str, title: str, label: str = "") -> Element:
 
 
 def fitted(label: str, width: float) -> str:
-    """Return as much of a text as fits into a width."""
+    """Return as much of a text as fits into a width in pixels."""
     return shorten(label, max(3, int(width / CHARACTER_WIDTH)))
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from explorer.analysis import requantize
 from explorer.analysis.errors.lockstep import RUN_WEIGHTS
+from explorer.analysis.rounding.rounders import rounder, rounding_types
 from explorer.analysis.what_if.importance import importance_of, is_importance_matrix
 from explorer.analysis.what_if.requantization import Requantized
-from explorer.analysis.what_if.rounding import rounder, rounding_types
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor, open_model
 from explorer.formats.weights_fold import SPAN_WEIGHTS

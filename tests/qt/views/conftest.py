@@ -7,7 +7,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.views.raw.hex_view import HexView
-from explorer.qt.views.raw.raw_view import RawView
+from explorer.qt.views.raw.panel import RawView
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.names import NameList, name_list
-from explorer.qt.models.quick_open import Entry, Shelf, Target, text_shelf
+from explorer.qt.models.quick_open.names import NameList, name_list
+from explorer.qt.models.quick_open.search import Entry, Shelf, Target, text_shelf
 from explorer.qt.views.quick_open import QuickOpen
 from explorer.qt.views.tables.roomy_delegate import ROW_PADDING
 

@@ -1,6 +1,6 @@
 """What each figure means: one text for its tool tip, for "What's this?", and for those who ask.
 
-The texts of errors and of what tensors are ranked by stand beside their tables (`error_texts`,
+The texts of errors and of what tensors are ranked by stand beside their tables (`errors.texts`,
 `survey.texts`); all others are here. Each function returns the texts of one table, list or picture
 by the stable name of the figure, in the user's language: nothing is kept, so that another language
 is another answer. All are the program's own words and hold nothing of a model.

@@ -130,7 +130,7 @@ def what_if_texts() -> dict[str, str]:
     }
 
 
-def downloads_texts() -> dict[str, str]:
+def library_texts() -> dict[str, str]:
     """Return the texts of the tree of downloaded models."""
     return {
         "name": _tr("Stores, their models, and what a model is made of."),

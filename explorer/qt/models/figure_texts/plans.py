@@ -51,7 +51,7 @@ def plan_text(term: str) -> str:
 
 
 def part_texts() -> dict[str, str]:
-    """Return the texts of what memory is spent on, by `planner_figures.Kind`."""
+    """Return the texts of what memory is spent on, by `planner.figures.Kind`."""
     return {
         "weights": _tr("Bytes of the model's weights here."),
         "kv_cache": _tr("Bytes of keys and values of the text here; they grow with the context."),

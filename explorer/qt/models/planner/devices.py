@@ -24,12 +24,11 @@ from explorer.planner.parsing import parse_size
 from explorer.qt.models.figure_texts.plans import gpu_texts
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.table import Index
+from explorer.qt.models.table import RIGHT, Index
 
 NAME, FREE = 0, 1
 _MIME: Final = "application/x-gguf-explorer-gpu"
 _LONGEST_NAME: Final = 80
-_RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 
 
 class DeviceTable(QAbstractTableModel):
@@ -96,7 +95,7 @@ class DeviceTable(QAbstractTableModel):
             cells = {
                 Qt.ItemDataRole.DisplayRole: bytes_text(device.free),
                 Qt.ItemDataRole.EditRole: size_text(device.free),
-                Qt.ItemDataRole.TextAlignmentRole: _RIGHT,
+                Qt.ItemDataRole.TextAlignmentRole: RIGHT,
                 ItemRole.RAW: device.free,
             }
         if role == Qt.ItemDataRole.ToolTipRole:

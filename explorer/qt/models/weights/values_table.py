@@ -8,10 +8,8 @@ window that moves.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -19,10 +17,11 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt, Signal
 
 from explorer.display import float_text
-from explorer.formats.tensors import Shape, Tensor
+from explorer.formats.folding import Folding
+from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
 from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.table import Index
+from explorer.qt.models.table import RIGHT, Index
 
 TILE_ROWS: Final = 32
 TILE_COLUMNS: Final = 256
@@ -40,60 +39,6 @@ Tile: TypeAlias = NDArray[np.float32]
 _DIGITS = 6
 _WAITING = "…"
 _UNREADABLE = "?"
-_RIGHT = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-
-
-@dataclass(frozen=True, slots=True)
-class Folding:
-    """A tensor of any number of dimensions as rows and columns.
-
-    Attributes:
-        shape: The tensor's shape, outermost first.
-    """
-
-    shape: Shape
-
-    @property
-    def columns(self) -> int:
-        """Length of the last dimension."""
-        return self.shape[-1] if self.shape else 1
-
-    @property
-    def rows(self) -> int:
-        """Product of all other dimensions."""
-        return math.prod(self.shape[:-1]) if self.columns else 0
-
-    def row_name(self, row: int) -> str:
-        """Return a row's place in the dimensions that are folded: ``"3, 17"``."""
-        leading = self.shape[:-1]
-        if len(leading) < 2:
-            return str(row)
-        parts = []
-        for length in reversed(leading):
-            row, place = divmod(row, length)
-            parts.append(str(place))
-        return ", ".join(reversed(parts))
-
-    def place_of(self, numbers: tuple[int, ...]) -> Place | None:
-        """Return the cell that numbers mean, or None if there is none.
-
-        Args:
-            numbers: An index in all dimensions; or a folded row, or a folded row and a column.
-        """
-        if len(numbers) == len(self.shape) and len(self.shape) != 1:
-            row = 0
-            for number, length in zip(numbers[:-1], self.shape[:-1], strict=True):
-                if not 0 <= number < length:
-                    return None
-                row = row * length + number
-            place = row, numbers[-1]
-        elif len(numbers) == 1:
-            place = (0, numbers[0]) if len(self.shape) == 1 else (numbers[0], 0)
-        elif len(numbers) == 2:
-            place = numbers[0], numbers[1]
-        else:
-            return None
-        return place if 0 <= place[0] < self.rows and 0 <= place[1] < self.columns else None
 
 
 def read_tile(reader: WeightReader, tile: Place, check: Callable[[], None]) -> Tile:
@@ -142,11 +87,6 @@ class ValuesTable(QAbstractTableModel):
         self._tiles.clear()
         self._failed.clear()
         self.endResetModel()
-
-    @property
-    def windowed(self) -> bool:
-        """Whether the tensor has more rows or columns than are offered at once."""
-        return self.folding.rows > MOST_ROWS or self.folding.columns > MOST_COLUMNS
 
     def index_of(self, place: Place) -> QModelIndex:
         """Return the index of a folded row and column; the window moves there if need be."""
@@ -234,14 +174,14 @@ class ValuesTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return self._text(index)
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _RIGHT
+            return RIGHT
         return self.value(index) if role == ItemRole.RAW else None
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _RIGHT
+            return RIGHT
         if role != Qt.ItemDataRole.DisplayRole or section < 0:
             return None
         if orientation == Qt.Orientation.Horizontal:

@@ -6,7 +6,7 @@ from PySide6.QtCore import QByteArray, Signal
 from PySide6.QtGui import QHideEvent, QPalette, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.analysis.blocks import BlockStatistics
+from explorer.analysis.codes_and_scales import BlockStatistics
 from explorer.analysis.errors.implied import ImpliedError, implied_error
 from explorer.display import plain_text
 from explorer.errors import ExplorerError

@@ -20,7 +20,7 @@ from explorer.qt.models.errors.gathering import (
 from explorer.qt.models.errors.table import error_lines
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.weights.statistics_table import StatisticsTable
-from explorer.qt.views.errors.panels import (
+from explorer.qt.views.errors.picture_panels import (
     DensityPanel,
     ErrorPanel,
     RangeChoice,

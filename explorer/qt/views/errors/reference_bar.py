@@ -8,7 +8,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSizePolicy, QWidget
 
-from explorer.analysis.what_if.rounding import rounding_types
+from explorer.analysis.rounding.rounders import rounding_types
 from explorer.display import plain_text
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import Reference, References, Rounding

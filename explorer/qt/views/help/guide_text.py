@@ -29,7 +29,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QTextBrowser, QTextEdit, QWidget
 
-from explorer.qt.models.guide import anchor_of
+from explorer.qt.models.help.guide import anchor_of
 
 _MARGIN: Final = 18
 _CELL_PADDING: Final = 5

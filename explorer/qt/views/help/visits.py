@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.qt.models.guide import Place
+from explorer.qt.models.help.guide import Place
 
 
 class Visits:

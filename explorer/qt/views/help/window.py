@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.qt.models.guide import Page, Place, pages_with
+from explorer.qt.models.help.guide import Page, Place, pages_with
 from explorer.qt.views.help.guide_text import GuideText
 from explorer.qt.views.help.visits import Visits
 from explorer.qt.views.tables.filter_bar import FilterBar

@@ -12,7 +12,6 @@ from PySide6.QtGui import (
     QAccessible,
     QBrush,
     QColor,
-    QFocusEvent,
     QHelpEvent,
     QKeyEvent,
     QMouseEvent,
@@ -284,11 +283,3 @@ class LayerStrip(QWidget):
                 self.boundary_moved.emit(boundary)
         else:
             self._choose(min(max(self.selected + step, 0), len(self.layers) - 1))
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.update()

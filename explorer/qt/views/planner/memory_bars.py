@@ -310,11 +310,6 @@ class MemoryBars(QWidget):
     def focusInEvent(self, event: QFocusEvent) -> None:
         self.setAccessibleDescription(self.describe(self.current))
         super().focusInEvent(event)
-        self.update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.update()
 
 
 def _divided(bar: Bar, area: QRectF) -> Iterator[tuple[Part, QRectF]]:

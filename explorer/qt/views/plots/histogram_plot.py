@@ -186,11 +186,7 @@ class HistogramPlot(ThemedPlot):
 
     def _draw_legend(self) -> None:
         """Name the curves where each has a colour of its own."""
-        self._legend.clear()
-        self._legend.setLabelTextColor(self.colours.text)
-        fill = QColor(self.colours.background)
-        fill.setAlpha(200)
-        self._legend.setBrush(pg.mkBrush(fill))
+        self.clear_legend(self._legend)
         self._legend.setVisible(1 < len(self.curves) <= MOST_SERIES)
         if self._legend.isVisible():
             for curve, item in zip(self.curves, self._items, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
@@ -19,7 +19,7 @@ Panel = TypeVar("Panel", bound=PicturePanel)
 
 
 class PlotPage(QWidget, Generic[Panel]):
-    """One picture, or a sentence in its place. Its plot is made when it is first needed.
+    """One picture, or a sentence in its place. Its plot is made soon after it is first looked at.
 
     Args:
         make_panel: Makes plot and table.
@@ -70,6 +70,11 @@ class PlotPage(QWidget, Generic[Panel]):
         self._column.addWidget(panel, 1)
         return panel
 
+    def _prepare(self) -> None:
+        """Make the plot, if the page is still looked at."""
+        if self.isVisible():
+            _ = self.panel
+
     def show_content(self, title: str) -> None:
         """Show the plot."""
         self.title.setText(title)
@@ -91,6 +96,8 @@ class PlotPage(QWidget, Generic[Panel]):
         super().showEvent(event)
         if not event.spontaneous():
             self.shown.emit()
+            # in a turn of its own, while weights are read: it takes as long as to fill it
+            QTimer.singleShot(0, self, self._prepare)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)

@@ -14,7 +14,6 @@ from PySide6.QtGui import (
     QAction,
     QColor,
     QContextMenuEvent,
-    QFocusEvent,
     QFontMetrics,
     QKeyEvent,
     QKeySequence,
@@ -255,14 +254,6 @@ class SmallMultiples(QWidget):
             self.opened.emit(self.curves[self.current].row)
         else:
             super().keyPressEvent(event)
-
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        super().focusInEvent(event)
-        self.update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.update()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         menu = QMenu(self)

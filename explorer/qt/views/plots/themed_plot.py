@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QRectF, Qt, Signal
@@ -26,6 +26,8 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from explorer.qt.views.plots.count_axis import CountAxis, NumberAxis
 from explorer.qt.views.plots.zoom_box import ZoomBox
+
+_LEGEND_ALPHA: Final = 200  # curves shine through
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,14 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         """Draw in other colours."""
         self.colours = colours
         self.restyle()
+
+    def clear_legend(self, legend: Any) -> None:
+        """Take everything out of a legend of pyqtgraph, and give it the plot's colours."""
+        legend.clear()
+        legend.setLabelTextColor(self.colours.text)
+        fill = QColor(self.colours.background)
+        fill.setAlpha(_LEGEND_ALPHA)
+        legend.setBrush(pg.mkBrush(fill))
 
     def set_home(self, area: QRectF) -> None:
         """Show an area unless the user has zoomed, and come back to it on reset."""

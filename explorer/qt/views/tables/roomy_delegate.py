@@ -7,7 +7,7 @@ from typing import Any
 from PySide6.QtCore import QLocale, QSize
 from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem
 
-from explorer.qt.models.tree import Index
+from explorer.qt.models.contents.tree import Index
 from explorer.qt.views.tables.table_padding import isolated
 
 ROW_PADDING = 7

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QByteArray, QEvent, QItemSelectionModel, QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence
-from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QTableView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QMenu, QTableView, QWidget
 
 from explorer.notation import locale_free
 from explorer.qt.jobs import Job, JobRunner
@@ -222,11 +222,10 @@ class TableView(QTableView):
 
     def ask_export(self) -> None:
         """Ask for a file and write what is shown into it."""
-        path, _ = QFileDialog.getSaveFileName(
-            self, self.tr("Export table"), "table.csv", self.tr("CSV (*.csv);;JSON (*.json)")
-        )
-        if path:
-            self.export(Path(path))
+        kinds = {self.tr("CSV"): ".csv", self.tr("JSON"): ".json"}
+        path = self._saver.ask_path(self.tr("Export table"), "table", kinds)
+        if path is not None:
+            self.export(path)
 
     def export(self, path: Path) -> Job:
         """Write what is shown, in the background: JSON if the name says so, else CSV."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +132,20 @@ def test_a_type_whose_blocks_do_not_fit_is_refused_with_the_reason(tmp_path: Pat
             RoundedPair(model.tensors.rows[0], "Q8_0")
         same = compare_tensors(model.tensors.rows[0], model.tensors.rows[0])
         assert same.rmse == 0
+
+
+def test_what_a_tensor_is_rounded_to_is_told_without_loading_what_rounds(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "one.gguf", "llama", {"one": VALUES})
+    program = (
+        "import sys; from explorer.formats import open_model;"
+        "from explorer.analysis.errors.weights_pair import RoundedPair;"
+        "tensor = open_model(sys.argv[1]).tensors.rows[0];"
+        "print(RoundedPair(tensor, 'Q4_K').candidate_type, 'numba' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "Q4_K False\n"
 
 
 def test_a_rounded_tensor_needs_a_known_type(documents: list[Document]) -> None:

@@ -11,13 +11,13 @@ from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
+from explorer.formats.folding import Folding
 from explorer.formats.weights import WeightReader
 from explorer.qt.models.document import Document
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.weights.values_table import (
     MOST_COLUMNS,
     MOST_ROWS,
-    Folding,
     Place,
     ValuesTable,
     read_tile,
@@ -94,37 +94,6 @@ def test_folds_the_leading_dimensions_into_rows(qapp: object, document: Document
     assert table.index(4, 6).data(ItemRole.RAW) == float(expert_weights()[1, 1, 6])
 
 
-@pytest.mark.parametrize(
-    ("shape", "numbers", "place"),
-    [
-        ((5, 7), (4,), (4, 0)),
-        ((5, 7), (4, 6), (4, 6)),
-        ((5, 7), (5, 0), None),
-        ((5, 7), (0, 7), None),
-        ((5, 7), (1, 1, 1), None),
-        ((7,), (6,), (0, 6)),
-        ((7,), (0, 6), (0, 6)),
-        ((7,), (7,), None),
-        ((2, 3, 8), (1, 2, 3), (5, 3)),
-        ((2, 3, 8), (5, 3), (5, 3)),
-        ((2, 3, 8), (1, 3, 0), None),
-        ((2, 3, 8), (6,), None),
-        ((), (0,), (0, 0)),
-    ],
-)
-def test_finds_the_cell_that_numbers_mean(
-    shape: tuple[int, ...], numbers: tuple[int, ...], place: Place | None
-) -> None:
-    assert Folding(shape).place_of(numbers) == place
-
-
-def test_row_names_and_places_agree() -> None:
-    folding = Folding((4, 3, 5, 2))
-    for row in range(folding.rows):
-        indices = tuple(map(int, folding.row_name(row).split(", ")))
-        assert folding.place_of((*indices, 1)) == (row, 1)
-
-
 def test_a_tensor_of_a_billion_weights_is_shown_through_a_window(
     qapp: object, load: Callable[[Path], Document], tmp_path: Path
 ) -> None:
@@ -151,7 +120,6 @@ def test_long_rows_are_shown_through_a_window_too(qapp: object) -> None:
     index = table.index_of((0, 10 * MOST_COLUMNS - 1))
     assert table.place(index) == (0, 10 * MOST_COLUMNS - 1)
     assert table.columnCount() == MOST_COLUMNS
-    assert table.windowed
 
 
 def test_keeps_no_more_than_some_tiles(

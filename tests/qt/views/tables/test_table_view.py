@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtWidgets import QTableWidget
+from PySide6.QtWidgets import QFileDialog, QTableWidget, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
@@ -55,6 +55,20 @@ def test_what_is_shown_is_exported(
         rows = json.loads(path.read_text("utf-8"))
     assert [row["name"] for row in rows] == ["blk.0.ffn_up.weight", "blk.1.ffn_up.weight"]
     assert str(path) in window.message_bar.label.text()
+
+
+def test_a_file_without_a_suffix_gets_that_of_the_kind_that_was_chosen(
+    qtbot: QtBot, table: TableView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(_parent: QWidget, _title: str, name: str, kinds: str) -> tuple[str, str]:
+        assert name == "table.csv"
+        return str(tmp_path / "tensors"), kinds.split(";;")[1]
+
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
+    with qtbot.waitSignal(table.exported) as written:
+        table.ask_export()
+    assert written.args == [str(tmp_path / "tensors.json")]
+    assert json.loads((tmp_path / "tensors.json").read_text("utf-8"))
 
 
 def test_an_export_that_fails_is_told(

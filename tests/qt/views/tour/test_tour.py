@@ -140,7 +140,7 @@ def test_a_screen_reader_is_told_where_one_is(window: MainWindow, tour: Tour) ->
 def test_the_last_box_says_done_and_gives_the_keyboard_back(
     qtbot: QtBot, window: MainWindow
 ) -> None:
-    window.library.tree.setFocus()
+    window.open_models.tree.setFocus()
     window.actions_.tour.trigger()
     tour = window.help.tour
     assert tour is not None
@@ -152,7 +152,7 @@ def test_the_last_box_says_done_and_gives_the_keyboard_back(
     assert tour.callout.next.hasFocus()  # not lost with the button that is gone
     tour.callout.next.click()
     assert window.help.tour is None
-    assert window.library.tree.hasFocus()
+    assert window.open_models.tree.hasFocus()
     wait_idle(qtbot, window)
 
 

@@ -11,7 +11,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.analysis.what_if.losses import TypeErrors
+from explorer.analysis.what_if.losses import PRESENT, TypeErrors
 from explorer.display import integer_text, plain_text
 from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
@@ -30,6 +30,7 @@ from explorer.qt.views.errors.what_if.texts import basis_text, planned_text
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.state_page import StatePage
+from explorer.quantization.kernel_sets import rounding_to
 
 AUTOMATIC_COST: Final = 4_000_000_000
 """Work that begins by itself: ten seconds of a core."""
@@ -264,7 +265,9 @@ class WhatIfPage(QWidget):
     def _measure(self, prospect: Prospect) -> None:
         work = WhatIfWork(prospect, self._kept(prospect.question.document))
         self._work = work
-        kernels = self._runner.need_kernels(prospect.kernels)
+        roundings = [rounding_to(name) for name in prospect.tasks if name != PRESENT]
+        needed = self._runner.need_kernels([*prospect.kernels, *roundings])
+        kernels = [name for name in needed if name in prospect.kernels]
         text = self.tr("Preparing…")
         if kernels:
             text = self.tr("Preparing the kernels for {types}…").format(types=", ".join(kernels))

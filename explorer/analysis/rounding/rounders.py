@@ -1,0 +1,173 @@
+"""Weights rounded to another type and back, in memory: what a requantization would keep of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.errors import ExplorerError
+from explorer.formats.weights_runs import Values
+from explorer.quantization import TENSOR_TYPES, TensorType, dequantize, quantize
+from explorer.quantization.anatomy import anatomy, has_anatomy
+from explorer.quantization.encoders.registry import WITHOUT_ENCODER, has_encoder
+from explorer.quantization.grouped import (
+    AFFINE_GROUPS,
+    AFFINE_SCALES,
+    GroupedLayout,
+    Mode,
+    StoredGroups,
+    decode_groups,
+    group_anatomy,
+    quantize_groups,
+    split_groups,
+)
+
+_AFFINE: Final = {"int4": 4, "int8": 8, "affine2": 2, "affine3": 3, "affine5": 5, "affine6": 6}
+_FLOATS: Final = {"nvfp4": (Mode.NVFP4, 4, 16), "mxfp4": (Mode.MXFP4, 4, 32)}
+_FIXED: Final = {**_FLOATS, "mxfp8": (Mode.MXFP8, 8, 32)}
+_USUAL_GROUP: Final = 64  # safetensors_and_blobs.md section 3, "default group" of int4 and int8
+
+
+class Rounder(Protocol):
+    """Rounds whole blocks to a type and back. Owns buffers: for one thread.
+
+    Attributes:
+        type: The type; its block is what is rounded together.
+        levels: float32 [codes]: the value of each code before scaling; None if it has no codes.
+    """
+
+    type: TensorType
+    levels: NDArray[np.float32] | None
+
+    def round(self, values: Values, importance: Values | None) -> Values:
+        """Return what is left of weights, float32 [n]; overwritten by the next call.
+
+        Args:
+            values: float32 [n], whole blocks of the type; whole rows if there is importance.
+            importance: float32 [columns], not negative; None if all columns count alike.
+        """
+
+    def codes(self) -> NDArray[np.uint8]:
+        """Return the codes of the weights rounded last, uint8 [blocks, weights of a block]."""
+
+
+def rounder(type_name: str, scale_type: str = "BF16") -> Rounder:
+    """Return what rounds weights to a type.
+
+    Args:
+        type_name: A tensor type of GGUF (``"Q4_K"``, in any case), or a quantization of Ollama's
+            and MLX's files: ``"int4"``, ``"mxfp8"`` …, affine ones with a group size if it is not
+            64 (``"int4/32"``). Where only the case differs, GGUF's are in capitals.
+        scale_type: Type of the scales and biases of affine quantizations.
+
+    Raises:
+        ExplorerError: The type is not known, or weights cannot be rounded to it.
+    """
+    wanted = _wanted(type_name, scale_type)
+    return BlockRounder(wanted) if isinstance(wanted, str) else GroupRounder(wanted)
+
+
+def rounded_type(type_name: str, scale_type: str = "BF16") -> TensorType:
+    """Return the type that `rounder` rounds to, without loading what rounds; see there."""
+    wanted = _wanted(type_name, scale_type)
+    return TENSOR_TYPES[wanted] if isinstance(wanted, str) else wanted.type
+
+
+def _wanted(type_name: str, scale_type: str) -> str | GroupedLayout:
+    """Return the name of a type of GGUF, or the layout of a quantization with groups."""
+    base, _, group = type_name.partition("/")
+    if base in _AFFINE or base in _FIXED:
+        return _layout(type_name, base, group, scale_type)
+    name = type_name.upper()
+    if has_encoder(name):
+        return name
+    if name in WITHOUT_ENCODER:
+        raise ExplorerError(f"weights cannot be rounded to type {name}: {WITHOUT_ENCODER[name]}")
+    known = ", ".join(rounding_types())
+    raise ExplorerError(f"unknown type {type_name!r}; known are {known}")
+
+
+def rounding_types() -> tuple[str, ...]:
+    """Return the names of all types that weights can be rounded to, GGUF's first."""
+    blocks = [name for name in TENSOR_TYPES if has_encoder(name) and name != "F32"]
+    return (*blocks, *_AFFINE, *_FIXED)
+
+
+def _layout(type_name: str, base: str, group: str, scale_type: str) -> GroupedLayout:
+    if base in _FIXED:
+        if group:
+            raise ExplorerError(f"{type_name!r}: groups of {base} have a fixed size")
+        return GroupedLayout(*_FIXED[base], "U8")
+    size = int(group) if group.isdecimal() and len(group) < 6 else _USUAL_GROUP
+    if "/" in type_name and (not group.isdecimal() or size not in AFFINE_GROUPS):
+        sizes = ", ".join(map(str, AFFINE_GROUPS))
+        raise ExplorerError(f"{type_name!r}: group sizes are {sizes}")
+    scales = scale_type if scale_type in AFFINE_SCALES else "BF16"
+    return GroupedLayout(Mode.AFFINE, _AFFINE[base], size, scales, scales)
+
+
+class BlockRounder:
+    """Rounds to a tensor type of GGUF; see `Rounder`."""
+
+    def __init__(self, name: str) -> None:
+        self.type = TENSOR_TYPES[name]
+        self._anatomy: Any = anatomy(name) if has_anatomy(name) else None
+        self.levels = None if self._anatomy is None else self._anatomy.levels
+        self._raw: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._values: Values = np.empty(0, np.float32)
+
+    def round(self, values: Values, importance: Values | None) -> Values:
+        """Round and return what is left; see `Rounder.round`."""
+        self._raw = quantize(values, self.type.name, importance)
+        if self._values.size < values.size:
+            self._values = np.empty(values.size, np.float32)
+        return dequantize(self._raw, self.type.name, self._values[: values.size])
+
+    def codes(self) -> NDArray[np.uint8]:
+        """Return the codes; see `Rounder.codes`."""
+        blocks = self._raw.reshape(-1, self.type.block_bytes)
+        per_scale = self._anatomy.weights_per_scale
+        return _split(
+            self._anatomy.split, blocks, (len(blocks), self.type.block_weights), per_scale
+        )
+
+
+class GroupRounder:
+    """Rounds to groups with scales of their own; see `Rounder`."""
+
+    def __init__(self, layout: GroupedLayout) -> None:
+        self._layout = layout
+        self.type = layout.type
+        self.levels: NDArray[np.float32] | None = group_anatomy(layout).levels
+        self._stored: StoredGroups | None = None
+        self._values: Values = np.empty(0, np.float32)
+
+    def round(self, values: Values, importance: Values | None) -> Values:
+        """Round and return what is left; see `Rounder.round`. Importance changes nothing."""
+        self._stored = quantize_groups(self._layout, values)
+        if self._values.size < values.size:
+            self._values = np.empty(values.size, np.float32)
+        out = self._values[: values.size]
+        decode_groups(self._layout, self._stored, out)
+        return out
+
+    def codes(self) -> NDArray[np.uint8]:
+        """Return the codes; see `Rounder.codes`."""
+        assert self._stored is not None
+        size = self._layout.group_size
+        shape = (self._stored.packed.size // self._layout.packed_bytes, size)
+
+        def split(stored: Any, codes: Any, scales: Any, minima: Any) -> None:
+            split_groups(self._layout, stored, codes, scales, minima)
+
+        return _split(split, self._stored, shape, size)
+
+
+def _split(split: Any, stored: Any, shape: Sequence[int], per_scale: int) -> NDArray[np.uint8]:
+    codes = np.empty(shape, np.uint8)
+    scales = np.empty((shape[0], shape[1] // per_scale), np.float32)
+    split(stored, codes, scales, np.empty_like(scales))
+    return codes

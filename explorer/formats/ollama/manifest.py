@@ -1,0 +1,162 @@
+"""Ollama's manifests: which blobs a model is made of, and what each of them is.
+
+safetensors_and_blobs.md section 2. A manifest comes from a registry, so nothing in it is trusted: a
+digest becomes a file name only if it is one, and what is wrong with a layer stays with the layer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from explorer.errors import FormatError
+from explorer.formats.bounded_json import read_json_file, shorten
+from explorer.formats.ollama.name import OllamaName
+from explorer.text import plain_text
+
+MANIFESTS: Final = "manifests"
+BLOBS: Final = "blobs"
+CONFIG_KIND: Final = "config"
+
+_MEDIA_TYPE: Final = "application/vnd.ollama.image."
+_DIGEST: Final = re.compile(r"sha256[:-](?P<hex>[0-9a-fA-F]{64})")
+_MAX_LAYERS: Final = 65_536
+_MODEL_SUFFIXES: Final = frozenset({".gguf", ".safetensors"})
+_DEPTH: Final = 4  # host, namespace, model, tag
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One blob of a model.
+
+    Attributes:
+        kind: What it holds: ``"model"``, ``"tensor"``, ``"template"`` …, ``"config"``; the whole
+            media type if it is not one of Ollama's.
+        digest: ``sha256-`` and 64 hexadecimal digits, as the file is named; "" if there is none.
+        nbytes: Its size as the manifest says, or None if it does not say it.
+        name: Name of the tensor or file; "" for other kinds.
+        fault: What is wrong with the manifest's entry, or None.
+    """
+
+    kind: str
+    digest: str
+    nbytes: int | None
+    name: str = ""
+    fault: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What to call the layer in a message."""
+        return plain_text(self.name or f"{self.kind} layer")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest.
+
+    Attributes:
+        path: Its file.
+        models: The folder that holds ``manifests`` and ``blobs``.
+        name: The model's name, which is the manifest's place.
+        config: The blob that describes the model, or None.
+        layers: All other blobs, in order.
+    """
+
+    path: Path
+    models: Path
+    name: OllamaName
+    config: Layer | None
+    layers: tuple[Layer, ...]
+
+    @property
+    def all_layers(self) -> tuple[Layer, ...]:
+        """Every layer, the config last."""
+        return self.layers if self.config is None else (*self.layers, self.config)
+
+    def of_kind(self, *kinds: str) -> tuple[Layer, ...]:
+        """Return the layers of these kinds."""
+        return tuple(layer for layer in self.layers if layer.kind in kinds)
+
+
+def is_manifest_path(path: Path) -> bool:
+    """Tell whether a path lies where a manifest does: four levels below ``manifests``.
+
+    A tag may end as the file of a model does; then the blobs beside the manifests tell.
+    """
+    place = _absolute(path)
+    if place.parts[-_DEPTH - 1 : -_DEPTH] != (MANIFESTS,):
+        return False
+    return place.suffix not in _MODEL_SUFFIXES or os.path.isdir(place.parents[_DEPTH] / BLOBS)
+
+
+def name_of(path: Path) -> OllamaName:
+    """Return the name that a manifest's place tells; `is_manifest_path` says that it is one."""
+    return OllamaName(*_absolute(path).parts[-_DEPTH:])
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # unlike Path.absolute, it takes ".." out
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest that lies where `is_manifest_path` says.
+
+    Raises:
+        FormatError: It is no manifest.
+        SourceError: It cannot be read.
+    """
+    value = read_json_file(path)
+    if not isinstance(value, dict):
+        raise FormatError(
+            "is not a manifest: its JSON is not an object; pull the model again", path
+        )
+    layers = value.get("layers")
+    config = value.get("config")
+    if layers is None and config is None:
+        what = "is not a manifest: it names neither layers nor a config; pull the model again"
+        raise FormatError(what, path)
+    if not isinstance(layers, list | None):
+        raise FormatError("is a manifest whose layers are not a list; pull the model again", path)
+    layers = layers or []
+    if len(layers) > _MAX_LAYERS:
+        what = f"is a manifest of {len(layers)} layers, more than {_MAX_LAYERS}; it is damaged"
+        raise FormatError(what, path)
+    place = _absolute(path)
+    return Manifest(
+        path=path,
+        models=place.parents[_DEPTH],
+        name=name_of(path),
+        config=None if config is None else _read_layer(config, CONFIG_KIND),
+        layers=tuple(_read_layers(layers)),
+    )
+
+
+def _read_layers(values: list[Any]) -> Iterable[Layer]:
+    for number, value in enumerate(values):
+        kind = value.get("mediaType") if isinstance(value, dict) else None
+        if not isinstance(kind, str):
+            yield Layer(f"layer {number}", "", None, fault="its entry names no media type")
+        else:
+            yield _read_layer(value, kind.removeprefix(_MEDIA_TYPE))
+
+
+def _read_layer(value: Any, kind: str) -> Layer:
+    if not isinstance(value, dict):
+        return Layer(kind, "", None, fault="its entry is not an object")
+    name = value.get("name")
+    name = name if isinstance(name, str) else ""
+    nbytes = value.get("size")
+    if type(nbytes) is not int or nbytes < 0:
+        nbytes = None
+    digest = value.get("digest")
+    match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
+    if match is None:
+        told = shorten(digest) if isinstance(digest, str) else "of no text"
+        fault = f"its digest {told} is no SHA-256, so no blob is opened for it"
+        return Layer(kind, "", nbytes, name, fault)
+    unknown = None if nbytes is not None else "the manifest does not say its size"
+    return Layer(kind, f"sha256-{match['hex']}", nbytes, name, unknown)

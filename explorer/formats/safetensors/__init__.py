@@ -1,0 +1,1 @@
+"""safetensors: a JSON header as strict as the library reads it, and weights joined with scales."""

@@ -1,0 +1,365 @@
+"""From tensors as they are stored to the tensors of a model: a weight and its scales become one.
+
+safetensors_and_blobs.md section 3. Ollama's blobs and MLX's folders store a quantized weight as two
+to four tensors, and both name them their own way. What the weight is, its metadata, `config.json`
+and the shapes tell together; `explorer.quantization.grouped_resolution` weighs them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any, Final, NamedTuple, overload
+
+from explorer.formats.model import Severity
+from explorer.formats.problems import ProblemLog
+from explorer.formats.safetensors.entry import Spec
+from explorer.formats.tensors import (
+    Extent,
+    GroupedWeights,
+    ListedColumns,
+    StoredArray,
+    Tensor,
+    TensorGroup,
+    TensorTable,
+)
+from explorer.quantization.grouped_claims import config_quantization
+from explorer.quantization.grouped_resolution import Resolution, resolve
+from explorer.quantization.grouped_shapes import Part, Parts
+
+_PACKED: Final = frozenset({"U32", "U8"})
+_MAX_NAME: Final = 512  # a longer name is no name of the field, and a pattern takes its time on it
+_EXPERTS: Final = re.compile(
+    r"(?P<group>(?:[^.]+\.)*?layers\.\d+\.(?:[^.]+\.)*?"
+    r"(?P<kind>shared_experts?|switch_mlp|experts))\."
+)
+
+
+class Naming(NamedTuple):
+    """How somebody names what belongs to a weight: endings that take the place of its own.
+
+    Attributes:
+        weight: What the weight's own name ends in.
+        scale: Ending of the scales.
+        bias: Ending of the biases.
+        global_scale: Ending of the global scale.
+    """
+
+    weight: str
+    scale: str
+    bias: str
+    global_scale: str
+
+
+OLLAMA_NAMING: Final = Naming("", ".scale", ".bias", ".global_scale")
+"""Keys within one blob."""
+
+OLD_OLLAMA_NAMING: Final = Naming("", "_scale", "_qbias", "_global_scale")
+"""Layers of Ollama up to 0.15; in newer ones, the names that the program uses while it runs."""
+
+MLX_NAMING: Final = Naming(".weight", ".scales", ".biases", ".global_scale")
+"""Keys of a folder in MLX's format."""
+
+
+class Stored(NamedTuple):
+    """A tensor as a file stores it.
+
+    Attributes:
+        name: Its name in the model.
+        spec: Its type and shape.
+        extent: Where its bytes lie.
+        damage: Why they cannot all be read, or None.
+        key: Its name in the file.
+        metadata: What the file says about its tensors.
+        scope: Only tensors of one scope can belong to each other.
+        packed_in: Name of the group that its blob holds, or None.
+    """
+
+    name: str
+    spec: Spec
+    extent: Extent
+    damage: str | None
+    key: str
+    metadata: Mapping[str, str]
+    scope: int = 0
+    packed_in: str | None = None
+
+    @property
+    def part(self) -> Part:
+        """Its type and shape, as the resolution wants them."""
+        return Part(self.spec.type.name, self.spec.shape)
+
+    @property
+    def array(self) -> StoredArray:
+        """The same, with its place."""
+        return StoredArray(self.extent, self.spec.type, self.spec.shape)
+
+    @property
+    def group(self) -> str | None:
+        """The group that it belongs to by its blob or its name, or None."""
+        return self.packed_in or group_of_name(self.name)
+
+    def tensor(self) -> Tensor:
+        """Return it as a tensor of the model, as it is stored."""
+        return Tensor(
+            name=self.name,
+            shape=self.spec.shape,
+            type=self.spec.type,
+            extents=(self.extent,),
+            parameters=self.spec.parameters,
+            group=self.group,
+            damage=self.damage,
+        )
+
+
+class Weight(NamedTuple):
+    """A weight with its companions."""
+
+    weight: Stored
+    scale: Stored
+    bias: Stored | None
+    global_scale: Stored | None
+
+    @property
+    def stored(self) -> tuple[Stored, ...]:
+        """All of them that there are."""
+        return tuple(part for part in self if part is not None)
+
+
+@dataclass
+class Assembly:
+    """Tensors and groups of a model.
+
+    Attributes:
+        tensors: The tensors, in the order of their weights.
+        groups: The groups.
+    """
+
+    tensors: list[Tensor] = field(default_factory=list)
+    groups: list[TensorGroup] = field(default_factory=list)
+
+    def table(self, draft_prefix: str | None = None) -> TensorTable:
+        """Return the table; tensors that begin with the prefix are a draft model's, and last."""
+        if draft_prefix is None:
+            main = len(self.tensors)
+        else:
+            self.tensors.sort(key=lambda tensor: tensor.name.startswith(draft_prefix))  # is stable
+            main = sum(not tensor.name.startswith(draft_prefix) for tensor in self.tensors)
+        columns = ListedColumns(
+            names=[tensor.name for tensor in self.tensors],
+            shapes=[tensor.shape for tensor in self.tensors],
+            types=[tensor.type for tensor in self.tensors],
+            parameters=[tensor.parameters for tensor in self.tensors],
+            nbytes=[tensor.nbytes for tensor in self.tensors],
+        )
+        return TensorTable(columns, self.tensors.__getitem__, main)
+
+
+class ExpertGroups(Sequence[TensorGroup]):
+    """Groups of experts, put together when somebody looks: a model may have 90,000 of them.
+
+    Args:
+        table: The tensors of a model.
+    """
+
+    def __init__(self, table: TensorTable) -> None:
+        self._table = table
+
+    @cached_property
+    def _groups(self) -> tuple[TensorGroup, ...]:
+        return tuple(_expert_groups(self._table.rows))
+
+    @overload
+    def __getitem__(self, index: int) -> TensorGroup: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[TensorGroup, ...]: ...
+    def __getitem__(self, index: int | slice) -> TensorGroup | tuple[TensorGroup, ...]:
+        return self._groups[index]
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+
+def may_hold_weights(names: Sequence[str]) -> bool:
+    """Tell quickly whether some weights may have their scales apart; mostly none have."""
+    return ".scale" in "\n".join(names)
+
+
+def assemble(
+    stored: Sequence[Stored],
+    namings: Sequence[Naming],
+    config: Mapping[str, Any],
+    log: ProblemLog,
+) -> Assembly:
+    """Make one tensor of each weight and its companions.
+
+    Args:
+        stored: All tensors as they are stored.
+        namings: How companions may be named.
+        config: The parsed ``config.json``; may say how weights are quantized.
+        log: Where contradictions go.
+    """
+    assembly = Assembly()
+    weights: dict[int, tuple[Weight, Resolution]] = {}
+    consumed: set[int] = set()
+    guesses: list[tuple[str, str]] = []
+    resolver = _Resolver(config)
+    for weight in find_weights(stored, namings):
+        # What belongs to a weight is no weight itself, and the other way round.
+        companions = set(map(id, weight.stored[1:]))
+        if id(weight.weight) in consumed or companions & weights.keys():
+            continue
+        found = resolver.resolve(weight)
+        if found.layout is None:
+            what = f"it cannot be told how it is quantized: {found.problem}"
+            log.add(Severity.ERROR, weight.weight.name, what)
+            continue
+        if not found.groups_per_global_scale:  # a scale that means nothing stays on its own
+            weight = weight._replace(global_scale=None)  # noqa: PLW2901 - the same weight
+        if found.problem is not None:
+            log.add(Severity.WARNING, weight.weight.name, found.problem)
+        if found.guess is not None:
+            guesses.append((weight.weight.name, found.guess))
+        weights[id(weight.weight)] = weight, found
+        consumed.update(map(id, weight.stored[1:]))
+    _report_guesses(guesses, log)
+    for tensor in stored:
+        if id(tensor) in weights:
+            assembly.groups.append(_quantized_group(*weights[id(tensor)]))
+            assembly.tensors.append(_logical_tensor(*weights[id(tensor)]))
+        elif id(tensor) not in consumed:
+            assembly.tensors.append(tensor.tensor())
+    assembly.groups += _expert_groups(assembly.tensors)
+    return assembly
+
+
+def find_weights(stored: Iterable[Stored], namings: Sequence[Naming]) -> Iterator[Weight]:
+    """Yield each weight that has scales in its scope, once."""
+    by_name = {(tensor.scope, tensor.name): tensor for tensor in stored}
+    found: set[int] = set()
+    for (scope, name), scale in by_name.items():
+        for naming in namings:
+            if not name.endswith(naming.scale):
+                continue
+            stem = name.removesuffix(naming.scale)
+            weight = by_name.get((scope, stem + naming.weight))
+            if weight is None or id(weight) in found or weight.spec.type.name not in _PACKED:
+                continue
+            found.add(id(weight))
+            bias = by_name.get((scope, stem + naming.bias))
+            yield Weight(weight, scale, bias, by_name.get((scope, stem + naming.global_scale)))
+
+
+class _Resolver:
+    """Tells how weights are quantized; thousands are alike, and are resolved once."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self._known: dict[tuple[Parts, str | None, str | None, int], Resolution] = {}
+
+    def resolve(self, weight: Weight) -> Resolution:
+        """Return what a weight is, and what is said wrongly about it."""
+        stored, metadata = weight.weight, weight.weight.metadata
+        bias, global_scale = weight.bias, weight.global_scale
+        parts = Parts(
+            stored.part,
+            weight.scale.part,
+            None if bias is None else bias.part,
+            None if global_scale is None else global_scale.part,
+        )
+        quant_type = metadata.get(f"{stored.key}.quant_type", metadata.get("quant_type"))
+        group_size = metadata.get(f"{stored.key}.group_size", metadata.get("group_size"))
+        said = config_quantization(self._config, stored.name.removesuffix(".weight"))
+        key = (parts, quant_type, group_size, id(said))  # parts of the config, which stays
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = resolve(parts, quant_type, group_size, said)
+        return found
+
+
+def _report_guesses(guesses: Sequence[tuple[str, str]], log: ProblemLog) -> None:
+    if guesses:
+        name, guess = guesses[0]
+        more = f", and {len(guesses) - 1} more like it" if len(guesses) > 1 else ""
+        what = f"neither metadata nor config.json tells how it is quantized: {guess}{more}"
+        log.add(Severity.WARNING, name, what)
+
+
+def _logical_tensor(weight: Weight, found: Resolution) -> Tensor:
+    assert found.layout is not None
+    assert found.shape is not None
+    bias, global_scale = weight.bias, weight.global_scale
+    grouped = GroupedWeights(
+        weight=weight.weight.array,
+        scales=weight.scale.array,
+        biases=None if bias is None else bias.array,
+        global_scale=None if global_scale is None else global_scale.array,
+        layout=found.layout,
+        groups_per_global_scale=found.groups_per_global_scale,
+    )
+    damages = (f"{part.key}: {part.damage}" for part in weight.stored if part.damage is not None)
+    name = weight.weight.name
+    return Tensor(
+        name=name,
+        shape=found.shape,
+        type=found.layout.type,
+        extents=tuple(array.extent for array in grouped.arrays),
+        parameters=prod(found.shape),
+        group=weight.weight.group or name,
+        damage=next(damages, None),
+        grouped=grouped,
+    )
+
+
+def _quantized_group(weight: Weight, found: Resolution) -> TensorGroup:
+    assert found.layout is not None
+    return TensorGroup(
+        name=weight.weight.name,
+        kind="quantized",
+        tensors=tuple(part.name for part in weight.stored),
+        nbytes=sum(part.extent.nbytes for part in weight.stored),
+        quant_type=found.layout.name,
+        group_size=found.layout.group_size,
+    )
+
+
+def group_of_name(name: str) -> str | None:
+    """Return the experts that a tensor belongs to by its name, or None."""
+    if len(name) > _MAX_NAME or not ("expert" in name or "switch_mlp" in name):
+        return None
+    match = _EXPERTS.match(name)
+    return None if match is None else match["group"]
+
+
+def is_group_name(name: str) -> bool:
+    """Tell whether a layer's name is that of a group of experts, and so of no tensor."""
+    return group_of_name(f"{name}.") == name
+
+
+def _kind_of_group(name: str) -> str:
+    if "shared_expert" in name:
+        return "shared_experts"
+    return "experts" if "experts" in name or "switch_mlp" in name else "packed"
+
+
+def _expert_groups(tensors: Sequence[Tensor]) -> Iterator[TensorGroup]:
+    """Yield the groups of experts, each with the quantization that all its weights share."""
+    members: dict[str, list[Tensor]] = {}
+    for tensor in tensors:
+        if tensor.group is not None and tensor.group != tensor.name:
+            members.setdefault(tensor.group, []).append(tensor)
+    for name, group in members.items():
+        layouts = {tensor.grouped.layout if tensor.grouped else None for tensor in group}
+        names = {layout.name if layout else None for layout in layouts}
+        sizes = {layout.group_size if layout else None for layout in layouts}
+        yield TensorGroup(
+            name=name,
+            kind=_kind_of_group(name),
+            tensors=tuple(tensor.name for tensor in group),
+            nbytes=sum(tensor.nbytes for tensor in group),
+            quant_type=names.pop() if len(names) == 1 else None,
+            group_size=sizes.pop() if len(sizes) == 1 else None,
+        )

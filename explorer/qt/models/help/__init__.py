@@ -1,0 +1,1 @@
+"""The guide and the lists of keys that the menu Help shows."""

@@ -1,0 +1,1 @@
+"""The library panel: every store of this machine, its downloaded models and its blobs."""

@@ -1,0 +1,84 @@
+"""The tensor table's columns."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.modeltest import ModelTester
+
+from explorer.formats.tensor_filter import parse_filter
+from explorer.qt.models.contents.tensor_table import tensor_columns, tensor_totals
+from explorer.qt.models.document import Document
+from explorer.qt.models.roles import ItemRole
+from explorer.qt.models.table import TableModel
+from tests.helpers.window import unsafe_characters
+
+BUILTIN = {str, int, float, bool, type(None)}
+DOWN = Qt.SortOrder.DescendingOrder
+
+
+def table(document: Document) -> TableModel:
+    model = TableModel()
+    model.set_content(tensor_columns(document), len(document.arrays))
+    return model
+
+
+def column_number(model: TableModel, name: str) -> int:
+    return [column.name for column in model.columns].index(name)
+
+
+def values(model: TableModel, name: str) -> list[object]:
+    column = column_number(model, name)
+    return [model.index(row, column).data(ItemRole.RAW) for row in range(model.rowCount())]
+
+
+def test_it_keeps_qts_contract(qtmodeltester: ModelTester, demo: Document) -> None:
+    model = table(demo)
+    qtmodeltester.check(model)
+    for column in range(model.columnCount()):
+        model.sort(column, DOWN)
+        qtmodeltester.check(model)
+    model.set_filter(parse_filter("attn").mask(demo.arrays))
+    qtmodeltester.check(model)
+
+
+def test_layers_are_in_natural_order(small: Document) -> None:
+    model = table(small)
+    assert values(model, "layer") == [0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9]  # as in the file
+    model.sort(column_number(model, "name"))
+    assert values(model, "layer") == list(range(12))
+    model.sort(column_number(model, "bytes"), DOWN)
+    assert values(model, "bytes") == [4 * size for size in range(12, 0, -1)]
+
+
+@pytest.mark.parametrize("name", ["demo", "hostile"])
+def test_cells_are_safe_texts_and_built_in_values(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    model = table(request.getfixturevalue(name))
+    raws = []
+    for row in range(model.rowCount()):
+        for column in range(model.columnCount()):
+            index = model.index(row, column)
+            assert type(index.data()) is str
+            assert not unsafe_characters(index.data())
+            assert type(model.columns[column].raw(row)) in BUILTIN
+            assert type(index.data(ItemRole.ROW)) is int
+            raws.append(index.data(ItemRole.RAW))
+    json.dumps(raws)
+
+
+def test_hostile_names_are_told_apart(hostile: Document) -> None:
+    names = values(table(hostile), "name")
+    assert "<b>bold</b><img src=x>" in names
+    assert "turned \\u202e round" in names
+    assert "line\\nbreak\\ttab" in names
+    assert len(set(names)) == 12
+
+
+def test_totals_add_up(small: Document) -> None:
+    assert tensor_totals(small.arrays, range(12)) == (78, 312)
+    assert tensor_totals(small.arrays, []) == (0, 0)
+    assert tensor_totals(small.arrays, [2, 3]) == (23, 92)  # layers 10 and 11

@@ -1,0 +1,107 @@
+"""A model that is closed is freed, whatever was looked at before."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from weakref import ref
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+from explorer.qt.models.document import Document
+from explorer.qt.models.errors.references import Rounding
+from tests.helpers.model_pairs import arrays_of, write_gguf
+from tests.helpers.window import wait_idle
+from tests.soak.monkey import Monkey
+from tests.soak.visiting import settle, visit_pages
+
+SIZES = {
+    f"blk.{layer}.{role}.weight": (64, 256) for layer in (0, 1) for role in ("attn_q", "ffn_down")
+}
+PAGES = ("Map", "Hot spots", "Type mix")
+
+
+@pytest.fixture
+def window(make_window: Callable[..., MainWindow], tmp_path: Path) -> Iterator[MainWindow]:
+    """A window with two models of different sizes that can be compared."""
+    arrays = arrays_of(SIZES)
+    types = dict.fromkeys(SIZES, "Q4_K")
+    few = {name: arrays[name] for name in list(SIZES)[:2]}
+    yield make_window(
+        write_gguf(tmp_path / "reference.gguf", "llama", few),
+        write_gguf(tmp_path / "quantized.gguf", "llama", arrays, types),
+    )
+    gc.collect()
+    gc.freeze()  # again, see tests/conftest.py
+
+
+def watch(document: Document) -> list[ref[object]]:
+    return [ref(document), ref(document.model)]
+
+
+def kept(qtbot: QtBot, window: MainWindow, held: list[ref[object]]) -> list[object]:
+    """Return what is not freed even when nothing is under way."""
+    for _ in range(3):
+        wait_idle(qtbot, window)
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        QApplication.processEvents()
+        gc.unfreeze()  # the program freezes what is there when it loads Numba
+        gc.collect()
+    return [thing for thing in (one() for one in held) if thing is not None]
+
+
+def look_at_everything(window: MainWindow, number: int, against: int) -> None:
+    """Show a tensor of a model, compared with another, on each page; survey the model."""
+    monkey = Monkey(window, 0, [])
+    window.reveal_tensor(window.documents[number], 0)
+    window.panels.references.choose(window.documents[against])
+    visit_pages(monkey, lambda _name: None)
+    window.panels.survey.view.session.start()
+    settle(monkey)
+    visit_pages(monkey, lambda _name: None)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", [0, 1])
+def test_closed_models_are_freed(qtbot: QtBot, window: MainWindow, first: int) -> None:
+    look_at_everything(window, 0, 1)
+    look_at_everything(window, 1, 0)
+    both = [watch(document) for document in window.documents]
+    window.close_document(window.documents[first])
+    assert kept(qtbot, window, both[first]) == []
+    window.close_document(window.documents[0])
+    assert kept(qtbot, window, both[1 - first]) == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("in_front", PAGES)
+def test_pages_behind_let_go_of_the_model_before(
+    qtbot: QtBot, window: MainWindow, in_front: str
+) -> None:
+    monkey, survey = Monkey(window, 0, []), window.panels.survey
+    small, large = window.documents
+    window.reveal_model(large)
+    window.panels.references.choose(Rounding("Q8_0"))
+    window.panels.setCurrentWidget(survey)
+    settle(monkey)
+    body = survey.view.body
+    assert body is not None
+    titles = [body.tabs.tabText(number) for number in range(body.tabs.count())]
+    for title in (*PAGES, in_front):
+        body.tabs.setCurrentIndex(titles.index(title))
+        settle(monkey)
+    window.reveal_model(small)
+    window.panels.references.choose(Rounding("Q8_0"))
+    settle(monkey)
+    # sizes in other units are told anew, also behind: of the model that is shown, which is smaller
+    for action in window.actions_.units.values():
+        action.trigger()
+    held = watch(large)
+    window.close_document(large)
+    del large
+    assert kept(qtbot, window, held) == []

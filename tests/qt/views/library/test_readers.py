@@ -1,0 +1,138 @@
+"""Background work of the panel: what comes first, what gives way, what changes are worth a scan."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.jobs import JobRunner
+from explorer.qt.settings import Settings
+from explorer.qt.views.library.details_reader import DetailsReader
+from explorer.qt.views.library.folder_watch import FolderWatch
+from explorer.qt.views.library.reveal import folder_of
+from explorer.qt.views.library.turnstile import Turnstile
+from explorer.stores import Details, Entry
+
+_ENTRIES = [Entry(f"m{number}", Path(f"/m{number}"), "gguf", 1, 1.0) for number in range(6)]
+
+
+@pytest.fixture
+def owner(qapp: object) -> QObject:
+    return QObject()
+
+
+def _read(
+    qtbot: QtBot,
+    runner: JobRunner,
+    owner: QObject,
+    monkeypatch: pytest.MonkeyPatch,
+    on_first: Callable[[DetailsReader], None],
+) -> list[str]:
+    """Read all entries; return the order in which they were opened."""
+    order: list[str] = []
+    reader = DetailsReader(runner, Turnstile(), owner)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def open_one(entry: Entry, _check: object) -> Details:
+        order.append(entry.name)
+        begun.set()
+        assert go_on.wait(10)
+        return Details(entry.name)
+
+    monkeypatch.setattr("explorer.qt.views.library.details_reader.read_details", open_one)
+    found: list[object] = []
+    reader.found.connect(found.extend)
+    with qtbot.waitSignal(reader.finished):
+        reader.read(_ENTRIES)
+        assert begun.wait(10)
+        on_first(reader)
+        go_on.set()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert [entry.name for entry, _ in found] == order  # type: ignore[attr-defined,misc]
+    return order
+
+
+def test_models_in_sight_are_opened_first(
+    qtbot: QtBot, runner: JobRunner, owner: QObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scroll(reader: DetailsReader) -> None:
+        reader.prefer([_ENTRIES[5], _ENTRIES[0], _ENTRIES[3]])  # the first one is read already
+        reader.prefer([_ENTRIES[4], _ENTRIES[3]])
+
+    order = _read(qtbot, runner, owner, monkeypatch, scroll)
+    assert order == ["m0", "m4", "m3", "m1", "m2", "m5"]
+
+
+def test_a_cancelled_reading_keeps_what_it_found(
+    qtbot: QtBot, runner: JobRunner, owner: QObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = _read(qtbot, runner, owner, monkeypatch, lambda _: runner.cancel_all())
+    assert order == ["m0"]
+
+
+def test_a_worker_waits_while_the_window_is_drawn_but_not_for_ever() -> None:
+    turnstile = Turnstile()
+    before = time.monotonic()
+    turnstile.give_way()
+    assert time.monotonic() - before < 0.1
+    passed = threading.Event()
+
+    def work() -> None:
+        turnstile.give_way()
+        passed.set()
+
+    with turnstile.taken():
+        with turnstile.taken():  # a repaint within a change of the model
+            pass
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert not passed.wait(0.05)
+    assert passed.wait(10)
+    thread.join()
+    with turnstile.taken():
+        turnstile.give_way()  # as if the window hung: the work goes on after a while
+
+
+def test_many_changes_are_told_once(qtbot: QtBot, owner: QObject, tmp_path: Path) -> None:
+    watch = FolderWatch(owner)
+    times: list[int] = []
+    watch.changed.connect(lambda: times.append(1))
+    watch.watch([tmp_path])
+    assert watch.folders == [str(tmp_path)]
+    with qtbot.waitSignal(watch.changed):
+        for number in range(50):
+            (tmp_path / str(number)).write_text("x")
+    assert times == [1]
+    watch.watch([])
+    assert watch.folders == []
+    watch.stop()
+
+
+def test_a_slow_scan_is_not_begun_again_at_once(owner: QObject) -> None:
+    watch = FolderWatch(owner)
+    paces = []
+    for seconds in (0.0, 2.0, 1000.0):
+        watch.set_pace(seconds)
+        paces.append(watch._timer.interval())
+    assert paces == [500, 10_000, 30_000]
+
+
+def test_a_file_is_shown_in_its_folder_and_a_folder_in_itself(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    assert folder_of(tmp_path / "file") == tmp_path
+    assert folder_of(tmp_path) == tmp_path
+    assert folder_of(tmp_path / "gone" / "file") == tmp_path / "gone"
+
+
+def test_folders_of_ones_own_are_remembered(settings_file: Path) -> None:
+    settings = Settings(settings_file)
+    assert settings.library_folders == []
+    settings.library_folders = [Path("/one"), Path("/two, three")]
+    assert Settings(settings_file).library_folders == [Path("/one"), Path("/two, three")]
+    assert Settings(settings_file, fresh=True).library_folders == []
