@@ -48,7 +48,7 @@ def measure(path: Path) -> dict[str, float]:
     view.body.map.colour("std")
     view.session.start()
     survey, survey_pause = heartbeat.during(lambda: not runner.jobs)
-    view.body.tabs.setCurrentWidget(view.body.hot_spots)
+    view.body.show_page(view.body.hot_spots)
     references.choose(Rounding("Q8_0"))
     heartbeat.during(lambda: not runner.jobs)
     view.session.start()

@@ -1,42 +1,47 @@
-"""The content of a panel that needs pyqtgraph: loaded in a worker, for that takes a while."""
+"""What needs pyqtgraph, or much else: loaded in a worker, for that takes a while."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
+from typing import TypeAlias
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
+from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner, consideration
 from explorer.qt.views.progress.job_slot import JobSlot
 
+Tell: TypeAlias = Callable[[str, str, str], None]
+"""Says something in place of the content: a heading, a sentence, the text of a button or ""."""
+
 
 class LateBody(QWidget):
-    """Loads the module of a panel's content; a part of the panel, and never shown itself.
+    """Loads the module of a content; a part of what shows it, and never shown itself.
 
     Args:
         runner: Runs the loading.
         module: Full name of the module.
-        panel: The panel.
+        owner: What shows the content.
+        tell: Says how far it is, and why there is nothing; its button is to load again.
 
     Signals:
         loaded: The module is there.
         due: The content is made, and is to be filled: in a turn of its own, so that other events
-            come in between; or the panel came into sight without any.
-        failed: It cannot be loaded; an `ExplorerError`.
-        cancelled: Somebody else, such as the status bar, cancelled the loading.
+            come in between; or its owner came into sight without any.
     """
 
     loaded = Signal(ModuleType)
     due = Signal()
-    failed = Signal(object)
-    cancelled = Signal()
 
-    def __init__(self, runner: JobRunner, module: str, panel: QWidget) -> None:
-        super().__init__(panel)
+    def __init__(self, runner: JobRunner, module: str, owner: QWidget, tell: Tell) -> None:
+        super().__init__(owner)
         self.hide()
         self._module = module
+        self._say = tell
         self._slot = JobSlot(runner, self)
         self._found = False
         self._turn = QTimer(self)
@@ -44,18 +49,20 @@ class LateBody(QWidget):
         self._turn.timeout.connect(self.due)
 
     @property
-    def busy(self) -> bool:
-        """Whether the module is being loaded."""
-        return self._slot.busy
+    def is_loaded(self) -> bool:
+        """Whether the module is there already, whoever loaded it."""
+        return self._module in sys.modules and not self._slot.busy
+
+    def announce(self) -> None:
+        """Say that it will be loaded."""
+        self._say(self.tr("Preparing the plots…"), "", "")
 
     def load(self) -> None:
         """Load it, unless that is under way."""
-        if self.busy:
-            return
-        job = self._slot.run(
-            self.tr("Preparing the plots"), self._import, self._tell, self.failed.emit
-        )
-        job.finished.connect(self._look_for_cancelled)
+        if not self._slot.busy:
+            title = self.tr("Preparing the plots")
+            job = self._slot.run(title, self._import, self._take, self._fail)
+            job.finished.connect(self._look_for_cancelled)
 
     def call_soon(self) -> None:
         """Have `due` emitted in the next turn."""
@@ -69,11 +76,16 @@ class LateBody(QWidget):
         with consideration(lasting=True):
             return import_module(self._module)
 
-    def _tell(self, module: ModuleType) -> None:
+    def _take(self, module: ModuleType) -> None:
         self._found = True
         self.loaded.emit(module)
         self.call_soon()
 
+    def _fail(self, error: ExplorerError) -> None:
+        self._say(self.tr("There are no plots"), str(error), self.tr("Try again"))
+
     def _look_for_cancelled(self) -> None:
+        """Tell of a job that somebody else cancelled, such as the status bar."""
         if self._slot.stopped and not self._found:
-            self.cancelled.emit()
+            sentence = self.tr("Preparing them was cancelled.")
+            self._say(self.tr("There are no plots"), sentence, self.tr("Try again"))

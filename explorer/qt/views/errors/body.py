@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QPalette, QShortcut
-from PySide6.QtWidgets import QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
@@ -16,81 +16,72 @@ from explorer.qt.models.recent import Recent
 from explorer.qt.models.weights.figures import Subject
 from explorer.qt.views.errors.implied_page import ImpliedPage
 from explorer.qt.views.errors.picture_pages import PicturePages
-from explorer.qt.views.errors.what_if.page import WhatIfPage
-from explorer.qt.views.labels import plain_label
+from explorer.qt.views.labels import error_caution
+from explorer.qt.views.late_view import LateView
 from explorer.qt.views.progress.progress_line import ProgressLine
+from explorer.qt.views.tabbed_body import TabbedBody
 from explorer.qt.views.weights.header import Header
 
+if TYPE_CHECKING:
+    from explorer.qt.models.planner.inputs import PlanInputs
+    from explorer.qt.views.errors.what_if.page import WhatIfPage
 
-class ErrorsBody(QWidget):
+
+class ErrorsBody(TabbedBody):
     """Header and pages.
+
+    Those of pictures are there if something is chosen to compare with, that of what blocks imply if
+    not, that of what-ifs always; it is made when it is first looked at.
 
     Attributes:
         header: What is shown.
-        tabs: The pages. Those of pictures are there if something is chosen to compare with, that
-            of what blocks imply if not, others always.
         pictures: The pages of weights, errors and density.
         implied: The page of what blocks imply.
-        what_if: The page of what other types would cost.
         progress: How far the reading is.
+        plan_inputs: Returns what the planner plans for, for a model; None for something usual.
 
     Signals:
-        exported: A file was written; its path.
-        failed: A file could not be written; an `ExplorerError`.
         reference_wanted: The user wants to choose what to compare with.
     """
 
-    exported = Signal(str)
-    failed = Signal(object)
     reference_wanted = Signal()
 
     def __init__(
         self, runner: JobRunner, references: References, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
+        self._runner = runner
+        self._references = references
+        self._document: Document | None = None
+        self._rows: Sequence[int] = ()
+        self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
         self.header = Header(self)
         self.header.scope.hide()
+        self.begin_tabs(self.tr("Views of the error"), self.header)
         self.progress = ProgressLine(self)
         self.pictures = PicturePages(runner, self.progress, self)
         self.implied = ImpliedPage(runner, self)
-        self.what_if = WhatIfPage(runner, references, self)
-        self.tabs = QTabWidget(self)
-        self.tabs.setDocumentMode(True)
-        self.tabs.setAccessibleName(self.tr("Views of the error"))
-        self.tabs.tabBar().setAccessibleName(self.tr("Views of the error"))
+        module = "explorer.qt.views.errors.what_if.page"
+        self._what_if = LateView(runner, module, self._make_what_if, self._fill_what_if, self)
         for page, title in (
             (self.implied, self.tr("Rounding")),
             (self.pictures.weights, self.tr("Weights")),
             (self.pictures.errors, self.tr("Error")),
             (self.pictures.density, self.tr("Density")),
-            (self.what_if, self.tr("What if")),
+            (self._what_if, self.tr("What if")),
         ):
             self.tabs.addTab(page, title)
-        warning = plain_label(
-            self,
-            self.tr(
-                "Weight error ranks tensors of one role. It does not by itself predict the "
-                "quality of a model's answers."
-            ),
-        )
-        warning.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        warning.setWordWrap(True)
-        warning.setContentsMargins(8, 0, 8, 4)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.header)
-        layout.addWidget(self.tabs, 1)
-        layout.addWidget(self.progress)
-        layout.addWidget(warning)
-        cancel = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
-        cancel.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        cancel.activated.connect(self.cancel)
+        self.column.addWidget(self.progress)
+        self.column.addWidget(error_caution(self))
         self.tabs.currentChanged.connect(self._show_progress)
         self.implied.reference_wanted.connect(self.reference_wanted)
-        for part in (self.pictures, self.implied, self.what_if):
-            part.exported.connect(self.exported)
-            part.failed.connect(self.failed)
+        self.pass_on(self.pictures)
+        self.pass_on(self.implied)
+
+    @property
+    def what_if(self) -> WhatIfPage:
+        """The page of what other types would cost; it is made if nobody has looked at it."""
+        return self._what_if.view
 
     def show_subject(self, subject: PairSubject | None, recent: Recent) -> None:
         """Show another tensor; None ends all reading.
@@ -109,17 +100,29 @@ class ErrorsBody(QWidget):
 
     def show_what_if(self, document: Document | None, rows: Sequence[int] = ()) -> None:
         """Try other types of tensors, given by row; None ends all reading."""
-        self.what_if.show_subject(document, rows)
+        self._document, self._rows = document, rows
+        if self._what_if.existing is not None:
+            self._what_if.existing.show_subject(document, rows)
 
     def cancel(self) -> None:
-        """Stop reading; what is known stays."""
         self.pictures.cancel()
         self.implied.cancel()
-        self.what_if.cancel()
+        if self._what_if.existing is not None:
+            self._what_if.existing.cancel()
+
+    def _make_what_if(self, parent: QWidget) -> WhatIfPage:
+        from explorer.qt.views.errors.what_if.page import WhatIfPage  # noqa: PLC0415 - see LateView
+
+        return WhatIfPage(self._runner, self._references, parent)
+
+    def _fill_what_if(self, page: WhatIfPage) -> None:
+        page.plan_inputs = self.plan_inputs
+        self.pass_on(page)
+        page.show_subject(self._document, self._rows)
 
     def _show_progress(self) -> None:
         """Show the common line of progress, unless the page has one of its own."""
-        self.progress.setVisible(self.tabs.currentWidget() is not self.what_if)
+        self.progress.setVisible(self.tabs.currentWidget() is not self._what_if)
 
     def _offer(self, chosen: bool) -> None:
         """Show the tabs that there is something to see on."""
@@ -127,6 +130,6 @@ class ErrorsBody(QWidget):
         pages |= dict.fromkeys(self.pictures.pages, chosen)
         before = self.tabs.currentWidget()
         for page, on in pages.items():
-            self.tabs.setTabVisible(self.tabs.indexOf(page), on)
+            self.offer_page(page, on)
         if not pages.get(before, True):
-            self.tabs.setCurrentWidget(self.pictures.weights if chosen else self.implied)
+            self.show_page(self.pictures.weights if chosen else self.implied)

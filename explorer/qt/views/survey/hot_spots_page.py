@@ -11,11 +11,11 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.survey.hot_spots import SHARE, HotSpots
 from explorer.qt.models.survey.metrics import METRICS, Metric, metric_named
-from explorer.qt.views.labels import plain_label
+from explorer.qt.views.contents.tensors_view import describe_filter
+from explorer.qt.views.labels import error_caution
 from explorer.qt.views.survey.notice import Notice
 from explorer.qt.views.survey.session import SurveySession
 from explorer.qt.views.tables.list_panel import ListPanel
-from explorer.qt.views.tensors_view import describe_filter
 
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
 _FIRST_METRIC = "outlier_ratio"
@@ -77,6 +77,7 @@ class HotSpotsPage(ListPanel):
         self.bar.changed.connect(self._filter)
         self.table.row_selected.connect(self._choose)
         self.table.row_opened.connect(self.tensor_opened)
+        session.replaced.connect(self._let_go)
 
     def _lay_out(self) -> None:
         label = QLabel(self.tr("&Rank by"), self)
@@ -88,23 +89,11 @@ class HotSpotsPage(ListPanel):
         line.addSpacing(8)
         line.addWidget(self.weighted)
         line.addStretch(1)
-        caution = plain_label(
-            self,
-            self.tr(
-                "Weight error ranks tensors of one role. It does not by itself predict the "
-                "quality of a model's answers."
-            ),
-        )
-        caution.setContentsMargins(8, 3, 8, 4)
-        caution.setWordWrap(True)
-        font = caution.font()
-        font.setPointSizeF(font.pointSizeF() * 0.9)
-        caution.setFont(font)
         layout = self.layout()
         assert isinstance(layout, QBoxLayout)
         layout.insertLayout(0, line)
         layout.insertWidget(1, self.notice)
-        layout.addWidget(caution)
+        layout.addWidget(error_caution(self))
 
     @property
     def chosen(self) -> Metric:
@@ -124,10 +113,7 @@ class HotSpotsPage(ListPanel):
             self._set_metric(_FIRST_WITH_ERRORS)
         self.notice.tell(self.chosen.source)
         if content is None:
-            self._document = self._spots = None
-            self.model.set_content((), 0)
-            self.show_empty("")
-            self.bar.status.clear()
+            self._clear()
             return
         if content.document is not self._document:
             self._document = content.document
@@ -140,6 +126,22 @@ class HotSpotsPage(ListPanel):
         self.select_tensor(self._row)
         if before != (self._document, self.chosen):
             self._rank()
+
+    def _let_go(self) -> None:
+        """Forget a model that is not the current one, also while another page is in front.
+
+        It may be closed, and what the session knows is not of its tensors.
+        """
+        content = self._session.content
+        if content is None or content.document is not self._document:
+            self._clear()
+
+    def _clear(self) -> None:
+        self._document = self._spots = None
+        self._renewing.stop()
+        self.model.set_content((), 0)
+        self.show_empty("")
+        self.bar.status.clear()
 
     def grow(self) -> None:
         """Show more of the same, not too often."""

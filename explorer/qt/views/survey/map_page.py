@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 from explorer.display import bytes_text, integer_text, plain_text, shape_text
 from explorer.notation import locale_free
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.survey.content import SurveyContent
+from explorer.qt.models.survey.content import ComparisonContent, SurveyContent
 from explorer.qt.models.survey.figures import Floats
 from explorer.qt.models.survey.metrics import METRICS, Groups, Metric, Source, metric_named
 from explorer.qt.views.labels import plain_label
@@ -62,6 +62,7 @@ class MapPage(QWidget):
         self._session = session
         self._export = export
         self._content: SurveyContent | None = None
+        self._comparison: ComparisonContent | None = None
         self._row = -1
         self._values: dict[str, Floats] = {}
         self.colour_by = QComboBox(self)
@@ -96,6 +97,7 @@ class MapPage(QWidget):
         self.save.clicked.connect(self.ask_save)
         self.map.save_requested.connect(self.ask_save)
         self.map.copy_requested.connect(self._copy)
+        session.replaced.connect(self._let_go)
         self.map.cell_read.connect(self._read)
         self.map.cell_chosen.connect(self._choose)
         self.map.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
@@ -134,6 +136,7 @@ class MapPage(QWidget):
         """Show what is known now."""
         content, metric = self._session.content, self.chosen
         self._values.clear()
+        self._comparison = self._session.comparison
         if content is not self._content:
             self._content = content
             self.map.show_grid(None if content is None else content.grid)
@@ -150,6 +153,16 @@ class MapPage(QWidget):
         self.legend.follow()
         self.save.setEnabled(colouring is not None)
         self._read(-1)
+
+    def _let_go(self) -> None:
+        """Forget models that are not the current ones, also while another page is in front."""
+        if self._session.content is not self._content:
+            self._content = None
+            self.map.show_grid(None)
+        elif self._session.comparison is not self._comparison:
+            self.map.show_colouring(None)
+        self._comparison = self._session.comparison
+        self._values.clear()
 
     def grow(self) -> None:
         """Show more of the same."""

@@ -80,8 +80,8 @@ class ModelMap(QAbstractScrollArea):
         for bar in (self.verticalScrollBar(), self.horizontalScrollBar()):
             bar.setValue(0)
 
-    def show_colouring(self, colouring: Colouring) -> None:
-        """Show the same tensors in other colours."""
+    def show_colouring(self, colouring: Colouring | None) -> None:
+        """Show the same tensors in other colours; None shows none of them until there are some."""
         self._colouring = colouring
         self.viewport().update()
 

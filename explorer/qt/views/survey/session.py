@@ -3,13 +3,16 @@
 What was kept of earlier surveys is read when somebody looks. Weights are read when somebody asks
 for it: that may take minutes. Another model, or another reference, ends what is under way; what was
 found by then is kept.
+
+The panel is made on the GUI thread when it is first looked at, and this with it; so what is known
+of a survey, which takes a while to load, is loaded in the worker that reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,15 +22,14 @@ from PySide6.QtCore import QObject, Signal
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import Reference, References, Rounding
-from explorer.qt.models.survey.content import (
-    ComparisonContent,
-    SurveyContent,
-    read_comparison,
-    read_content,
-)
-from explorer.qt.models.survey.metrics import Known
-from explorer.qt.models.survey.work import SurveyProgress, SurveyWork
 from explorer.qt.views.progress.job_slot import JobSlot
+
+if TYPE_CHECKING:
+    from explorer.formats.model import Model
+    from explorer.qt.models.errors.references import MatchedModels
+    from explorer.qt.models.survey.content import ComparisonContent, SurveyContent
+    from explorer.qt.models.survey.metrics import Known
+    from explorer.qt.models.survey.work import SurveyProgress, SurveyWork
 
 Result = TypeVar("Result")
 
@@ -100,6 +102,8 @@ class SurveySession(QObject):
         """All columns of the model; None until they were read."""
         if self.content is None:
             return None
+        from explorer.qt.models.survey.metrics import Known  # noqa: PLC0415 - see the module
+
         errors = None if self.comparison is None else self.comparison.errors
         return Known(self.content.document.arrays, self.content.statistics, errors)
 
@@ -172,7 +176,8 @@ class SurveySession(QObject):
             self.resume()
         if self.state is not SurveyState.READY or self.content is None or not any(self.missing):
             return
-        from explorer.analysis.surveys.run import SurveyControl  # noqa: PLC0415 - not for first paint
+        from explorer.analysis.surveys.run import SurveyControl  # noqa: PLC0415 - see the module
+        from explorer.qt.models.survey.work import SurveyWork  # noqa: PLC0415
 
         comparison = self.comparison if self.missing[1] else None
         work = SurveyWork(self.content, comparison, SurveyControl())
@@ -230,7 +235,7 @@ class SurveySession(QObject):
         if document is not None and self._wanted and not self._reading.busy:
             if self.content is None:
                 self._read(
-                    lambda job: read_content(document, job),
+                    lambda job: _read_content(document, job),
                     lambda found: self._show_content(document, found),
                 )
             elif self.comparison is None:
@@ -247,7 +252,7 @@ class SurveySession(QObject):
             return
         other = chosen.type_name if isinstance(chosen, Rounding) else chosen.model
         self._read(
-            lambda job: read_comparison(document, against, other, job),
+            lambda job: _read_comparison(document, against, other, job),
             self._show_comparison,
         )
 
@@ -277,7 +282,21 @@ class SurveySession(QObject):
         if references.chosen is not self._chosen:
             if self._work is not None and self._work.comparison is not None:
                 self.cancel()
-            self.comparison = None
+            self.comparison = self._chosen = None  # a closed model is not kept
             if self.content is not None:
                 self._reading.cancel()
         self._look()
+
+
+def _read_content(document: Document, job: Job) -> SurveyContent:
+    from explorer.qt.models.survey.content import read_content  # noqa: PLC0415 - see the module
+
+    return read_content(document, job)
+
+
+def _read_comparison(
+    document: Document, reference: MatchedModels | Rounding, against: Model | str, job: Job
+) -> ComparisonContent:
+    from explorer.qt.models.survey.content import read_comparison  # noqa: PLC0415 - see the module
+
+    return read_comparison(document, reference, against, job)

@@ -71,6 +71,7 @@ class TypeMixPage(QWidget):
         self.state = StatePage(self)
         self.state.pressed.connect(self.refresh)
         self.recipes.row_selected.connect(self._show_deviations)
+        session.replaced.connect(self._let_go)
         self._lay_out()
 
     def _table(self, runner: JobRunner, name: str) -> TableView:
@@ -115,9 +116,8 @@ class TypeMixPage(QWidget):
         document = self._session.document
         if document is self._document and (self._mix is not None or self._looking.busy):
             return
+        self._let_go()
         self._document = document
-        self._mix = None
-        self._looking.cancel()
         if document is None:
             return
         known = self._known.get(document)
@@ -137,6 +137,12 @@ class TypeMixPage(QWidget):
             done,
             self._fail,
         )
+
+    def _let_go(self) -> None:
+        """Forget a model that is not the current one, also while another page is in front."""
+        if self._session.document is not self._document:
+            self._document = self._mix = None
+            self._looking.cancel()
 
     def _show(self, mix: TypeMix) -> None:
         self._mix = mix

@@ -20,7 +20,7 @@ from explorer.qt.models.weights.code_table import (
     code_ticks,
     has_even_levels,
 )
-from explorer.qt.models.weights.figures import Subject
+from explorer.qt.models.weights.figures import Subject, is_quantized
 from explorer.qt.models.weights.gathering import block_figures
 from explorer.qt.models.weights.histogram_curve import HistogramCurve
 from explorer.qt.models.weights.statistics_table import StatisticsTable, moment_lines
@@ -40,7 +40,7 @@ class BlockPages(QObject):
         minima: The same for minima.
 
     Signals:
-        minima_known: Whether the tensor has minima.
+        minima_known: Whether the tensor has minima, as far as that is known of its type.
         exported: A file was written; its path.
         failed: A file could not be written.
     """
@@ -57,6 +57,7 @@ class BlockPages(QObject):
         self._recent = Recent(0)
         self._prefix = ""
         self._blocks: BlockStatistics | None = None
+        self._with_minima: set[str] = set()  # types that are known to have minima
         self._code_model = TableModel(self)
         self.codes = PlotPage(self._make_codes)
         self.scales = PlotPage(partial(self._make_spread, self.tr("Scale"), self.tr("Scales")))
@@ -84,6 +85,9 @@ class BlockPages(QObject):
         self._subject = subject
         self._recent = recent
         self._blocks = None
+        self.minima_known.emit(
+            subject is not None and subject.tensor.type.name in self._with_minima
+        )
         for page in self.pages:
             page.tell(self.tr("Reading the blocks…"), "")
         if any(page.isVisible() for page in self.pages):
@@ -101,6 +105,9 @@ class BlockPages(QObject):
         if self._blocks is not None:
             self._fill()
         if subject is None or self._blocks is not None or self._slot.busy:
+            return
+        if not is_quantized(subject.tensor):
+            self._show(None)
             return
         for page in self.pages:
             page.tell(self.tr("Reading the blocks…"), subject.name)
@@ -136,9 +143,12 @@ class BlockPages(QObject):
             return
         if blocks is None:
             for page in self.pages:
-                page.tell(self.tr("Not quantized"), self.tr("This tensor has no codes."))
+                sentence = self.tr("{name} has no codes and no scales.").format(name=subject.name)
+                page.tell(self.tr("Not quantized"), sentence)
             return
         self._blocks = blocks
+        if blocks.minima is not None:
+            self._with_minima.add(subject.tensor.type.name)
         self.minima_known.emit(blocks.minima is not None)
         self._fill()
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QVBox
 
 from explorer.display import plain_text
 from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.qt.views.elided_label import ElidedLabel
 
 
 class Scope(IntEnum):
@@ -38,14 +39,14 @@ class Header(QWidget):
         font.setWeight(QFont.Weight.DemiBold)
         self.name.setFont(font)
         self.name.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.facts = QLabel(self)
+        self.facts = ElidedLabel(self)
         self.name.setWhatsThis(picture_text("name"))
         self.facts.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.facts.setWhatsThis(picture_text("tensor_facts"))
         self.note = QLabel(self)
         self.note.setWordWrap(True)
         self.note.setAccessibleName(self.tr("Note about the values"))
-        for label in (self.name, self.facts, self.note):
+        for label in (self.name, self.note):
             label.setTextFormat(Qt.TextFormat.PlainText)
         self.scope = QComboBox(self)
         self.scope.setAccessibleName(self.tr("Which tensors"))
@@ -66,8 +67,14 @@ class Header(QWidget):
         layout.setContentsMargins(8, 8, 8, 4)
         layout.setSpacing(3)
         layout.addLayout(top)
-        layout.addWidget(self.facts)
+        self._second = QHBoxLayout()
+        self._second.addWidget(self.facts, 1)
+        layout.addLayout(self._second)
         layout.addWidget(self.note)
+
+    def add_beside_facts(self, widget: QWidget) -> None:
+        """Put something at the end of the line of facts."""
+        self._second.addWidget(widget)
 
     @property
     def chosen(self) -> Scope:

@@ -39,10 +39,12 @@ class HistogramPage(QWidget):
     Signals:
         unreadable: The only tensor cannot be read; an `ExplorerError`.
         opened: One of several tensors was opened; its content row.
+        row_chosen: One of several tensors was brought to the front; its content row.
     """
 
     unreadable = Signal(object)
     opened = Signal(int)
+    row_chosen = Signal(int)
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -128,6 +130,18 @@ class HistogramPage(QWidget):
         if self.isVisible():
             self._load()
 
+    def choose_row(self, row: int) -> None:
+        """Bring one of several tensors to the front, here and in the table.
+
+        Args:
+            row: Its content row. One that is not shown brings none to the front.
+        """
+        if len(self._subjects) > 1 and row != self._chosen_row:
+            self._chosen_row = row
+            self._show_chosen()
+            if not self._select_row(row):
+                self.panel.table.clearSelection()
+
     def splitter_state(self) -> QByteArray:
         """Return how wide plot and table are beside each other."""
         splitter = self.panel.splitter
@@ -167,8 +181,10 @@ class HistogramPage(QWidget):
 
         def read(job: Job) -> Gathered:
             load_kernels()  # while they are compiled
-            self._runner.wait_for_kernels(types, job)
-            return gather(subjects, wish, recent, job)
+            self._runner.wait_for_kernels(types, job, first_look=True)
+            return gather(
+                subjects, wish, recent, job, lambda: self._runner.wait_for_kernels(types, job)
+            )
 
         job = self._slot.run(title, read, self._finish, self._fail)
         job.published.connect(self._grow)
@@ -199,7 +215,10 @@ class HistogramPage(QWidget):
             self.multiples.show_curves(curves)
             self.multiples.highlight(self._chosen_row)
         else:
+            grown = len(curves) != len(self.plot.curves)
             self.plot.show_curves(curves)
+            if grown and self._chosen_row is not None:
+                self.plot.highlight(self._chosen_row)
         if len(self._subjects) > 1:
             self.statistics.show_several(gathered.figures)
         elif gathered.figures:
@@ -281,19 +300,23 @@ class HistogramPage(QWidget):
         figures = self._figures_at(line)
         if figures is not None:
             self._chosen_row = figures.subject.row
-            self.plot.highlight(self._chosen_row)
-            self.multiples.highlight(self._chosen_row)
+            self._show_chosen()
+            self.row_chosen.emit(self._chosen_row)
+
+    def _show_chosen(self) -> None:
+        self.plot.highlight(self._chosen_row)
+        self.multiples.highlight(self._chosen_row)
 
     def _open_line(self, line: int) -> None:
         figures = self._figures_at(line)
         if figures is not None:
             self.opened.emit(figures.subject.row)
 
-    def _select_row(self, row: int) -> None:
+    def _select_row(self, row: int) -> bool:
+        """Select the line of a tensor; return whether there is one."""
         figures = () if self.gathered is None else self.gathered.figures
-        for line, each in enumerate(figures):
-            if each.subject.row == row:
-                self.panel.table.select_row(line)
+        rows = [each.subject.row for each in figures]
+        return row in rows and self.panel.table.select_row(rows.index(row))
 
     # Qt
 

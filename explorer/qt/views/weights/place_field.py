@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from explorer.display import integer_text
-from explorer.qt.models.weights.values_table import Folding
+from explorer.formats.folding import Folding
 
 _NUMBERS = re.compile(r"\d{1,18}")
 _WIDTH = 180

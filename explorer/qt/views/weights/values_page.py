@@ -17,12 +17,13 @@ from PySide6.QtWidgets import (
 
 from explorer.display import float_text, integer_text, plain_text, shape_text
 from explorer.errors import ExplorerError
+from explorer.formats.folding import Folding
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.figures import Subject
-from explorer.qt.models.weights.values_table import Folding, Place, ValuesTable
+from explorer.qt.models.weights.values_table import Place, ValuesTable
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.progress.job_slot import JobSlot

@@ -22,16 +22,14 @@ from explorer.analysis.errors.picture import ErrorPicture
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import Reference, References, Rounding
+from explorer.qt.models.errors.references import Reference, Rounding
 from explorer.qt.models.roles import ItemRole
-from explorer.qt.views.errors.body import ErrorsBody
-from explorer.qt.views.errors.panel import ErrorsView
-from explorer.qt.views.errors.panels import ALL, MOST, SIZES
-from explorer.qt.views.errors.picture_pages import PicturePage
+from explorer.qt.views.errors.picture_panels import ALL, MOST, SIZES
 from explorer.quantization import dequantize, quantize
+from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.weight_files import huge_model, weights_model
-from tests.helpers.weight_views import drag, pixel, settle
+from tests.helpers.weight_views import drag, pixel
 from tests.helpers.window import copied, wait_idle
 
 KEY = Qt.Key
@@ -52,52 +50,18 @@ def _arrays() -> dict[str, np.ndarray]:
     }
 
 
-class Panel:
-    """A panel of errors in a window of its own, with two models."""
-
-    def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
-        self.qtbot = qtbot
-        self.runner = runner
-        self.documents = documents
-        self.references = References(runner)
-        self.references.set_documents(documents)
-        self.references.show_document(documents[0])
-        self.view = ErrorsView(runner, self.references)
-        self.view.resize(900, 640)
-        qtbot.addWidget(self.view)
-        self.view.show()
-        qtbot.waitExposed(self.view)
-        self.view.show_document(documents[0])
-
-    @property
-    def body(self) -> ErrorsBody:
-        assert self.view.body is not None
-        return self.view.body
+class Panel(ErrorsPanel):
+    """The pages of pictures."""
 
     @property
     def picture(self) -> ErrorPicture:
         assert self.body.pictures.picture is not None
         return self.body.pictures.picture
 
-    def select(self, *names: str) -> None:
-        rows = [self.documents[0].model.tensors.row_of(name) for name in names]
-        assert None not in rows
-        self.view.show_tensors(rows)  # type: ignore[arg-type]
-
     def show(self, name: str, reference: Reference = None) -> None:
         self.select(name)
         self.references.choose(reference)
         self.settle()
-
-    def open(self, page: PicturePage) -> None:
-        """Click on a page's tab."""
-        bar = self.body.tabs.tabBar()
-        place = bar.tabRect(self.body.tabs.indexOf(page)).center()
-        self.qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=place)
-        assert page.isVisible()
-
-    def settle(self) -> None:
-        settle(self.qtbot, self.runner, self.view.state)
 
     def figures(self) -> dict[str, object]:
         """Return the table beside the pictures."""
@@ -181,7 +145,7 @@ def test_the_pictures_hold_what_numpy_counts(panel: Panel) -> None:
     pages.weights.range.setCurrentIndex(MOST)
     assert pages.weights.panel.plot.curves[0].histogram.high < 0.2  # without the outlier
     assert "lies outside" in pages.weights.title.text()
-    panel.open(pages.errors)
+    panel.click_tab(pages.errors)
     pages.errors.range.setCurrentIndex(ALL)
     curve = pages.errors.panel.plot.curves[0]
     wanted = np.histogram((candidate - reference).astype(np.float64), curve.histogram.edges)[0]
@@ -190,7 +154,7 @@ def test_the_pictures_hold_what_numpy_counts(panel: Panel) -> None:
     columns = dict(pages.errors.panel.plot.data_columns())
     assert sum(columns["count"]) == np.count_nonzero(candidate - reference)
     assert 0 < columns["low"][0] < columns["high"][-1] < 1
-    panel.open(pages.density)
+    panel.click_tab(pages.density)
     columns = dict(pages.density.panel.plot.data_columns())
     assert sum(columns["count"]) + panel.picture.most_pairs.outside == reference.size
     pages.density.range.setCurrentIndex(ALL)
@@ -251,7 +215,7 @@ def test_tabs_follow_the_choice(panel: Panel) -> None:
     panel.references.choose(Rounding("Q4_0"))
     panel.settle()
     assert shown() == ["Weights", "Error", "Density", "What if"]
-    panel.open(panel.body.pictures.density)
+    panel.click_tab(panel.body.pictures.density)
     panel.references.choose(Rounding("Q8_0"))
     panel.settle()
     assert panel.body.pictures.density.isVisible()  # who looks there goes on looking there
@@ -284,7 +248,7 @@ def test_figures_can_be_copied(qtbot: QtBot, panel: Panel) -> None:
 
 def test_the_cursor_reads_cells_with_mouse_and_keys(qtbot: QtBot, panel: Panel) -> None:
     panel.show(UP, Rounding("Q4_0"))
-    panel.open(panel.body.pictures.density)
+    panel.click_tab(panel.body.pictures.density)
     density = panel.body.pictures.density.panel
     plot, square = density.plot, panel.picture.most_pairs
     row, column = np.unravel_index(int(square.counts.argmax()), square.counts.shape)
@@ -306,7 +270,7 @@ def test_the_cursor_reads_cells_with_mouse_and_keys(qtbot: QtBot, panel: Panel) 
 
 def test_the_density_keeps_its_shape_and_zooms_along_both_axes(qtbot: QtBot, panel: Panel) -> None:
     panel.show(UP, Rounding("Q4_0"))
-    panel.open(panel.body.pictures.density)
+    panel.click_tab(panel.body.pictures.density)
     plot = panel.body.pictures.density.panel.plot
     qtbot.wait(1)
 
@@ -336,7 +300,7 @@ def test_pictures_are_saved_with_the_data_behind_them(
     panel.show(UP, Rounding("Q4_0"))
     pages = panel.body.pictures
     for page in pages.pages:
-        panel.open(page)
+        panel.click_tab(page)
         for suffix in ("png", "svg", "csv"):
             path = tmp_path / f"{page.panel.file_name}.{suffix}"
             with qtbot.waitSignal(panel.view.exported):

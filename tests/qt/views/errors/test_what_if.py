@@ -27,14 +27,14 @@ from explorer.planner import Device, Host, Settings
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import References, Rounding
+from explorer.qt.models.errors.references import Rounding
 from explorer.qt.models.planner.inputs import PlanInputs
 from explorer.qt.models.what_if import work as what_if_work
 from explorer.qt.models.what_if.table import Line
-from explorer.qt.views.errors.panel import ErrorsView
 from explorer.qt.views.errors.what_if.controls import Scope
 from explorer.qt.views.errors.what_if.page import WhatIfPage
 from explorer.qt.views.errors.what_if.points import Measure
+from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.weight_files import huge_model
@@ -63,30 +63,18 @@ def _arrays() -> dict[str, np.ndarray]:
     }
 
 
-class Page:
-    """The page in the panel of errors, in a window of its own."""
+class Page(ErrorsPanel):
+    """The page of what-ifs, with few types."""
 
     def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
-        self.qtbot = qtbot
-        self.runner = runner
-        self.documents = documents
-        self.references = References(runner)
-        self.references.set_documents(documents)
-        self.references.show_document(documents[0])
-        self.view = ErrorsView(runner, self.references)
-        self.view.resize(1000, 720)
-        qtbot.addWidget(self.view)
-        self.view.show()
-        qtbot.waitExposed(self.view)
-        self.view.show_document(documents[0])
+        super().__init__(qtbot, runner, documents)
         self.select(documents[0].model.tensors.columns.names[0])
         qtbot.waitUntil(lambda: self.view.body is not None)
         self.page.controls.types.set_types(QUICK)
 
     @property
     def page(self) -> WhatIfPage:
-        assert self.view.body is not None
-        return self.view.body.what_if
+        return self.body.what_if
 
     @property
     def lines(self) -> dict[str, Line]:
@@ -98,24 +86,9 @@ class Page:
 
     def open(self) -> WhatIfPage:
         """Click on the page's tab and wait until all that begins by itself is done."""
-        assert self.view.body is not None
-        tabs = self.view.body.tabs
-        place = tabs.tabBar().tabRect(tabs.indexOf(self.page)).center()
-        self.qtbot.mouseClick(tabs.tabBar(), Qt.MouseButton.LeftButton, pos=place)
+        self.click_tab(self.page)
         self.settle()
         return self.page
-
-    def select(self, *names: str) -> None:
-        rows = [self.documents[0].model.tensors.row_of(name) for name in names]
-        assert None not in rows
-        self.view.show_tensors(rows)  # type: ignore[arg-type]
-
-    def settle(self) -> None:
-        def idle() -> bool:
-            QApplication.processEvents()
-            return not self.runner.jobs
-
-        self.qtbot.waitUntil(idle, timeout=30_000)
 
     def measure(self, scope: Scope) -> None:
         """Choose tensors and press the button that measures, if there is one."""
@@ -424,7 +397,7 @@ def test_the_planner_says_what_is_planned_for(
     body = panels.errors.view.body
     assert body is not None
     body.what_if.controls.types.set_types(["Q8_0"])
-    body.tabs.setCurrentWidget(body.what_if)
+    body.show_page(body.what_if)
     qtbot.waitUntil(lambda: "2,048 tokens" in body.what_if.panel.resting, timeout=10_000)
     wait_idle(qtbot, window)
     window.close()

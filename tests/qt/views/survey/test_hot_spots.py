@@ -32,7 +32,7 @@ def panel(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Survey
     arrays["blk.0.attn_q.weight"][0, 0] = 5  # the outlier
     arrays["odd.weight"] = np.full((1, 30), 0.5, np.float32)
     panel = SurveyPanel(qtbot, runner, load(write_gguf(tmp_path / "model.gguf", "llama", arrays)))
-    panel.body.tabs.setCurrentWidget(panel.body.hot_spots)
+    panel.body.show_page(panel.body.hot_spots)
     tester = QAbstractItemModelTester(
         panel.body.hot_spots.model,
         QAbstractItemModelTester.FailureReportingMode.Warning,
@@ -140,7 +140,7 @@ def test_rows_grow_while_the_survey_runs_and_the_selection_stays(
     qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
 ) -> None:
     panel = SurveyPanel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 24, 40)))
-    panel.body.tabs.setCurrentWidget(page(panel))
+    panel.body.show_page(page(panel))
     panel.view.select_tensor(7)
     page(panel).choose_metric("std")
     panel.view.session.start()

@@ -52,13 +52,13 @@ def marked(window: MainWindow) -> tuple[int, list[int]]:
 def test_a_cell_selects_in_tree_table_and_bytes(qtbot: QtBot, window: MainWindow) -> None:
     body = survey(window).body
     assert body is not None
-    body.tabs.setCurrentWidget(body.hot_spots)
-    body.tabs.setCurrentWidget(body.map)
+    body.show_page(body.hot_spots)
+    body.show_page(body.map)
     chosen: list[int] = []
     survey(window).tensor_chosen.connect(chosen.append)
     for row in (5, 12, 0):
         click_cell(qtbot, window, row)
-        assert window.library.tree.currentIndex().data(ItemRole.NODE).tensor_row == row
+        assert window.open_models.tree.currentIndex().data(ItemRole.NODE).tensor_row == row
         assert window.panels.tensors.table.selected_content_rows().tolist() == [row]
         assert window.panels.raw.hex.cursor_offset == window.documents[0].arrays.offsets[row]
         assert marked(window) == (row, [row])
@@ -69,7 +69,7 @@ def test_a_cell_selects_in_tree_table_and_bytes(qtbot: QtBot, window: MainWindow
 def test_tree_and_table_select_in_the_survey(qtbot: QtBot, window: MainWindow) -> None:
     body = survey(window).body
     assert body is not None
-    body.tabs.setCurrentWidget(body.hot_spots)
+    body.show_page(body.hot_spots)
     wait_idle(qtbot, window)
     chosen: list[int] = []
     survey(window).tensor_chosen.connect(chosen.append)
@@ -77,7 +77,7 @@ def test_tree_and_table_select_in_the_survey(qtbot: QtBot, window: MainWindow) -
     assert marked(window) == (7, [7])
     window.panels.tensors.table.select_row(9)
     assert marked(window) == (9, [9])
-    tree = window.library
+    tree = window.open_models
     index = tree.model.find(window.documents[0], lambda node: node.tensor_row == 3)
     tree.tree.scrollTo(index)
     qtbot.mouseClick(tree.tree.viewport(), LEFT, pos=tree.tree.visualRect(index).center())

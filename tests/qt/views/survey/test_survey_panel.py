@@ -122,7 +122,7 @@ def test_a_tensor_that_cannot_be_read_is_listed_and_ends_nothing(
     assert content is not None
     assert content.statistics.known.sum() >= 10
     assert any("cut short" in problem for problem in content.statistics.problems.values())
-    panel.body.tabs.setCurrentWidget(panel.body.hot_spots)
+    panel.body.show_page(panel.body.hot_spots)
     problem = panel.column("problem")
     assert not panel.body.hot_spots.table.isColumnHidden(problem)
     assert any("cut short" in str(text) for text in panel.ranked("problem"))
@@ -356,11 +356,11 @@ def test_a_page_behind_follows_to_another_model(
     qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, small: Document
 ) -> None:
     panel = SurveyPanel(qtbot, runner, small)
-    panel.body.tabs.setCurrentWidget(panel.body.hot_spots)
+    panel.body.show_page(panel.body.hot_spots)
     panel.show(load(weights_model().write(tmp_path / "weights.gguf")))
     panel.view.select_tensor(12)  # the other model has twelve, of which this would be none
-    panel.body.tabs.setCurrentWidget(panel.body.map)
+    panel.body.show_page(panel.body.map)
     assert panel.body.map.map.current == panel.cell_of(12)
-    panel.body.tabs.setCurrentWidget(panel.body.hot_spots)
+    panel.body.show_page(panel.body.hot_spots)
     assert panel.body.hot_spots.table.selected_content_rows().tolist() == [12]
     assert panel.chosen == []

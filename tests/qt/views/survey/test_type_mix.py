@@ -38,7 +38,7 @@ def opened(qtbot: QtBot, runner: JobRunner, document: Document) -> SurveyPanel:
         QAbstractItemModelTester(
             table.table, QAbstractItemModelTester.FailureReportingMode.Warning, panel.view
         )
-    panel.body.tabs.setCurrentWidget(page)
+    panel.body.show_page(page)
     panel.settle()
     return panel
 

@@ -678,7 +678,7 @@ def test_in_the_panel_escape_cancels(
     panel = Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 31)))
     panel.begin("blk.0.ffn_up.weight")
     page = panel.body.map
-    panel.body.tabs.setCurrentWidget(page)
+    panel.body.show_page(page)
     qtbot.waitUntil(lambda: page.progress.running and bool(page.plot.layers), timeout=20_000)
     page.plot.setFocus()
     before = time.monotonic()
@@ -694,7 +694,7 @@ def test_in_the_panel_the_values_follow_what_is_chosen(
     panel = Panel(qtbot, runner, load(path))
     panel.show(Q)
     body = panel.body
-    body.tabs.setCurrentWidget(body.map)
+    body.show_page(body.map)
     qtbot.waitUntil(lambda: bool(body.map.plot.layers))
     panel.settle()
     spot = pixel(body.map.plot, 9.5, 7.5)
@@ -702,5 +702,5 @@ def test_in_the_panel_the_values_follow_what_is_chosen(
     panel.settle()
     index = body.values.grid.currentIndex()
     assert body.values.model.place(index) == (7, 9)
-    body.tabs.setCurrentWidget(body.values)
+    body.show_page(body.values)
     panel.settle()

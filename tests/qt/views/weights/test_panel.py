@@ -24,9 +24,10 @@ from explorer.qt.models.document import Document
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.weights.histogram_choices import HistogramChoices, RangeKind
+from explorer.qt.views.late_view import LateView
 from explorer.qt.views.weights.header import Scope
 from explorer.quantization.kernel_cache import note_compiled
-from explorer.quantization.kernel_sets import GENERAL
+from explorer.quantization.kernel_sets import GENERAL, exact
 from tests.helpers.weight_files import LAYERS, huge_model, layer_weights, weights_model
 from tests.helpers.weight_views import Panel
 from tests.helpers.window import copied, unsafe_characters
@@ -253,6 +254,11 @@ def test_says_which_kernels_it_waits_for(
     assert page.progress.label.text() == f"Preparing the kernels for {kind}…"
     for name in (GENERAL, kind):
         note_compiled(name)
+    qtbot.waitUntil(lambda: page.gathered is not None)
+    assert not panel.gathered.exact  # a first look, of all weights
+    assert sum(panel.gathered.curves[0].histogram.counts) > 0
+    for name in (GENERAL, kind):
+        note_compiled(exact(name))
     panel.settle()
     assert panel.gathered.exact
     page.controls.bins.setValue(99)
@@ -448,7 +454,7 @@ def test_blocks_are_read_only_while_their_pages_are_visible(
     tabs.setCurrentWidget(scales)
     QApplication.processEvents()
     assert not job.cancelled  # one walk is for all pages
-    tabs.setCurrentWidget(panel.body.values)
+    panel.body.show_page(panel.body.values)
     qtbot.waitUntil(lambda: job.cancelled)
     panel.settle()
     tabs.setCurrentWidget(scales)
@@ -466,7 +472,7 @@ def test_blocks_that_cannot_be_read_are_told_of(qtbot: QtBot, panel: Panel, tmp_
     panel.show("blk.0.ffn_down.weight")
     os.truncate(tmp_path / "weights.gguf", 64)
     codes, _, _ = panel.body.blocks.pages
-    panel.body.tabs.setCurrentWidget(codes)
+    panel.body.show_page(codes)
     panel.settle()
     assert codes.state.heading.text() == "The blocks could not be read"
     assert "at byte" in codes.state.sentence.text()
@@ -539,6 +545,28 @@ def test_the_window_can_hold_the_panel_without_loading_plots_or_kernels() -> Non
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_the_first_histogram_waits_for_no_other_page(panel: Panel) -> None:
+    pages = ("map.page", "microscope.page", "values_page")
+    names = [f"explorer.qt.views.weights.{page}" for page in pages]
+    program = (
+        "import sys, explorer.qt.views.weights.body;"
+        f"print([name for name in {names} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+    panel.show("blk.1.attn_q.weight")
+    late = [child for child in panel.body.findChildren(LateView) if child.existing is None]
+    assert len(late) == len(pages)
+    tabs = panel.body.tabs
+    for place in range(tabs.count()):
+        if tabs.isTabVisible(place):
+            tabs.setCurrentIndex(place)
+            panel.settle()
+    assert [page.existing is None for page in late] == [False, True, False]  # it has no blocks
 
 
 def test_closing_in_the_middle_ends_the_work(runner: JobRunner, huge: Panel) -> None:

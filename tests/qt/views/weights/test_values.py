@@ -34,7 +34,7 @@ def open_values(panel: Panel, *names: str) -> ValuesPage:
     """Show the values of a tensor and wait until those in sight are read."""
     panel.show(*names)
     page = panel.body.values
-    panel.body.tabs.setCurrentWidget(page)
+    panel.body.show_page(page)
     wait_for_values(panel)
     return page
 
@@ -214,7 +214,7 @@ def test_a_tensor_of_eight_billion_weights_stays_responsive(
     panel.select("blk.0.ffn_up.weight")
     qtbot.waitUntil(lambda: panel.view.body is not None)
     page = panel.body.values
-    panel.body.tabs.setCurrentWidget(page)
+    panel.body.show_page(page)
     panel.settle()  # the histogram is no longer read
     before = time.monotonic()
     for text in ("2097151, 4095", "0", "1000000, 17"):

@@ -18,10 +18,11 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.display import integer_text, plain_text
+from explorer.formats.folding import Folding
 from explorer.formats.tensors import Shape
 from explorer.qt.models.errors.references import References
 from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.weights.values_table import Folding, Place
+from explorer.qt.models.weights.values_table import Place
 from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.errors.reference_bar import ReferenceBar
 from explorer.qt.views.labels import plain_label

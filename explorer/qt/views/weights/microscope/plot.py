@@ -198,11 +198,7 @@ class BlockPlot(ThemedPlot):
         self._edges.setData(edges.repeat(2), heights, connect="pairs", pen=pen)
 
     def _draw_legend(self) -> None:
-        self._legend.clear()
-        self._legend.setLabelTextColor(self.colours.text)
-        fill = QColor(self.colours.background)
-        fill.setAlpha(200)
-        self._legend.setBrush(pg.mkBrush(fill))
+        self.clear_legend(self._legend)
         beside = self._beside
         self._legend.setVisible(beside is not None)
         if beside is not None:
