@@ -37,6 +37,7 @@ from explorer.quantization.kernel_sets import (
 )
 
 _IDLE_MS: Final = 500  # after the first wish: the window is painted first
+_READY_MS: Final = 100  # after it is made; the look for kernels is prepared then
 _POLL_MS: Final = 20
 _LONGEST_WAIT_S: Final = 15.0
 _CHECK_S: Final = 0.05
@@ -51,6 +52,11 @@ def compile_command() -> tuple[str, list[str]]:
         return sys.executable, ["compile-kernels"]
     # -P: a folder of downloaded models is no place to import modules from
     return sys.executable, ["-P", "-m", "explorer", "compile-kernels"]
+
+
+def _know_surroundings() -> None:
+    choose_kernel_cache()
+    is_compiled(GENERAL)
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
@@ -142,6 +148,11 @@ class KernelMaker(QObject):
         self._changed = threading.Condition()  # guards what follows
         self._missing: list[str] = []  # in the order in which they are to be made
         self._broken = False
+        self._readying: threading.Thread | None = None
+        self._begun = QTimer(self)
+        self._begun.setSingleShot(True)
+        self._begun.timeout.connect(self._get_ready)
+        self._begun.start(_READY_MS)
         self._idle = QTimer(self)
         self._idle.setSingleShot(True)
         self._idle.setInterval(_IDLE_MS)
@@ -215,11 +226,20 @@ class KernelMaker(QObject):
     def close(self) -> None:
         """End the programs; nothing is compiled from now on."""
         self._give_up()
+        self._begun.stop()
         self._idle.stop()
         self._polling.stop()
         programs, self._programs = self._programs, []
         for program in programs:
             program.kill()
+        if self._readying is not None:
+            self._readying.join()
+
+    def _get_ready(self) -> None:
+        """Read beside the window what tells one set of kernels from others: 30 ms."""
+        if self._readying is None and not self._known and not self._broken:
+            self._readying = threading.Thread(target=_know_surroundings, name="kernel-look")
+            self._readying.start()
 
     def _look_for_wished(self) -> None:
         """See which of the sets that were wished for are not there."""
@@ -229,6 +249,8 @@ class KernelMaker(QObject):
         if not new or self._broken:
             return
         self._known.update(new)
+        if self._readying is not None:
+            self._readying.join()
         choose_kernel_cache()
         if has_kernel_folder():
             followed = [name for name in new if not is_rounding(name)]
