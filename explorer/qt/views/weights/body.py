@@ -125,8 +125,11 @@ class WeightsBody(TabbedBody):
             row: Content row of the one that is chosen at first.
         """
         self._recent = recent
-        self.picker.offer(offered or subjects, row)
+        in_front = self.histogram.chosen_row
+        kept = self.picker.offer(offered or subjects, row)
         self.histogram.show_subjects(subjects, recent)
+        if kept and in_front is not None:
+            self.histogram.choose_row(in_front)
         self._named = len(subjects) > 1
         quantized = any(is_quantized(subject.tensor) for subject in offered or subjects)
         for page in (self.blocks.codes, self.blocks.scales, self._microscope):

@@ -35,6 +35,7 @@ class HistogramPage(QWidget):
 
     Attributes:
         gathered: What is shown; None while nothing is known.
+        chosen_row: Content row of the one of several tensors that was brought to the front.
 
     Signals:
         unreadable: The only tensor cannot be read; an `ExplorerError`.
@@ -52,9 +53,9 @@ class HistogramPage(QWidget):
         self._slot = JobSlot(runner, self)
         self._subjects: tuple[Subject, ...] = ()
         self._recent = Recent(0)
-        self._chosen_row: int | None = None
         self._beside = QByteArray()  # the splitter while the table stands beside one plot
         self.gathered: Gathered | None = None
+        self.chosen_row: int | None = None
         self.controls = HistogramControls(self)
         self.statistics = StatisticsTable(self)
         self.panel = PlotPanel(runner, self.statistics, parent=self)
@@ -118,7 +119,7 @@ class HistogramPage(QWidget):
         self._subjects = tuple(subjects)
         self._recent = recent
         self.gathered = None
-        self._chosen_row = None
+        self.chosen_row = None
         self._show_note("")
         self.panel.file_name = subjects[0].name if len(subjects) == 1 else self.tr("tensors")
         self.controls.set_several(len(subjects) > 1)
@@ -136,8 +137,8 @@ class HistogramPage(QWidget):
         Args:
             row: Its content row. One that is not shown brings none to the front.
         """
-        if len(self._subjects) > 1 and row != self._chosen_row:
-            self._chosen_row = row
+        if len(self._subjects) > 1 and row != self.chosen_row:
+            self.chosen_row = row
             self._show_chosen()
             if not self._select_row(row):
                 self.panel.table.clearSelection()
@@ -213,12 +214,12 @@ class HistogramPage(QWidget):
         curves = gathered.curves
         if self.controls.side_by_side and len(self._subjects) > 1:
             self.multiples.show_curves(curves)
-            self.multiples.highlight(self._chosen_row)
+            self.multiples.highlight(self.chosen_row)
         else:
             grown = len(curves) != len(self.plot.curves)
             self.plot.show_curves(curves)
-            if grown and self._chosen_row is not None:
-                self.plot.highlight(self._chosen_row)
+            if grown and self.chosen_row is not None:
+                self.plot.highlight(self.chosen_row)
         if len(self._subjects) > 1:
             self.statistics.show_several(gathered.figures)
         elif gathered.figures:
@@ -299,13 +300,13 @@ class HistogramPage(QWidget):
     def _highlight(self, line: int) -> None:
         figures = self._figures_at(line)
         if figures is not None:
-            self._chosen_row = figures.subject.row
+            self.chosen_row = figures.subject.row
             self._show_chosen()
-            self.row_chosen.emit(self._chosen_row)
+            self.row_chosen.emit(self.chosen_row)
 
     def _show_chosen(self) -> None:
-        self.plot.highlight(self._chosen_row)
-        self.multiples.highlight(self._chosen_row)
+        self.plot.highlight(self.chosen_row)
+        self.multiples.highlight(self.chosen_row)
 
     def _open_line(self, line: int) -> None:
         figures = self._figures_at(line)

@@ -68,15 +68,18 @@ class TensorPicker(QWidget):
         place = self.list.currentIndex()
         return self._subjects[place] if 0 <= place < len(self._subjects) else None
 
-    def offer(self, subjects: Sequence[Subject], row: int | None) -> None:
-        """Offer tensors. If they are those of before, the choice stays. Emits nothing.
+    def offer(self, subjects: Sequence[Subject], row: int | None) -> bool:
+        """Offer tensors. Emits nothing.
 
         Args:
             subjects: The tensors.
             row: Content row of the one that is chosen at first; if it is not among them, the first.
+
+        Returns:
+            Whether they are those of before; then the choice stays.
         """
         if _same(self._subjects, subjects):
-            return
+            return True
         self._subjects = tuple(subjects)
         rows = [subject.row for subject in subjects]
         self.list.blockSignals(True)
@@ -86,6 +89,7 @@ class TensorPicker(QWidget):
         self.list.blockSignals(False)
         self.setVisible(len(rows) > 1)
         self._follow()
+        return False
 
     def choose(self, row: int) -> None:
         """Choose a tensor by its content row, as if the user had; nothing if it is not offered."""

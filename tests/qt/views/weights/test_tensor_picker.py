@@ -186,8 +186,10 @@ def test_the_choice_outlives_a_refresh_but_not_another_selection(panel: Panel) -
     panel.view._refresh()  # as when numbers are written in another way
     panel.settle()
     assert picked(panel) == NAMES[1]
+    assert panel.body.histogram.plot.highlighted == 1
     panel.show(NAMES[2], NAMES[1])
     assert picked(panel) == NAMES[2]
+    assert panel.body.histogram.plot.highlighted is None
 
 
 def test_of_the_same_role_that_of_the_selected_layer_is_chosen(qtbot: QtBot, plain: Panel) -> None:
