@@ -27,7 +27,7 @@ settings.load_profile("suite")
 def pytest_collection_finish() -> None:
     """Let no test walk over what all of them hold: modules and parsed tests are a million objects.
 
-    Fixtures collect garbage and look through all objects, for every test.
+    Some collect garbage, and the collector does so by itself.
     """
     gc.collect()
     gc.freeze()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QCoreApplication, QEvent, QSettings, QThread, QTimer
+from PySide6.QtCore import QCoreApplication, QEvent, QSettings
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
-from shiboken6 import isValid
 
 from explorer.demo import make_demo
 from explorer.qt.jobs import Job, JobRunner
@@ -19,32 +17,8 @@ from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document, load_document
 from explorer.qt.settings import Settings
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
+from tests.helpers.leftovers import leftovers
 from tests.helpers.window import HOSTILE, wait_idle
-
-_MANY_OBJECTS = 100_000  # Numba, say, loaded by a test; looking through them takes 20 ms
-
-
-def _leftovers(app: QApplication) -> list[str]:
-    left = [f"visible window {widget!r}" for widget in app.topLevelWidgets() if widget.isVisible()]
-    things = gc.get_objects()
-    for thing in things:
-        kind = type(thing)
-        if issubclass(kind, QTimer) and isValid(thing) and thing.isActive():
-            left.append(f"active timer {thing!r} of {thing.parent()!r}")
-        elif (
-            issubclass(kind, QThread)
-            and thing is not app.thread()
-            and isValid(thing)
-            and thing.isRunning()
-        ):
-            left.append(f"running thread {thing!r}")
-        elif issubclass(kind, JobRunner) and isValid(thing) and thing._pool.activeThreadCount():
-            left.append(f"running job {[job.title for job in thing.jobs]}")
-    if len(things) > _MANY_OBJECTS and not left:
-        del things, thing
-        gc.collect()
-        gc.freeze()
-    return left
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +26,7 @@ def clean_up_check(qapp: QApplication) -> Iterator[None]:
     """Fail a test that leaves a thread, an active timer or a visible window behind."""
     yield
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    assert _leftovers(qapp) == []
+    assert leftovers(qapp) == []
 
 
 @pytest.fixture(scope="session", autouse=True)

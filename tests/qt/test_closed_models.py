@@ -12,6 +12,7 @@ from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from explorer.errors import ExplorerError
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import Rounding
@@ -98,10 +99,26 @@ def test_pages_behind_let_go_of_the_model_before(
     window.reveal_model(small)
     window.panels.references.choose(Rounding("Q8_0"))
     settle(monkey)
-    # sizes in other units are told anew, also behind: of the model that is shown, which is smaller
-    for action in window.actions_.units.values():
-        action.trigger()
     held = watch(large)
     window.close_document(large)
     del large
+    assert kept(qtbot, window, held) == []
+    # sizes in other units are told anew, also by pages behind: not of the model before
+    for action in window.actions_.units.values():
+        action.trigger()
+
+
+@pytest.mark.timeout(300)
+def test_a_model_that_cannot_be_planned_is_freed(
+    qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path, hostile_path: Path
+) -> None:
+    window = make_window(demo_path, hostile_path)
+    demo, hostile = window.documents
+    window.reveal_model(demo)
+    window.panels.setCurrentWidget(window.panels.planner)
+    visit_pages(Monkey(window, 0, []), lambda _name: None)
+    assert isinstance(window.panels.planner.view._read[hostile], ExplorerError)
+    held = watch(hostile)
+    window.close_document(hostile)
+    del hostile
     assert kept(qtbot, window, held) == []
