@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
+from explorer.notation import notation, set_notation
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import Rounding
@@ -30,6 +31,7 @@ PAGES = ("Map", "Hot spots", "Type mix")
 @pytest.fixture
 def window(make_window: Callable[..., MainWindow], tmp_path: Path) -> Iterator[MainWindow]:
     """A window with two models of different sizes that can be compared."""
+    before = notation()
     arrays = arrays_of(SIZES)
     types = dict.fromkeys(SIZES, "Q4_K")
     few = {name: arrays[name] for name in list(SIZES)[:2]}
@@ -37,6 +39,7 @@ def window(make_window: Callable[..., MainWindow], tmp_path: Path) -> Iterator[M
         write_gguf(tmp_path / "reference.gguf", "llama", few),
         write_gguf(tmp_path / "quantized.gguf", "llama", arrays, types),
     )
+    set_notation(before)
     gc.collect()
     gc.freeze()  # again, see tests/conftest.py
 
