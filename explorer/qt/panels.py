@@ -23,6 +23,7 @@ from explorer.qt.views.contents.overview import OverviewView
 from explorer.qt.views.contents.tensors_view import TensorsView
 from explorer.qt.views.contents.vocabulary_view import VocabularyView
 from explorer.qt.views.deferred import Deferred
+from explorer.qt.views.late_view import LateView
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.raw.panel import RawView
 from explorer.qt.views.tables.table_view import TableView
@@ -77,7 +78,10 @@ class Panels(QTabWidget):
         self._documents: Sequence[Document] = ()
         self._demo_store: Path | None = None
         self.references = References(runner, self)
-        self.library = Deferred(self._make_library, lambda _view: None, self)
+        views = "explorer.qt.views"
+        self.library = LateView(
+            runner, f"{views}.library.panel", self._make_library, lambda _view: None, self
+        )
         self.overview = OverviewView(self)
         self.metadata = MetadataView(runner, self)
         self.tensors = TensorsView(runner, self)
@@ -87,7 +91,9 @@ class Panels(QTabWidget):
         self._weights_loading = JobSlot(runner, self)
         self._selected: Sequence[int] = ()  # tensors, the current one first
         self.vocabulary = VocabularyView(runner, self)
-        self.planner = Deferred(self._make_planner, self._fill_planner, self)
+        self.planner = LateView(
+            runner, f"{views}.planner.panel", self._make_planner, self._fill_planner, self
+        )
         self.raw = RawView(runner, self)
         self.setDocumentMode(True)
         self.setAccessibleName(self.tr("Panels"))

@@ -55,12 +55,12 @@ class LateBody(QWidget):
 
     def announce(self) -> None:
         """Say that it will be loaded."""
-        self._say(self.tr("Preparing the plots…"), "", "")
+        self._say(self.tr("Preparing the view…"), "", "")
 
     def load(self) -> None:
         """Load it, unless that is under way."""
         if not self._slot.busy:
-            title = self.tr("Preparing the plots")
+            title = self.tr("Preparing the view")
             job = self._slot.run(title, self._import, self._take, self._fail)
             job.finished.connect(self._look_for_cancelled)
 
@@ -82,10 +82,10 @@ class LateBody(QWidget):
         self.call_soon()
 
     def _fail(self, error: ExplorerError) -> None:
-        self._say(self.tr("There are no plots"), str(error), self.tr("Try again"))
+        self._say(self.tr("The view could not be prepared"), str(error), self.tr("Try again"))
 
     def _look_for_cancelled(self) -> None:
         """Tell of a job that somebody else cancelled, such as the status bar."""
         if self._slot.stopped and not self._found:
-            sentence = self.tr("Preparing them was cancelled.")
-            self._say(self.tr("There are no plots"), sentence, self.tr("Try again"))
+            sentence = self.tr("It was cancelled.")
+            self._say(self.tr("The view could not be prepared"), sentence, self.tr("Try again"))

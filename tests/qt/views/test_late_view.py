@@ -89,8 +89,8 @@ def test_it_is_loaded_and_made_when_it_is_looked_at(
     assert tabs.page.existing is None
     gate.closed = True
     tabs.tabs.setCurrentIndex(1)
-    assert [job.title for job in runner.jobs] == ["Preparing the plots"]
-    qtbot.waitUntil(lambda: tabs.told == "Preparing the plots…|")
+    assert [job.title for job in runner.jobs] == ["Preparing the view"]
+    qtbot.waitUntil(lambda: tabs.told == "Preparing the view…|")
     gate.closed = False
     qtbot.waitUntil(lambda: bool(tabs.made) and tabs.made[0].isVisible())
     assert tabs.page.view is tabs.made[0]
@@ -129,7 +129,7 @@ def test_a_cancel_is_told_and_taken_back(
     tabs.tabs.setCurrentIndex(1)
     runner.jobs[0].cancel()  # as the status bar does
     gate.closed = False
-    qtbot.waitUntil(lambda: tabs.told == "There are no plots|Preparing them was cancelled.")
+    qtbot.waitUntil(lambda: tabs.told == "The view could not be prepared|It was cancelled.")
     qtbot.mouseClick(tabs.states[0].button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: bool(tabs.made))
 
@@ -137,7 +137,7 @@ def test_a_cancel_is_told_and_taken_back(
 def test_a_failure_is_told_and_tried_again(qtbot: QtBot, tabs: Tabs, gate: Gate) -> None:
     gate.error = ExplorerError("the disk is gone")
     tabs.tabs.setCurrentIndex(1)
-    qtbot.waitUntil(lambda: tabs.told == "There are no plots|the disk is gone")
+    qtbot.waitUntil(lambda: tabs.told == "The view could not be prepared|the disk is gone")
     gate.error = None
     qtbot.mouseClick(tabs.states[0].button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: bool(tabs.made))

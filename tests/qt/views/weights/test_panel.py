@@ -230,9 +230,9 @@ def test_a_cancel_of_the_plots_is_told_and_taken_back(
 ) -> None:
     panel.select("blk.1.attn_q.weight")
     qtbot.waitUntil(lambda: bool(runner.jobs))
-    assert runner.jobs[0].title == "Preparing the plots"
+    assert runner.jobs[0].title == "Preparing the view"
     runner.jobs[0].cancel()
-    qtbot.waitUntil(lambda: panel.view.state.heading.text() == "There are no plots")
+    qtbot.waitUntil(lambda: panel.view.state.heading.text() == "The view could not be prepared")
     assert panel.view.body is None
     qtbot.mouseClick(panel.view.state.button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: panel.view.body is not None)
