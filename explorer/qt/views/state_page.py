@@ -57,6 +57,7 @@ class StatePage(QWidget):
         """Say something; texts may come from a file."""
         self.heading.setText(shorten(plain_text(heading), _LONGEST))
         self.sentence.setText(shorten(plain_text(sentence), _LONGEST))
+        self.sentence.setVisible(bool(sentence))  # the keyboard would stop at an empty one
         self.button.setText(button)
         self.button.setVisible(bool(button))
 
