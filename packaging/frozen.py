@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tarfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import icons
@@ -18,11 +19,33 @@ from proof import (
     smallest_quantized_tensor,
 )
 from tools import BUILD, DIST, NAME, ROOT, PackagingError, new_folder, run, say
+from wayland import prove_on_wayland
 
 from explorer import __version__
 
 FOLDER = DIST / NAME
 SPEC = ROOT / "packaging" / "pyinstaller" / f"{NAME}.spec"
+# What the build asks on Linux → its Debian package
+TOOLS = {"objdump": "binutils", "dpkg": "dpkg"}
+
+
+def missing() -> str:
+    """Return what freezing needs and is not here, as a phrase; empty if nothing is missing."""
+    if find_spec("PyInstaller") is None:
+        return "PyInstaller; install it with: pip install -e '.[packaging]'"
+    for name, package in TOOLS.items() if sys.platform == "linux" else ():
+        if shutil.which(name) is None:
+            return f"{name}; on Debian: apt-get install {package}"
+    # needs objdump as soon as it is loaded
+    from PyInstaller.depend.bindepend import get_python_library_path  # noqa: PLC0415
+    from PyInstaller.exceptions import PythonLibraryNotFoundError  # noqa: PLC0415
+
+    try:
+        found = get_python_library_path()
+    except PythonLibraryNotFoundError:
+        found = None
+    version = "{}.{}".format(*sys.version_info)
+    return "" if found else f"Python's library; on Debian: apt-get install libpython{version}"
 
 
 def build_frozen(dist: Path = DIST, build: Path = BUILD) -> Path:
@@ -33,8 +56,10 @@ def build_frozen(dist: Path = DIST, build: Path = BUILD) -> Path:
         build: The folder for what is needed on the way; both are in one.
 
     Raises:
-        PackagingError: PyInstaller failed, or a part has no licence.
+        PackagingError: Something is missing, PyInstaller failed, or a part has no licence.
     """
+    if lacking := missing():
+        raise PackagingError(f"freezing needs {lacking}")
     icons.write_all()
     say("freezing the program: a minute or more")
     run(
@@ -79,6 +104,7 @@ def start_frozen(model: Path) -> None:
     prove_without_cache(program, model)
     fresh = Started("frozen-window", program.command, new_home("frozen-window"))
     prove_window(fresh, model)  # compiles in a second program, which is the same file
+    prove_on_wayland(Started("frozen-wayland", program.command, new_home("frozen-wayland")), model)
 
 
 def prove_moved(program: Started, model: Path) -> None:

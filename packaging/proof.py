@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from screen import Launch, open_screen, shown
+from screen import SHOWN_S, Launch, Shown, open_screen, shown
 from tools import BUILD, PICTURES, PackagingError, new_folder, run, say, user_environment
 
 from explorer import __version__
@@ -18,6 +18,8 @@ from explorer import __version__
 _PLAIN_TYPES = frozenset({"F32", "F16", "BF16", "F64"})
 _COMPILE_S = 300.0
 _LOOK_S = 0.5
+VIEWS = {"weights": "alt+5", "survey": "alt+7"}
+"""Panels that decode weights → the key that shows them."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,10 @@ def prove_window(program: Started, model: Path, *, kernels: bool = True) -> Path
     Args:
         program: What is started.
         model: What it opens.
-        kernels: Whether the program that compiles kernels must come to its end.
+        kernels: Whether kernels are to be compiled, and the views shown that need them.
 
     Returns:
-        The screenshot, for somebody to look at.
+        The first screenshot, for somebody to look at.
 
     Raises:
         PackagingError: Something is not as promised.
@@ -130,12 +132,36 @@ def prove_window(program: Started, model: Path, *, kernels: bool = True) -> Path
             raise PackagingError(f"{program.name}: the window has no icon")
         if kernels:
             wait_for_kernels(program.name, cache)
+            picture_views(program, model, window)
         window.close()
     text = log.read_text(encoding="utf-8", errors="replace").strip()
     if text:
         raise PackagingError(f"{program.name}: the window is not silent:\n{text}")
     say(f"{program.name}: look at {picture}")
     return picture
+
+
+def picture_views(program: Started, model: Path, window: Shown) -> None:
+    """Take pictures of a tensor's histogram and of the map of the whole model.
+
+    The map shows what the command `survey` has found: both know one cache.
+
+    Raises:
+        PackagingError: A view is not shown or stays empty, or the survey failed.
+    """
+    tensor = smallest_quantized_tensor(program, model)["name"]
+    program.output("survey", model)
+    window.go_to(tensor)
+    before = window.screen.picture(PICTURES / f"{program.name}-tensors.png")
+    for view, key in VIEWS.items():
+        window.press(key)
+        time.sleep(SHOWN_S)  # the panel is made when it is first shown
+        picture = PICTURES / f"{program.name}-{view}.png"
+        now = window.screen.settled_picture(picture)
+        if now == before:
+            raise PackagingError(f"{program.name}: {key} does not show the panel {view}")
+        before = now
+        say(f"{program.name}: look at {picture}")
 
 
 def wait_for_kernels(name: str, cache: Path) -> None:

@@ -26,11 +26,13 @@ TOOLS = {
 }
 """Programs that are needed → their Debian packages."""
 FEWEST_COLOURS = 40  # an empty window has some, a painted one hundreds
+SHOWN_S = 2.0  # until a dialog or a panel is there, on two cores that others use too
 _LOOK_S = 0.5
 _SETTLED = 4  # looks without a change
 _START_S = 120.0
 _SETTLE_S = 120.0
 _CLOSE_S = 20.0
+_KEY_MS = "40"
 
 
 class Screen:
@@ -45,9 +47,9 @@ class Screen:
         return run(command, environment=self._environment, limit_s=60)
 
     def window(self, title: str) -> str:
-        """Return the id of the visible window whose title matches; empty if there is none."""
+        """Return the id of the visible window whose title or class matches; empty if none does."""
         try:
-            found = self.x("xdotool", "search", "--onlyvisible", "--name", title)
+            found = self.x("xdotool", "search", "--onlyvisible", "--name", "--class", title)
         except PackagingError:  # xdotool's way to say that there is none
             return ""
         return found.split()[0] if found.split() else ""
@@ -58,23 +60,23 @@ class Screen:
         self.x("import", "-window", "root", "-define", "png:exclude-chunks=date,time", path)
         return path.read_bytes()
 
-    def settled_picture(self, path: Path) -> None:
-        """Save what the screen shows once nothing changes any more.
+    def settled_picture(self, path: Path) -> bytes:
+        """Save what the screen shows once nothing changes any more, and return the bytes.
 
         Raises:
             PackagingError: It still changes after two minutes, or hardly anything is painted.
         """
-        before, same, end = b"", 0, time.monotonic() + _SETTLE_S
+        now, same, end = b"", 0, time.monotonic() + _SETTLE_S
         while same < _SETTLED:
             if time.monotonic() > end:
                 raise PackagingError("the window never came to rest")
             time.sleep(_LOOK_S)
-            now = self.picture(path)
+            before, now = now, self.picture(path)
             same = same + 1 if now == before else 0
-            before = now
         colours = int(self.x("identify", "-format", "%k", path))
         if colours < FEWEST_COLOURS:
             raise PackagingError(f"{path}: only {colours} colours; the window looks empty")
+        return now
 
 
 @contextmanager
@@ -116,13 +118,37 @@ class Shown:
         """Tell whether the window has told the desktop its icon."""
         return "Icon (" in self.screen.x("xprop", "-id", self.window, "_NET_WM_ICON")
 
+    def take_keyboard(self) -> None:
+        """Give the window the keyboard: by a click on its status bar, which does nothing else."""
+        width, height = (int(size) for size in SIZE.split("x"))
+        place = [str(width * 3 // 4), str(height - 12)]
+        # without a window manager a click alone gives nothing
+        self.screen.x("xdotool", "windowfocus", "--sync", self.window)
+        self.screen.x("xdotool", "mousemove", *place, "click", "1")
+
+    def press(self, *keys: str) -> None:
+        """Press keys, each such as ``ctrl+k``, in the window that has the keyboard."""
+        self.screen.x("xdotool", "key", "--delay", _KEY_MS, *keys)
+
+    def go_to(self, name: str) -> None:
+        """Go to a tensor, say, by the search over everything; leave the keyboard to the window."""
+        self.take_keyboard()
+        self.press("ctrl+k")
+        time.sleep(SHOWN_S)
+        self.screen.x("xdotool", "type", "--delay", _KEY_MS, name)
+        time.sleep(SHOWN_S)
+        self.press("Return")
+        time.sleep(SHOWN_S)
+        self.take_keyboard()  # nobody has it once a dialog is gone
+
     def close(self) -> None:
         """Close the program with Ctrl+Q.
 
         Raises:
             PackagingError: It does not end, or not with exit status 0.
         """
-        self.screen.x("xdotool", "windowfocus", "--sync", self.window, "key", "ctrl+q")
+        self.take_keyboard()
+        self.press("ctrl+q")
         try:
             status = self.process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired as error:

@@ -78,7 +78,7 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
     # a picture shows nobody's folders
     object.__setattr__(document, "path", Path("/models") / document.path.name)
     window.show_document(document)
-    window.library.reveal_model(document)
+    window.open_models.reveal_model(document)
     for view in views:
         if view == "quick-open":
             window.show_quick_open()
@@ -139,7 +139,7 @@ def show_page(window, view: str) -> None:  # type: ignore[no-untyped-def]
     settle(QApplication.instance(), lambda: holder.view.body is not None)
     body = holder.view.body
     page = attrgetter(page_name)(body)
-    body.tabs.setCurrentWidget(page)
+    body.show_page(page)
     if panel_name == "survey":
         body.bar.start.click()
         settle(QApplication.instance(), lambda: not window.runner.jobs)

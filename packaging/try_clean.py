@@ -1,6 +1,7 @@
 """Install and start packages on a clean Debian 12, with only what packaging/README.md names.
 
-  sudo python3 packaging/try_clean.py [wheel] [pipx] [frozen] [--base FOLDER] [--model PATH]
+  sudo python3 packaging/try_clean.py [wheel] [pipx] [frozen] [appimage] [--base FOLDER]
+                                      [--model PATH]
 
 BASE is a file system made by debootstrap; it is made if it is not there, and never changed: each
 package gets a copy. The program runs in it as a user who is not root, in an empty home folder, and
@@ -17,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from appimage import IMAGE
 from python_package import WHEEL
 from run import OFFSCREEN_LIBRARIES, WINDOW_LIBRARIES
 from tools import BUILD, DIST, NAME, PackagingError, fail, run, say, tool
@@ -30,6 +32,7 @@ LIBRARIES = {
     "wheel": _ALL,
     "pipx": [*_ALL, "pipx"],
     "frozen": list(OFFSCREEN_LIBRARIES.values()),  # those of X come with the program
+    "appimage": list(OFFSCREEN_LIBRARIES.values()),
 }
 # What the network here needs, and what is no part of the system that is tried
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -124,7 +127,27 @@ def install_frozen(root: Path, _inside: list[str | Path]) -> Path:
     return Path("/opt", NAME, NAME)
 
 
-INSTALLERS = {"wheel": install_wheel, "pipx": install_by_pipx, "frozen": install_frozen}
+def install_appimage(root: Path, _inside: list[str | Path]) -> Path:
+    """Unpack the AppImage's file system, as its runtime does where FUSE is missing; return AppRun.
+
+    Raises:
+        PackagingError: The file system was not built.
+    """
+    if not IMAGE.exists():
+        raise PackagingError(f"{IMAGE.name} is not here; build.py appimage makes it")
+    place = Path("/opt", "GGUF_Explorer.AppDir")
+    unpack = ["-no-progress", "-quiet", "-dest", root / str(place).lstrip("/"), IMAGE]
+    (root / "opt").mkdir(exist_ok=True)
+    run([tool("unsquashfs", "squashfs-tools"), *unpack])
+    return place / "AppRun"
+
+
+INSTALLERS = {
+    "wheel": install_wheel,
+    "pipx": install_by_pipx,
+    "frozen": install_frozen,
+    "appimage": install_appimage,
+}
 
 
 def try_package(package: str, base: Path, model: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,15 +60,20 @@ def test_a_wheel_works_without_qt(tmp_path: Path, model: Path, home: dict[str, s
 
 
 def install_wheel(folder: Path) -> Path:
-    """Make a fresh virtual environment with the wheel and what it needs, without Qt."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    built = run(*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT)
+    """Make a fresh virtual environment with the wheel and what it needs, without Qt.
+
+    The wheel is made from the source archive, which therefore is complete.
+    """
+    # the name alone could be the folder build/ of this checkout
+    pytest.importorskip("build.env", reason="build is not installed (extra: test)")
+    built = run(sys.executable, "-P", "-m", "build", "--outdir", folder, ROOT)
     assert built.returncode == 0, built.stderr
+    assert (folder / f"gguf_explorer-{__version__}.tar.gz").exists()
     wheel = folder / f"gguf_explorer-{__version__}-py3-none-any.whl"
     made = run(sys.executable, "-m", "venv", folder / "venv")
     assert made.returncode == 0, made.stderr
     python = folder / "venv" / "bin" / "python"
-    answer = run(python, *pip[1:], "install", wheel)
+    answer = run(python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", wheel)
     assert answer.returncode == 0, answer.stderr
     return folder / "venv"
 
@@ -107,8 +113,10 @@ def see_what_a_desktop_looks_for(installed: Path) -> None:
 def test_a_frozen_program_works(
     tmp_path: Path, model: Path, home: dict[str, str], script: Callable[[str], ModuleType]
 ) -> None:
-    pytest.importorskip("PyInstaller", reason="PyInstaller is not installed (extra: packaging)")
+    if lacking := script("frozen").missing():
+        pytest.skip(f"freezing needs {lacking}")
     program = freeze(tmp_path)
+    see_that_no_module_is_lost(program, tmp_path / "build" / "frozen.json")
     proof = script("proof")
     started = proof.Started("frozen", [program], tmp_path)
     see_that_kernels_are_kept(
@@ -116,6 +124,7 @@ def test_a_frozen_program_works(
     )
     see_that_the_window_has_kernels_compiled(program, model, {**home, "HOME": str(tmp_path / "2")})
     see_the_terms_of_its_parts(program)
+    shutil.rmtree(tmp_path)  # 800 MB, of which pytest would keep the last three
 
 
 def freeze(folder: Path) -> Path:
@@ -131,6 +140,16 @@ def freeze(folder: Path) -> Path:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return folder / "dist" / "gguf-explorer" / "gguf-explorer"
+
+
+def see_that_no_module_is_lost(frozen: Path, record: Path) -> None:
+    """See that every module is in the archive or, if it has kernels, beside it as a source."""
+    archived = set(json.loads(record.read_text(encoding="utf-8"))["modules"])
+    inside = frozen.parent / "_internal"
+    for source in (ROOT / "explorer").rglob("*.py"):
+        place = source.relative_to(ROOT)
+        name = ".".join((place.parent if place.stem == "__init__" else place.with_suffix("")).parts)
+        assert name in archived or (inside / place).is_file(), name
 
 
 def kernels(environment: Mapping[str, str]) -> dict[Path, int]:

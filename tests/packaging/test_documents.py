@@ -7,6 +7,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+from explorer.qt.settings import Settings
 
 TEXT = " ".join(
     (Path(__file__).resolve().parents[2] / "packaging" / "README.md")
@@ -16,7 +20,7 @@ TEXT = " ".join(
 )
 
 
-@pytest.mark.parametrize("package", ["wheel", "frozen"])
+@pytest.mark.parametrize("package", ["wheel", "frozen", "appimage"])
 def test_a_clean_system_gets_only_the_packages_that_are_named(
     script: Callable[[str], ModuleType], package: str
 ) -> None:
@@ -34,3 +38,16 @@ def test_every_package_is_named(script: Callable[[str], ModuleType]) -> None:
 def test_tools_that_look_at_windows_are_named(script: Callable[[str], ModuleType]) -> None:
     for package in script("screen").TOOLS.values():
         assert package in TEXT
+
+
+def test_keys_that_scripts_press_show_the_panels_that_they_name(
+    qtbot: QtBot, script: Callable[[str], ModuleType]
+) -> None:
+    window = MainWindow(Settings(fresh=True))
+    qtbot.addWidget(window)
+    keys = {action.shortcut().toString().lower(): action.text() for action in window.actions()}
+    panels = script("screen_reader").PANELS
+    assert {key: keys[key] for key in panels.values()} == {k: name for name, k in panels.items()}
+    assert len(panels) == window.panels.count()
+    for name, key in script("proof").VIEWS.items():
+        assert keys[key].lower() == name

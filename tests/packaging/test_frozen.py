@@ -54,6 +54,21 @@ def test_all_modules_that_are_imported_by_name_are_collected() -> None:
     assert '"pynvml"' in text
 
 
+@needs_objdump
+def test_what_freezing_needs_and_is_not_here_is_named(
+    script: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen = script("frozen")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(frozen, "find_spec", lambda name: object())
+    assert frozen.missing() == "objdump; on Debian: apt-get install binutils"
+    monkeypatch.setattr(frozen, "find_spec", lambda name: None)
+    assert "pip install -e '.[packaging]'" in frozen.missing()
+    with pytest.raises(script("tools").PackagingError, match="freezing needs PyInstaller"):
+        frozen.build_frozen(tmp_path, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_sources_of_kernels_name_modules_that_are_there() -> None:
     for pattern in SOURCES:
         assert list((ROOT / "explorer").glob(pattern)), pattern
