@@ -18,6 +18,7 @@ from explorer.display import plain_text
 from explorer.qt.accessible_roles import tell_roles
 from explorer.qt.crashes import catching
 from explorer.qt.jobs import Job
+from explorer.qt.jobs.arenas import share_arenas
 from explorer.qt.locale_numbers import take_locale
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
@@ -40,6 +41,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     Returns:
         The exit code.
     """
+    share_arenas()
     app = QApplication(sys.argv[:1])
     app.setApplicationName("gguf-explorer")
     app.setApplicationDisplayName("GGUF Explorer")
