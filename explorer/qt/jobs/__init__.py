@@ -1,6 +1,6 @@
 """Background work: the only place that knows threads and other processes."""
 
 from explorer.qt.jobs.consideration import consideration, reconsider
-from explorer.qt.jobs.runner import Cancelled, Job, JobRunner
+from explorer.qt.jobs.runner import Cancelled, Job, JobRunner, drop_frames
 
-__all__ = ["Cancelled", "Job", "JobRunner", "consideration", "reconsider"]
+__all__ = ["Cancelled", "Job", "JobRunner", "consideration", "drop_frames", "reconsider"]

@@ -146,7 +146,7 @@ class Job(QObject):
         if error is None or self.cancelled:
             return
         if isinstance(error, ExplorerError):
-            _drop_frames(error)
+            drop_frames(error)
             on_failed(error)
         else:
             self.crashed.emit(error)
@@ -156,8 +156,8 @@ class Job(QObject):
         self._on_done = self._on_failed = lambda _: None
 
 
-def _drop_frames(error: BaseException | None) -> None:
-    """Let go of the frames that an error came through: a view that keeps it would keep a model."""
+def drop_frames(error: BaseException | None) -> None:
+    """Let go of the frames that an error came through: who keeps it would keep a model."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
@@ -227,10 +227,10 @@ class JobRunner(QObject):
             self.kernels = KernelMaker(self)
             self.kernels.ask([_ANY_TYPE])
 
-    def ask_for_kernels(self, types: Iterable[str]) -> None:
+    def ask_for_kernels(self, types: Iterable[str], *, soon: bool = False) -> None:
         """Have the kernels of tensor types made in time; see `KernelMaker.ask`."""
         if self.kernels is not None:
-            self.kernels.ask(types)
+            self.kernels.ask(types, soon=soon)
 
     def need_kernels(self, types: Iterable[str]) -> list[str]:
         """Have the kernels of tensor types made at once; return those that are not there yet."""

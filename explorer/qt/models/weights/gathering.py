@@ -28,7 +28,7 @@ from explorer.analysis.binning import Binning
 from explorer.analysis.rebinning import count_weights
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.qt.jobs import consideration
+from explorer.qt.jobs import consideration, drop_frames
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.weights.bins import binnings_of, curve_of, rough_curves
 from explorer.qt.models.weights.figures import Figures, Gathered, Subject, Wish
@@ -204,6 +204,7 @@ class _Gathering:
         except ExplorerError as error:
             if len(self._subjects) == 1:
                 raise
+            drop_frames(error)
             self._failures.append((subject, error))
 
     def _describe(self, subject: Subject) -> None:

@@ -17,7 +17,7 @@ from explorer.analysis.what_if.losses import (
 )
 from explorer.errors import ExplorerError
 from explorer.formats.weights_runs import Values
-from explorer.qt.jobs import Job, consideration
+from explorer.qt.jobs import Job, consideration, drop_frames
 from explorer.qt.jobs.cores import all_cores
 from explorer.qt.models.what_if.imatrix import obeys_importance
 from explorer.qt.models.what_if.question import Kept, Prospect, piece_name
@@ -130,6 +130,7 @@ class WhatIfWork:
             if len(self._prospect.pieces) == 1:
                 raise
             called = piece_name(self._question.document, task.piece)
+            drop_frames(error)
             self._failures[task.piece.key] = (called, error)
             found = None
         else:

@@ -19,7 +19,7 @@ from explorer.formats import open_model
 from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.hardware.detect import Machine, detect
 from explorer.planner import Hyperparameters
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job, JobRunner, drop_frames
 from explorer.qt.models.document import Document
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.planner.state import PlannerState, Subject
@@ -228,6 +228,7 @@ class PlannerView(QWidget):
                 try:
                     results.append((document, _subject(document)))
                 except ExplorerError as error:
+                    drop_frames(error)  # it is kept with the model, and would keep the model
                     results.append((document, error))
             return results
 

@@ -9,7 +9,7 @@ from typing import Final
 from PySide6.QtCore import QCoreApplication, QObject
 
 from explorer.errors import ExplorerError, SourceError
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job, JobRunner, drop_frames
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.sources import ByteSource
 
@@ -112,6 +112,7 @@ class PageCache:
                 try:
                     found[page] = source.read(offset, min(PAGE_BYTES, source.size - offset))
                 except SourceError as error:
+                    drop_frames(error)
                     found[page] = error
             return found
 
