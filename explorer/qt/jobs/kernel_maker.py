@@ -37,6 +37,7 @@ from explorer.quantization.kernel_sets import (
 )
 
 _IDLE_MS: Final = 500  # after the first wish: the window is painted first
+_SOON_MS: Final = 150
 _READY_MS: Final = 100  # after it is made; the look for kernels is prepared then
 _POLL_MS: Final = 20
 _LONGEST_WAIT_S: Final = 15.0
@@ -155,7 +156,6 @@ class KernelMaker(QObject):
         self._begun.start(_READY_MS)
         self._idle = QTimer(self)
         self._idle.setSingleShot(True)
-        self._idle.setInterval(_IDLE_MS)
         self._idle.timeout.connect(self._start_in_peace)
         self._polling = QTimer(self)
         self._polling.setInterval(_POLL_MS)
@@ -166,15 +166,21 @@ class KernelMaker(QObject):
         """Whether a program compiles."""
         return bool(self._programs)
 
-    def ask(self, types: Iterable[str]) -> None:
+    def ask(self, types: Iterable[str], *, soon: bool = False) -> None:
         """Have kernels compiled when nothing else is to do, if they are not there.
 
         Args:
             types: Names of tensor types; those without a decoder are left out.
+            soon: Whether somebody will wait for them in a moment: they go first.
         """
+        if soon:
+            self._wished[:0] = types
+            if not self._broken:
+                self._idle.start(_SOON_MS)
+            return
         self._wished += types
         if not self._broken and len(self._programs) < self._most and not self._idle.isActive():
-            self._idle.start()
+            self._idle.start(_IDLE_MS)
 
     def ask_now(self, types: Iterable[str]) -> list[str]:
         """Have kernels compiled before all others: somebody waits for them.
@@ -274,6 +280,9 @@ class KernelMaker(QObject):
 
     def _start_in_peace(self) -> None:
         """Start programs for what cannot wait; or else, one for what can."""
+        if self._readying is not None and self._readying.is_alive():
+            self._idle.start(_POLL_MS)
+            return
         self._start()
         if self._missing and not self._programs:
             self._start_one(list(self._missing))
@@ -309,7 +318,7 @@ class KernelMaker(QObject):
         elif not self._broken:
             self._start()  # of what was wished for meanwhile
             if self._missing:
-                self._idle.start()
+                self._idle.start(_IDLE_MS)
 
     def _give_up(self) -> None:
         with self._changed:

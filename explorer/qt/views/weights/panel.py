@@ -131,6 +131,13 @@ class WeightsView(TensorPanel["WeightsBody"]):
         self._show_body(body)
         body.show_subjects(subjects, self._recent_of(document), offered, self._rows[0])
 
+    def _need_body(self) -> WeightsBody | None:
+        if self.body is None and self.isVisible() and self._document is not None:
+            tensors = self._document.model.tensors.rows
+            types = {tensors[row].type.name for row in self._shown(self._document)}
+            self._runner.ask_for_kernels(types, soon=True)  # while the content is loaded
+        return super()._need_body()
+
     def _make_body(self, module: ModuleType) -> WeightsBody:
         body: WeightsBody = module.WeightsBody(self._runner, self._references, self)
         body.histogram.controls.set_choices(self._choices)
