@@ -15,7 +15,7 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from PySide6.QtCore import QPoint, QPointF, Qt, QTimer
-from PySide6.QtGui import QContextMenuEvent, QDesktopServices, QWheelEvent
+from PySide6.QtGui import QAction, QContextMenuEvent, QDesktopServices, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -111,7 +111,18 @@ class Monkey:
         """Do one thing, and let the window answer."""
         actions, weights = zip(*self._actions, strict=True)
         (action,) = self._chance.choices(actions, weights)
-        self.done.append(action.__name__.lstrip("_"))
+        self.do(action.__name__.lstrip("_"), action)
+        if self._chance.random() < 0.7:
+            self.close_dialogs()
+
+    def do(self, name: str, action: Callable[[], str]) -> None:
+        """Do a certain thing, and let the window answer.
+
+        Args:
+            name: What to call it.
+            action: Does it; returns what it did it to.
+        """
+        self.done.append(name)
         self._rescue.start()
         try:
             told = action()
@@ -119,8 +130,6 @@ class Monkey:
             self._rescue.stop()
         self.done[-1] += f" {told}" if told else ""
         QApplication.processEvents()
-        if self._chance.random() < 0.7:
-            self.close_dialogs()
 
     def close_dialogs(self) -> None:
         """Close menus and dialogs that are open."""
@@ -142,10 +151,14 @@ class Monkey:
     def _shown(self, kind: type[Widget]) -> list[Widget]:
         """Return the widgets of a kind that one can reach: those of a dialog, if one is open."""
         top = QApplication.activeModalWidget() or self.window
+        return [widget for widget in top.findChildren(kind) if can_be_reached(widget)]
+
+    def commands(self) -> list[QAction]:
+        """Return the commands of the window that can be chosen, but those that end it."""
         return [
-            widget
-            for widget in top.findChildren(kind)
-            if widget.isVisible() and widget.isEnabled() and widget.width() > 2
+            one
+            for one in self.window.actions()
+            if one.isEnabled() and one.objectName() not in _ENDS_THE_PROGRAM
         ]
 
     def _one(self, kind: type[Widget]) -> Widget | None:
@@ -271,7 +284,8 @@ class Monkey:
 
     def _place(self, widget: QWidget) -> QPoint:
         chance = self._chance
-        return QPoint(chance.randrange(widget.width()), chance.randrange(widget.height()))
+        width, height = max(1, widget.width()), max(1, widget.height())  # a drag may shrink it
+        return QPoint(chance.randrange(width), chance.randrange(height))
 
     def _target(self) -> QWidget | None:
         """Return something to point at: what scrolls is pointed at inside."""
@@ -349,11 +363,7 @@ class Monkey:
         return " ".join(pressed)
 
     def _command(self) -> str:
-        actions = [
-            one
-            for one in self.window.actions()
-            if one.isEnabled() and one.objectName() not in _ENDS_THE_PROGRAM
-        ]
+        actions = self.commands()
         if not actions:
             return ""
         action = self._chance.choice(actions)
@@ -388,6 +398,11 @@ class Monkey:
     def _wait(self) -> str:
         self.wait(self._chance.choice((0.0, 0.05, 0.5, 2.0)))
         return f"{len(self.window.runner.jobs)} left"
+
+
+def can_be_reached(widget: QWidget) -> bool:
+    """Return whether a person could use a widget now."""
+    return widget.isVisible() and widget.isEnabled() and widget.width() > 2
 
 
 def _close_popups() -> None:

@@ -3,19 +3,25 @@
     QT_QPA_PLATFORM=offscreen python -m tests.soak.soak --seed 1 --actions 2000
 
 A finding is an exception that nobody caught, a message of Qt that is at least a warning, a thread
-or a timer that is left at the end, or memory that has grown by more than `MOST_GROWTH`. Memory is
-what the process has in RAM (RSS) with all models closed, nothing under way, garbage collected and
-freed memory given back to the system. It is compared between the end of a warm-up and the end: in
-the warm-up each page is shown for some models, and the monkey does three quarters as much again,
-for modules and compiled kernels are loaded when something first needs them, and stay.
+or a timer that is left at the end, a model that was closed and is not freed, or something that has
+grown by more than `MOST_GROWTH`: the process's own memory in RAM (RSS without pages of files, which
+come and go as the system likes), what the C library has given out of it, or the number of Qt's
+objects.
+
+What is held is looked at when the window rests: all models are closed, nothing is under way,
+garbage is collected and free memory given back to the system. It is compared with what is held
+after a warm-up, in which each page of each panel is shown for models of each kind, each button of
+each page is pressed, each command is given, and the monkey then does `WARM_UP` things. Before
+that, growth is not a leak: modules, fonts, machine code and dialogs are loaded when something
+first needs them, and stay; caches fill to their bounds; and what stays comes to lie between pieces
+of free memory. The window rests every `REST_EVERY` actions in the warm-up as well as after it, so
+that both are alike, and so that one sees whether what is held goes on growing.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import faulthandler
-import gc
 import os
 import sys
 import tempfile
@@ -23,24 +29,18 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from types import TracebackType
 
-import psutil
-from PySide6.QtCore import (
-    QCoreApplication,
-    QEvent,
-    QMessageLogContext,
-    QtMsgType,
-    qInstallMessageHandler,
-)
-from PySide6.QtWidgets import QApplication, QTabWidget
+from PySide6.QtCore import QMessageLogContext, QtMsgType, qInstallMessageHandler
+from PySide6.QtWidgets import QApplication
 
 from explorer.demo import make_demo
+from explorer.qt.jobs.arenas import share_arenas
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.quantization.kernel_cache import choose_kernel_cache
@@ -48,14 +48,17 @@ from tests.helpers.gguf_writer import small_model
 from tests.helpers.hostile import write_hostile_models
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 from tests.soak.monkey import Monkey, harmless_surroundings
+from tests.soak.resting import AtRest, Watch, left_running, memory, rest
+from tests.soak.visiting import visit_everything
 
 MOST_GROWTH = 0.10
 MOST_AT_ONCE = 1 << 30  # a hostile text of ten megabytes takes half of that while it is laid out
-WARM_UP = 0.75  # as a share of the actions, which come after it
+WARM_UP = 2_000
+REST_EVERY = 500
 
 _OF_THE_PLATFORM = "This plugin does not support"  # the offscreen one says so of many things
-_IDLE_S = 60.0
-_LONGEST_S = 60.0  # of one action: behind it the process ends, and tells where it was
+_MOST_VISITED = 8  # models: one of each kind
+_LONGEST_S = 120.0  # of one action: behind it the process ends, and tells where it was
 _SHAPES = {
     "token_embd.weight": (64, 256),
     "output_norm.weight": (256,),
@@ -89,10 +92,11 @@ class Report:
         seconds: How long it took.
         faults: What went wrong, each with how often, and the action at which it was first.
         done: What was done before each of them.
-        warm_bytes: Memory after the warm-up.
-        end_bytes: Memory at the end.
+        rests: What was held at rest, now and then.
+        warm: Which of them came at the end of the warm-up.
         last_bytes: Memory after the last action.
-        left: Threads and timers that are left behind.
+        left: What is left running.
+        kept: Models that were closed and not freed.
         kinds: Kinds of actions, with how often.
     """
 
@@ -100,16 +104,22 @@ class Report:
     seconds: float = 0.0
     faults: dict[str, list[int]] = field(default_factory=dict)
     done: dict[str, str] = field(default_factory=dict)
-    warm_bytes: int = 0
-    end_bytes: int = 0
+    rests: list[AtRest] = field(default_factory=list)
+    warm: int = 0
     last_bytes: int = 0
     left: list[str] = field(default_factory=list)
+    kept: set[str] = field(default_factory=set)
     kinds: Counter[str] = field(default_factory=Counter)
 
     @property
-    def growth(self) -> float:
-        """How much memory has grown, as a share."""
-        return self.end_bytes / self.warm_bytes - 1 if self.warm_bytes else 0.0
+    def growth(self) -> dict[str, float]:
+        """How much each thing has grown between the warm-up and the last rest, as a share."""
+        warm, end = self.rests[self.warm], self.rests[-1]
+        return {
+            "memory": end.own / warm.own - 1,
+            "allocated memory": end.allocated / warm.allocated - 1 if warm.allocated else 0.0,
+            "number of Qt's objects": end.qobjects / warm.qobjects - 1,
+        }
 
     def note(self, text: str, done: Sequence[str] = ()) -> None:
         """Note a fault at the current action, and what was done just before it first happened."""
@@ -124,8 +134,12 @@ class Report:
             for text, at in self.faults.items()
         ]
         found += [f"left behind: {what}" for what in self.left]
-        if self.growth > MOST_GROWTH:
-            found.append(f"memory has grown by {self.growth:.1%}")
+        found += [f"left behind: closed, and not freed: {what}" for what in sorted(self.kept)]
+        found += [
+            f"grown: {what} by {share:.1%}"
+            for what, share in self.growth.items()
+            if share > MOST_GROWTH
+        ]
         return found
 
 
@@ -177,114 +191,84 @@ def make_models(folder: Path) -> list[Path]:
     ]
 
 
-def soak(window: MainWindow, seed: int, actions: int, folder: Path, watch: bool = False) -> Report:
+def soak(
+    window: MainWindow,
+    seed: int,
+    actions: int,
+    folder: Path,
+    *,
+    warm_up: int = WARM_UP,
+    watch: bool = False,
+) -> Report:
     """Let a monkey at a window.
 
     Args:
         window: The window, which is shown.
         seed: Decides what is done.
-        actions: How many things are done, after a warm-up of three quarters as many.
+        actions: How many things are done after the warm-up.
         folder: An empty folder for models and for files that are saved.
+        warm_up: How many things are done before, when all pages have been shown. Growth means
+            little after a shorter warm-up.
         watch: Whether to tell now and then how far it is, and to end the process if it hangs.
     """
     report = Report()
     models = make_models(folder)
-    monkey = Monkey(window, seed, models)
+    monkey, held = Monkey(window, seed, models), Watch(window)
     window.actions_.quit.setEnabled(False)
     window.runner.crashed.connect(
         lambda error: report.note("".join(traceback.format_exception(error)))
     )
-    warm_up = int(actions * WARM_UP)
-    surroundings = harmless_surroundings(folder / "saved", Random(seed))
-    with listening(report, monkey), surroundings:
-        _show_everything(monkey, models)
-        started = time.monotonic()
-        for report.actions in range(1, warm_up + actions + 1):
-            if watch:
-                faulthandler.dump_traceback_later(_LONGEST_S, exit=True)  # a window that hangs
-            try:
-                monkey.act()
-            except Exception:  # noqa: BLE001 - a method that Qt called failed: what is looked for
-                report.note(traceback.format_exc(), monkey.done[-3:])
-            _note_jump(report, monkey)
-            if report.actions == warm_up:
-                report.warm_bytes = _resting_memory(monkey)
-                if watch:
-                    _say(f"at rest after the warm-up: {report.warm_bytes >> 20} MiB")
+
+    def do(act: Callable[[], object]) -> None:
+        if watch:
+            faulthandler.dump_traceback_later(_LONGEST_S, exit=True)  # a window that hangs
+        try:
+            act()
+        except Exception:  # noqa: BLE001 - a method that Qt called failed: what is looked for
+            report.note(traceback.format_exc(), monkey.done[-3:])
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        held.look()
+        _note_jump(report, monkey)
+
+    def act_on(count: int) -> None:
+        for done in range(1, count + 1):
+            report.actions += 1
+            do(monkey.act)
+            if done % REST_EVERY == 0 or done == count:
+                rest_now()
             if watch and report.actions % 100 == 0:
                 found = len(report.faults)
-                _say(f"{report.actions:,} actions, {_memory() >> 20} MiB, {found} kinds of faults")
-        faulthandler.cancel_dump_traceback_later()
-        report.end_bytes = _resting_memory(monkey)
-        report.left = _left(window)
+                _say(f"{report.actions:,} actions, {memory() >> 20} MiB, {found} kinds of faults")
+
+    def rest_now() -> None:
+        report.rests.append(rest(monkey, report.actions))
+        report.kept |= {f"{what}, at action {report.actions}" for what in held.kept()}
+        if watch:
+            _say(f"at rest after {report.actions:,} actions: {report.rests[-1]}")
+
+    surroundings = harmless_surroundings(folder / "saved", Random(seed))
+    started = time.monotonic()
+    with listening(report, monkey), surroundings:
+        visit_everything(
+            monkey, models[:_MOST_VISITED], lambda name, act: do(lambda: monkey.do(name, act))
+        )
+        act_on(warm_up)
+        report.warm = len(report.rests) - 1
+        act_on(actions)
+        report.left = left_running(window)
     report.seconds = time.monotonic() - started
     report.kinds = Counter(done.split()[0] for done in monkey.done)
     return report
 
 
-def _show_everything(monkey: Monkey, models: Sequence[Path]) -> None:
-    """Show each page of each panel for some models, so that all modules and kernels are loaded."""
-    window = monkey.window
-    for path in models[:6]:
-        window.open_paths([path])
-        monkey.wait(_IDLE_S)
-        document = window.documents[-1]
-        window.reveal_tensor(document, 0)
-        window.panels.references.choose(window.documents[0])
-        for number in range(window.panels.count()):
-            window.panels.setCurrentIndex(number)
-            monkey.wait(_IDLE_S)
-            for tabs in window.panels.widget(number).findChildren(QTabWidget):
-                for page in range(tabs.count()):
-                    tabs.setCurrentIndex(page)
-                    monkey.wait(_IDLE_S)
-    _resting_memory(monkey)
-
-
 def _note_jump(report: Report, monkey: Monkey) -> None:
     """Note if the memory has grown much since the last action."""
-    memory = _memory()
-    if memory > report.last_bytes + MOST_AT_ONCE and report.last_bytes:
-        grown = (memory - report.last_bytes) >> 20
+    now = memory()
+    if now > report.last_bytes + MOST_AT_ONCE and report.last_bytes:
+        grown = (now - report.last_bytes) >> 20
         report.note(f"memory has grown by {grown} MiB at once", monkey.done[-6:])
-    report.last_bytes = memory
-
-
-def _memory() -> int:
-    return int(psutil.Process().memory_info().rss)
-
-
-def _resting_memory(monkey: Monkey) -> int:
-    """Close all models, wait until nothing is under way, and return the bytes in RAM."""
-    monkey.close_dialogs()
-    window = monkey.window
-    monkey.wait(_IDLE_S)
-    while window.documents:
-        window.close_document(window.documents[0])
-    for _ in range(3):
-        monkey.wait(_IDLE_S)
-        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-        QApplication.processEvents()
-        gc.collect()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
-    return _memory()
-
-
-def _left(window: MainWindow) -> list[str]:
-    """Return what still runs though nothing should."""
-    left = [f"job {job.title}" for job in window.runner.jobs]
-    count = window.runner._pool.activeThreadCount()
-    if count:
-        left.append(f"{count} threads of jobs")
-    ours = [
-        thread.name
-        for thread in threading.enumerate()
-        if thread is not threading.main_thread() and not thread.name.startswith("Dummy")
-    ]
-    if len(ours) > (os.cpu_count() or 1):  # pools of decoding threads are kept, and bounded
-        left.append(f"threads {ours}")
-    return left
+    report.last_bytes = now
 
 
 def _say(text: str) -> None:
@@ -297,22 +281,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--actions", type=int, default=2000)
+    parser.add_argument("--warm-up", type=int, default=WARM_UP, help="actions before these")
     given = parser.parse_args()
+    faulthandler.enable()
     choose_kernel_cache()  # before the cache goes elsewhere: kernels are compiled once
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["GGUF_EXPLORER_CACHE"] = str(folder / "cache")
+        share_arenas()  # as the program does
         app = QApplication(sys.argv[:1])
         app.setStyle("Fusion")
         window = MainWindow(Settings(folder / "settings.ini"))
         window.show()
-        report = soak(window, given.seed, given.actions, folder / "models", watch=True)
+        window.runner.prepare_kernels()  # as the program does: the compiler runs beside it
+        report = soak(
+            window,
+            given.seed,
+            given.actions,
+            folder / "models",
+            warm_up=given.warm_up,
+            watch=True,
+        )
         window.close()
+    growth = ", ".join(f"{what} {share:+.1%}" for what, share in report.growth.items())
     _say(
-        f"{report.actions:,} actions in {report.seconds:,.0f} s (seed {given.seed}), "
-        f"{report.warm_bytes >> 20} MiB after the warm-up, {report.end_bytes >> 20} MiB at the "
-        f"end ({report.growth:+.1%}), {len(report.findings())} findings"
+        f"{report.actions:,} actions in {report.seconds:,.0f} s (seed {given.seed}, of which "
+        f"{given.warm_up:,} to warm up): {growth}, {len(report.findings())} findings"
     )
+    for at_rest in report.rests:
+        _say(f"at rest after {at_rest.actions:,} actions: {at_rest}")
     _say(", ".join(f"{count} {kind}" for kind, count in report.kinds.most_common()))
     for finding in report.findings():
         _say(finding)

@@ -15,10 +15,14 @@ import pytest
 from explorer.errors import FormatError
 from explorer.formats import Model
 from tests.soak import fuzz
+from tests.soak.resting import AtRest
+from tests.soak.soak import Report
 from tests.soak.targets import make_targets
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("gguf", "safetensors", "safetensors-header", "manifest", "config", "index", "imatrix")
+_FINDINGS = ("action ", "left behind: ", "grown: ")
+_MOST_S = 2_000
 _SEED = 1_000  # not that of the campaigns: these cases are others
 
 
@@ -73,33 +77,54 @@ def test_what_is_no_error_of_ours_is_a_finding(
     assert sum(result.counts.values()) >= 3
 
 
-def _soak(actions: int, seed: int) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.soak.soak", "--actions", str(actions), "--seed", str(seed)],
+def _soak(program: str = "soak", **options: int) -> list[str]:
+    """Run a soak in a program of its own; return what it found."""
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    result = subprocess.run(
+        [sys.executable, "-m", f"tests.soak.{program}", *given],
         cwd=ROOT,
         env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
         capture_output=True,
         text=True,
-        timeout=1_000,
+        timeout=_MOST_S,
         check=False,
     )
+    sys.stdout.write(result.stdout)  # pytest shows it where the test fails
+    assert " actions in " in result.stdout, result.stderr  # it ended
+    found = [line for line in result.stdout.splitlines() if line.startswith(_FINDINGS)]
+    assert bool(found) == (result.returncode != 0)
+    return found
 
 
-def _faults(result: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return what a soak found, but for memory: that takes a whole campaign to tell."""
-    assert " actions in " in result.stdout, result.stderr
-    others = [line for line in result.stdout.splitlines() if "memory has grown by" not in line]
-    return [line for line in others if line.startswith(("action ", "left"))]
+def test_growth_counts_from_the_warm_up_on() -> None:
+    def held(own: int, allocated: int = 1_000, qobjects: int = 1_000) -> AtRest:
+        return AtRest(0, own, own + 5_000, allocated, 9, qobjects)
+
+    loaded, warm = held(500, 400, 300), held(1_000)
+    assert Report(rests=[loaded, warm, held(1_099, 1_099, 1_099)], warm=1).findings() == []
+    assert Report(rests=[loaded, warm, held(1_101, 900, 1_120)], warm=1).findings() == [
+        "grown: memory by 10.1%",
+        "grown: number of Qt's objects by 12.0%",
+    ]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(_MOST_S)
 def test_some_random_actions() -> None:
-    result = _soak(150, 1)
-    assert not _faults(result), result.stdout
+    found = _soak(seed=1, warm_up=10, actions=150)
+    assert [one for one in found if not one.startswith("grown: ")] == []  # it was hardly warm
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1_000)
-def test_more_random_actions() -> None:
-    result = _soak(400, 2)
-    assert not _faults(result), result.stdout
+@pytest.mark.timeout(_MOST_S)
+def test_nothing_grows_once_everything_is_loaded() -> None:
+    assert _soak(seed=2, actions=500) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(_MOST_S)
+def test_a_leak_is_found() -> None:
+    found = _soak("leaking", seed=3, warm_up=10, actions=40)
+    for what in ("memory", "allocated memory", "number of Qt's objects"):
+        assert any(one.startswith(f"grown: {what} by ") for one in found), found
+    for what in ("Document", "Model"):
+        assert any(f"closed, and not freed: {what} " in one for one in found), found
