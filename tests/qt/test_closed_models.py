@@ -70,6 +70,7 @@ def look_at_everything(window: MainWindow, number: int, against: int) -> None:
     visit_pages(monkey, lambda _name: None)
 
 
+@pytest.mark.slow  # every page for each of two models
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", [0, 1])
 def test_closed_models_are_freed(qtbot: QtBot, window: MainWindow, first: int) -> None:
