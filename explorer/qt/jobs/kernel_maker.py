@@ -37,7 +37,6 @@ from explorer.quantization.kernel_sets import (
 )
 
 _IDLE_MS: Final = 500  # after the first wish: the window is painted first
-_SOON_MS: Final = 150
 _READY_MS: Final = 100  # after it is made; the look for kernels is prepared then
 _POLL_MS: Final = 20
 _LONGEST_WAIT_S: Final = 15.0
@@ -176,7 +175,8 @@ class KernelMaker(QObject):
         if soon:
             self._wished[:0] = types
             if not self._broken:
-                self._idle.start(_SOON_MS)
+                self._get_ready()
+                self._idle.start(_POLL_MS)
             return
         self._wished += types
         if not self._broken and len(self._programs) < self._most and not self._idle.isActive():

@@ -234,6 +234,17 @@ def test_wishes_wait_for_an_idle_moment(qtbot: QtBot, folder: Path, make: Make) 
     assert is_compiled("Q4_K")
 
 
+def test_what_is_wanted_soon_does_not_wait(qtbot: QtBot, folder: Path, make: Make) -> None:
+    maker = make(_SLEEP)
+    maker.ask(["Q6_K"])
+    maker.ask(["Q4_K"], soon=True)
+    qtbot.waitUntil(lambda: maker.running)
+    assert [program.names for program in maker._programs] == [
+        [GENERAL, "Q6_K", exact("Q4_K")],
+        ["Q4_K", exact(GENERAL), exact("Q6_K")],
+    ]
+
+
 @pytest.mark.slow
 def test_the_program_itself_compiles(qtbot: QtBot, folder: Path) -> None:
     maker = KernelMaker(None, compile_command)
