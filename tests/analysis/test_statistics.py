@@ -197,7 +197,7 @@ def test_cancelling_leaves_no_thread() -> None:
 
         with pytest.raises(InterruptedError):
             tensor_statistics(tensor, workers=workers, cancel=cancel)
-        assert threading.active_count() == before
+        assert threading.active_count() <= before  # pools of Qt may end theirs meanwhile
 
 
 def test_damage_is_told_before_anything_is_read() -> None:

@@ -24,7 +24,7 @@ _COUNT = 5 * SPAN_WEIGHTS + 12_345
 def _no_thread_is_left() -> Iterator[None]:
     before = threading.active_count()
     yield
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # pools of Qt may end theirs meanwhile
 
 
 @pytest.fixture(scope="module")

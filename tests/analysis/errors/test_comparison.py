@@ -79,7 +79,7 @@ def test_threads_change_no_bit() -> None:
         two = compare_tensors(reference, candidate, workers, progress=told.append)
         _same(one, two)
         assert told == [SPAN_WEIGHTS, 2 * SPAN_WEIGHTS, count]
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # pools of Qt may end theirs meanwhile
     assert (one.reference_not_finite, one.candidate_not_finite) == (2, 2)
     assert one.compared == count - 2
 
@@ -97,7 +97,7 @@ def test_what_cancel_raises_ends_it(workers: int) -> None:
     before = threading.active_count()
     with pytest.raises(InterruptedError):
         compare_tensors(tensor, tensor, workers, cancel=cancel)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # pools of Qt may end theirs meanwhile
     assert len(calls) < 10
 
 

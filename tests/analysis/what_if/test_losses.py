@@ -173,7 +173,7 @@ def test_threads_change_nothing_and_progress_is_told(tmp_path: Path) -> None:
         other = measure_piece(piece, "Q8_0", workers=3)
         assert told == sorted(told)
         assert told[-1] == piece.parameters
-        assert threading.active_count() == before
+        assert threading.active_count() <= before  # pools of Qt may end theirs meanwhile
         assert one.sums.figures() == other.sums.figures()
 
 
