@@ -17,7 +17,12 @@ _FOLDERS = (ROOT / "packaging", ROOT / "packaging" / "pyinstaller")
 @pytest.fixture
 def script() -> Iterator[Callable[[str], ModuleType]]:
     """Return a function that imports a script by its name."""
-    path, modules = list(sys.path), set(sys.modules)
+    path = list(sys.path)
+    ours = {file.stem for folder in _FOLDERS for file in folder.glob("*.py")}
+    others = {  # such as PyPI's `build`
+        name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] in ours
+    }
+    modules = set(sys.modules)
     sys.path[:0] = [str(folder) for folder in _FOLDERS]
     yield importlib.import_module
     sys.path[:] = path
@@ -25,3 +30,4 @@ def script() -> Iterator[Callable[[str], ModuleType]]:
         place = getattr(sys.modules[name], "__file__", None) or ""
         if Path(place).parent in _FOLDERS:
             del sys.modules[name]
+    sys.modules.update(others)
