@@ -108,6 +108,7 @@ def test_growth_counts_from_the_warm_up_on() -> None:
     ]
 
 
+@pytest.mark.slow  # every page is shown before
 @pytest.mark.timeout(_MOST_S)
 def test_some_random_actions() -> None:
     found = _soak(seed=1, warm_up=10, actions=50)

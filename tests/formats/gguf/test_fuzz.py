@@ -127,6 +127,7 @@ def test_bytes_put_in_or_left_out(
     _open(tmp_path / "f.gguf", content[:start] + data.draw(st.binary(max_size=40)) + content[end:])
 
 
+@pytest.mark.slow  # some thousand files each
 @VARIANTS
 def test_every_byte_set_to_its_extremes(tmp_path: Path, version: int, order: Order) -> None:
     """Each byte of the header, one at a time."""
