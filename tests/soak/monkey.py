@@ -36,6 +36,7 @@ from PySide6.QtWidgets import (
     QTabBar,
     QWidget,
 )
+from shiboken6 import isValid
 
 from explorer.qt.main_window import MainWindow
 
@@ -300,15 +301,25 @@ class Monkey:
         button = self._chance.choice(_BUTTONS)
         keys = self._chance.choice(_MODIFIERS)
         start = self._place(widget)
-        QTest.mouseMove(widget, start)
-        QTest.mousePress(widget, button, keys, start)
+        steps: list[Callable[[], object]] = [
+            lambda: QTest.mouseMove(widget, start),
+            lambda: QTest.mousePress(widget, button, keys, start),
+        ]
         for _ in range(self._chance.randrange(4)):
-            QTest.mouseMove(widget, self._place(widget))
-            QApplication.processEvents()
-        QTest.mouseRelease(widget, button, keys, self._place(widget))
+            steps += [
+                lambda: QTest.mouseMove(widget, self._place(widget)),
+                QApplication.processEvents,
+            ]
+        steps.append(lambda: QTest.mouseRelease(widget, button, keys, self._place(widget)))
         if self._chance.random() < 0.1:
-            QTest.mouseDClick(widget, Qt.MouseButton.LeftButton, keys, start)
-        return type(widget.parent() or widget).__name__
+            left = Qt.MouseButton.LeftButton
+            steps.append(lambda: QTest.mouseDClick(widget, left, keys, start))
+        name = type(widget.parent() or widget).__name__
+        for step in steps:
+            if not isValid(widget):  # each step lets the window work, and a page may be replaced
+                break
+            step()
+        return name
 
     def _wheel(self) -> str:
         widget = self._target()
