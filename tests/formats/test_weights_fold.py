@@ -16,15 +16,16 @@ from explorer.formats.weights import Chunk
 from explorer.formats.weights_fold import SPAN_WEIGHTS, Fold, fold_chunks, map_spans
 from explorer.sources import MemorySource
 from tests.helpers.tensors import float_tensor, tensor_of
+from tests.helpers.threads import own_threads
 
 _COUNT = 5 * SPAN_WEIGHTS + 12_345
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
-    before = threading.active_count()
+    before = own_threads()
     yield
-    assert threading.active_count() <= before  # pools of Qt may end theirs meanwhile
+    assert own_threads() == before
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import fields
 
 import numpy as np
@@ -15,6 +14,7 @@ from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor
 from explorer.formats.weights_fold import SPAN_WEIGHTS
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of
+from tests.helpers.threads import own_threads
 
 _TYPES = ("Q4_0", "Q4_K", "Q6_K", "Q8_0", "BF16", "F16", "MXFP4", "TQ2_0")
 
@@ -72,14 +72,14 @@ def test_threads_change_no_bit() -> None:
     values[[7, SPAN_WEIGHTS + 7]] = np.nan, np.inf
     reference = float_tensor(values)
     candidate = float_tensor(values + random.normal(0, 0.1, count).astype(np.float32))
-    before = threading.active_count()
+    before = own_threads()
     one = compare_tensors(reference, candidate)
     for workers in (2, 3):
         told: list[int] = []
         two = compare_tensors(reference, candidate, workers, progress=told.append)
         _same(one, two)
         assert told == [SPAN_WEIGHTS, 2 * SPAN_WEIGHTS, count]
-    assert threading.active_count() <= before  # pools of Qt may end theirs meanwhile
+    assert own_threads() == before
     assert (one.reference_not_finite, one.candidate_not_finite) == (2, 2)
     assert one.compared == count - 2
 
@@ -94,10 +94,10 @@ def test_what_cancel_raises_ends_it(workers: int) -> None:
         if len(calls) > 3:
             raise InterruptedError
 
-    before = threading.active_count()
+    before = own_threads()
     with pytest.raises(InterruptedError):
         compare_tensors(tensor, tensor, workers, cancel=cancel)
-    assert threading.active_count() <= before  # pools of Qt may end theirs meanwhile
+    assert own_threads() == before
     assert len(calls) < 10
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +32,7 @@ from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Model, open_model
 from explorer.quantization import dequantize, quantize
 from tests.helpers.model_pairs import write_gguf, write_safetensors
+from tests.helpers.threads import own_threads
 
 RANDOM = np.random.default_rng(3)
 ARRAYS = {
@@ -168,12 +168,12 @@ def test_threads_change_nothing_and_progress_is_told(tmp_path: Path) -> None:
     with open_model(write_gguf(tmp_path / "x.gguf", "llama", values)) as big:
         (piece,) = own_pieces(big, [0])
         told: list[int] = []
-        before = threading.active_count()
+        before = own_threads()
         one = measure_piece(piece, "Q8_0", progress=told.append)
         other = measure_piece(piece, "Q8_0", workers=3)
         assert told == sorted(told)
         assert told[-1] == piece.parameters
-        assert threading.active_count() <= before  # pools of Qt may end theirs meanwhile
+        assert own_threads() == before
         assert one.sums.figures() == other.sums.figures()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from explorer.formats.weights_fold import SPAN_WEIGHTS
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.tensors import float_tensor, tensor_of
+from tests.helpers.threads import own_threads
 
 
 def _weights(rows: int, columns: int = 256, seed: int = 0) -> NDArray[np.float32]:
@@ -71,13 +71,13 @@ def test_threads_and_runs_change_nothing() -> None:
     values = _weights(SPAN_WEIGHTS // 256 + RUN_WEIGHTS // 256 + 3)
     tensor = float_tensor(values)
     told: list[int] = []
-    before = threading.active_count()
+    before = own_threads()
     one = list(requantize(tensor, ["Q8_0", "int8"], progress=told.append))
     assert told == sorted(told)
     assert told[-1] == 2 * tensor.parameters
     for workers in (2, 3):
         assert list(requantize(tensor, ["Q8_0", "int8"], workers=workers)) == one
-    assert threading.active_count() <= before  # pools of Qt may end theirs meanwhile
+    assert own_threads() == before
     e = dequantize(quantize(values, "Q8_0"), "Q8_0").astype(np.float64) - values.reshape(-1)
     assert one[0].errors is not None
     assert one[0].errors.rmse == pytest.approx(np.sqrt(np.mean(e * e)), rel=1e-12)
