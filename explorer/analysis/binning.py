@@ -24,7 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import places
+from explorer.analysis.decoding import BlockDecoding
+from explorer.formats.weights import CHUNK_WEIGHTS
 from explorer.formats.weights_runs import Values
+from explorer.quantization.arrays import Blocks, read_only
 
 FINE_BINS: Final = 1 << 16
 """Least number of parts that a range is divided into."""
@@ -133,6 +136,26 @@ class Binning:
         work = np.empty(2 * places.PIECE, np.int32)
         places.kernels().count_bins(values, self.edges, self._geometry, work, counts)
 
+    def count_blocks(
+        self, blocks: Blocks, decoding: BlockDecoding, counts: NDArray[np.int32]
+    ) -> None:
+        """Count the weights of blocks as `count` does."""
+        if self.edges.dtype == np.float64:  # rare: no kernel is compiled for it
+            step = CHUNK_WEIGHTS // decoding.unit
+            for first in range(0, len(blocks), step):
+                self.count(decoding.decode(blocks[first : first + step]), counts)
+            return
+        work = np.empty(2 * places.PIECE, np.int32)
+        places.block_kernels().count_blocks(
+            decoding.callback,
+            read_only(blocks),
+            decoding.weights,
+            self.edges,
+            self._geometry,
+            work,
+            counts,
+        )
+
     def histogram(self, counts: NDArray[np.int64]) -> Histogram:
         """Return the counts of bins, from counts of all parts."""
         together = counts.reshape(self.bins, self.parts).sum(axis=1)
@@ -158,14 +181,15 @@ class RunningCounts:
 
     def add(self, streams: Sequence[Values]) -> None:
         """Count weights, a run of float32 for each binning."""
-        longest = max(map(len, streams))
-        if longest > self._room:
-            self._empty_counters()
-        if self._counts is None:
-            self._counts = [np.zeros(size, np.int32) for size in self._sizes]
-        self._room -= longest
-        for binning, values, counts in zip(self._binnings, streams, self._counts, strict=True):
+        counters = self._counters(max(map(len, streams)))
+        for binning, values, counts in zip(self._binnings, streams, counters, strict=True):
             binning.count(values, counts)
+
+    def add_blocks(self, blocks: Blocks, decoding: BlockDecoding) -> None:
+        """Count the weights of blocks by each binning."""
+        counters = self._counters(len(blocks) * decoding.unit)
+        for binning, counts in zip(self._binnings, counters, strict=True):
+            binning.count_blocks(blocks, decoding, counts)
 
     def combine(self, other: RunningCounts) -> None:
         """Take what another one counted by itself to the totals; none of it is left there."""
@@ -173,6 +197,15 @@ class RunningCounts:
         if other._totals is not None:
             self._add(other._totals)
             other._totals = None
+
+    def _counters(self, coming: int) -> list[NDArray[np.int32]]:
+        """Return counters that have room for so many weights more."""
+        if coming > self._room:
+            self._empty_counters()
+        if self._counts is None:
+            self._counts = [np.zeros(size, np.int32) for size in self._sizes]
+        self._room -= coming
+        return self._counts
 
     def _add(self, found: Sequence[NDArray[np.int64]]) -> None:
         if self._totals is None:

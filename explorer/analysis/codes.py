@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from explorer.analysis.errors.figures import kernels
 from explorer.analysis.splitting import Splitter, is_quantized
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, Chunk, never
-from explorer.formats.weights_fold import Fold, fold_chunks
+from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights_fold import Fold, fold_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,14 @@ def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -
     """
     if not is_quantized(tensor):
         return None
-    fold = Fold(lambda: _Counted(tensor), _Counted.add, _Counted.combine, any_order=True)
-    return fold_chunks(tensor, fold, workers=workers, check=cancel or never).codes.shares()
+    fold = Fold(
+        lambda: _Counted(tensor),
+        _Counted.add,
+        _Counted.combine,
+        WeightReader.chunks,
+        any_order=True,
+    )
+    return fold_parts(tensor, fold, workers=workers, check=cancel or never).codes.shares()
 
 
 def saturated_codes(levels: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -111,7 +117,7 @@ class _Counted:
         self.codes = CodeCounts(self._splitter.levels)
 
     def add(self, chunk: Chunk) -> None:
-        self.codes.add(self._splitter.split(chunk).codes)
+        self.codes.add(self._splitter.split(chunk.stored).codes)
 
     def combine(self, other: _Counted) -> None:
         self.codes.combine(other.codes)

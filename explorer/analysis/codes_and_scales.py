@@ -14,8 +14,8 @@ from explorer.analysis.moments import Moments, RunningMoments
 from explorer.analysis.remembering import remembering
 from explorer.analysis.splitting import Parts, Splitter, is_quantized
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, Chunk, never
-from explorer.formats.weights_fold import Fold, fold_chunks
+from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights_fold import Fold, fold_parts
 
 _CODES = 256  # a code is a byte at most
 
@@ -71,11 +71,17 @@ def block_statistics(
         return None
     check = never if cancel is None else cancel
     tensor = remembering(tensor)
-    fold = Fold(lambda: _Gathered(tensor), _Gathered.add, _Gathered.combine)
-    found = fold_chunks(tensor, fold, workers=workers, check=check)
+    fold = Fold(lambda: _Gathered(tensor), _Gathered.add, _Gathered.combine, WeightReader.chunks)
+    found = fold_parts(tensor, fold, workers=workers, check=check)
     binnings = [Binning.of_weights(one.low, one.high, bins) for one in found.moments]
-    counting = Fold(lambda: _Counted(tensor, binnings), _Counted.add, _Counted.combine, True)
-    counted = fold_chunks(tensor, counting, workers=workers, check=check).counts
+    counting = Fold(
+        lambda: _Counted(tensor, binnings),
+        _Counted.add,
+        _Counted.combine,
+        WeightReader.chunks,
+        any_order=True,
+    )
+    counted = fold_parts(tensor, counting, workers=workers, check=check).counts
     spread = [
         Distribution(one.moments(), binning.histogram(counts))
         for one, binning, counts in zip(found.moments, binnings, counted.totals, strict=True)
@@ -99,7 +105,7 @@ class _Gathered:
         self.moments = [RunningMoments() for _ in range(1 + self.splitter.has_minimum)]
 
     def add(self, chunk: Chunk) -> None:
-        parts = self.splitter.split(chunk)
+        parts = self.splitter.split(chunk.stored)
         codes = parts.codes.reshape(-1)
         places.kernels().count_codes(codes, self._codes[0], self._codes[1])
         for moments, stream in zip(self.moments, _streams(parts), strict=True):
@@ -125,7 +131,7 @@ class _Counted:
         self.counts = RunningCounts(binnings)
 
     def add(self, chunk: Chunk) -> None:
-        self.counts.add(_streams(self._splitter.split(chunk)))
+        self.counts.add(_streams(self._splitter.split(chunk.stored)))
 
     def combine(self, other: _Counted) -> None:
         self.counts.combine(other.counts)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from explorer.analysis import places
 from explorer.formats.folding import Folding
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, Chunk, never
+from explorer.formats.weights import Check, Chunk, WeightReader, never
 from explorer.formats.weights_fold import map_spans
 
 MAX_ROWS: Final = 1 << 20
@@ -92,7 +92,8 @@ def tensor_lines(tensor: Tensor, workers: int = 1, cancel: Check | None = None) 
     rows = np.zeros((_FIGURES, row_entries))
     columns = np.zeros((_FIGURES, column_entries))
     check = never if cancel is None else cancel
-    with closing(map_spans(tensor, work, workers=workers, check=check)) as spans:
+    spans = map_spans(tensor, work, walk=WeightReader.chunks, workers=workers, check=check)
+    with closing(spans):
         for span in spans:
             runs, more = span.result
             for first, part in runs:

@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import places
+from explorer.analysis.decoding import BlockDecoding
 from explorer.analysis.places import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS
+from explorer.formats.weights import CHUNK_WEIGHTS
 from explorer.formats.weights_runs import Values
+from explorer.quantization.arrays import Blocks, read_only
 
 _ROOM: Final = 1024  # pieces whose figures wait: 64 KiB
 _AT_ONCE: Final = (_ROOM // 2) * places.PIECE  # weights
@@ -90,12 +93,26 @@ class RunningMoments:
                 kept = places.kernels().keep_finite(rest, clean, self._others)
                 self._measure(clean[:kept])
 
+    def add_blocks(self, blocks: Blocks, decoding: BlockDecoding) -> None:
+        """Add the weights of blocks, as if `add` got them chunk by chunk; the same to the bit."""
+        per_piece, per_chunk = places.PIECE // decoding.unit, CHUNK_WEIGHTS // decoding.unit
+        start = 0
+        while start < len(blocks):
+            done = self._measure_blocks(blocks[start:], decoding)
+            start += done * per_piece
+            end = min(len(blocks), (start // per_chunk + 1) * per_chunk)
+            if start < end:  # less than a piece, or one with a weight that is not finite
+                self.add(decoding.decode(blocks[start:end]))
+                start = end
+
     def combine(self, other: RunningMoments) -> None:
         """Add the statistics of other weights."""
-        self._put_together()
-        self._figures[1] = other.figures
-        self._used = 2
-        self._put_together()
+        if self._used:
+            self._put_together()
+        self._figures[self._used] = other.figures
+        self._used += 1
+        if self._used > 1:
+            self._put_together()
         self._others += other._others
 
     @property
@@ -173,6 +190,24 @@ class RunningMoments:
             if found < pieces:
                 break
         return done
+
+    def _measure_blocks(self, blocks: Blocks, decoding: BlockDecoding) -> int:
+        """Add the weights of whole pieces; return how many were added: see `_measure`."""
+        per_piece = len(decoding.weights)
+        pieces = min(len(blocks) // per_piece, _ROOM // 2)
+        if not pieces:
+            return 0
+        self._settle(pieces)
+        found: int = places.block_kernels().measure_blocks(
+            decoding.callback,
+            read_only(blocks[: pieces * per_piece]),
+            decoding.weights,
+            self._sums,
+            self._tops,
+            self._figures[self._used :],
+        )
+        self._used += found
+        return found
 
     def _put_together(self) -> None:
         if self._used != 1:

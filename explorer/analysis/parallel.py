@@ -6,25 +6,19 @@ run of two tensors at once.
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
 from explorer.formats.weights import Check, never
+from explorer.in_order import InOrder
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Tool = TypeVar("Tool")
 
 _AHEAD: Final = 2  # items under way or waiting to be taken, for each thread
-
-
-class _Stopped(Exception):
-    """Ends the work of a thread whose result nobody will take."""
 
 
 def map_in_order(
@@ -39,37 +33,23 @@ def map_in_order(
     When the generator is closed, or anything raises, no thread is left running.
 
     Args:
-        items: Taken as threads get free, a few ahead of the results.
+        items: Taken as threads get free, a few ahead of the results; one thread at a time asks.
         work: Gets an item, and what it has to call now and then: that raises to stop.
-        workers: Threads; with 1 everything happens in the caller's.
+        workers: Threads, the caller's among them.
         check: Called as often as `work` calls what it got, in that thread; raises to stop.
     """
     if workers <= 1:
         for item in items:
             yield work(item, check)
         return
-    stop = threading.Event()
 
-    def checked() -> None:
-        if stop.is_set():
-            raise _Stopped
-        check()
+    def work_on(item: Item, _tool: None, check: Check) -> Result:
+        return work(item, check)
 
-    executor = ThreadPoolExecutor(workers, "analysis")
-    waiting: deque[Future[Result]] = deque()
-    rest = iter(items)
-    try:
-        while True:
-            for item in rest:
-                waiting.append(executor.submit(work, item, checked))
-                if len(waiting) >= _AHEAD * workers:
-                    break
-            if not waiting:
-                return
-            yield waiting.popleft().result()
-    finally:
-        stop.set()
-        executor.shutdown(wait=True, cancel_futures=True)
+    tools = [None] * workers
+    threads = InOrder(items, work_on, tools, ahead=_AHEAD, check=check, name="analysis")
+    with closing(threads):
+        yield from threads.results()
 
 
 class Pool(Generic[Tool]):

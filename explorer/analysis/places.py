@@ -30,3 +30,9 @@ KEYS: Final = 1 << 16
 def kernels() -> Any:
     """Return the module of the loops over weights; the first call takes a fifth of a second."""
     return import_module("explorer.analysis.kernels")
+
+
+@cache
+def block_kernels() -> Any:
+    """Return the module of the loops over blocks that they decode."""
+    return import_module("explorer.analysis.block_kernels")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from explorer.analysis.binning import Binning, Histogram, RunningCounts
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, Chunk, never
-from explorer.formats.weights_fold import Fold, fold_chunks
+from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights_fold import Fold, fold_parts
 
 
 def count_weights(
@@ -45,9 +45,9 @@ def count_weights(
         if progress is not None:
             progress(done)
 
-    found = fold_chunks(
+    found = fold_parts(
         tensor,
-        Fold(begin, count, RunningCounts.combine, any_order=True),
+        Fold(begin, count, RunningCounts.combine, WeightReader.chunks, any_order=True),
         workers=workers,
         check=never if cancel is None else cancel,
         watch=watch,

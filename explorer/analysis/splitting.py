@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis import places
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Chunk
+from explorer.formats.weights_runs import Stored
 from explorer.quantization.anatomy import anatomy, has_anatomy
 from explorer.quantization.grouped import StoredGroups, group_anatomy, split_groups
 
@@ -49,19 +49,23 @@ class Splitter:
         self.has_minimum = found.has_minimum
         self._parts = self._empty(0)
 
-    def split(self, chunk: Chunk) -> Parts:
-        """Take a chunk of whole blocks apart; the arrays are overwritten by the next one."""
-        count = chunk.values.size // self._type.block_weights
+    def split(self, stored: Stored) -> Parts:
+        """Take blocks, or groups, apart; the arrays are overwritten by the next ones."""
+        if isinstance(stored, StoredGroups):
+            assert self._layout is not None
+            count = stored.scales.size // self._layout.scale_bytes
+        else:
+            count = len(stored)
         if count > len(self._parts.codes):
             self._parts = self._empty(count)
         whole = self._parts
         parts = Parts(whole.codes[:count], whole.scales[:count], whole.minima[:count])
-        if isinstance(chunk.stored, StoredGroups):
+        if isinstance(stored, StoredGroups):
             assert self._layout is not None
-            split_groups(self._layout, chunk.stored, parts.codes, parts.scales, parts.minima)
+            split_groups(self._layout, stored, parts.codes, parts.scales, parts.minima)
         else:
             split = anatomy(self._type.name).split
-            split(chunk.stored, parts.codes, parts.scales, parts.minima)
+            split(stored, parts.codes, parts.scales, parts.minima)
         return parts
 
     def _empty(self, count: int) -> Parts:

@@ -13,20 +13,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from explorer.analysis import provisional
 from explorer.analysis.binning import Binning, Histogram, RunningCounts
+from explorer.analysis.decoding import ThreadDecoding
 from explorer.analysis.moments import Moments, RunningMoments
 from explorer.analysis.percentiles import PERCENTS, percentiles
 from explorer.analysis.remembering import remembering
 from explorer.analysis.splitting import RunningScales, ThreadSplitter, level_error
 from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights import Check, Chunk, never
-from explorer.formats.weights_fold import Fold, fold_chunks
-from explorer.formats.weights_runs import check_decodable
+from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights_fold import Fold, fold_parts
+from explorer.formats.weights_runs import Stored, check_decodable
 
 DEFAULT_BINS: Final = 256
 
@@ -118,19 +119,17 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     elif steps is not None:
         watcher = _Steps(steps, tensor.parameters)
     keys = None if watcher is None else watcher.keys
-    gathering = Fold(lambda: _Gathered(keys), _Gathered.add, _Gathered.combine)
+    decoding = ThreadDecoding(source)
+    gathering = _gathering(keys, decoding)
     watch = None if watcher is None else watcher.first
-    moments = fold_chunks(source, gathering, workers=workers, check=check, watch=watch).moments
+    moments = fold_parts(source, gathering, workers=workers, check=check, watch=watch).moments
     fine = Binning.of_weights(moments.low, moments.high, bins if given is None else DEFAULT_BINS)
     binnings = [fine] if given is None else [fine, given]
     if between is not None:
         between()
-    tools = ThreadSplitter(tensor)
-    counting = Fold(
-        lambda: _Counted(binnings, tools), _Counted.add, _Counted.combine, any_order=True
-    )
+    counting = _counting(binnings, decoding, ThreadSplitter(tensor))
     again = None if watcher is None else watcher.second
-    found = fold_chunks(source, counting, workers=workers, check=check, watch=again)
+    found = fold_parts(source, counting, workers=workers, check=check, watch=again)
     counted = found.counts.totals
     told = dict.fromkeys(PERCENTS, float("nan"))
     if moments.finite:
@@ -148,36 +147,75 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     )
 
 
+def _gathering(keys: provisional.RunningKeys | None, own: ThreadDecoding) -> Fold[_Gathered, Any]:
+    """Return the first walk: who looks on meanwhile takes up decoded weights, too."""
+
+    def begin() -> _Gathered:
+        return _Gathered(keys, own)
+
+    if keys is None and own.decoding is not None:
+        return Fold(begin, _Gathered.add_blocks, _Gathered.combine, WeightReader.runs)
+    return Fold(begin, _Gathered.add, _Gathered.combine, WeightReader.chunks)
+
+
 class _Gathered:
     """What the first walk gathers."""
 
-    def __init__(self, keys: provisional.RunningKeys | None) -> None:
+    def __init__(self, keys: provisional.RunningKeys | None, own: ThreadDecoding) -> None:
         self.moments = RunningMoments()
         self._keys = keys
+        self._own = own
 
     def add(self, chunk: Chunk) -> None:
         self.moments.add(chunk.values)
         if self._keys is not None:
             self._keys.add(chunk.values)
 
+    def add_blocks(self, stored: Stored) -> None:
+        self.moments.add_blocks(*self._own.taking(stored))
+
     def combine(self, other: _Gathered) -> None:
         self.moments.combine(other.moments)
+
+
+def _counting(
+    binnings: Sequence[Binning], own: ThreadDecoding, tools: ThreadSplitter
+) -> Fold[_Counted, Any]:
+    """Return the second walk."""
+
+    def begin() -> _Counted:
+        return _Counted(binnings, own, tools)
+
+    if own.decoding is not None:
+        step, walk = _Counted.add_blocks, WeightReader.runs
+        return Fold(begin, step, _Counted.combine, walk, any_order=True)
+    return Fold(begin, _Counted.add, _Counted.combine, WeightReader.chunks, any_order=True)
 
 
 class _Counted:
     """What the second walk gathers, in any order."""
 
-    def __init__(self, binnings: Sequence[Binning], tools: ThreadSplitter) -> None:
+    def __init__(
+        self, binnings: Sequence[Binning], own: ThreadDecoding, tools: ThreadSplitter
+    ) -> None:
         self.counts = RunningCounts(binnings)
         self._streams = len(binnings)
+        self._own = own
         self._tools = tools
         self._scales = RunningScales()
 
     def add(self, chunk: Chunk) -> None:
         self.counts.add([chunk.values] * self._streams)
+        self._add_scales(chunk.stored)
+
+    def add_blocks(self, stored: Stored) -> None:
+        self.counts.add_blocks(*self._own.taking(stored))
+        self._add_scales(stored)
+
+    def _add_scales(self, stored: Stored) -> None:
         splitter = self._tools.splitter
         if splitter is not None:
-            self._scales.add(splitter.split(chunk).scales)
+            self._scales.add(splitter.split(stored).scales)
 
     def combine(self, other: _Counted) -> None:
         self.counts.combine(other.counts)

@@ -14,6 +14,7 @@ import numpy as np
 
 from explorer.analysis.binning import Binning, RunningCounts
 from explorer.analysis.codes_and_scales import block_statistics
+from explorer.analysis.places import PIECE
 from explorer.analysis.splitting import RunningScales, splitter_of
 from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
@@ -66,6 +67,7 @@ def warm_up_first_look() -> None:
 def warm_up_statistics() -> None:
     """The same for exact statistics and histograms of any type."""
     tensor_statistics(_zeros("F32"), 1, progress=lambda _snapshot: None)
+    tensor_statistics(_zeros("BF16", PIECE), 1)  # whose decoder takes least to compile
     RunningScales().add(np.zeros(1, np.float32))
 
 
@@ -93,7 +95,7 @@ def warm_up_splitting(type_name: str) -> None:
     splitter = splitter_of(tensor)
     if splitter is not None:
         for chunk in tensor.chunks():
-            splitter.split(chunk)
+            splitter.split(chunk.stored)
 
 
 def warm_up_rounding(type_name: str) -> None:
@@ -159,14 +161,14 @@ def _stop() -> None:
     raise _Enough
 
 
-def _zeros(type_name: str) -> Tensor:
-    """Return a tensor of one block, or of one group, whose bytes are zeros."""
+def _zeros(type_name: str, blocks: int = 1) -> Tensor:
+    """Return a tensor of some blocks, or of one group, whose bytes are zeros."""
     layout = grouped_layout(type_name)
     if layout is not None:
         return _grouped_zeros(layout)
     kind = TENSOR_TYPES[type_name]
-    weights = kind.block_weights
-    return Tensor("zeros", (weights,), kind, (_zero_bytes(kind.block_bytes),), weights)
+    weights = blocks * kind.block_weights
+    return Tensor("zeros", (weights,), kind, (_zero_bytes(blocks * kind.block_bytes),), weights)
 
 
 def _grouped_zeros(layout: GroupedLayout) -> Tensor:

@@ -40,15 +40,15 @@ class Runs(Protocol):
 
     unit: int
 
-    def decode(self, first: int, count: int, out: Values) -> Stored:
-        """Decode `count` blocks from block `first` on into `out`, float32 [count * unit].
-
-        Returns:
-            What was decoded, overwritten by the next call.
+    def read(self, first: int, count: int) -> Stored:
+        """Return `count` blocks from block `first` on, overwritten by the next call.
 
         Raises:
             SourceError: The file changed since it was opened.
         """
+
+    def decode(self, stored: Stored, out: Values) -> None:
+        """Decode what `read` returned into `out`, float32 [blocks * unit]."""
 
     def block(self, index: int) -> bytes:
         """Return one block's bytes as stored, its arrays' parts one behind the other."""
@@ -117,14 +117,18 @@ class BlockRuns:
         self._swapped = tensor.byte_order == "big"
         self._decode = decoder(self._name)
 
-    def decode(self, first: int, count: int, out: Values) -> Blocks:
-        """Read, bring into little-endian order and decode; see `Runs.decode`."""
+    def read(self, first: int, count: int) -> Blocks:
+        """Read, and bring into little-endian order; see `Runs.read`."""
         raw = self._blocks.read(first, count)
         if self._swapped:
             raw = raw if raw.flags.writeable else raw.copy()
             swap_byte_order(self._name, raw)
-        self._decode(raw, out.reshape(count, self.unit))
         return raw
+
+    def decode(self, stored: Stored, out: Values) -> None:
+        """See `Runs.decode`."""
+        assert not isinstance(stored, StoredGroups)
+        self._decode(stored, out.reshape(len(stored), self.unit))
 
     def block(self, index: int) -> bytes:
         """Return a block's bytes; see `Runs.block`."""
@@ -145,15 +149,18 @@ class GroupRuns:
         self._factors = _factors_of(grouped)
         self._per_factor = grouped.groups_per_global_scale
 
-    def decode(self, first: int, count: int, out: Values) -> StoredGroups:
-        """Read the run from each array and decode it; see `Runs.decode`."""
+    def read(self, first: int, count: int) -> StoredGroups:
+        """Read the run from each array; see `Runs.read`."""
         packed, scales, *biases = (part.read(first, count) for part in self._parts)
         factors = self._factors
         if factors is not None and len(factors) > 1:
             factors = factors[np.arange(first, first + count) // self._per_factor]
-        stored = StoredGroups(packed, scales, biases[0] if biases else None, factors)
+        return StoredGroups(packed, scales, biases[0] if biases else None, factors)
+
+    def decode(self, stored: Stored, out: Values) -> None:
+        """See `Runs.decode`."""
+        assert isinstance(stored, StoredGroups)
         decode_groups(self._layout, stored, out)
-        return stored
 
     def block(self, index: int) -> bytes:
         """Return a group's bytes: codes, scale, bias; see `Runs.block`."""

@@ -26,6 +26,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.core.compiler import Compiler
+from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic
 
 from explorer.quantization.kernel_cache import choose_kernel_cache
@@ -69,10 +70,20 @@ def kernel(function: Function) -> Function:
 
     Arrays that the kernel writes must not overlap any other that it is given.
     """
-    compiled: Function = _compile_late(function)
+    compiled: Function = _kept(_compile_late(function))
+    return compiled
+
+
+def callback_kernel(function: Function) -> Function:
+    """Compile a kernel that other kernels can be given, as a `Callback`."""
+    compiled: Function = _kept(_compile_callback_late(function))
+    return compiled
+
+
+def _kept(compiled: Any) -> Any:
     # Where no folder can be written, each process compiles for itself.
     with contextlib.suppress(RuntimeError):
-        compiled._cache = _KernelCache(function)  # type: ignore[attr-defined]
+        compiled._cache = _KernelCache(compiled.py_func)
     return compiled
 
 
@@ -109,12 +120,52 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
                 super().save_overload(sig, data)
 
 
-_compile_late: Final = numba.njit(
-    nogil=True,
-    error_model="numpy",  # 1 / 0 is infinity, as in C and in NumPy; no test before each division
-    no_cfunc_wrapper=True,  # nobody calls a kernel from C
-    pipeline_class=_ArraysApart,
-)
+_OPTIONS: Final = {
+    "nogil": True,
+    "error_model": "numpy",  # 1 / 0 is infinity, as in C and in NumPy; no test before each division
+    "pipeline_class": _ArraysApart,
+}
+_compile_late: Final = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)
+_compile_callback_late: Final = numba.njit(**_OPTIONS)
+
+
+class Callback(types.WrapperAddressProtocol):  # type: ignore[misc]
+    """A kernel as an argument of another one, which calls it without knowing which it is.
+
+    So one loop over pieces, which decodes each and adds it to something while it is in the cache,
+    is compiled once and not for each tensor type; and it runs long, without Python in between.
+
+    Args:
+        kernel: What `callback_kernel` made.
+        arguments: What it gets, as Numba's types.
+    """
+
+    def __init__(self, kernel: Any, *arguments: Any) -> None:
+        self._signature = types.void(*arguments)
+        self._compiled = kernel.get_compile_result(self._signature)  # alive as long as its address
+        name = self._compiled.fndesc.llvm_cfunc_wrapper_name
+        self._address = self._compiled.library.get_pointer_to_function(name)
+
+    def __wrapper_address__(self) -> Any:
+        return self._address
+
+    def signature(self) -> Any:
+        """Return what it gets and returns, as Numba asks for it."""
+        return self._signature
+
+
+def is_kernel(function: object) -> bool:
+    """Tell whether a function is a kernel itself, and not one that calls kernels."""
+    return isinstance(function, Dispatcher)
+
+
+def decoder_callback(kernel: Any) -> Callback:
+    """Return a kernel that decodes, decode(blocks: read-only uint8 [n, m], out: float32 [n, k])."""
+    return Callback(
+        kernel,
+        types.Array(types.uint8, 2, "C", readonly=True),
+        types.Array(types.float32, 2, "C"),
+    )
 
 
 def routine(function: Function) -> Function:
@@ -127,11 +178,7 @@ def routine(function: Function) -> Function:
 
 
 _compile_routine_late: Final = numba.njit(
-    nogil=True,
-    error_model="numpy",
-    no_cfunc_wrapper=True,
-    no_cpython_wrapper=True,
-    pipeline_class=_ArraysApart,
+    no_cfunc_wrapper=True, no_cpython_wrapper=True, **_OPTIONS
 )
 
 
@@ -146,12 +193,7 @@ def inlined(function: Function) -> Function:
 
 
 _compile_helper_late: Final = numba.njit(
-    nogil=True,
-    error_model="numpy",
-    forceinline=True,
-    no_cfunc_wrapper=True,
-    no_cpython_wrapper=True,
-    pipeline_class=_ArraysApart,
+    forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True, **_OPTIONS
 )
 
 

@@ -30,7 +30,7 @@ SOURCES: Final = (
     "quantization/decoders/*.py",
     "quantization/encoders/*.py",
     "quantization/anatomy/*.py",
-    "analysis/kernels.py",
+    "analysis/*kernels.py",
     "analysis/*/kernel*.py",
     "analysis/places.py",
 )

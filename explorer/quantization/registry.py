@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from explorer.quantization.arrays import (
     FLOAT32,
@@ -87,3 +87,18 @@ def decoder(type_name: str) -> Decoder:
         kernel(read_only(blocks), out)
 
     return decode
+
+
+@cache
+def decoder_callback(type_name: str) -> Any:
+    """Return a type's decoder as an argument for kernels, which check nothing; None if it is none.
+
+    None are those that NumPy makes, and those that need a code book besides.
+
+    Raises:
+        KeyError: The type has no decoder; `has_decoder` tells.
+    """
+    module = import_module(f"explorer.quantization.decoders.{family(type_name)}")
+    kernel = module.DECODERS[type_name]
+    jit = import_module("explorer.quantization.jit")  # late, as all that brings Numba
+    return jit.decoder_callback(kernel) if jit.is_kernel(kernel) else None

@@ -21,7 +21,10 @@ NAMES = ("measure", "count_keys", "count_bins", "sum_squares")
 
 
 def _variants() -> dict[str, list[object]]:
-    return {name: list(getattr(places.kernels(), name).signatures) for name in NAMES}
+    loops = {name: getattr(places.kernels(), name) for name in NAMES}
+    blocks = places.block_kernels()
+    loops |= {"measure_blocks": blocks.measure_blocks, "count_blocks": blocks.count_blocks}
+    return {name: list(loop.signatures) for name, loop in loops.items()}
 
 
 def test_a_real_tensor_then_needs_no_other_variant_of_a_kernel() -> None:
@@ -35,22 +38,23 @@ def test_a_real_tensor_then_needs_no_other_variant_of_a_kernel() -> None:
     assert all(before.values())
     tensor = tensor_of("Q4_0", random_blocks("Q4_0", 2000).tobytes(), (1000, 64))
     tensor_statistics(tensor, 100, workers=2, progress=lambda snapshot: None)
+    tensor_statistics(tensor, 100, workers=2)
     assert _variants() == before
 
 
 def test_a_first_look_needs_less_than_exact_statistics() -> None:
     """In a process of its own, where nothing is compiled: what comes first comes sooner."""
     script = """
-import sys
 from explorer.analysis import places
 from explorer.analysis.warming import warm_up
 from explorer.quantization.anatomy import k_quants
 from explorer.quantization.decoders import k_quants as decoders
 
 def compiled():
-    kernels = places.kernels()
+    kernels, blocks = places.kernels(), places.block_kernels()
     counted = [k.__name__ for k in (kernels.measure, kernels.count_keys, kernels.count_bins,
-               kernels.sum_squares, decoders.decode_q4_k, k_quants.split_q4_k) if k.signatures]
+               kernels.sum_squares, blocks.measure_blocks, blocks.count_blocks,
+               decoders.decode_q4_k, k_quants.split_q4_k) if k.signatures]
     print(*counted)
 
 for name in ("general", "Q4_K", "general-exact", "Q4_K-exact"):
@@ -61,7 +65,7 @@ for name in ("general", "Q4_K", "general-exact", "Q4_K-exact"):
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=_ROOT
     )
     first = ["measure", "count_keys"]
-    exact_ones = [*first, "count_bins", "sum_squares"]
+    exact_ones = [*first, "count_bins", "sum_squares", "measure_blocks", "count_blocks"]
     assert [line.split() for line in done.stdout.splitlines()] == [
         first,
         [*first, "decode_q4_k"],

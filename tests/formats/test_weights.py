@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 
 from explorer.errors import FormatError, SourceError
 from explorer.formats import Tensor, open_model
-from explorer.formats.weights import CHUNK_WEIGHTS, WeightReader
-from explorer.quantization import TENSOR_TYPES, ggml_type
+from explorer.formats.weights import CHUNK_WEIGHTS, RUN_WEIGHTS, WeightReader
+from explorer.quantization import TENSOR_TYPES, dequantize, ggml_type
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.tensors import CountingSource, random_blocks, tensor_of
 
@@ -300,3 +301,23 @@ def test_weights_of_the_real_model(real_model: Path) -> None:
             expected = gguf.dequantize(raw.reshape(-1) if raw.shape[1] == 4 else raw, kind)
             expected = expected.view(np.float32).reshape(tensor.shape)
             np.testing.assert_array_equal(tensor.dequantize(), expected)
+
+
+@pytest.mark.parametrize("byte_order", ["little", "big"])
+def test_runs_are_the_blocks_that_are_decoded(byte_order: Literal["little", "big"]) -> None:
+    blocks = random_blocks("Q4_K", RUN_WEIGHTS // 256 + 5)
+    shape = (len(blocks) * 256,)
+    tensor = tensor_of("Q4_K", blocks.tobytes(), shape, byte_order=byte_order)
+    calls: list[None] = []
+    runs = WeightReader(tensor).runs(256, shape[0], lambda: calls.append(None))
+    found = [dequantize(np.array(run).reshape(-1), "Q4_K") for run in runs]
+    assert [weights.size for weights in found] == [RUN_WEIGHTS, 4 * 256]
+    assert len(calls) == 2
+    np.testing.assert_array_equal(np.concatenate(found), tensor.dequantize()[256:])
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 100), (1, 256), (-256, 256), (0, 768)])
+def test_runs_are_of_whole_blocks_of_the_tensor(start: int, stop: int) -> None:
+    reader = WeightReader(_example("Q4_K", 2))
+    with pytest.raises(IndexError):
+        next(reader.runs(start, stop))

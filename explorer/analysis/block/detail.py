@@ -145,7 +145,7 @@ class BlockReader:
         tensor, unit = self._tensor, self._reader.unit
         stored = self._reader.block(index)
         chunk = next(self._reader.chunks(index * unit, (index + 1) * unit, check))
-        found = self._splitter.split(chunk)
+        found = self._splitter.split(chunk.stored)
         codes = found.codes[0].copy()
         scales, minima = found.scales[0].copy(), found.minima[0].copy()
         detail = BlockDetail(

@@ -17,8 +17,8 @@ from explorer.analysis.parallel import Pool, map_in_order
 from explorer.analysis.splitting import ThreadSplitter
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, Chunk, never
-from explorer.formats.weights_fold import Fold, fold_chunks
+from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights_fold import Fold, fold_parts
 
 Progress = Callable[[int], object]
 """Called in the caller's thread with the number of weights done."""
@@ -63,7 +63,7 @@ def largest_scale(
 
     def step(best: list[FoundBlock], chunk: Chunk) -> None:
         assert own.splitter is not None
-        scales = own.splitter.split(chunk).scales
+        scales = own.splitter.split(chunk.stored).scales
         sizes = np.abs(scales)
         sizes[~np.isfinite(sizes)] = np.inf
         place = int(sizes.argmax())
@@ -77,8 +77,8 @@ def largest_scale(
         if progress is not None:
             progress(done)
 
-    fold = Fold(begin, step, combine)
-    found = fold_chunks(tensor, fold, workers=workers, check=check, watch=watch)
+    fold = Fold(begin, step, combine, WeightReader.chunks)
+    found = fold_parts(tensor, fold, workers=workers, check=check, watch=watch)
     return found[0] if found else None
 
 

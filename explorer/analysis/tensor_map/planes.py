@@ -143,7 +143,7 @@ class _Blocks:
         stop = -(-(start + count) // unit) * unit
         values = self._buffer.of(stop - first)
         for chunk in self._reader.chunks(first, stop, check):
-            parts = self._splitter.split(chunk)
+            parts = self._splitter.split(chunk.stored)
             numbers = (parts.minima if self._minimum else parts.scales).reshape(-1, 1)
             at = chunk.start - first
             values[at : at + chunk.values.size].reshape(-1, repeats)[:] = numbers

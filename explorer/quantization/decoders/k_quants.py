@@ -38,13 +38,13 @@ from __future__ import annotations
 from typing import Any
 
 from explorer.quantization.jit import (
+    callback_kernel,
     f32,
     float32_of_bits,
     half_at,
     i8,
     i32,
     inlined,
-    kernel,
     u32_at,
 )
 
@@ -73,7 +73,7 @@ def q4_k_minimum(blocks: Any, b: Any, k: Any) -> Any:
     return blocks[b, 8 + k] >> 4 | blocks[b, 4 + k] >> 6 << 4
 
 
-@kernel
+@callback_kernel
 def decode_q2_k(blocks: Any, out: Any) -> None:
     """Decode Q2_K; blocks: uint8 [n, 84], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -91,7 +91,7 @@ def decode_q2_k(blocks: Any, out: Any) -> None:
                         out[b, 128 * half + 32 * j + 16 * part + i] = value
 
 
-@kernel
+@callback_kernel
 def decode_q3_k(blocks: Any, out: Any) -> None:
     """Decode Q3_K; blocks: uint8 [n, 110], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -107,7 +107,7 @@ def decode_q3_k(blocks: Any, out: Any) -> None:
                         out[b, 128 * half + 32 * j + 16 * part + i] = scale * f32(i32(code))
 
 
-@kernel
+@callback_kernel
 def decode_q4_k(blocks: Any, out: Any) -> None:
     """Decode Q4_K; blocks: uint8 [n, 144], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -123,7 +123,7 @@ def decode_q4_k(blocks: Any, out: Any) -> None:
                     out[b, 32 * k + i] = scale * f32(i32(code)) - minimum
 
 
-@kernel
+@callback_kernel
 def decode_q5_k(blocks: Any, out: Any) -> None:
     """Decode Q5_K; blocks: uint8 [n, 176], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -141,7 +141,7 @@ def decode_q5_k(blocks: Any, out: Any) -> None:
                     out[b, 32 * k + i] = scale * f32(i32(code)) - minimum
 
 
-@kernel
+@callback_kernel
 def decode_q6_k(blocks: Any, out: Any) -> None:
     """Decode Q6_K; blocks: uint8 [n, 210], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -157,7 +157,7 @@ def decode_q6_k(blocks: Any, out: Any) -> None:
                         out[b, 128 * half + 32 * j + 16 * part + i] = value
 
 
-@kernel
+@callback_kernel
 def decode_q8_k(blocks: Any, out: Any) -> None:
     """Decode Q8_K; blocks: uint8 [n, 292], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):

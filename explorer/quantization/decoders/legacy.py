@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from explorer.quantization.jit import f32, half_at, i8, i32, kernel, u32, u32_at
+from explorer.quantization.jit import callback_kernel, f32, half_at, i8, i32, u32, u32_at
 
 
-@kernel
+@callback_kernel
 def decode_q4_0(blocks: Any, out: Any) -> None:
     """Decode Q4_0; blocks: uint8 [n, 18], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -36,7 +36,7 @@ def decode_q4_0(blocks: Any, out: Any) -> None:
             out[b, 16 + i] = f32(i32((codes >> 4) - 8)) * d
 
 
-@kernel
+@callback_kernel
 def decode_q4_1(blocks: Any, out: Any) -> None:
     """Decode Q4_1; blocks: uint8 [n, 20], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -48,7 +48,7 @@ def decode_q4_1(blocks: Any, out: Any) -> None:
             out[b, 16 + i] = f32(i32(codes >> 4)) * d + m
 
 
-@kernel
+@callback_kernel
 def decode_q5_0(blocks: Any, out: Any) -> None:
     """Decode Q5_0; blocks: uint8 [n, 22], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -65,7 +65,7 @@ def decode_q5_0(blocks: Any, out: Any) -> None:
             out[b, 16 + i] = f32(i32(high_code)) * d
 
 
-@kernel
+@callback_kernel
 def decode_q5_1(blocks: Any, out: Any) -> None:
     """Decode Q5_1; blocks: uint8 [n, 24], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -83,7 +83,7 @@ def decode_q5_1(blocks: Any, out: Any) -> None:
             out[b, 16 + i] = f32(i32(high_code)) * d + m
 
 
-@kernel
+@callback_kernel
 def decode_q8_0(blocks: Any, out: Any) -> None:
     """Decode Q8_0; blocks: uint8 [n, 34], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -92,7 +92,7 @@ def decode_q8_0(blocks: Any, out: Any) -> None:
             out[b, i] = f32(i8(blocks[b, 2 + i])) * d
 
 
-@kernel
+@callback_kernel
 def decode_q8_1(blocks: Any, out: Any) -> None:
     """Decode Q8_1; blocks: uint8 [n, 36], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -101,7 +101,7 @@ def decode_q8_1(blocks: Any, out: Any) -> None:
             out[b, i] = f32(i8(blocks[b, 4 + i])) * d
 
 
-@kernel
+@callback_kernel
 def decode_q1_0(blocks: Any, out: Any) -> None:
     """Decode Q1_0; blocks: uint8 [n, 18], out: float32 [n, 128]."""
     for b in range(blocks.shape[0]):
@@ -112,7 +112,7 @@ def decode_q1_0(blocks: Any, out: Any) -> None:
                 out[b, 32 * group + i] = d if bits & u32(u32(1) << u32(i)) else -d
 
 
-@kernel
+@callback_kernel
 def decode_q2_0(blocks: Any, out: Any) -> None:
     """Decode Q2_0; blocks: uint8 [n, 18], out: float32 [n, 64]."""
     for b in range(blocks.shape[0]):

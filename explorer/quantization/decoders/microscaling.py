@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from explorer.quantization.jit import f32, float32_of_bits, i32, inlined, kernel, u32
+from explorer.quantization.jit import callback_kernel, f32, float32_of_bits, i32, inlined, u32
 
 # Magnitudes of the eight codes without sign, four bits each, code 0 lowest. Shifting a number by
 # the code is a vector instruction; looking into a table is not.
@@ -58,7 +58,7 @@ def nvfp4_scale(blocks: Any, b: Any, k: Any) -> Any:
     return (f32(1.0) + mantissa * f32(0.125)) * float32_of_bits(exponent + u32(119) << u32(23))
 
 
-@kernel
+@callback_kernel
 def decode_mxfp4(blocks: Any, out: Any) -> None:
     """Decode MXFP4; blocks: uint8 [n, 17], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -69,7 +69,7 @@ def decode_mxfp4(blocks: Any, out: Any) -> None:
             out[b, 16 + i] = _doubled_e2m1(codes >> 4) * scale
 
 
-@kernel
+@callback_kernel
 def decode_nvfp4(blocks: Any, out: Any) -> None:
     """Decode NVFP4; blocks: uint8 [n, 36], out: float32 [n, 64]."""
     for b in range(blocks.shape[0]):

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from explorer.quantization.arrays import Blocks, Weights
-from explorer.quantization.jit import float32_of_bits, float32_of_half, kernel, u32
+from explorer.quantization.jit import callback_kernel, float32_of_bits, float32_of_half, u32
 
 
-@kernel
+@callback_kernel
 def decode_f16(blocks: Any, out: Any) -> None:
     """Widen half floats; blocks: uint8 [n, 2], out: float32 [n, 1]."""
     halves = blocks.reshape(-1).view(np.uint16)
@@ -29,7 +29,7 @@ def decode_f16(blocks: Any, out: Any) -> None:
         values[i] = float32_of_half(halves[i])
 
 
-@kernel
+@callback_kernel
 def decode_bf16(blocks: Any, out: Any) -> None:
     """Widen bfloat16; blocks: uint8 [n, 2], out: float32 [n, 1]."""
     halves = blocks.reshape(-1).view(np.uint16)

@@ -1,0 +1,67 @@
+"""Blocks that are decoded within the loops that take up their weights."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis import places
+from explorer.formats.tensors import Tensor
+from explorer.formats.weights import CHUNK_WEIGHTS
+from explorer.formats.weights_runs import Stored, Values
+from explorer.quantization.arrays import Blocks
+from explorer.quantization.grouped import StoredGroups
+from explorer.quantization.registry import decoder, decoder_callback
+from explorer.quantization.types import TensorType
+
+
+class BlockDecoding:
+    """How blocks of one type are decoded within kernels. Owns buffers: one thread, one of these.
+
+    Attributes:
+        callback: The decoder, as an argument for a kernel.
+        weights: float32 [PIECE / block_weights, block_weights], for the kernel to decode to.
+        unit: Weights of a block.
+    """
+
+    def __init__(self, kind: TensorType) -> None:
+        self.unit = kind.block_weights
+        self.callback = decoder_callback(kind.name)
+        self.weights = np.empty((places.PIECE // self.unit, self.unit), np.float32)
+        self._decode = decoder(kind.name)
+        self._chunk: NDArray[np.float32] = np.empty((0, self.unit), np.float32)
+
+    def decode(self, blocks: Blocks) -> Values:
+        """Return up to CHUNK_WEIGHTS weights, float32 [n], overwritten by the next ones."""
+        if len(blocks) > len(self._chunk):
+            self._chunk = np.empty((CHUNK_WEIGHTS // self.unit, self.unit), np.float32)
+        chunk = self._chunk[: len(blocks)]
+        self._decode(blocks, chunk)
+        return chunk.reshape(-1)
+
+
+class ThreadDecoding(threading.local):
+    """What decodes a tensor's blocks within kernels, for each thread that asks its own.
+
+    Attributes:
+        decoding: The thread's own. None where kernels cannot decode: weights are plain numbers,
+            which NumPy converts, or scales are arrays of their own, or there is a code book.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:  # Python calls it again in each thread
+        super().__init__()
+        self.decoding = BlockDecoding(tensor.type) if _decodes_in_kernels(tensor) else None
+
+    def taking(self, stored: Stored) -> tuple[Blocks, BlockDecoding]:
+        """Return blocks, and what decodes them."""
+        assert self.decoding is not None
+        assert not isinstance(stored, StoredGroups)
+        return stored, self.decoding
+
+
+def _decodes_in_kernels(tensor: Tensor) -> bool:
+    if tensor.grouped is not None or places.PIECE % tensor.type.block_weights:
+        return False
+    return decoder_callback(tensor.type.name) is not None
