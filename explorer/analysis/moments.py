@@ -225,16 +225,18 @@ def _together(figures: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the figures of all weights from those of parts, float64 [parts, FIGURES]."""
     total = np.zeros(places.FIGURES)
     total[MIN], total[MAX] = math.inf, -math.inf
-    figures = figures[figures[:, FINITE] > 0]
+    if not figures[:, FINITE].all():
+        figures = figures[figures[:, FINITE] > 0]
     if not len(figures):
         return total
     if len(figures) == 1:
         total[:] = figures[0]
         return total
-    number, mean, m2, m3, m4 = figures[:, [FINITE, MEAN, M2, M3, M4]].T.copy()
+    by_figure = np.ascontiguousarray(figures.T)
+    number, mean, m2, m3, m4 = (by_figure[which] for which in (FINITE, MEAN, M2, M3, M4))
     total[FINITE] = number.sum()
-    total[ZEROS] = figures[:, ZEROS].sum()
-    total[MIN], total[MAX] = figures[:, MIN].min(), figures[:, MAX].max()
+    total[ZEROS] = by_figure[ZEROS].sum()
+    total[MIN], total[MAX] = by_figure[MIN].min(), by_figure[MAX].max()
     # of like means none is to be changed by rounding
     total[MEAN] = mean[0] + (number * (mean - mean[0])).sum() / total[FINITE]
     d = mean - total[MEAN]

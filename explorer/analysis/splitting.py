@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +110,12 @@ def level_error(levels: NDArray[np.float32]) -> float:
     Args:
         levels: float32 [codes], in any order; several codes may have one level.
     """
-    known = np.unique(levels.astype(np.float64))
+    return _level_error(levels.tobytes())
+
+
+@lru_cache(maxsize=64)  # a type's levels are those of all its tensors
+def _level_error(levels: bytes) -> float:
+    known = np.unique(np.frombuffer(levels, np.float32).astype(np.float64))
     gaps = np.diff(known[np.isfinite(known)])
     if gaps.size == 0:
         return 0.0
