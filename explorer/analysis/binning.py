@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import places
+from explorer.analysis import kernel_fields
 from explorer.analysis.decoding import BlockDecoding
 from explorer.formats.weights import CHUNK_WEIGHTS
 from explorer.formats.weights_runs import Values
@@ -133,8 +133,8 @@ class Binning:
             values: The weights.
             counts: int32 [bins * parts], to be added to.
         """
-        work = np.empty(2 * places.PIECE, np.int32)
-        places.kernels().count_bins(values, self.edges, self._geometry, work, counts)
+        work = np.empty(2 * kernel_fields.PIECE, np.int32)
+        kernel_fields.kernels().count_bins(values, self.edges, self._geometry, work, counts)
 
     def count_blocks(
         self, blocks: Blocks, decoding: BlockDecoding, counts: NDArray[np.int32]
@@ -145,8 +145,8 @@ class Binning:
             for first in range(0, len(blocks), step):
                 self.count(decoding.decode(blocks[first : first + step]), counts)
             return
-        work = np.empty(2 * places.PIECE, np.int32)
-        places.block_kernels().count_blocks(
+        work = np.empty(2 * kernel_fields.PIECE, np.int32)
+        kernel_fields.kernels_blocks().count_blocks(
             decoding.callback,
             read_only(blocks),
             decoding.weights,

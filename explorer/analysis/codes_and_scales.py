@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import places
+from explorer.analysis import kernel_fields
 from explorer.analysis.binning import Binning, Histogram, RunningCounts
 from explorer.analysis.moments import Moments, RunningMoments
 from explorer.analysis.remembering import remembering
@@ -107,7 +107,7 @@ class _Gathered:
     def add(self, chunk: Chunk) -> None:
         parts = self.splitter.split(chunk.stored)
         codes = parts.codes.reshape(-1)
-        places.kernels().count_codes(codes, self._codes[0], self._codes[1])
+        kernel_fields.kernels().count_codes(codes, self._codes[0], self._codes[1])
         for moments, stream in zip(self.moments, _streams(parts), strict=True):
             moments.add(stream)
 

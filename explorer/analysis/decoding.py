@@ -7,7 +7,7 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import places
+from explorer.analysis import kernel_fields
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import CHUNK_WEIGHTS
 from explorer.formats.weights_runs import Stored, Values
@@ -29,7 +29,7 @@ class BlockDecoding:
     def __init__(self, kind: TensorType) -> None:
         self.unit = kind.block_weights
         self.callback = decoder_callback(kind.name)
-        self.weights = np.empty((places.PIECE // self.unit, self.unit), np.float32)
+        self.weights = np.empty((kernel_fields.PIECE // self.unit, self.unit), np.float32)
         self._decode = decoder(kind.name)
         self._chunk: NDArray[np.float32] = np.empty((0, self.unit), np.float32)
 
@@ -62,6 +62,6 @@ class ThreadDecoding(threading.local):
 
 
 def _decodes_in_kernels(tensor: Tensor) -> bool:
-    if tensor.grouped is not None or places.PIECE % tensor.type.block_weights:
+    if tensor.grouped is not None or kernel_fields.PIECE % tensor.type.block_weights:
         return False
     return decoder_callback(tensor.type.name) is not None

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 
-from explorer.analysis.places import (
+from explorer.analysis.kernel_fields import (
     FINITE,
     LANES,
     M2,

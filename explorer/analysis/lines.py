@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import places
+from explorer.analysis import kernel_fields
 from explorer.formats.folding import Folding
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Check, Chunk, WeightReader, never
@@ -85,7 +85,7 @@ def tensor_lines(tensor: Tensor, workers: int = 1, cancel: Check | None = None) 
             )
             rows = np.zeros((_FIGURES, last + 1 - first))
             place = np.array([chunk.start, width, per_row, per_column, first], np.int64)
-            places.kernels().fold_lines(chunk.values, place, rows, columns)
+            kernel_fields.kernels().fold_lines(chunk.values, place, rows, columns)
             runs.append((first, rows))
         return runs, columns
 

@@ -16,15 +16,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import places
+from explorer.analysis import kernel_fields
 from explorer.analysis.decoding import BlockDecoding
-from explorer.analysis.places import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS
+from explorer.analysis.kernel_fields import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS
 from explorer.formats.weights import CHUNK_WEIGHTS
 from explorer.formats.weights_runs import Values
 from explorer.quantization.arrays import Blocks, read_only
 
 _ROOM: Final = 1024  # pieces whose figures wait: 64 KiB
-_AT_ONCE: Final = (_ROOM // 2) * places.PIECE  # weights
+_AT_ONCE: Final = (_ROOM // 2) * kernel_fields.PIECE  # weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +75,12 @@ class RunningMoments:
     """Statistics of the weights so far. One thread at a time may add to them."""
 
     def __init__(self) -> None:
-        self._others = np.zeros(places.OTHERS, np.int64)
-        self._figures = np.zeros((_ROOM, places.FIGURES))  # of each piece
+        self._others = np.zeros(kernel_fields.OTHERS, np.int64)
+        self._figures = np.zeros((_ROOM, kernel_fields.FIGURES))  # of each piece
         self._used = 0
         self._looked: tuple[int, NDArray[np.float64]] | None = None  # when so many were used
-        self._sums = np.empty(3 * places.LANES)
-        self._tops = np.empty(3 * places.LANES, np.float32)
+        self._sums = np.empty(3 * kernel_fields.LANES)
+        self._tops = np.empty(3 * kernel_fields.LANES, np.float32)
 
     def add(self, values: Values) -> None:
         """Add weights, float32 [n]."""
@@ -90,12 +90,12 @@ class RunningMoments:
             if done < part.size:
                 rest = part[done:]
                 clean = np.empty_like(rest)
-                kept = places.kernels().keep_finite(rest, clean, self._others)
+                kept = kernel_fields.kernels().keep_finite(rest, clean, self._others)
                 self._measure(clean[:kept])
 
     def add_blocks(self, blocks: Blocks, decoding: BlockDecoding) -> None:
         """Add the weights of blocks, as if `add` got them chunk by chunk; the same to the bit."""
-        per_piece, per_chunk = places.PIECE // decoding.unit, CHUNK_WEIGHTS // decoding.unit
+        per_piece, per_chunk = kernel_fields.PIECE // decoding.unit, CHUNK_WEIGHTS // decoding.unit
         start = 0
         while start < len(blocks):
             done = self._measure_blocks(blocks[start:], decoding)
@@ -117,7 +117,7 @@ class RunningMoments:
 
     @property
     def figures(self) -> NDArray[np.float64]:
-        """What is known of the finite weights, float64 [FIGURES], in the order of `places`.
+        """What is known of the finite weights, float64 [FIGURES], in the order of `kernel_fields`.
 
         To look changes nothing: what is put together when decides how it is rounded.
         """
@@ -175,18 +175,18 @@ class RunningMoments:
 
     def _measure(self, values: Values) -> int:
         """Add weights up to a piece with one that is not finite; return how many were added."""
-        whole = values.size // places.LANES * places.LANES
+        whole = values.size // kernel_fields.LANES * kernel_fields.LANES
         done = 0
-        for run in (values[:whole].reshape(-1, places.LANES), values[whole:].reshape(1, -1)):
+        for run in (values[:whole].reshape(-1, kernel_fields.LANES), values[whole:].reshape(1, -1)):
             if run.size == 0:
                 continue
-            pieces = -(-run.size // places.PIECE)
+            pieces = -(-run.size // kernel_fields.PIECE)
             self._settle(pieces)
-            found = places.kernels().measure(
+            found = kernel_fields.kernels().measure(
                 run, self._sums, self._tops, self._figures[self._used :]
             )
             self._used += found
-            done += min(found * places.PIECE, run.size)
+            done += min(found * kernel_fields.PIECE, run.size)
             if found < pieces:
                 break
         return done
@@ -198,7 +198,7 @@ class RunningMoments:
         if not pieces:
             return 0
         self._settle(pieces)
-        found: int = places.block_kernels().measure_blocks(
+        found: int = kernel_fields.kernels_blocks().measure_blocks(
             decoding.callback,
             read_only(blocks[: pieces * per_piece]),
             decoding.weights,
@@ -223,7 +223,7 @@ class RunningMoments:
 
 def _together(figures: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the figures of all weights from those of parts, float64 [parts, FIGURES]."""
-    total = np.zeros(places.FIGURES)
+    total = np.zeros(kernel_fields.FIGURES)
     total[MIN], total[MAX] = math.inf, -math.inf
     if not figures[:, FINITE].all():
         figures = figures[figures[:, FINITE] > 0]

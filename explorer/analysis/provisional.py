@@ -12,11 +12,11 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import places
+from explorer.analysis import kernel_fields
 from explorer.analysis.binning import Histogram
 from explorer.formats.weights_runs import Values
 
-_HALF = places.KEYS // 2
+_HALF = kernel_fields.KEYS // 2
 _FINITE = 0x7F80  # keys of one sign that are finite numbers
 
 
@@ -31,14 +31,14 @@ class RunningKeys:
         """Count weights, float32 [n]."""
         own: NDArray[np.int64] | None = getattr(self._own, "counts", None)
         if own is None:
-            own = self._own.counts = np.zeros(places.KEYS, np.int64)
+            own = self._own.counts = np.zeros(kernel_fields.KEYS, np.int64)
             self._all.append(own)
-        places.kernels().count_keys(values, own)
+        kernel_fields.kernels().count_keys(values, own)
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """What was counted, int64 [KEYS]; a thread that is at work may have counted a bit more."""
-        return sum(list(self._all), np.zeros(places.KEYS, np.int64))
+        return sum(list(self._all), np.zeros(kernel_fields.KEYS, np.int64))
 
 
 def histogram(

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import places
+from explorer.analysis import kernel_fields
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights_runs import Stored
 from explorer.quantization.anatomy import anatomy, has_anatomy
@@ -135,7 +135,7 @@ class RunningScales:
     def add(self, scales: NDArray[np.float32]) -> None:
         """Add a run of scales, each of which holds for as many weights as the others."""
         sums = np.zeros(2, np.float64)
-        places.kernels().sum_squares(scales.reshape(-1), sums)
+        kernel_fields.kernels().sum_squares(scales.reshape(-1), sums)
         self._squares.append(float(sums[0]))
         self._count += int(sums[1])
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from explorer.analysis.binning import Binning, RunningCounts
 from explorer.analysis.codes_and_scales import block_statistics
-from explorer.analysis.places import PIECE
+from explorer.analysis.kernel_fields import PIECE
 from explorer.analysis.splitting import RunningScales, splitter_of
 from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor

@@ -30,9 +30,8 @@ SOURCES: Final = (
     "quantization/decoders/*.py",
     "quantization/encoders/*.py",
     "quantization/anatomy/*.py",
-    "analysis/*kernels.py",
+    "analysis/kernel*.py",
     "analysis/*/kernel*.py",
-    "analysis/places.py",
 )
 """Modules that define kernels, or helpers and constants that are compiled into kernels."""
 

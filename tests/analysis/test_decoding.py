@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from explorer.analysis.binning import Binning, RunningCounts
 from explorer.analysis.decoding import BlockDecoding, ThreadDecoding
+from explorer.analysis.kernel_fields import PIECE
 from explorer.analysis.moments import RunningMoments
-from explorer.analysis.places import PIECE
 from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.weights import CHUNK_WEIGHTS
 from explorer.quantization import TENSOR_TYPES, dequantize

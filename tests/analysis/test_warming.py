@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis import places
+from explorer.analysis import kernel_fields
 from explorer.analysis.tensor_map.fold import map_kernels
 from explorer.analysis.warming import warm_up, warm_up_blocks, warm_up_errors, warm_up_reading
 from explorer.errors import FormatError
@@ -21,8 +21,8 @@ NAMES = ("measure", "count_keys", "count_bins", "sum_squares")
 
 
 def _variants() -> dict[str, list[object]]:
-    loops = {name: getattr(places.kernels(), name) for name in NAMES}
-    blocks = places.block_kernels()
+    loops = {name: getattr(kernel_fields.kernels(), name) for name in NAMES}
+    blocks = kernel_fields.kernels_blocks()
     loops |= {"measure_blocks": blocks.measure_blocks, "count_blocks": blocks.count_blocks}
     return {name: list(loop.signatures) for name, loop in loops.items()}
 
@@ -45,13 +45,13 @@ def test_a_real_tensor_then_needs_no_other_variant_of_a_kernel() -> None:
 def test_a_first_look_needs_less_than_exact_statistics() -> None:
     """In a process of its own, where nothing is compiled: what comes first comes sooner."""
     script = """
-from explorer.analysis import places
+from explorer.analysis import kernel_fields
 from explorer.analysis.warming import warm_up
 from explorer.quantization.anatomy import k_quants
 from explorer.quantization.decoders import k_quants as decoders
 
 def compiled():
-    kernels, blocks = places.kernels(), places.block_kernels()
+    kernels, blocks = kernel_fields.kernels(), kernel_fields.kernels_blocks()
     counted = [k.__name__ for k in (kernels.measure, kernels.count_keys, kernels.count_bins,
                kernels.sum_squares, blocks.measure_blocks, blocks.count_blocks,
                decoders.decode_q4_k, k_quants.split_q4_k) if k.signatures]
@@ -76,7 +76,7 @@ for name in ("general", "Q4_K", "general-exact", "Q4_K-exact"):
 
 def test_blocks_of_any_type() -> None:
     warm_up_blocks("Q4_0")
-    assert places.kernels().count_codes.signatures
+    assert kernel_fields.kernels().count_codes.signatures
     assert map_kernels().fold_cells.signatures
     warm_up_blocks("F32")  # has none
 
@@ -114,7 +114,7 @@ def test_a_type_without_values_is_refused() -> None:
 @pytest.mark.parametrize("name", ["int4", "affine3", "mxfp8"])
 def test_weights_with_scales_in_arrays_of_their_own(name: str) -> None:
     from explorer.analysis import tensor_statistics
-    from explorer.quantization import grouped_decoding as kernels
+    from explorer.quantization.grouped import decoding as kernels
     from tests.helpers.grouped_tensors import grouped_tensor
 
     def variants() -> list[object]:
@@ -135,13 +135,13 @@ def test_weights_with_scales_in_arrays_of_their_own(name: str) -> None:
 
 def test_a_range_that_float32_cannot_divide() -> None:
     warm_up(later(GENERAL))
-    edges = {str(arguments[1].dtype) for arguments in places.kernels().count_bins.signatures}
+    edges = {str(arguments[1].dtype) for arguments in kernel_fields.kernels().count_bins.signatures}
     assert "float64" in edges
 
 
 def test_later_sets_of_a_type_compile_what_its_pages_need() -> None:
     warm_up(later("Q4_0"))
-    assert places.kernels().count_codes.signatures
+    assert kernel_fields.kernels().count_codes.signatures
 
 
 @pytest.mark.parametrize("name", ["Q5_1", "int8/32", "F16"])

@@ -10,7 +10,7 @@ from explorer.quantization.anatomy import anatomy
 from explorer.quantization.anatomy.bits import bits_of_layout, bits_of_type
 from explorer.quantization.anatomy.book_rows import book_rows, group_weights
 from explorer.quantization.anatomy.sub_scales import sub_scales
-from explorer.quantization.grouped_fields import group_fields
+from explorer.quantization.grouped.fields import group_fields
 from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS
 
 QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]

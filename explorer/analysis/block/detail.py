@@ -22,7 +22,7 @@ from explorer.quantization.anatomy.bits import BlockBits, bits_of_layout, bits_o
 from explorer.quantization.anatomy.book_rows import BookRows, book_rows
 from explorer.quantization.anatomy.sub_scales import SubScales, sub_scales
 from explorer.quantization.byte_order import swap_byte_order
-from explorer.quantization.grouped_fields import group_fields, split_bytes
+from explorer.quantization.grouped.fields import group_fields, split_bytes
 
 _FACTOR_BYTES: Final = 4
 _MOST_NUMBERS: Final = 16  # of a field: more are codes

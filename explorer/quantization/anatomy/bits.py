@@ -20,7 +20,7 @@ from explorer.quantization.anatomy.contract import Codes, Scales, Split
 from explorer.quantization.anatomy.registry import anatomy
 from explorer.quantization.arrays import Blocks
 from explorer.quantization.grouped import GroupedLayout, group_anatomy
-from explorer.quantization.grouped_fields import split_bytes
+from explorer.quantization.grouped.fields import split_bytes
 from explorer.quantization.types import TENSOR_TYPES, TensorType
 
 Masks: TypeAlias = NDArray[np.uint8]

@@ -21,7 +21,7 @@ from explorer.analysis import (
     Snapshot,
     TensorStatistics,
     block_statistics,
-    places,
+    kernel_fields,
     tensor_statistics,
 )
 from explorer.analysis.binning import Binning
@@ -58,9 +58,9 @@ def worker_count() -> int:
 
 def load_kernels() -> None:
     """Load the modules of kernels, which takes a third of a second; called in a worker."""
-    if places.kernels.cache_info().currsize == 0:
+    if kernel_fields.kernels.cache_info().currsize == 0:
         with consideration(lasting=True):
-            places.kernels()
+            kernel_fields.kernels()
 
 
 def gather(

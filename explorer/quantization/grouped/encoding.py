@@ -14,7 +14,7 @@ from explorer.quantization import float_formats as formats
 from explorer.quantization.arrays import read_only
 from explorer.quantization.encode import quantize
 from explorer.quantization.encoders import groups as kernels
-from explorer.quantization.grouped import GroupedLayout, Mode, StoredGroups
+from explorer.quantization.grouped.layout import GroupedLayout, Mode, StoredGroups
 
 _KERNELS: Final[dict[Mode, Any]] = {
     Mode.NVFP4: kernels.encode_nvfp4,

@@ -32,8 +32,8 @@ from explorer.quantization.grouped import (
     quantize_groups,
     split_groups,
 )
-from explorer.quantization.grouped_resolution import resolve
-from explorer.quantization.grouped_shapes import Part, Parts
+from explorer.quantization.grouped.resolution import resolve
+from explorer.quantization.grouped.shapes import Part, Parts
 
 Floats = NDArray[np.float32]
 
@@ -372,7 +372,7 @@ def test_layouts_that_nobody_writes(fields: tuple[Any, ...]) -> None:
 
 def test_resolving_and_listing_need_no_numba() -> None:
     program = (
-        "import sys; from explorer.quantization.grouped_resolution import resolve;"
+        "import sys; from explorer.quantization.grouped.resolution import resolve;"
         "assert not {'numba', 'llvmlite'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])

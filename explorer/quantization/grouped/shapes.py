@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from explorer.quantization.grouped import AFFINE_SCALES, BYTE_SCALES, GroupedLayout, Mode
+from explorer.quantization.grouped.layout import AFFINE_SCALES, BYTE_SCALES, GroupedLayout, Mode
 
 Shape: TypeAlias = tuple[int, ...]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.anatomy.contract import BlockField
-from explorer.quantization.grouped import GroupedLayout, Mode, StoredGroups, split_groups
+from explorer.quantization.grouped.layout import GroupedLayout, Mode, StoredGroups, split_groups
 
 _DTYPES: Final = {"BF16": "bf16", "F16": "f16", "F32": "f32"}
 _BYTE_SCALES: Final = {Mode.NVFP4: "E4M3", Mode.MXFP4: "E8M0", Mode.MXFP8: "E8M0"}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from explorer.quantization.grouped import (
+from explorer.quantization.grouped.layout import (
     AFFINE_BITS,
     FIXED_SIZES,
     GroupedLayout,

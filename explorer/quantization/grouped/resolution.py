@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
-from explorer.quantization.grouped import (
+from explorer.quantization.grouped.claims import Claim, claim_of_config, claim_of_metadata
+from explorer.quantization.grouped.layout import (
     AFFINE_BITS,
     AFFINE_GROUPS,
     FIXED_SIZES,
     GroupedLayout,
     Mode,
 )
-from explorer.quantization.grouped_claims import Claim, claim_of_config, claim_of_metadata
-from explorer.quantization.grouped_shapes import (
+from explorer.quantization.grouped.shapes import (
     GroupShapes,
     Part,
     Parts,
@@ -71,7 +71,7 @@ def resolve(
         quant_type: What the blob's metadata says, in any case of letters; None if nothing.
         group_size: The same, as text.
         config: What `config.json` says about this weight, ``{"bits", "group_size", "mode"}``, any
-            of them missing or of any type; `grouped_claims.config_quantization` finds it.
+            of them missing or of any type; `grouped.claims.config_quantization` finds it.
 
     Returns:
         The layout and the logical shape, or why there are none. Odd input never raises.

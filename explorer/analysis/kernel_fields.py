@@ -33,6 +33,6 @@ def kernels() -> Any:
 
 
 @cache
-def block_kernels() -> Any:
+def kernels_blocks() -> Any:
     """Return the module of the loops over blocks that they decode."""
-    return import_module("explorer.analysis.block_kernels")
+    return import_module("explorer.analysis.kernels_blocks")

@@ -15,7 +15,7 @@ from explorer.quantization.arrays import Weights, read_only
 from explorer.quantization.decoders.affine import decode_affine, unpack_codes
 from explorer.quantization.decoders.float_groups import decode_mxfp4, decode_mxfp8, decode_nvfp4
 from explorer.quantization.decoders.small_floats import look_up_bytes
-from explorer.quantization.grouped import GroupedLayout, Mode, StoredGroups
+from explorer.quantization.grouped.layout import GroupedLayout, Mode, StoredGroups
 from explorer.quantization.registry import decoder
 from explorer.quantization.types import TENSOR_TYPES
 

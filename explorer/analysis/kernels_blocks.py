@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from explorer.analysis.kernel_fields import LANES
 from explorer.analysis.kernels import count_bins, measure
-from explorer.analysis.places import LANES
 from explorer.quantization.jit import kernel
 
 

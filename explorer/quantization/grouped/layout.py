@@ -15,7 +15,7 @@ scale (and, in affine mode, one bias)::
 Groups and rows are whole bytes long in every width, so any run of groups, be it some rows or a part
 of one, is a run of bytes in each tensor: `decode_groups` takes such runs, and memory is bounded
 however long a row is. What a weight's layout is, where metadata and shapes must be weighed against
-each other, `grouped_resolution.resolve` tells.
+each other, `grouped.resolution.resolve` tells.
 
 Source: `safetensors_and_blobs.md` sections 3 and 4; mlx/ops.cpp, `dequantize` and `fp_dequantize`.
 """
@@ -227,7 +227,7 @@ def quantize_groups(layout: GroupedLayout, values: NDArray[np.float32]) -> Store
     Raises:
         ValueError: `values` are no float32, or no whole number of groups.
     """
-    module = import_module("explorer.quantization.grouped_encoding")
+    module = import_module("explorer.quantization.grouped.encoding")
     stored: StoredGroups = module.encode(layout, values)
     return stored
 
@@ -235,4 +235,4 @@ def quantize_groups(layout: GroupedLayout, values: NDArray[np.float32]) -> Store
 @cache
 def _kernels() -> Any:
     """Import Numba's part on first use: listing a model must not wait for it."""
-    return import_module("explorer.quantization.grouped_decoding")
+    return import_module("explorer.quantization.grouped.decoding")

@@ -1,0 +1,35 @@
+"""Quantized weights whose scales lie in tensors of their own; what reads them is loaded late."""
+
+from explorer.quantization.grouped.layout import (
+    AFFINE_BITS,
+    AFFINE_GROUPS,
+    AFFINE_SCALES,
+    BYTE_SCALES,
+    FIXED_SIZES,
+    GroupAnatomy,
+    GroupedLayout,
+    Mode,
+    StoredGroups,
+    decode_groups,
+    group_anatomy,
+    quantization_name,
+    quantize_groups,
+    split_groups,
+)
+
+__all__ = [
+    "AFFINE_BITS",
+    "AFFINE_GROUPS",
+    "AFFINE_SCALES",
+    "BYTE_SCALES",
+    "FIXED_SIZES",
+    "GroupAnatomy",
+    "GroupedLayout",
+    "Mode",
+    "StoredGroups",
+    "decode_groups",
+    "group_anatomy",
+    "quantization_name",
+    "quantize_groups",
+    "split_groups",
+]
