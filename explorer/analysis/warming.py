@@ -14,7 +14,9 @@ import numpy as np
 
 from explorer.analysis.binning import Binning, RunningCounts
 from explorer.analysis.codes_and_scales import block_statistics
+from explorer.analysis.decoding import BlockDecoding
 from explorer.analysis.kernel_fields import PIECE
+from explorer.analysis.moments import RunningMoments
 from explorer.analysis.splitting import RunningScales, splitter_of
 from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
@@ -67,7 +69,11 @@ def warm_up_first_look() -> None:
 def warm_up_statistics() -> None:
     """The same for exact statistics and histograms of any type."""
     tensor_statistics(_zeros("F32"), 1, progress=lambda _snapshot: None)
-    tensor_statistics(_zeros("BF16", PIECE), 1)  # whose decoder takes least to compile
+    kind = TENSOR_TYPES["Q8_0"]  # whose decoder takes least to compile
+    blocks = np.zeros((PIECE // kind.block_weights, kind.block_bytes), np.uint8)
+    decoding = BlockDecoding(kind)
+    RunningMoments().add_blocks(blocks, decoding)
+    RunningCounts([Binning.of_weights(0, 0, 1)]).add_blocks(blocks, decoding)
     RunningScales().add(np.zeros(1, np.float32))
 
 
@@ -161,14 +167,14 @@ def _stop() -> None:
     raise _Enough
 
 
-def _zeros(type_name: str, blocks: int = 1) -> Tensor:
-    """Return a tensor of some blocks, or of one group, whose bytes are zeros."""
+def _zeros(type_name: str) -> Tensor:
+    """Return a tensor of one block, or of one group, whose bytes are zeros."""
     layout = grouped_layout(type_name)
     if layout is not None:
         return _grouped_zeros(layout)
     kind = TENSOR_TYPES[type_name]
-    weights = blocks * kind.block_weights
-    return Tensor("zeros", (weights,), kind, (_zero_bytes(blocks * kind.block_bytes),), weights)
+    weights = kind.block_weights
+    return Tensor("zeros", (weights,), kind, (_zero_bytes(kind.block_bytes),), weights)
 
 
 def _grouped_zeros(layout: GroupedLayout) -> Tensor:
