@@ -158,7 +158,8 @@ def test_broken_index(content: str, sharded: Path) -> None:
 @given(
     value=st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just(SECOND),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner),
+        max_leaves=25,
     ),
     whole=st.booleans(),
 )

@@ -51,6 +51,5 @@ def test_what_the_model_is(real_model: Path) -> None:
         assert len(tokens) == 262_144  # type: ignore[arg-type]
 
 
-@pytest.mark.timeout(300)
 def test_every_key_and_tensor_as_the_gguf_package(real_model: Path) -> None:
     assert_same_as_gguf_package(real_model)

@@ -19,6 +19,7 @@ from tests.helpers.gguf_writer import (
     TensorSpec,
     small_model,
 )
+from tests.helpers.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_another_shard_is_damaged(folder: Path, content: bytes | None) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a FIFO")
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(PATIENCE_S)
 def test_another_shard_is_a_fifo(folder: Path) -> None:
     (folder / shard_name(3)).unlink()
     os.mkfifo(folder / shard_name(3))

@@ -7,13 +7,14 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from explorer.errors import FormatError
 from explorer.formats.gguf import strings as gguf_strings
 from explorer.formats.gguf.strings import end_of_strings, walk_strings
 from explorer.sources import MemorySource
+from tests.helpers.stopwatch import in_time
 
 _Order = Literal["little", "big"]
 
@@ -48,8 +49,10 @@ def _walk(content: bytes, offset: int, count: int, width: int, order: _Order) ->
     return np.concatenate(pieces).tolist()
 
 
-@pytest.mark.parametrize("order", ["little", "big"])
-@pytest.mark.parametrize("width", [4, 8])
+_KINDS: list[tuple[int, _Order]] = [(4, "little"), (4, "big"), (8, "little"), (8, "big")]
+
+
+# Drawing texts takes longer than walking over them: each is tried with all kinds of file.
 @pytest.mark.parametrize(
     ("window", "few"), [(8, 0), (9, 0), (16, 64), (31, 0), (64, 0), (1 << 18, 0)]
 )
@@ -57,12 +60,9 @@ def _walk(content: bytes, offset: int, count: int, width: int, order: _Order) ->
 @example(texts=[b""] * 40, before=b"", after=b"")
 @example(texts=[b"a", b""] * 20, before=b"", after=b"\x01")
 @example(texts=[b"y" * 255, b"z" * 256, b"y" * 255], before=b"", after=b"")
-@settings(max_examples=50)  # of each of 24 kinds
 def test_equals_the_plain_loop(
     *,
     monkeypatch: pytest.MonkeyPatch,
-    order: _Order,
-    width: int,
     window: int,
     few: int,
     texts: list[bytes],
@@ -71,12 +71,13 @@ def test_equals_the_plain_loop(
 ) -> None:
     monkeypatch.setattr(gguf_strings, "_WINDOW_BYTES", window)
     monkeypatch.setattr(gguf_strings, "_FEW", few)
-    content = before + _pack(texts, width, order) + after
-    end = end_of_strings(MemorySource(content), len(before), len(texts), width, order)
-    assert end == len(content) - len(after)
-    assert _walk(content, len(before), len(texts), width, order) == _plain_walk(
-        texts, width, len(before)
-    )
+    for width, order in _KINDS:
+        content = before + _pack(texts, width, order) + after
+        end = end_of_strings(MemorySource(content), len(before), len(texts), width, order)
+        assert end == len(content) - len(after)
+        assert _walk(content, len(before), len(texts), width, order) == _plain_walk(
+            texts, width, len(before)
+        )
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
@@ -91,18 +92,15 @@ def test_a_vocabulary_of_many_windows(order: _Order, width: int) -> None:
     assert _walk(content, 4, len(texts), width, order) == _plain_walk(texts, width, 4)
 
 
-@pytest.mark.parametrize("order", ["little", "big"])
-@pytest.mark.parametrize("width", [4, 8])
 @given(texts=strings.filter(bool), data=st.data())
-def test_cut_anywhere_is_an_error(
-    order: _Order, width: int, texts: list[bytes], data: st.DataObject
-) -> None:
-    content = _pack(texts, width, order)
-    cut = data.draw(st.integers(0, len(content) - 1))
-    with pytest.raises(FormatError) as caught:
-        _walk(content[:cut], 0, len(texts), width, order)
-    assert caught.value.offset is not None
-    assert 0 <= caught.value.offset <= cut
+def test_cut_anywhere_is_an_error(texts: list[bytes], data: st.DataObject) -> None:
+    for width, order in _KINDS:
+        content = _pack(texts, width, order)
+        cut = data.draw(st.integers(0, len(content) - 1))
+        with pytest.raises(FormatError) as caught:
+            _walk(content[:cut], 0, len(texts), width, order)
+        assert caught.value.offset is not None
+        assert 0 <= caught.value.offset <= cut
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
@@ -149,5 +147,5 @@ def test_hostile_strings_cost_little(texts: list[bytes]) -> None:
     source = MemorySource(content)
     started = time.process_time()
     total = sum(len(piece) for piece in walk_strings(source, 0, len(many), 8, "little"))
-    assert time.process_time() - started < 1.0
+    assert in_time(time.process_time() - started, 1.0)
     assert total == len(many) + 1
