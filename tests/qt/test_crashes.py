@@ -19,6 +19,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.crash_reports import MOST_CHARACTERS, MOST_REPORTS, CrashReports, error_report
 from explorer.qt.crashes import catching
 from explorer.qt.main_window import MainWindow
+from tests.helpers.patience import PROGRAM_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -220,7 +221,7 @@ def run(tmp_path: Path, small_path: Path) -> Callable[[str], subprocess.Complete
             env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "missing")},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PROGRAM_S,
             check=False,
         )
 
@@ -241,29 +242,27 @@ def test_a_view_that_fails_at_every_frame_is_told_of_once(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="crashes by signals")
-@pytest.mark.parametrize(
-    ("how", "words"),
-    [
+def test_a_crash_of_the_process_is_told_at_the_next_start_once(
+    run: Callable[[str], subprocess.CompletedProcess[str]], folder: Path
+) -> None:
+    """Each start is the one after the way in which the start before ended."""
+    told: list[str] = []
+    before: str | None = None
+    for how, words in (
         ("segfault", "Segmentation fault"),
         ("fatal", "A qFatal() call was made"),  # a message of Qt
         ("killed", None),  # from outside, as at a power failure: no fault of the program
-    ],
-)
-def test_a_crash_of_the_process_is_told_at_the_next_start_once(
-    run: Callable[[str], subprocess.CompletedProcess[str]],
-    folder: Path,
-    how: str,
-    words: str | None,
-) -> None:
-    assert run(how).returncode < 0
-    assert len(list(folder.glob("running-*"))) == 1
-    after = run("close")
-    assert after.returncode == 0, after.stderr
-    assert ("The program crashed the last time" in after.stdout) == (words is not None)
-    if words is not None:
-        (report,) = reports(folder)
-        assert words in report
-    assert list(folder.glob("running-*")) == []
+        ("close", None),
+    ):
+        result = run(how)
+        assert (result.returncode < 0) == (how != "close"), result.stderr
+        assert ("The program crashed the last time" in result.stdout) == (before is not None), how
+        told += [] if before is None else [before]
+        kept = reports(folder)
+        assert len(kept) == len(told)
+        assert all(words in report for words, report in zip(told, kept, strict=True))
+        assert len(list(folder.glob("running-*"))) == (how != "close")
+        before = words
     assert CrashReports(folder).take_crash() is None
 
 
