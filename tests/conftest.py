@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from explorer.quantization.kernel_cache import choose_kernel_cache
+from tests.helpers.patience import PatientBot
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 choose_kernel_cache()  # before a test turns the user's cache folder elsewhere
@@ -24,13 +26,26 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Let no test walk over what all of them hold: modules and parsed tests are a million objects.
 
-    Some collect garbage, and the collector does so by itself.
+    Some collect garbage, and the collector does so by itself. Finding the tests leaves next to
+    none, and collecting it again and again would take a tenth of the time.
     """
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture
+def qtbot(qapp: object, request: pytest.FixtureRequest) -> PatientBot:
+    """pytest-qt's bot, which waits longer here before it gives up."""
+    return PatientBot(request)
 
 
 _SHARED = Path(__file__).resolve().parents[2] / "shared"

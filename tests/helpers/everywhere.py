@@ -21,18 +21,10 @@ from tests.helpers.window import wait_idle
 
 
 def settle(qtbot: QtBot, window: MainWindow) -> None:
-    """Wait until nothing is under way, in the background or in the event loop.
-
-    What takes longer is cancelled: a page may need kernels that nobody has compiled here yet.
-    """
-    for _ in range(2):  # a result may ask for more
-        try:
-            wait_idle(qtbot, window)
-        except qtbot.TimeoutError:
-            window.runner.cancel_all()
-            qtbot.waitUntil(lambda: not window.runner.jobs, timeout=60_000)
+    """Wait until nothing is under way, in the background or in the event loop."""
+    for _ in range(3):  # a result may ask for more
+        wait_idle(qtbot, window)
         QApplication.processEvents()
-    wait_idle(qtbot, window)
 
 
 def everywhere(qtbot: QtBot, window: MainWindow) -> Iterator[tuple[str, QWidget]]:

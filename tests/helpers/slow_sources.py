@@ -7,6 +7,7 @@ from pathlib import Path
 
 from explorer.errors import SourceError
 from explorer.sources import ByteSource, MemorySource
+from tests.helpers.patience import PATIENCE_S
 
 
 class HugeSource(ByteSource):
@@ -54,5 +55,5 @@ class WaitingSource(MemorySource):
     def read(self, offset: int, length: int) -> bytes:
         self.reading.set()
         self.reads += 1
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(PATIENCE_S)
         return super().read(offset, length)

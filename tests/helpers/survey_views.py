@@ -62,7 +62,7 @@ class SurveyPanel:
             preparing = self.view.state.heading.text().startswith("Preparing")
             return not self.runner.jobs and not (self.view.state.isVisible() and preparing)
 
-        self.qtbot.waitUntil(idle, timeout=20_000)
+        self.qtbot.waitUntil(idle)
 
     def begin(self) -> None:
         """Start a survey, and wait until it has read some weights."""
@@ -72,7 +72,7 @@ class SurveyPanel:
     def read_on(self) -> None:
         """Wait until the survey has read more weights."""
         before = self.done
-        self.qtbot.waitUntil(lambda: self.done > before, timeout=20_000)
+        self.qtbot.waitUntil(lambda: self.done > before)
 
     @property
     def done(self) -> int:

@@ -36,7 +36,7 @@ def settle(qtbot: QtBot, runner: JobRunner, state: StatePage) -> None:
         preparing = state.isVisible() and state.heading.text().startswith("Preparing")
         return not runner.jobs and not preparing
 
-    qtbot.waitUntil(idle, timeout=20_000)
+    qtbot.waitUntil(idle)
 
 
 class Panel:

@@ -18,6 +18,7 @@ from explorer.qt.models.document import Document, load_document
 from explorer.qt.settings import Settings
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.leftovers import leftovers
+from tests.helpers.patience import PATIENCE_MS
 from tests.helpers.window import HOSTILE, wait_idle
 
 
@@ -42,6 +43,12 @@ def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
         folder = shared / "kernels"
         folder.mkdir(exist_ok=True)
         os.environ["NUMBA_CACHE_DIR"] = str(folder)
+
+
+@pytest.fixture(autouse=True)
+def patient_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a closing runner wait for a worker that compiles a kernel, which nothing interrupts."""
+    monkeypatch.setattr("explorer.qt.jobs.runner._CLOSE_WAIT_MS", PATIENCE_MS)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,38 @@
+"""How long a test waits for what must come: a hang is a failure, a slow machine is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partialmethod
+from typing import Final
+
+from pytestqt.qtbot import QtBot
+
+PATIENCE_S: Final = 120.0
+PATIENCE_MS: Final = int(PATIENCE_S * 1000)
+PROGRAM_S: Final = 300.0  # for a program of its own, which may have to compile kernels first
+
+
+class PatientBot(QtBot):
+    """A bot whose waits end as soon as they may, but give up later than pytest-qt's 5 seconds.
+
+    pytest-qt has no setting for that.
+    """
+
+    waitSignal = partialmethod(QtBot.waitSignal, timeout=PATIENCE_MS)
+    waitSignals = partialmethod(QtBot.waitSignals, timeout=PATIENCE_MS)
+
+    def waitUntil(self, callback: Callable[[], bool | None], *, timeout: int = PATIENCE_MS) -> None:
+        """Wait until a callback returns true, or returns nothing and raises no `AssertionError`.
+
+        pytest-qt looks every 10 ms, and many a thing comes sooner: the first looks follow faster.
+        """
+        __tracebackhide__ = True
+        for pause_ms in (1, 2, 4, 8):
+            try:
+                if callback() in (None, True):
+                    return
+            except AssertionError:
+                pass
+            self.wait(pause_ms)
+        super().waitUntil(callback, timeout=timeout)
