@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.helpers.patience import PROGRAM_S
+
 # each thread has a piece of its own arena, as long as all threads wait for each other
 PROGRAM = """
 import ctypes, os, sys, threading
@@ -38,7 +40,11 @@ library.fclose(told)
 @pytest.mark.parametrize(("how", "most"), [("shared", 2), ("apart", 9)])
 def test_threads_share_arenas(how: str, most: int) -> None:
     told = subprocess.run(
-        [sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", PROGRAM, how],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PROGRAM_S,
     ).stdout
     count = told.count("<heap nr=")
     assert 1 < count <= most

@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError, SourceError
 from explorer.qt.jobs import Job, JobRunner
+from tests.helpers.patience import PATIENCE_MS, PATIENCE_S
 
 
 class Outcome:
@@ -78,7 +79,7 @@ def test_a_job_is_known_while_it_runs_and_tells_how_far_it_is(
     work, somebody_listens = Waiting(), threading.Event()
 
     def op(job: Job) -> str:
-        somebody_listens.wait(5)
+        somebody_listens.wait(PATIENCE_S)
         job.report(3, 7)
         return work(job)
 
@@ -121,7 +122,7 @@ def test_cancelled_in_the_middle_it_stops_at_its_next_check(
 ) -> None:
     work = Waiting()
     job = runner.run("Waiting", work, outcome.done, outcome.failed)
-    assert work.started.wait(5)
+    assert work.started.wait(PATIENCE_S)
     with qtbot.waitSignal(runner.ended):
         job.cancel()
     assert not work.checked
@@ -136,13 +137,13 @@ def test_what_comes_of_a_cancelled_job_is_dropped(
 
     def op(job: Job) -> str:  # never asks whether it was cancelled
         started.set()
-        assert go_on.wait(5)
+        assert go_on.wait(PATIENCE_S)
         if fails:
             raise ZeroDivisionError  # the runner's fixture would see it crash
         return "result"
 
     job = runner.run("Deaf", op, outcome.done, outcome.failed)
-    assert started.wait(5)
+    assert started.wait(PATIENCE_S)
     job.cancel()
     with qtbot.waitSignal(runner.ended):
         go_on.set()
@@ -155,7 +156,7 @@ def test_a_result_under_way_is_dropped_too(
 ) -> None:
     """The worker has returned, but the GUI thread has not heard of it when the job is cancelled."""
     job = runner.run("Quick", lambda _job: 1, outcome.done, outcome.failed)
-    assert runner._pool.waitForDone(5000)
+    assert runner._pool.waitForDone(PATIENCE_MS)
     job.cancel()
     qtbot.waitUntil(lambda: not runner.jobs)
     assert outcome.results == []
@@ -168,7 +169,7 @@ def test_closing_in_the_middle_ends_running_and_waiting_jobs(
     work, second = Waiting(), Waiting()
     runner.run("Waiting", work, outcome.done, outcome.failed)
     runner.run("In the queue", second, outcome.done, outcome.failed)
-    assert work.started.wait(5)
+    assert work.started.wait(PATIENCE_S)
     assert runner.close()
     assert not second.started.is_set()
     qtbot.waitUntil(lambda: not runner.jobs)
@@ -183,10 +184,10 @@ def test_closing_tells_of_a_worker_that_does_not_end(
 
     def op(job: Job) -> bool:
         started.set()
-        return go_on.wait(5)
+        return go_on.wait(PATIENCE_S)
 
     runner.run("Deaf", op, outcome.done, outcome.failed)
-    assert started.wait(5)
+    assert started.wait(PATIENCE_S)
     assert not runner.close()
     go_on.set()
     qtbot.waitUntil(lambda: not runner.jobs)
@@ -198,7 +199,7 @@ def test_work_that_waits_for_a_disk_does_not_hold_up_what_one_looks_at(
 ) -> None:
     go_on = threading.Event()
     for _ in range(3):  # more than some machines have cores
-        runner.run("Waiting", lambda _: go_on.wait(10), lambda _: None, lambda _: None)
+        runner.run("Waiting", lambda _: go_on.wait(PATIENCE_S), lambda _: None, lambda _: None)
     done: list[int] = []
     runner.run("Quick", lambda _: 1, done.append, lambda _: None)
     qtbot.waitUntil(lambda: done == [1])
