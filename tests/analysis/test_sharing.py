@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from explorer.analysis.sharing import Portion, Tell, share_out
 from explorer.formats.weights import Check, never
 from explorer.formats.weights_fold import SPAN_WEIGHTS
+from tests.helpers.patience import PATIENCE_S
 
 LARGE = 4 * SPAN_WEIGHTS  # for two threads
 
@@ -45,7 +47,7 @@ def test_results_and_progress_come_in_order(workers: int) -> None:
 
 
 def test_small_ones_are_worked_on_at_once() -> None:
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=PATIENCE_S)
 
     def work(_item: int, workers: int, _check: Check, _tell: Tell) -> int:
         meeting.wait()  # passes only if two are here
@@ -56,7 +58,7 @@ def test_small_ones_are_worked_on_at_once() -> None:
 
 
 def test_no_more_at_once_than_there_is_memory_for() -> None:
-    lock = threading.Lock()
+    lock, crowded = threading.Lock(), threading.Event()
     inside, most = 0, 0
 
     def work(_item: int, _workers: int, _check: Check, _tell: Tell) -> None:
@@ -64,7 +66,10 @@ def test_no_more_at_once_than_there_is_memory_for() -> None:
         with lock:
             inside += 1
             most = max(most, inside)
-        threading.Event().wait(0.005)
+        if most > 1:
+            crowded.set()
+        assert crowded.wait(PATIENCE_S)
+        time.sleep(0.005)  # long enough for one more, if there were room for it
         with lock:
             inside -= 1
 

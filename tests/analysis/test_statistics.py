@@ -6,7 +6,6 @@ import math
 import subprocess
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -150,15 +149,9 @@ def test_a_small_tensor_is_read_once() -> None:
 def test_snapshots_grow_and_are_seldom() -> None:
     weights = np.random.default_rng(4).normal(size=6_000_000).astype(np.float32)
     snapshots: list[Snapshot] = []
-    times: list[float] = []
-
-    def note(snapshot: Snapshot) -> None:
-        times.append(time.monotonic())
-        snapshots.append(snapshot)
-
-    found = tensor_statistics(float_tensor(weights), progress=note)
-    assert snapshots
-    assert all(later - earlier >= 0.045 for earlier, later in pairwise(times))
+    before = time.monotonic()
+    found = tensor_statistics(float_tensor(weights), progress=snapshots.append)
+    assert 1 <= len(snapshots) <= (time.monotonic() - before) / 0.05 + 1
     done = [snapshot.done for snapshot in snapshots]
     assert done == sorted(done)
     assert done[-1] <= snapshots[0].total == 2 * weights.size
@@ -197,7 +190,7 @@ def test_cancelling_leaves_no_thread() -> None:
 
         with pytest.raises(InterruptedError):
             tensor_statistics(tensor, workers=workers, cancel=cancel)
-        assert own_threads() == before
+        assert set(own_threads()) <= set(before)
 
 
 def test_damage_is_told_before_anything_is_read() -> None:

@@ -16,6 +16,7 @@ from explorer.planner.tensor_groups import group_list, split_group
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers import gguf_writer as w
 from tests.helpers.small_gguf import SmallGguf, model_from
+from tests.helpers.stopwatch import in_time
 from tests.planner.golden import Golden
 
 TOKENS = ("tokenizer.ggml.tokens", ["a", "b", "c"])
@@ -217,13 +218,13 @@ HOSTILE: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("key", "value"), HOSTILE, ids=map(str, range(len(HOSTILE))))
 def test_hostile_values_are_one_clear_error(key: str, value: Any) -> None:
     metadata = {"general.architecture": "llama", "tokenizer.ggml.tokens": "x", key: value}
-    before = time.perf_counter()
+    before = time.process_time()
     with pytest.raises(PlanError) as caught:
         Hyperparameters.from_parts(metadata, [])
-    seconds = time.perf_counter() - before
+    seconds = time.process_time() - before
     assert key in str(caught.value)
     assert len(str(caught.value)) < 300
-    assert seconds < 0.5  # meant are 50 ms, on a machine with nothing else to do
+    assert in_time(seconds, 0.5)  # meant are 50 ms, on a machine with nothing else to do
 
 
 def test_a_list_of_a_million_is_refused_without_being_read() -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.app import _open_first
 from explorer.qt.main_window import MainWindow
 from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.patience import PATIENCE_S, PROGRAM_S
 from tests.helpers.window import wait_idle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +79,7 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 
 def end(process: subprocess.Popen[str]) -> str:
     """Wait for the end of a program in which nothing went wrong; return what it printed."""
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=PROGRAM_S)
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
     return output.strip()
@@ -99,10 +99,8 @@ def test_ctrl_c_closes_the_program_as_its_window_would(
     process = start("wait", str(small_path))
     assert process.stdout is not None
     assert process.stdout.readline().strip() == "twelve.gguf"
-    before = time.monotonic()
     process.send_signal(signal.SIGINT)
     end(process)
-    assert time.monotonic() - before < 5
     (settings,) = (tmp_path / "home").rglob("*.ini")
     assert f"session={small_path}" in settings.read_text()
 
@@ -137,7 +135,7 @@ def test_a_share_that_does_not_answer_does_not_hold_the_window_up(
     def exists(path: str | Path) -> bool:
         if Path(path) == share:
             asked.append(threading.current_thread())
-            answer.wait(20)
+            answer.wait(PATIENCE_S)
             return False
         return plain_exists(path)
 
@@ -185,7 +183,7 @@ def test_with_nothing_to_open_it_opens_the_demo(
     window = make_window()
     window.settings.session = session
     _open_first(window, [])
-    qtbot.waitUntil(lambda: len(window.documents) == 1, timeout=20_000)
+    qtbot.waitUntil(lambda: len(window.documents) == 1)
     assert window.documents[0].path.is_relative_to(tmp_path / "cache")
     wait_idle(qtbot, window)
     assert window.panels.currentWidget() is window.panels.overview
@@ -202,7 +200,7 @@ def test_with_downloaded_models_it_shows_the_library(
     window = make_window()
     _open_first(window, [])
     library = window.panels.library.view
-    qtbot.waitUntil(lambda: library.model.rowCount() == 1, timeout=20_000)
+    qtbot.waitUntil(lambda: library.model.rowCount() == 1)
     wait_idle(qtbot, window)
     assert window.documents == []
     assert window.panels.currentWidget() is window.panels.library

@@ -71,7 +71,6 @@ def look_at_everything(window: MainWindow, number: int, against: int) -> None:
 
 
 @pytest.mark.slow  # every page for each of two models
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", [0, 1])
 def test_closed_models_are_freed(qtbot: QtBot, window: MainWindow, first: int) -> None:
     look_at_everything(window, 0, 1)
@@ -83,7 +82,6 @@ def test_closed_models_are_freed(qtbot: QtBot, window: MainWindow, first: int) -
     assert kept(qtbot, window, both[1 - first]) == []
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("in_front", PAGES)
 def test_pages_behind_let_go_of_the_model_before(
     qtbot: QtBot, window: MainWindow, in_front: str
@@ -112,7 +110,6 @@ def test_pages_behind_let_go_of_the_model_before(
         action.trigger()
 
 
-@pytest.mark.timeout(300)
 def test_a_model_that_cannot_be_planned_is_freed(
     qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path, hostile_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ from explorer.qt.views.survey.model_map import ModelMap
 from explorer.qt.views.weights.map.plot import MapPlot
 from explorer.qt.views.weights.microscope.strip import BlockStrip
 from tests.helpers.everywhere import settle
+from tests.helpers.patience import PATIENCE_S
 
 pytestmark = [
     pytest.mark.slow,
@@ -325,7 +326,8 @@ def test_a_survey_is_cancelled_with_escape(hands: Hands) -> None:
     settle(hands.qtbot, hands.window)
 
 
-def test_planner(hands: Hands) -> None:
+def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("explorer.qt.models.planner.history._ONE_STEP_S", PATIENCE_S)
     hands.panel(9)
     view = hands.window.panels.planner.view
     body = view.body

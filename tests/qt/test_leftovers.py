@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 
 from explorer.qt.jobs import JobRunner
 from tests.helpers.leftovers import leftovers
+from tests.helpers.patience import PATIENCE_S
 
 
 class OwnTimer(QTimer):
@@ -55,7 +56,7 @@ def a_thread() -> Iterator[None]:
 @contextmanager
 def a_job() -> Iterator[None]:
     runner, end = JobRunner(), threading.Event()
-    runner.run("left", lambda _: end.wait(10), lambda _: None, lambda _: None)
+    runner.run("left", lambda _: end.wait(PATIENCE_S), lambda _: None, lambda _: None)
     yield
     end.set()
     assert runner.close()

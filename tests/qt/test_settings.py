@@ -14,6 +14,7 @@ from PySide6.QtCore import QByteArray
 
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme
+from tests.helpers.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -184,7 +185,7 @@ def test_two_programs_that_write_at_once_leave_a_whole_file(settings_file: Path)
         subprocess.Popen([sys.executable, "-c", _WRITER, str(settings_file), name], cwd=ROOT)
         for name in ("one", "two")
     ]
-    assert [writer.wait(30) for writer in writers] == [0, 0]
+    assert [writer.wait(PATIENCE_S) for writer in writers] == [0, 0]
     settings = Settings(settings_file)
     assert settings.problem() is None
     assert (settings.note("one"), settings.note("two")) == ("19", "19")

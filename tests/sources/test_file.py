@@ -12,6 +12,7 @@ import pytest
 
 from explorer.errors import ExplorerError, SourceError
 from explorer.sources import FileSource
+from tests.helpers.patience import PATIENCE_S
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 _CONTENT = bytes(range(256)) * 4096
@@ -82,7 +83,7 @@ def test_folder(tmp_path: Path) -> None:
 
 
 @needs_posix
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(PATIENCE_S)
 def test_fifo_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
     with pytest.raises(SourceError, match="pipe"):
@@ -90,7 +91,7 @@ def test_fifo_does_not_block(tmp_path: Path) -> None:
 
 
 @needs_posix
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(PATIENCE_S)
 def test_fifo_swapped_in_after_the_check(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +107,7 @@ def test_fifo_swapped_in_after_the_check(
 
 
 @needs_posix
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(PATIENCE_S)
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/tty"])
 def test_device(device: str) -> None:
     if not os.path.exists(device):

@@ -79,7 +79,7 @@ def test_threads_change_no_bit() -> None:
         two = compare_tensors(reference, candidate, workers, progress=told.append)
         _same(one, two)
         assert told == [SPAN_WEIGHTS, 2 * SPAN_WEIGHTS, count]
-    assert own_threads() == before
+    assert set(own_threads()) <= set(before)
     assert (one.reference_not_finite, one.candidate_not_finite) == (2, 2)
     assert one.compared == count - 2
 
@@ -97,7 +97,7 @@ def test_what_cancel_raises_ends_it(workers: int) -> None:
     before = own_threads()
     with pytest.raises(InterruptedError):
         compare_tensors(tensor, tensor, workers, cancel=cancel)
-    assert own_threads() == before
+    assert set(own_threads()) <= set(before)
     assert len(calls) < 10
 
 

@@ -37,6 +37,7 @@ class Arrays:
     notes = ()
     reference_name = candidate_name = NAME
     reference_type = candidate_type = "F32"
+    kernels = frozenset(("F32",))
 
     def __init__(self, reference: Weights, candidate: Weights) -> None:
         self.both = np.ascontiguousarray(reference), np.ascontiguousarray(candidate)

@@ -21,6 +21,7 @@ from explorer.analysis.surveys.records import from_line, to_line
 from explorer.analysis.surveys.run import SurveyCancelled, SurveyControl, run_survey
 from explorer.formats import Model, open_model
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
+from tests.helpers.patience import PATIENCE_S
 from tests.helpers.tensors import float_tensor, random_blocks
 
 
@@ -141,14 +142,14 @@ def test_a_paused_survey_waits_until_it_is_resumed_or_cancelled(
     assert thread.is_alive()
     assert not done
     control.resume()
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert len(done) == 5
     done.clear()
     control.pause()
     thread = threading.Thread(target=walk)
     thread.start()
     control.cancel()
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert done == ["cancelled"]
     control.pause()
     assert not control.paused  # nobody would ever resume it

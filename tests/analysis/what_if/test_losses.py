@@ -173,7 +173,7 @@ def test_threads_change_nothing_and_progress_is_told(tmp_path: Path) -> None:
         other = measure_piece(piece, "Q8_0", workers=3)
         assert told == sorted(told)
         assert told[-1] == piece.parameters
-        assert own_threads() == before
+        assert set(own_threads()) <= set(before)
         assert one.sums.figures() == other.sums.figures()
 
 

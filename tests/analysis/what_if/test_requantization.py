@@ -77,7 +77,7 @@ def test_threads_and_runs_change_nothing() -> None:
     assert told[-1] == 2 * tensor.parameters
     for workers in (2, 3):
         assert list(requantize(tensor, ["Q8_0", "int8"], workers=workers)) == one
-    assert own_threads() == before
+    assert set(own_threads()) <= set(before)
     e = dequantize(quantize(values, "Q8_0"), "Q8_0").astype(np.float64) - values.reshape(-1)
     assert one[0].errors is not None
     assert one[0].errors.rmse == pytest.approx(np.sqrt(np.mean(e * e)), rel=1e-12)

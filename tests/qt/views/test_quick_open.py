@@ -15,6 +15,7 @@ from explorer.qt.models.quick_open.names import NameList, name_list
 from explorer.qt.models.quick_open.search import Entry, Shelf, Target, text_shelf
 from explorer.qt.views.quick_open import QuickOpen
 from explorer.qt.views.tables.roomy_delegate import ROW_PADDING
+from tests.helpers.patience import PATIENCE_S
 
 KEY = Qt.Key
 TEXTS = [f"name {number}" for number in range(300)] + ["other"]
@@ -42,10 +43,13 @@ def dialog(qtbot: QtBot, make: Callable[[Shelf], QuickOpen]) -> Iterator[QuickOp
 class WaitingNames(NameList):
     """Names whose search waits for the test, which says how often it may go on."""
 
-    go_on = threading.Semaphore(0)
+    def __init__(self) -> None:
+        names = name_list(TEXTS)
+        super().__init__(names.folded, names.ranks, names._spaced)
+        object.__setattr__(self, "go_on", threading.Semaphore(0))  # the class is frozen
 
     def search(self, words, most, check=lambda: None):  # type: ignore[no-untyped-def] # as above
-        assert self.go_on.acquire(timeout=10)
+        assert self.go_on.acquire(timeout=PATIENCE_S)
         return super().search(words, most, check)
 
 
@@ -97,8 +101,7 @@ def test_a_double_click_chooses(qtbot: QtBot, dialog: QuickOpen) -> None:
 def test_return_waits_for_the_results_of_what_was_typed(
     qtbot: QtBot, make: Callable[[Shelf], QuickOpen]
 ) -> None:
-    names = name_list(TEXTS)
-    waiting = WaitingNames(names.folded, names.ranks, names._spaced)
+    waiting = WaitingNames()
     waiting.go_on.release()
     dialog = make(Shelf(Target.ACTION, waiting, TEXTS.__getitem__))
     qtbot.waitUntil(lambda: dialog.found.rowCount() == 200)
@@ -112,8 +115,7 @@ def test_return_waits_for_the_results_of_what_was_typed(
 def test_escape_in_the_middle_of_a_search(
     qtbot: QtBot, runner: JobRunner, make: Callable[[Shelf], QuickOpen]
 ) -> None:
-    names = name_list(TEXTS)
-    waiting = WaitingNames(names.folded, names.ranks, names._spaced)
+    waiting = WaitingNames()
     dialog = make(Shelf(Target.ACTION, waiting, TEXTS.__getitem__))
     qtbot.keyClick(dialog.edit, KEY.Key_Escape)
     assert not dialog.isVisible()

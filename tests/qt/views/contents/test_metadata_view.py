@@ -37,3 +37,15 @@ def test_values_are_shown_in_full(qtbot: QtBot, twelve: MainWindow) -> None:
     qtbot.waitUntil(view.value.array.isVisible)
     elements = view.value.elements
     assert [elements.index(row, 1).data(ItemRole.RAW) for row in range(3)] == [30, -10, 20]
+
+
+@pytest.mark.parametrize("row", [3, 4])
+def test_a_value_goes_with_its_model(qtbot: QtBot, twelve: MainWindow, row: int) -> None:
+    value = twelve.panels.metadata.value
+    twelve.panels.metadata.list.table.select_row(row)
+    qtbot.waitUntil(lambda: value.text.isVisible() or value.array.isVisible())
+    assert value.text.text.toPlainText() or value.elements.content_count
+    twelve.close_document(twelve.documents[0])
+    assert value.text.text.toPlainText() == ""
+    assert value.elements.content_count == 0
+    assert value.elements.columns == ()

@@ -26,6 +26,7 @@ from explorer.qt.models.roles import ItemRole
 from explorer.qt.views.errors.picture_panels import ALL, MOST, SIZES
 from explorer.quantization import dequantize, quantize
 from tests.helpers.error_views import ErrorsPanel
+from tests.helpers.kernel_wishes import note_awaited_kernels
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import huge_model, weights_model
@@ -98,7 +99,7 @@ def _begin(huge: Panel, name: str = UP) -> None:
     huge.select(name)
     huge.references.choose(huge.documents[1])
     pictures = lambda: huge.view.body and huge.body.pictures  # noqa: E731 - made in between
-    huge.qtbot.waitUntil(lambda: bool(pictures() and pictures().picture), timeout=30_000)
+    huge.qtbot.waitUntil(lambda: bool(pictures() and pictures().picture))
 
 
 def test_says_what_to_do_where_there_is_nothing_to_show(panel: Panel) -> None:
@@ -127,6 +128,14 @@ def test_another_model_is_chosen_from_the_list_and_compared(qtbot: QtBot, panel:
     assert header.name.text() == UP
     assert header.facts.text().startswith("Q4_K against F32   ·   64 × 256")
     assert panel.body.pictures.weights.isVisible()
+
+
+def test_what_rounds_is_compiled_beside_the_window(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    awaited = note_awaited_kernels(monkeypatch)
+    panel.show(UP, Rounding("Q4_1"))
+    assert awaited == {"Q4_K", "Q4_1-rounding"}
 
 
 def test_the_pictures_hold_what_numpy_counts(panel: Panel) -> None:
@@ -417,7 +426,7 @@ def test_a_file_cut_while_it_is_read_is_told(huge: Panel, tmp_path: Path) -> Non
     _begin(huge)
     os.truncate(tmp_path / "1.gguf", 4096)
     page = huge.body.pictures.weights
-    huge.qtbot.waitUntil(page.state.isVisible, timeout=20_000)
+    huge.qtbot.waitUntil(page.state.isVisible)
     assert page.state.heading.text() == "The weights could not be compared"
     assert "1.gguf" in page.state.sentence.text()
     assert page.state.button.text() == "Try again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from explorer.stores import Place, StoreKind
 from tests.helpers.gguf_writer import STRING, U32, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
 
+_QUIET_S = 0.03
 _NO_KEYS = Qt.KeyboardModifier.NoModifier
 
 
@@ -58,14 +60,16 @@ class Panel:
 
     def settle(self) -> None:
         """Wait until nothing runs and nothing waits to be told."""
-        quiet = 0
+        quiet, began = 0, time.monotonic()
 
         def still() -> bool:
-            nonlocal quiet
-            quiet = 0 if self.runner.jobs else quiet + 1
-            return quiet > 3
+            nonlocal quiet, began
+            if self.runner.jobs:
+                quiet, began = 0, time.monotonic()
+            quiet += 1
+            return quiet > 3 and time.monotonic() - began >= _QUIET_S
 
-        self.qtbot.waitUntil(still, timeout=20_000)
+        self.qtbot.waitUntil(still)
 
     def titles(self, parent: QModelIndex | None = None) -> list[str]:
         """Return the names of the rows below a row that are shown."""

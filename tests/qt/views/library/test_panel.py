@@ -108,6 +108,7 @@ def test_the_texts_of_a_model_are_read_as_plain_text(panel: Panel) -> None:
         assert "alpha:latest" in panel.view.pane.heading.text()
     panel.click(panel.find("Ollama", "beta"))
     assert not panel.view.pane.shows_text
+    assert panel.view.pane.text.text.toPlainText() == ""
     assert "qwen2" in panel.view.pane.facts.text()
 
 
@@ -390,10 +391,12 @@ def test_many_tensors_come_in_pages(make_panel: Callable[..., Panel], tmp_path: 
     panel.tree.expand(part)
     first = panel.model.rowCount(part)
     assert 256 <= first < 700
-    for _ in range(4):
+
+    def all_are_there() -> bool:
         panel.tree.scrollToBottom()
-        panel.qtbot.wait(100)
-    assert panel.model.rowCount(part) == 700
+        return panel.model.rowCount(part) == 700
+
+    panel.qtbot.waitUntil(all_are_there)
     assert panel.titles(part)[-1] == "t699"
 
 

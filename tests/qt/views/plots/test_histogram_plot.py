@@ -11,7 +11,9 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.models.weights.histogram_curve import HistogramCurve, histogram_of
 from explorer.qt.views.plots.histogram_plot import HistogramPlot
+from tests.helpers.patience import PATIENCE_S
 from tests.helpers.weight_views import drag, pixel
+from tests.soak.resting import allocated
 
 KEY = Qt.Key
 CONTROL = Qt.KeyboardModifier.ControlModifier
@@ -152,7 +154,10 @@ def wheel(plot: HistogramPlot, place: QPoint, notches: int) -> None:
     )
 
 
-def test_the_wheel_zooms_around_the_mouse(plot: HistogramPlot) -> None:
+def test_the_wheel_zooms_around_the_mouse(
+    plot: HistogramPlot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("explorer.qt.views.plots.zoom_box._ONE_TURN_S", PATIENCE_S)
     home = plot.box.viewRect()
     place = pixel(plot, 0.5, 5)
     for _ in range(4):
@@ -219,3 +224,14 @@ def test_a_logarithmic_axis_has_whole_powers_only(plot: HistogramPlot) -> None:
     ((_, powers),) = plot.counts.tickValues(-0.5, 12.3, 400)
     assert powers == [0, 2, 4, 6, 8, 10, 12]
     assert plot.counts.tickStrings(powers[:4], 1, 2) == ["1", "100", "10,000", "1.00 M"]
+
+
+@pytest.mark.skipif(not allocated(), reason="the C library does not tell what it has given out")
+def test_a_plot_keeps_no_picture_of_its_background(plot: HistogramPlot) -> None:
+    plot.hide()  # so that its window keeps no picture either
+    held = []
+    for width, height in ((640, 400), (4000, 2000)):
+        plot.resize(width, height)
+        plot.grab()  # painted into a picture that is given back
+        held.append(allocated())
+    assert held[1] - held[0] < 8 << 20  # of 30 MiB

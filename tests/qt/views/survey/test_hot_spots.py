@@ -144,7 +144,7 @@ def test_rows_grow_while_the_survey_runs_and_the_selection_stays(
     panel.view.select_tensor(7)
     page(panel).choose_metric("std")
     panel.view.session.start()
-    qtbot.waitUntil(lambda: ", 0 known" not in page(panel).bar.status.text(), timeout=20_000)
+    qtbot.waitUntil(lambda: ", 0 known" not in page(panel).bar.status.text())
     assert page(panel).table.selected_content_rows().tolist() == [7]
     assert "not known yet" in page(panel).notice.label.text()
     panel.view.session.cancel()

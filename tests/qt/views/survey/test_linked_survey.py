@@ -23,7 +23,7 @@ def window(qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
     """A window with the demo model, whose map is shown."""
     window = make_window(demo_path)
     window.panels.setCurrentWidget(window.panels.survey)
-    qtbot.waitUntil(lambda: window.panels.survey.view.body is not None, timeout=20_000)
+    qtbot.waitUntil(lambda: window.panels.survey.view.body is not None)
     wait_idle(qtbot, window)
     return window
 
@@ -91,7 +91,7 @@ def test_a_selection_made_before_the_survey_is_there(
     window = make_window(demo_path)
     window.reveal_tensor(window.documents[0], 11)
     window.panels.setCurrentWidget(window.panels.survey)
-    qtbot.waitUntil(lambda: survey(window).body is not None, timeout=20_000)
+    qtbot.waitUntil(lambda: survey(window).body is not None)
     wait_idle(qtbot, window)
     assert marked(window)[0] == 11
 

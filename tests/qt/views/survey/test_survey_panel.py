@@ -17,6 +17,7 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import Rounding
 from explorer.qt.views.survey.session import SurveyState
+from tests.helpers.kernel_wishes import note_awaited_kernels
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.survey_views import SurveyPanel
@@ -173,10 +174,13 @@ def test_a_pause_waits_and_goes_on(qtbot: QtBot, huge: SurveyPanel) -> None:
     assert huge.view.session.state is SurveyState.PAUSED
     assert bar.pause.text() == "&Resume"
     qtbot.waitUntil(lambda: "Paused at" in bar.label.text())
-    qtbot.wait(60)  # what was under way is done
-    done = huge.done
-    qtbot.wait(150)
-    assert huge.done == done
+
+    def rests() -> bool:
+        done = huge.done
+        qtbot.wait(150)
+        return huge.done == done
+
+    qtbot.waitUntil(rests)  # what was under way is done
     qtbot.mouseClick(bar.pause, LEFT)
     assert huge.view.session.state is SurveyState.RUNNING
     huge.read_on()
@@ -199,22 +203,22 @@ def test_closing_ends_a_paused_survey(runner: JobRunner, huge: SurveyPanel) -> N
 def test_a_cancelled_survey_goes_on_where_it_was(
     qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
 ) -> None:
-    path = huge_model(tmp_path / "huge.gguf", 1 << 24, tensors=40)
+    path = huge_model(tmp_path / "huge.gguf", 1 << 24, tensors=400)
     panel = SurveyPanel(qtbot, runner, load(path))
     panel.view.session.start()
     content = panel.view.session.content
     assert content is not None
-    qtbot.waitUntil(lambda: int(content.statistics.known.sum()) >= 2, timeout=20_000)
+    qtbot.waitUntil(lambda: int(content.statistics.known.sum()) >= 2)
     panel.view.session.cancel()
     panel.settle()
     known = int(content.statistics.known.sum())
-    assert 2 <= known < 40
-    assert panel.view.session.missing[0] == 40 - known
+    assert 2 <= known < 400
+    assert panel.view.session.missing[0] == 400 - known
     panel.view.session.start()
     progress = panel.view.session.progress
     assert progress is not None
-    assert progress.total == (40 - known) << 24
-    qtbot.waitUntil(lambda: int(content.statistics.known.sum()) > known, timeout=20_000)
+    assert progress.total == (400 - known) << 24
+    qtbot.waitUntil(lambda: int(content.statistics.known.sum()) > known)
     panel.view.session.cancel()
     panel.settle()
 
@@ -311,6 +315,17 @@ def test_rounding_leaves_out_what_quantizers_leave_alone(panel: SurveyPanel) -> 
     assert session.reason(matrix) == ""
 
 
+def test_what_rounds_is_compiled_beside_the_window(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = weights_model().write(tmp_path / "one.gguf")
+    panel = SurveyPanel(qtbot, runner, load(path))
+    panel.choose(Rounding("Q4_1"))
+    awaited = note_awaited_kernels(monkeypatch)
+    panel.survey()
+    assert "Q4_1-rounding" in awaited
+
+
 def test_another_reference_ends_the_comparison(qtbot: QtBot, huge: SurveyPanel) -> None:
     huge.choose(Rounding("Q8_0"))
     huge.begin()
@@ -325,7 +340,7 @@ def test_a_reference_chosen_meanwhile_does_not_end_the_survey(huge: SurveyPanel)
     huge.begin()
     huge.references.choose(Rounding("Q8_0"))
     assert huge.view.session.state is SurveyState.RUNNING
-    huge.qtbot.waitUntil(lambda: huge.view.session.comparison is not None, timeout=20_000)
+    huge.qtbot.waitUntil(lambda: huge.view.session.comparison is not None)
     assert huge.view.session.state is SurveyState.RUNNING
     huge.view.session.cancel()
     huge.settle()

@@ -29,6 +29,7 @@ from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.views.weights.map.page import MapPage
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
+from tests.helpers.kernel_wishes import note_awaited_kernels
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import (
@@ -94,7 +95,7 @@ class Map:
             waiting = self.page._rest.isActive() or self.page.readout.pointer._rest.isActive()
             return not self.runner.jobs and not waiting
 
-        self.qtbot.waitUntil(idle, timeout=20_000)
+        self.qtbot.waitUntil(idle)
 
     def choose(self, quantity: Quantity) -> None:
         """Choose what is shown, and wait."""
@@ -398,6 +399,20 @@ def test_errors_want_a_reference(view: Map) -> None:
     assert "No reference chosen" in view.told()
 
 
+def test_what_rounds_is_compiled_beside_the_window(
+    view: Map, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view.show("blk.0.ffn_up.weight")
+    view.references.choose(Rounding("Q4_1"))
+    awaited = note_awaited_kernels(monkeypatch)
+    view.choose(Quantity.ABSOLUTE_ERROR)
+    view.settle()
+    assert "Q4_1-rounding" in awaited
+    awaited.clear()
+    view.point(2, 3)
+    assert "Q4_1-rounding" in awaited
+
+
 def test_errors_that_a_type_cannot_have_say_why(view: Map) -> None:
     view.show("norm.weight")  # 40 weights
     view.choose(Quantity.ABSOLUTE_ERROR)
@@ -480,7 +495,7 @@ def test_a_huge_tensor_streams_and_is_cancelled_at_once(
     view = Map(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 31, 2)))
     page = view.page
     view.select("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: bool(page.plot.layers) and page.progress.running, timeout=20_000)
+    qtbot.waitUntil(lambda: bool(page.plot.layers) and page.progress.running)
     cells = page.plot.layers[-1].cells
     assert 0 < cells.done < cells.grid.window.weights
     rows, columns = cells.grid.shape
@@ -679,7 +694,7 @@ def test_in_the_panel_escape_cancels(
     panel.begin("blk.0.ffn_up.weight")
     page = panel.body.map
     panel.body.show_page(page)
-    qtbot.waitUntil(lambda: page.progress.running and bool(page.plot.layers), timeout=20_000)
+    qtbot.waitUntil(lambda: page.progress.running and bool(page.plot.layers))
     page.plot.setFocus()
     watch = Stopwatch()
     qtbot.keyClick(page.plot, KEY.Key_Escape)

@@ -27,6 +27,7 @@ from explorer.qt.views.weights.microscope.page import MicroscopePage
 from explorer.qt.views.weights.microscope.tables import MarkedTable
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
+from tests.helpers.kernel_wishes import note_awaited_kernels
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_views import Panel
@@ -90,9 +91,7 @@ def open_block(panel: Panel, name: str = NAME, index: int = 0) -> MicroscopePage
 
 def wait_for(panel: Panel, index: int) -> None:
     page = panel.body.microscope
-    panel.qtbot.waitUntil(
-        lambda: page.shown is not None and page.shown.detail.index == index, timeout=20_000
-    )
+    panel.qtbot.waitUntil(lambda: page.shown is not None and page.shown.detail.index == index)
     panel.settle()
 
 
@@ -313,6 +312,21 @@ def test_a_rounding_beside_the_block(qtbot: QtBot, panel: Panel) -> None:
     assert not page.bar.worst.isEnabled()
 
 
+def test_what_rounds_is_compiled_beside_the_window(
+    qtbot: QtBot, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    awaited = note_awaited_kernels(monkeypatch)
+    page = open_block(panel, index=3)
+    panel.view._references.choose(Rounding("Q4_1"))
+    qtbot.waitUntil(lambda: page.shown is not None and page.shown.beside is not None)
+    panel.settle()
+    assert "Q4_1-rounding" in awaited
+    awaited.clear()
+    qtbot.mouseClick(page.bar.worst, LEFT)
+    panel.settle()
+    assert "Q4_1-rounding" in awaited
+
+
 def test_the_largest_scale(qtbot: QtBot, panel: Panel) -> None:
     page = open_block(panel, SMALL)
     qtbot.mouseClick(page.bar.largest, LEFT)
@@ -405,7 +419,7 @@ def open_large(panel: Panel) -> MicroscopePage:
 def test_a_search_ends_within_200_ms(qtbot: QtBot, large: Panel, way: str) -> None:
     page = open_large(large)
     qtbot.mouseClick(page.bar.largest, LEFT)
-    qtbot.waitUntil(lambda: "weights/s" in page.progress.label.text(), timeout=20_000)
+    qtbot.waitUntil(lambda: "weights/s" in page.progress.label.text())
     search = large.runner.jobs[0]
     watch = Stopwatch()
     if way == "escape":
@@ -596,11 +610,11 @@ def test_the_bytes_are_shown_in_their_file(
     window.reveal_tensor(document, row)
     window.panels.setCurrentWidget(window.panels.weights)
     view = window.panels.weights.view
-    qtbot.waitUntil(lambda: view.body is not None, timeout=20_000)
+    qtbot.waitUntil(lambda: view.body is not None)
     assert view.body is not None
     page = view.body.microscope
     view.body.show_page(page)
-    qtbot.waitUntil(lambda: page.shown is not None, timeout=20_000)
+    qtbot.waitUntil(lambda: page.shown is not None)
     page.show_block(4)
     qtbot.waitUntil(lambda: page.shown is not None and page.shown.detail.index == 4)
     asked: list[tuple[int, Extent]] = []

@@ -28,6 +28,7 @@ from explorer.qt.views.late_view import LateView
 from explorer.qt.views.weights.header import Scope
 from explorer.quantization.kernel_cache import note_compiled
 from explorer.quantization.kernel_sets import GENERAL, exact
+from tests.helpers.patience import PATIENCE_S
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import LAYERS, huge_model, layer_weights, weights_model
 from tests.helpers.weight_views import Panel
@@ -187,7 +188,7 @@ def test_reads_only_while_it_is_visible(runner: JobRunner, huge: Panel) -> None:
 
 def test_the_histogram_grows_and_tells_how_fast(huge: Panel) -> None:
     page = huge.begin("blk.0.ffn_up.weight")
-    huge.qtbot.waitUntil(lambda: page.gathered is not None, timeout=20_000)
+    huge.qtbot.waitUntil(lambda: page.gathered is not None)
     seen = huge.gathered.curves[0].total
     assert 0 < seen < 1 << 32
     huge.qtbot.waitUntil(lambda: huge.gathered.curves[0].total > seen)
@@ -205,7 +206,7 @@ def test_a_cancel_ends_the_reading_within_200_ms(
     qtbot: QtBot, runner: JobRunner, huge: Panel, way: str
 ) -> None:
     page = huge.begin("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: page.gathered is not None, timeout=20_000)
+    qtbot.waitUntil(lambda: page.gathered is not None)
     watch = Stopwatch()
     if way == "escape":
         page.plot.setFocus()
@@ -248,7 +249,8 @@ def test_says_which_kernels_it_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    wait = "import sys, time; time.sleep(60)"
+    monkeypatch.setattr("explorer.qt.jobs.kernel_maker._LONGEST_WAIT_S", 10 * PATIENCE_S)
+    wait = "import time; time.sleep(3600)"
     runner.kernels = KernelMaker(runner, lambda: (sys.executable, ["-c", wait]))
     page = panel.begin("blk.1.attn_q.weight")
     kind = panel.document.model.tensors["blk.1.attn_q.weight"].type.name
@@ -316,7 +318,7 @@ def test_selecting_another_tensor_cancels_the_first(runner: JobRunner, huge: Pan
     huge.select("blk.1.ffn_up.weight")
     assert first.cancelled
     huge.qtbot.waitUntil(lambda: first not in runner.jobs)
-    huge.qtbot.waitUntil(lambda: huge.body.histogram.gathered is not None, timeout=20_000)
+    huge.qtbot.waitUntil(lambda: huge.body.histogram.gathered is not None)
     assert huge.gathered.curves[0].name == "blk.1.ffn_up.weight"
     huge.body.cancel()
     huge.settle()
@@ -326,9 +328,9 @@ def test_a_file_cut_while_it_is_read_is_told_and_the_rest_goes_on(
     qtbot: QtBot, huge: Panel, tmp_path: Path
 ) -> None:
     page = huge.begin("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: page.gathered is not None, timeout=20_000)
+    qtbot.waitUntil(lambda: page.gathered is not None)
     os.truncate(tmp_path / "huge.gguf", 4096)
-    qtbot.waitUntil(huge.view.state.isVisible, timeout=20_000)
+    qtbot.waitUntil(huge.view.state.isVisible)
     assert huge.view.state.heading.text() == "The weights could not be read"
     assert "at byte" in huge.view.state.sentence.text()
     assert "huge.gguf" in huge.view.state.sentence.text()

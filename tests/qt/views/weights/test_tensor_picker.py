@@ -108,7 +108,7 @@ def test_every_page_shows_the_chosen_tensor(panel: Panel) -> None:
         assert told is not None
         assert told.minima is not None
         body.show_page(body.map)
-        panel.qtbot.waitUntil(lambda: bool(body.map.plot.layers), timeout=20_000)
+        panel.qtbot.waitUntil(lambda: bool(body.map.plot.layers))
         panel.settle()
         np.testing.assert_array_equal(body.map.plot.layers[-1].image, decoded(name))
         assert body.map.readout.label.text().startswith(f"{name}:")
@@ -122,7 +122,7 @@ def test_every_page_shows_the_chosen_tensor(panel: Panel) -> None:
         body.show_page(minima)
         assert minima.panel.plot.curves[0].mean == told.minima.moments.mean
         body.show_page(body.microscope)
-        panel.qtbot.waitUntil(lambda: body.microscope.shown is not None, timeout=20_000)
+        panel.qtbot.waitUntil(lambda: body.microscope.shown is not None)
         panel.settle()
         assert body.microscope.shown is not None
         assert body.microscope.shown.detail.values.tolist() == decoded(name)[0].tolist()
@@ -259,20 +259,20 @@ def test_places_chosen_on_the_map_belong_to_the_chosen_tensor(panel: Panel) -> N
     body = panel.body
     step(panel, NEXT)
     body.show_page(body.map)
-    panel.qtbot.waitUntil(lambda: bool(body.map.plot.layers), timeout=20_000)
+    panel.qtbot.waitUntil(lambda: bool(body.map.plot.layers))
     panel.settle()
     spot = pixel(body.map.plot, 70.5, 2.5)
     drag(body.map.plot, spot, spot)
     panel.settle()
     assert body._values.existing is None  # nobody has looked at it
     body.tabs.setCurrentIndex(body.place_of(body._microscope))
-    panel.qtbot.waitUntil(lambda: body._microscope.existing is not None, timeout=20_000)
-    panel.qtbot.waitUntil(lambda: body.microscope.shown is not None, timeout=20_000)
+    panel.qtbot.waitUntil(lambda: body._microscope.existing is not None)
+    panel.qtbot.waitUntil(lambda: body.microscope.shown is not None)
     panel.settle()
     assert body.microscope.shown is not None
     assert body.microscope.shown.detail.values.tolist() == decoded(NAMES[1])[2].tolist()
     body.tabs.setCurrentIndex(body.place_of(body._values))
-    panel.qtbot.waitUntil(lambda: body._values.existing is not None, timeout=20_000)
+    panel.qtbot.waitUntil(lambda: body._values.existing is not None)
     panel.settle()
     index = body.values.grid.currentIndex()
     assert body.values.model.place(index) == (2, 70)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.views.weights.values_page import MOST_COPIED, ValuesPage
+from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import expert_weights, huge_model, layer_weights, weights_model
 from tests.helpers.weight_views import Panel
 from tests.helpers.window import copied
@@ -201,7 +201,7 @@ def test_a_cancelled_save_leaves_nothing_behind(
     folder = tmp_path / "saved"
     folder.mkdir()
     job = page.export.save(page._tensor, folder / name)
-    qtbot.waitUntil(lambda: any(folder.iterdir()), timeout=20_000)
+    qtbot.waitUntil(lambda: any(folder.iterdir()))
     job.cancel()
     panel.settle()
     assert list(folder.iterdir()) == []
@@ -216,11 +216,11 @@ def test_a_tensor_of_eight_billion_weights_stays_responsive(
     page = panel.body.values
     panel.body.show_page(page)
     panel.settle()  # the histogram is no longer read
-    before = time.monotonic()
+    watch = Stopwatch()
     for text in ("2097151, 4095", "0", "1000000, 17"):
         go_to(panel, text)
         wait_for_values(panel)
-    assert time.monotonic() - before < 5
+    assert watch.seconds() < 5
     assert page.place.text() == "Row 1000000, column 17: 0"
     page.grid.selectAll()
     qtbot.keyClick(page.grid, KEY.Key_C, Qt.KeyboardModifier.ControlModifier)

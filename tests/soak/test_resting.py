@@ -1,0 +1,78 @@
+"""What is taken for growth, and what is not."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from explorer.qt.main_window import MainWindow
+from explorer.qt.settings import Settings
+from explorer.quantization.kernel_sets import has_kernels
+from tests.helpers.leftovers import leftovers
+from tests.soak.kernels import compiled_here, kernel_set_names
+from tests.soak.monkey import Monkey
+from tests.soak.resting import allocated, rest
+
+_KERNEL = """
+from explorer.quantization.jit import kernel
+
+@kernel
+def double(number):
+    return 2 * number
+"""
+
+
+@pytest.fixture
+def window(
+    qtbot: QtBot, qapp: QApplication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MainWindow]:
+    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))
+    window = MainWindow(Settings(tmp_path / "settings.ini"))
+    qtbot.addWidget(window)
+    window.show()
+    qtbot.waitExposed(window)
+    yield window
+    window.close()
+    assert leftovers(qapp) == []
+
+
+@pytest.mark.skipif(not allocated(), reason="the C library does not tell what it has given out")
+def test_the_size_of_the_window_is_no_growth(qtbot: QtBot, window: MainWindow) -> None:
+    monkey = Monkey(window, 1, [])
+    held = []
+    for size in ((1000, 700), (2000, 1400), (1000, 700)):
+        window.resize(*size)
+        qtbot.wait(50)  # until it is painted
+        held.append(rest(monkey, 0).allocated)
+    assert max(held) - min(held) < 2 << 20  # its own picture takes 8 MiB more
+
+
+def _load(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_kernel_that_was_compiled_here_is_told_from_one_that_was_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "kernels.py"
+    path.write_text(_KERNEL)
+    first, second = (_load(path, name) for name in ("kernels_first", "kernels_second"))
+    assert first.double(2) == second.double(2) == 4
+    told = [one for one in compiled_here() if one.startswith("kernels_")]
+    assert told == ["kernels_first.double(int64,)"]
+
+
+def test_the_sets_of_kernels_are_all_there_are() -> None:
+    names = kernel_set_names()
+    assert len(names) == len(set(names)) > 200
+    assert all(map(has_kernels, names))
+    assert {"general", "Q4_K-exact", "int4-later", "Q4_1-rounding", "mxfp8-rounding"} <= set(names)
