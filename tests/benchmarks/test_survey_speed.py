@@ -34,7 +34,7 @@ from tests.helpers.tensors import random_blocks
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
-_RUNS = 8
+_RUNS = 24
 _LAYERS = 8
 _TARGET = 1.7
 _LONGEST_PAUSE = 0.05
