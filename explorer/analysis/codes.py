@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from explorer.analysis.errors.figures import kernels
 from explorer.analysis.splitting import Splitter, is_quantized
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights import Check, WeightReader, never
 from explorer.formats.weights_fold import Fold, fold_parts
+from explorer.formats.weights_runs import Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -
     Args:
         tensor: The tensor.
         workers: Threads.
-        cancel: Called before every chunk, in the thread that reads it; what it raises is passed on.
+        cancel: Called before every run of blocks, in the thread that reads it; what it raises is
+            passed on.
 
     Raises:
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
@@ -58,7 +60,7 @@ def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -
         lambda: _Counted(tensor),
         _Counted.add,
         _Counted.combine,
-        WeightReader.chunks,
+        WeightReader.runs,
         any_order=True,
     )
     return fold_parts(tensor, fold, workers=workers, check=cancel or never).codes.shares()
@@ -116,8 +118,8 @@ class _Counted:
         self._splitter = Splitter(tensor)
         self.codes = CodeCounts(self._splitter.levels)
 
-    def add(self, chunk: Chunk) -> None:
-        self.codes.add(self._splitter.split(chunk.stored).codes)
+    def add(self, stored: Stored) -> None:
+        self.codes.add(self._splitter.split(stored).codes)
 
     def combine(self, other: _Counted) -> None:
         self.codes.combine(other.codes)

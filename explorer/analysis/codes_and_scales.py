@@ -14,8 +14,9 @@ from explorer.analysis.moments import Moments, RunningMoments
 from explorer.analysis.remembering import remembering
 from explorer.analysis.splitting import Parts, Splitter, is_quantized
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights import Check, WeightReader, never
 from explorer.formats.weights_fold import Fold, fold_parts
+from explorer.formats.weights_runs import Stored
 
 _CODES = 256  # a code is a byte at most
 
@@ -61,7 +62,8 @@ def block_statistics(
         tensor: The tensor.
         bins: Bins of the histograms.
         workers: Threads. The result is the same to the bit for any number.
-        cancel: Called before every chunk, in the thread that reads it; what it raises is passed on.
+        cancel: Called before every run of blocks, in the thread that reads it; what it raises is
+            passed on.
 
     Raises:
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
@@ -71,14 +73,14 @@ def block_statistics(
         return None
     check = never if cancel is None else cancel
     tensor = remembering(tensor)
-    fold = Fold(lambda: _Gathered(tensor), _Gathered.add, _Gathered.combine, WeightReader.chunks)
+    fold = Fold(lambda: _Gathered(tensor), _Gathered.add, _Gathered.combine, WeightReader.runs)
     found = fold_parts(tensor, fold, workers=workers, check=check)
     binnings = [Binning.of_weights(one.low, one.high, bins) for one in found.moments]
     counting = Fold(
         lambda: _Counted(tensor, binnings),
         _Counted.add,
         _Counted.combine,
-        WeightReader.chunks,
+        WeightReader.runs,
         any_order=True,
     )
     counted = fold_parts(tensor, counting, workers=workers, check=check).counts
@@ -104,8 +106,8 @@ class _Gathered:
         self._codes = np.zeros((2, _CODES), np.int64)
         self.moments = [RunningMoments() for _ in range(1 + self.splitter.has_minimum)]
 
-    def add(self, chunk: Chunk) -> None:
-        parts = self.splitter.split(chunk.stored)
+    def add(self, stored: Stored) -> None:
+        parts = self.splitter.split(stored)
         codes = parts.codes.reshape(-1)
         kernel_fields.kernels().count_codes(codes, self._codes[0], self._codes[1])
         for moments, stream in zip(self.moments, _streams(parts), strict=True):
@@ -130,8 +132,8 @@ class _Counted:
         self._splitter = Splitter(tensor)
         self.counts = RunningCounts(binnings)
 
-    def add(self, chunk: Chunk) -> None:
-        self.counts.add(_streams(self._splitter.split(chunk.stored)))
+    def add(self, stored: Stored) -> None:
+        self.counts.add(_streams(self._splitter.split(stored)))
 
     def combine(self, other: _Counted) -> None:
         self.counts.combine(other.counts)
