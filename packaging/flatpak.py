@@ -9,6 +9,9 @@ The manifest's permissions, with their reasons:
 - QT_PLUGIN_PATH is emptied: the wheel brings its own Qt, which must not load the plug-ins of the
   runtime's. The runtime is KDE's for its libxcb-cursor, which Qt needs on X11.
 
+Libraries stay as their makers built them: flatpak-builder would strip them, and pack what it took
+off. Of the programs that come with the wheels, only ours is kept.
+
 A build has no network: the wheels are fetched before, for the runtime's Python.
 """
 
@@ -49,6 +52,16 @@ def fetch_wheels() -> Path:
     return WHEELS
 
 
+def builder_command(folder: Path, *options: str) -> list[str | Path]:
+    """Return the command that builds the manifest into a folder's app/ and repository/.
+
+    It keeps its state in the folder in which it is started.
+    """
+    repository = f"--repo={folder / 'repository'}"
+    builder = tool("flatpak-builder", "flatpak-builder")
+    return [builder, "--force-clean", *options, repository, folder / "app", MANIFEST]
+
+
 def build_flatpak() -> None:
     """Fetch the wheels, read the manifest, and build where the runtime is installed.
 
@@ -59,16 +72,13 @@ def build_flatpak() -> None:
     size = sum(wheel.stat().st_size for wheel in wheels)
     say(f"{len(wheels)} wheels for Python {PYTHON}: {size / 1e6:.0f} MB")
     builder = tool("flatpak-builder", "flatpak-builder")
-    # it keeps its state in the folder in which it is started
-    manifest = json.loads(run([builder, "--show-manifest", MANIFEST], cwd=WHEELS.parent))
+    folder = WHEELS.parent
+    manifest = json.loads(run([builder, "--show-manifest", MANIFEST], cwd=folder))
     runtime = f"{manifest['sdk']}//{manifest['runtime-version']}"
     try:
         run([tool("flatpak", "flatpak"), "info", runtime])
     except PackagingError:
         say(f"{runtime} is not installed: the manifest was read, and nothing was built")
         return
-    repository = BUILD / "flatpak" / "repository"
-    target = BUILD / "flatpak" / "app"
-    make = [builder, "--force-clean", f"--repo={repository}", target, MANIFEST]
-    run(make, cwd=WHEELS.parent)
-    say(f"{repository} has {APP_ID}")
+    run(builder_command(folder), cwd=folder)
+    say(f"{folder / 'repository'} has {APP_ID}")

@@ -6,6 +6,8 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable
+from configparser import ConfigParser
+from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -51,6 +53,40 @@ def test_its_files_are_there_and_its_command_is_installed(
     assert (FOLDER / start["path"]).is_file()
     assert any(f"/app/bin/{manifest['command']}" in line for line in module["build-commands"])
     assert manifest["id"] == MANIFEST.stem
+
+
+def test_libraries_stay_as_their_makers_built_them_and_only_our_program_is_kept(
+    manifest: dict[str, Any],
+) -> None:
+    assert manifest["build-options"] == {"strip": False, "no-debuginfo": True}
+    dropped = manifest["cleanup"]
+    assert all(pattern.startswith("/bin/") for pattern in dropped)
+    assert not [pattern for pattern in dropped if fnmatch(f"/bin/{manifest['command']}", pattern)]
+
+
+def test_the_stand_in_for_the_runtime_is_what_the_manifest_asks_for(
+    manifest: dict[str, Any], script: Callable[[str], ModuleType]
+) -> None:
+    trial = script("try_flatpak")
+    about = ConfigParser()
+    about.read_string(
+        trial.METADATA.format(
+            name=manifest["sdk"], machine="x86_64", branch=manifest["runtime-version"], **manifest
+        )
+    )
+    assert dict(about["Runtime"]) == {
+        "name": "org.kde.Sdk",
+        "runtime": "org.kde.Platform/x86_64/6.10",
+        "sdk": "org.kde.Sdk/x86_64/6.10",
+    }
+    # what the manifest takes back must be there, or nothing is tried
+    assert about["Environment"]["QT_PLUGIN_PATH"]
+    assert "--env=QT_PLUGIN_PATH=" in manifest["finish-args"]
+    libraries = {
+        *script("run").OFFSCREEN_LIBRARIES.values(),
+        *script("run").WINDOW_LIBRARIES.values(),
+    }
+    assert {name.removesuffix("t64") for name in trial.INCLUDED} >= libraries
 
 
 def test_models_of_others_are_found_where_they_always_are(tmp_path: Path) -> None:
