@@ -30,11 +30,18 @@ class Started:
         name: What the package is called, for messages and files.
         command: The program, before its arguments.
         home: The folder of a user who has nothing else.
+        caches: Where programs keep their caches, within the home folder.
     """
 
     name: str
     command: Sequence[str | Path]
     home: Path
+    caches: Path = Path(".cache")
+
+    @property
+    def cache(self) -> Path:
+        """The folder of its own cache."""
+        return self.home / self.caches / "gguf-explorer"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -91,15 +98,16 @@ def prove_commands(program: Started, model: Path) -> None:
         raise PackagingError(f"{program.name}: --version says {version!r}")
     tensor = smallest_quantized_tensor(program, model)
     say(f"{program.name}: statistics of {tensor['name']} ({tensor['type']})")
-    cache = program.home / ".cache" / "gguf-explorer"
     seconds, answers, caches = [], [], []
     for folder in (program.home, new_folder(program.home / "another folder")):
         start = time.monotonic()
         answers.append(program.output("stats", model, tensor["name"], "--json", cwd=folder))
         seconds.append(time.monotonic() - start)
-        caches.append({p: t for p, t in files_of(cache).items() if p.suffix in (".nbc", ".nbi")})
+        caches.append(
+            {p: t for p, t in files_of(program.cache).items() if p.suffix in (".nbc", ".nbi")}
+        )
     if not caches[0]:
-        raise PackagingError(f"{program.name}: no compiled kernel was kept in {cache}")
+        raise PackagingError(f"{program.name}: no compiled kernel was kept in {program.cache}")
     if caches[0] != caches[1]:
         raise PackagingError(f"{program.name}: the second start compiled kernels again")
     if answers[0] != answers[1] or json.loads(answers[0])["count"] != tensor["parameters"]:
@@ -122,7 +130,6 @@ def prove_window(program: Started, model: Path, *, kernels: bool = True) -> Path
         PackagingError: Something is not as promised.
     """
     picture, log = PICTURES / f"{program.name}.png", BUILD / f"{program.name}.log"
-    cache = program.home / ".cache" / "gguf-explorer"
     command = [*program.command, "--fresh", model]
     launch = Launch(command, program.home, program.environment, log)
     title = re.escape(model.name)
@@ -131,7 +138,7 @@ def prove_window(program: Started, model: Path, *, kernels: bool = True) -> Path
         if not window.has_icon():
             raise PackagingError(f"{program.name}: the window has no icon")
         if kernels:
-            wait_for_kernels(program.name, cache)
+            wait_for_kernels(program.name, program.cache)
             picture_views(program, model, window)
         window.close()
     text = log.read_text(encoding="utf-8", errors="replace").strip()

@@ -62,7 +62,7 @@ def enter(root: Path, user: str, home: str) -> list[str | Path]:
     return [*mounts, root, user, home, *variables]
 
 
-def make_base(base: Path) -> None:
+def make_base(base: Path, release: str = RELEASE, included: str = INCLUDED) -> None:
     """Make the clean file system, unless it is there.
 
     Raises:
@@ -70,10 +70,10 @@ def make_base(base: Path) -> None:
     """
     if (base / "usr" / "bin" / "python3").exists():
         return
-    say(f"making a clean Debian 12 in {base}")
+    say(f"making a clean Debian {release} in {base}")
     base.mkdir(parents=True, exist_ok=True)
-    options = ["--variant=minbase", f"--include={INCLUDED}"]
-    run([tool("debootstrap", "debootstrap"), *options, RELEASE, base])
+    options = ["--variant=minbase", f"--include={included}"]
+    run([tool("debootstrap", "debootstrap"), *options, release, base])
 
 
 def fresh_copy(base: Path, model: Path) -> Path:

@@ -81,7 +81,7 @@ def prove_on_wayland(program: Started, model: Path) -> None:
         with shown(screen, launch, TITLE) as window:
             wait_until_painted(screen, picture, empty)
             screen.settled_picture(picture)
-            wait_for_kernels(program.name, program.home / ".cache" / "gguf-explorer")
+            wait_for_kernels(program.name, program.cache)
             picture_views(program, model, window)
             window.close()
     if text := log.read_text(encoding="utf-8", errors="replace").strip():
