@@ -78,7 +78,8 @@ class CrashReports:
             return
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            path = self._folder / f"{_FAULT}{os.getpid()}.txt"
+            # the time, since in a sandbox every process of a program has the same number
+            path = self._folder / f"{_FAULT}{time.time_ns()}-{os.getpid()}.txt"
             self._fault = open(path, "w", encoding="utf-8")  # noqa: SIM115 - open until the end
             _mark_as_running(self._fault)
             faulthandler.enable(self._fault)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import subprocess
@@ -276,3 +277,23 @@ def test_a_program_that_runs_is_not_taken_for_one_that_crashed(folder: Path) -> 
         running.stop_watching()
     assert other.take_crash() is None
     assert list(folder.iterdir()) == []
+
+
+def test_a_crash_is_told_where_every_process_has_the_same_number(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a sandbox: the next program must not begin by emptying what the crash has left."""
+    monkeypatch.setattr(os, "getpid", lambda: 2)
+    crashed, following = CrashReports(folder), CrashReports(folder)
+    crashed.watch()
+    crashed.note_before_abort("Segmentation fault")
+    faulthandler.disable()
+    assert crashed._fault is not None
+    crashed._fault.close()  # as the system does when a process ends
+    following.watch()
+    try:
+        found = following.take_crash()
+    finally:
+        following.stop_watching()
+    assert found is not None
+    assert "Segmentation fault" in found[0]
