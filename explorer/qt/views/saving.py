@@ -5,13 +5,16 @@ What the window saves (tables, pictures, weights) differs only in what is writte
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from explorer.errors import ExplorerError, system_reason
 from explorer.qt.jobs import Job, JobRunner
+from explorer.text import plain_text
 
 
 class FileSaver:
@@ -43,7 +46,8 @@ class FileSaver:
             title: Title of the dialog.
             name: The name to suggest, without a suffix.
             kinds: A suffix for each kind of file, the usual one first. A name that ends with none
-                of them gets that of the kind that was chosen.
+                of them gets that of the kind that was chosen; where that name is not ours to write,
+                somebody is told, and nothing is saved.
         """
         filters = {f"{kind} (*{suffix})": suffix for kind, suffix in kinds.items()}
         usual = next(iter(kinds.values()))
@@ -55,7 +59,16 @@ class FileSaver:
         path = Path(chosen)
         if path.suffix.lower() in kinds.values():
             return path
-        return path.with_name(path.name + filters.get(kind, usual))
+        suffix = filters.get(kind, usual)
+        if _is_lent(path):
+            what = QCoreApplication.translate(
+                "FileSaver",
+                "not saved: this desktop lets the program write under the chosen name only, and it "
+                "needs a suffix; choose a name such as {name}",
+            ).format(name=plain_text(path.name + suffix))
+            self._on_failed(ExplorerError(what, path))
+            return None
+        return path.with_name(path.name + suffix)
 
     def write(self, title: str, path: Path, work: Callable[[Job], object]) -> Job:
         """Write a file in the background.
@@ -75,6 +88,15 @@ class FileSaver:
             return str(path)
 
         return self.runner.run(title, run, self._on_done, self._on_failed)
+
+
+def _is_lent(path: Path) -> bool:
+    """Tell whether a sandbox was lent that file alone: what it wrote beside it would be lost.
+
+    Source: the document portal of XDG, whose folders are ``$XDG_RUNTIME_DIR/doc/ID``.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return bool(runtime) and Path(runtime, "doc") in path.parents
 
 
 def file_name(name: str, otherwise: str) -> str:
