@@ -146,6 +146,7 @@ class Callback(types.WrapperAddressProtocol):  # type: ignore[misc]
     def __init__(self, kernel: Any, *arguments: Any) -> None:
         self._signature = types.void(*arguments)
         self.kind = types.FunctionType(self._signature)
+        kernel.compile(arguments)  # loads what a call has compiled; the next line would not
         self._compiled = kernel.get_compile_result(self._signature)  # alive as long as its address
         name = self._compiled.fndesc.llvm_cfunc_wrapper_name
         self._address = self._compiled.library.get_pointer_to_function(name)

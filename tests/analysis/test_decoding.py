@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,6 +53,28 @@ def test_most_types_are_decoded_in_kernels() -> None:
     assert {"F16", "BF16", "Q4_0", "Q8_0", "Q2_K", "Q4_K", "Q6_K", "MXFP4"} <= set(_IN_KERNELS)
     assert not {"F32", "I8", "IQ2_S"} & set(_IN_KERNELS)
     assert ThreadDecoding(tensor_of("F32", bytes(4), (1,))).decoding is None
+
+
+def test_a_decoder_that_was_compiled_by_a_call_is_not_compiled_again(tmp_path: Path) -> None:
+    told = []
+    for use in ("decoder('Q8_0')(np.zeros((1, 34), np.uint8), np.zeros((1, 32), np.float32))", ""):
+        program = f"""
+import numpy as np
+from explorer.quantization.registry import decoder, decoder_callback
+from tests.soak.kernels import compiled_here
+{use or "decoder_callback('Q8_0')"}
+print(len(compiled_here()))
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=Path(__file__).resolve().parents[2],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told.append(done.stdout)
+    assert told == ["1\n", "0\n"]
 
 
 @pytest.mark.parametrize("name", _IN_KERNELS)
