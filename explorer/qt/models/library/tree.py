@@ -165,8 +165,8 @@ class LibraryModel(QAbstractItemModel):
         return self._nodes.get(index.internalId()) if index.isValid() else None
 
     def index_of(self, node: Node, column: int = 0) -> QModelIndex:
-        """Return the index of a node; invalid if it is filtered out or gone."""
-        if not self.is_shown(node):
+        """Return the index of a node; invalid for the root, and if it is filtered out or gone."""
+        if node is self._root or not self.is_shown(node):
             return QModelIndex()
         return self.createIndex(node.place, column, node.id)
 
@@ -320,13 +320,16 @@ class LibraryModel(QAbstractItemModel):
 
     def _replace(self, node: Node, nodes: list[Node]) -> None:
         """Put other rows below a model than those that are there."""
-        old = node.every
-        if node.children:
+        old, is_shown = node.every, self.is_shown(node)
+        if node.children and is_shown:
             self._remove(node, 0, len(node.children))
         for gone in old:
             self._drop(gone)
         node.every = nodes
-        if nodes:
+        if not is_shown:  # the view knows no row to tell it of
+            node.children = list(nodes)
+            node.number()
+        elif nodes:
             self._insert(node, 0, list(nodes))
 
     def _tell_all(self, nodes: Sequence[Node]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PySide6.QtCore import QModelIndex, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
 from explorer.formats import Problem, Severity
@@ -165,3 +165,32 @@ def test_a_closed_family_shows_that_a_member_has_a_problem(model: LibraryModel) 
     assert family.cells[LibraryColumn.NAME] == "✘ a"
     assert family.cells[LibraryColumn.NOTE] == "⚠ problems in 1 of 2"
     assert [node.cells[LibraryColumn.NAME] for node in family.every] == ["1", "✘ 2"]
+
+
+def test_stores_come_and_go_below_nothing(model: LibraryModel) -> None:
+    parents: list[QPersistentModelIndex] = []
+    for step in (model.rowsAboutToBeInserted, model.rowsAboutToBeRemoved):
+        step.connect(lambda parent: parents.append(QPersistentModelIndex(parent)))
+    model.merge([row_of("a:1", "b:1")])
+    store = model.index(0, 0)
+    kept = [QPersistentModelIndex(store), QPersistentModelIndex(model.index(0, 0, store))]
+    model.merge([])
+    model.sort(1, Qt.SortOrder.DescendingOrder)  # asks for the rows of all that is kept
+    assert len(parents) == 2
+    assert not any(index.isValid() for index in (*parents, *kept))
+
+
+def test_what_is_inside_a_model_that_is_filtered_out_changes_unseen(model: LibraryModel) -> None:
+    model.merge([row_of("a:1", "b:1")])
+    first, _ = model.entries()
+    model.load(first)
+    model.set_filter("b")
+    steps: list[int] = []
+    for step in (model.rowsAboutToBeInserted, model.rowsAboutToBeRemoved):
+        step.connect(lambda _parent, first: steps.append(first))
+    model.set_contents(first, [Row(RowKind.TENSOR, "0", "t0"), Row(RowKind.TENSOR, "1", "t1")])
+    model.forget_contents(first)
+    model.set_contents(first, [Row(RowKind.TENSOR, "2", "t2")])
+    assert steps == []
+    model.set_filter("")
+    assert shown(model)[1] == ["a:1", ["t2"], "b:1"]
