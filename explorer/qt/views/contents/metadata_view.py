@@ -171,8 +171,11 @@ class ValueView(QWidget):
         self._say(plain_text(str(error)))
 
     def _say(self, text: str) -> None:
+        """Say something in place of a value, which is not kept: its model may be closed."""
         self._message.setText(text)
         self._stack.setCurrentWidget(self._message)
+        self.text.clear()
+        self.elements.set_content((), 0)
 
     def _show_stopped(self) -> None:
         if self._jobs.stopped:

@@ -113,3 +113,4 @@ class DetailPane(QWidget):
         self.facts.setText(text)
         self._scroll.verticalScrollBar().setValue(0)
         self._stack.setCurrentWidget(self._scroll)
+        self.text.clear()
