@@ -20,7 +20,7 @@ from explorer.analysis.moments import RunningMoments
 from explorer.analysis.splitting import RunningScales, splitter_of
 from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
-from explorer.quantization.grouped import GroupedLayout
+from explorer.quantization.grouped import AFFINE_SCALES, GroupedLayout, Mode
 from explorer.quantization.kernel_sets import (
     GENERAL,
     grouped_layout,
@@ -113,10 +113,13 @@ def warm_up_rounding(type_name: str) -> None:
     # what one looks at first is not to wait for this module
     from explorer.analysis.rounding.rounders import rounder  # noqa: PLC0415 - see above
 
-    rounding = rounder(type_name)
-    rounding.round(np.zeros(rounding.type.block_weights, np.float32), None)
-    if rounding.levels is not None:
-        rounding.codes()
+    layout = grouped_layout(type_name)
+    has_scale_types = layout is not None and layout.mode is Mode.AFFINE
+    for scale_type in AFFINE_SCALES if has_scale_types else AFFINE_SCALES[:1]:
+        rounding = rounder(type_name, scale_type)
+        rounding.round(np.zeros(rounding.type.block_weights, np.float32), None)
+        if rounding.levels is not None:
+            rounding.codes()
 
 
 def warm_up_blocks(type_name: str) -> None:

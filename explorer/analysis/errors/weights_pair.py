@@ -22,6 +22,7 @@ from explorer.formats.folding import Folding
 from explorer.formats.tensors import Shape, Tensor
 from explorer.formats.weights import Check
 from explorer.formats.weights_runs import Values
+from explorer.quantization.kernel_sets import rounding_to
 
 
 class WeightsPair(Protocol):
@@ -34,6 +35,7 @@ class WeightsPair(Protocol):
         candidate_name: What the candidate is called.
         reference_type: The type of the reference's weights.
         candidate_type: The type of the candidate's weights.
+        kernels: Names of the sets of kernels that reading both takes; see `kernel_sets`.
         notes: What was done to make the two comparable, in words.
     """
 
@@ -49,6 +51,8 @@ class WeightsPair(Protocol):
     def reference_type(self) -> str: ...
     @property
     def candidate_type(self) -> str: ...
+    @property
+    def kernels(self) -> frozenset[str]: ...
     @property
     def notes(self) -> tuple[str, ...]: ...
 
@@ -95,6 +99,12 @@ class MatchedPair:
     def candidate_type(self) -> str:
         """Type of the candidate's tensors."""
         return self.match.candidate.type_name
+
+    @property
+    def kernels(self) -> frozenset[str]:
+        """The types of all tensors of both, which joined views have several of."""
+        views = (self.match.reference, self.match.candidate)
+        return frozenset(tensor.type.name for view in views for tensor in view.tensors)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -160,6 +170,11 @@ class RoundedPair:
     def candidate_type(self) -> str:
         """The type that it is rounded to."""
         return self.type_name
+
+    @property
+    def kernels(self) -> frozenset[str]:
+        """The type of the tensor, and what rounds to the other type and reads it again."""
+        return frozenset((self.tensor.type.name, rounding_to(self.type_name)))
 
     @property
     def notes(self) -> tuple[str, ...]:

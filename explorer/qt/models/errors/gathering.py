@@ -41,13 +41,9 @@ class PairSubject:
         return ("errors", self.row, self.reference)
 
     @property
-    def types(self) -> list[str]:
-        """The types whose kernels are needed to read it."""
-        tensors = [self.tensor]
-        if isinstance(self.pair, MatchedPair):
-            match = self.pair.match
-            tensors = [*match.reference.tensors, *match.candidate.tensors]
-        return sorted({tensor.type.name for tensor in tensors})
+    def kernels(self) -> list[str]:
+        """The sets of kernels that are needed to read it."""
+        return sorted([self.tensor.type.name] if self.pair is None else self.pair.kernels)
 
     @property
     def nbytes(self) -> int:
@@ -83,7 +79,7 @@ def gather_errors(subject: PairSubject, recent: Recent, worker: Worker) -> Error
     """
     pair = subject.pair
     assert pair is not None
-    with considerate([*subject.types, f"errors of {pair.candidate_type}"]):
+    with considerate([*subject.kernels, f"errors of {pair.candidate_type}"]):
         found = picture_errors(
             pair,
             worker_count(),

@@ -65,7 +65,7 @@ class ComparisonContent:
         comparable: Whether a tensor is part of a pair, bool [n].
         errors: The errors by tensor.
         nbytes: Stored bytes of both sides of each pair, float64 [pairs].
-        types: The types of all of them, whose kernels are needed.
+        kernels: The sets of kernels that reading all of them takes.
     """
 
     against: Model | str
@@ -76,7 +76,7 @@ class ComparisonContent:
     comparable: NDArray[np.bool_]
     errors: ErrorColumns
     nbytes: NDArray[np.float64]
-    types: frozenset[str]
+    kernels: frozenset[str]
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -147,14 +147,14 @@ def read_comparison(
     places: list[PairPlace] = []
     nbytes: list[float] = []
     problems: dict[int, str] = {}
-    types = {reference.type_name} if isinstance(reference, Rounding) else set()
+    kernels: set[str] = set()
     errors = ErrorColumns(len(document.arrays))
     comparable = np.zeros(len(document.arrays), np.bool_)
     for number, (pair, rows, own, others) in enumerate(found):
         pairs.append(pair)
         places.append(PairPlace.of(rows, own))
         nbytes.append(float(sum(tensor.nbytes for tensor in (*own, *others))))
-        types.update(tensor.type.name for tensor in (*own, *others))
+        kernels |= pair.kernels
         comparable[list(rows)] = True
         problem = _problem((*own, *others))
         if problem is not None:
@@ -169,7 +169,7 @@ def read_comparison(
         comparable,
         errors,
         np.array(nbytes, np.float64),
-        frozenset(types),
+        frozenset(kernels),
     )
     from explorer.analysis.surveys.run import PairRow  # noqa: PLC0415 - see above
 

@@ -96,15 +96,15 @@ class SurveyWork:
         self.nbytes = round(self._tensors.nbytes + self._pairs.nbytes)
 
     @property
-    def types(self) -> list[str]:
-        """Tensor types whose kernels are needed."""
+    def kernels(self) -> list[str]:
+        """The sets of kernels that are needed."""
         rows = np.flatnonzero(self._missing)
         arrays = self.content.document.arrays
         codes = np.unique(arrays.type_codes[rows]).tolist()
-        types = {arrays.types[code].name for code in codes}
+        kernels = {arrays.types[code].name for code in codes}
         if self.comparison is not None:
-            types |= self.comparison.types
-        return sorted(types)
+            kernels |= self.comparison.kernels
+        return sorted(kernels)
 
     def take(self) -> None:
         """Note what was found since; on the GUI thread."""
@@ -126,7 +126,7 @@ class SurveyWork:
     def run(self, job: Job, wait_for_kernels: Callable[[Iterable[str], Job], None]) -> None:
         """Do it; in a worker."""
         self.control.obey(job.check)
-        wait_for_kernels(self.types, job)
+        wait_for_kernels(self.kernels, job)
         with consideration(lasting=True):
             self._walk(job)
 

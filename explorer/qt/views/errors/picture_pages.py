@@ -160,12 +160,12 @@ class PicturePages(QObject):
         for page in self.pages:
             if not page.has_content:
                 page.tell(self.tr("Reading the weights…"), subject.name)
-        types = subject.types
-        self._progress.start(self._runner.need_kernels(types))
+        kernels = subject.kernels
+        self._progress.start(self._runner.need_kernels(kernels))
 
         def read(job: Job) -> ErrorPicture:
             load_error_kernels()  # while others are compiled
-            self._runner.wait_for_kernels(types, job)
+            self._runner.wait_for_kernels(kernels, job)
             return gather_errors(subject, recent, job)
 
         title = self.tr("Comparing {name}").format(name=subject.name)

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.progress.pace import Pace
+from explorer.quantization.kernel_sets import rounds_to
 
 _STEPS = 1000
 
@@ -55,14 +56,15 @@ class ProgressLine(QWidget):
         """Tell that something begins.
 
         Args:
-            kernels: Tensor types whose kernels have to be compiled first.
+            kernels: Sets of kernels that have to be compiled first.
         """
         self._running = True
         self._pace.forget()
         self.bar.setRange(0, 0)
         text = self.tr("Preparing to read the weights…")
         if kernels:
-            text = self.tr("Preparing the kernels for {types}…").format(types=", ".join(kernels))
+            types = ", ".join(dict.fromkeys(map(rounds_to, kernels)))
+            text = self.tr("Preparing the kernels for {types}…").format(types=types)
         self.label.setText(text)
         self.button.setText(self.tr("Cancel"))
         self.button.setToolTip(self.tr("Escape"))

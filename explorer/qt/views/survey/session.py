@@ -181,7 +181,7 @@ class SurveySession(QObject):
 
         comparison = self.comparison if self.missing[1] else None
         work = SurveyWork(self.content, comparison, SurveyControl())
-        self._runner.need_kernels(work.types)
+        self._runner.need_kernels(work.kernels)
         self._work = work
         self.progress = work.progress()
         job = self._surveying.run(

@@ -101,12 +101,12 @@ class MapPointer(QObject):
         drawable, place = self._drawable, self._place
         if drawable is None or place is None:
             return
-        index, types = drawable.flat(place), drawable.types
+        index, kernels = drawable.flat(place), drawable.kernels
         tensor, pair = drawable.subject.tensor, drawable.pair
-        self._runner.need_kernels(types)
+        self._runner.need_kernels(kernels)
 
         def read(job: Job) -> tuple[WeightFacts | None, tuple[float, float] | None]:
-            self._runner.wait_for_kernels(types, job)
+            self._runner.wait_for_kernels(kernels, job)
             facts = weight_facts(tensor, index, job.check) if drawable.in_place else None
             return facts, None if pair is None else pair_facts(pair, index, job.check)
 

@@ -93,8 +93,8 @@ class MapReader(QObject):
         Returns:
             Types whose kernels have to be compiled first.
         """
-        runner, kept, types = self._runner, self._kept, drawable.types
-        missing = runner.need_kernels(types)
+        runner, kept, kernels = self._runner, self._kept, drawable.kernels
+        missing = runner.need_kernels(kernels)
 
         def read(job: Job) -> _Drawn:
             shown = 0.0
@@ -106,8 +106,8 @@ class MapReader(QObject):
                     shown = now
                     job.publish(growing.snapshot)
 
-            runner.wait_for_kernels(types, job)
-            with considerate(f"map of {drawable.quantity.value}: {name}" for name in types):
+            runner.wait_for_kernels(kernels, job)
+            with considerate(f"map of {drawable.quantity.value}: {name}" for name in kernels):
                 cells = draw_map(
                     drawable.source, grid, workers=worker_count(), check=job.check, watch=tell
                 )

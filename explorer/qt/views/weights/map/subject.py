@@ -19,8 +19,6 @@ from explorer.qt.models.errors.references import References
 from explorer.qt.models.weights.figures import Subject
 from explorer.quantization import TENSOR_TYPES, TensorType
 
-_TYPE_SEPARATOR = "+"  # of the tensors of a joined view
-
 
 @dataclass(frozen=True, slots=True)
 class Drawable:
@@ -46,12 +44,9 @@ class Drawable:
         return Folding(self.source.shape)
 
     @property
-    def types(self) -> tuple[str, ...]:
-        """Names of the types whose kernels read it."""
-        if self.pair is None:
-            return (self.subject.tensor.type.name,)
-        names = (self.pair.reference_type, self.pair.candidate_type)
-        return tuple(part for name in names for part in name.split(_TYPE_SEPARATOR))
+    def kernels(self) -> list[str]:
+        """The sets of kernels that read it."""
+        return sorted([self.subject.tensor.type.name] if self.pair is None else self.pair.kernels)
 
     def sheet(self, number: int) -> Window:
         """Return one of the matrices that lie behind each other, or all of them for -1."""

@@ -201,12 +201,12 @@ class MicroscopePage(QWidget):
             self._reading.cancel()
             self._show(found)
             return
-        types = sorted({subject.tensor.type.name, *compared.type_names})
+        kernels = sorted({subject.tensor.type.name, *compared.kernels})
         blocks = self._blocks
-        self._runner.need_kernels(types)
+        self._runner.need_kernels(kernels)
 
         def read(job: Job) -> ShownBlock:
-            self._runner.wait_for_kernels(types, job)
+            self._runner.wait_for_kernels(kernels, job)
             shown = read_block(subject.tensor, index, compared.pairs, compared.note, job.check)
             blocks.put(index, shown)
             return shown
@@ -285,7 +285,7 @@ class MicroscopePage(QWidget):
         search = Search(
             tensor,
             find,
-            {tensor.type.name, *compared.type_names},
+            {tensor.type.name, *compared.kernels},
             "worst block",
             self.tr("Searching for the worst block"),
             self.tr("Block {block} has the greatest RMS error: {figure}"),

@@ -60,15 +60,9 @@ class Comparison:
         return cls(pairs, "; ".join(pair.notes))
 
     @property
-    def type_names(self) -> set[str]:
-        """Types whose kernels are needed."""
-        return {
-            tensor.type.name
-            for pair in self.pairs
-            if isinstance(pair, MatchedPair)
-            for view in (pair.match.reference, pair.match.candidate)
-            for tensor in view.tensors
-        }
+    def kernels(self) -> frozenset[str]:
+        """The sets of kernels that are needed."""
+        return frozenset().union(*(pair.kernels for pair in self.pairs))
 
 
 def read_block(

@@ -27,7 +27,7 @@ class Search:
     Attributes:
         tensor: What is searched.
         find: Does it; called in a worker.
-        types: Tensor types whose kernels are needed.
+        kernels: The sets of kernels that are needed.
         key: Under which key what is found is kept.
         title: What is done, for the status bar.
         text: What to say of what was found, with ``{block}`` and ``{figure}``.
@@ -35,7 +35,7 @@ class Search:
 
     tensor: Tensor
     find: Find
-    types: Collection[str]
+    kernels: Collection[str]
     key: Hashable
     title: str
     text: str
@@ -76,17 +76,17 @@ class BlockSearch(QObject):
             search: What is searched for.
             known: Where what is found is kept.
         """
-        tensor, types = search.tensor, search.types
+        tensor, kernels = search.tensor, search.kernels
         before = known.get(search.key)
         if isinstance(before, FoundBlock):
             self._tell(before, search.text)
             return
         stored = tensor.nbytes / max(1, tensor.parameters)
-        self.line.start(self._runner.need_kernels(types))
+        self.line.start(self._runner.need_kernels(kernels))
         self.began.emit()
 
         def work(job: Job) -> FoundBlock | None:
-            self._runner.wait_for_kernels(types, job)
+            self._runner.wait_for_kernels(kernels, job)
             block = search.find(job.check, lambda done: job.publish(lambda: done))
             if block is not None:
                 known.put(search.key, block)
