@@ -30,6 +30,8 @@ from tests.soak.monkey import Monkey
 _IDLE_S = 60.0
 _MIB = 1 << 20
 _BYTES_OF_PIXEL = 4
+_TRIM_THRESHOLD = -1  # `M_TRIM_THRESHOLD` of glibc's malloc.h
+_MOST_KEPT = 128 << 10  # as it is at first, before large arrays raise it
 
 
 class _Allocated(ctypes.Structure):
@@ -53,8 +55,7 @@ class AtRest:
         own: Bytes of its own in RAM, after what is free was given back to the system, without the
             pictures that windows keep of themselves. Pages of files, such as the code of libraries,
             do not count: the system drops them and reads them again as it likes, on a busy machine
-            100 MiB within a minute. What threads have freed does, up to 32 MiB of it: see
-            `share_arenas`.
+            100 MiB within a minute.
         rss: All bytes in RAM.
         allocated: Bytes that the C library's allocator has given out and not got back, without
             those pictures; 0 where it does not tell. Python's small objects are not among them.
@@ -141,6 +142,16 @@ def collect(monkey: Monkey) -> None:
     QPixmapCache.clear()
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def keep_nothing_freed() -> None:
+    """Have glibc give the system back what threads free; before they do.
+
+    Else up to 64 MiB at the end of an arena stay, or do not, as it happens, and `malloc_trim`
+    leaves them there. The program is a little slower so, and leaks as much as before.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).mallopt(_TRIM_THRESHOLD, _MOST_KEPT)
 
 
 def memory() -> int:

@@ -49,7 +49,7 @@ from tests.helpers.hostile import write_hostile_models
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 from tests.soak.kernels import compile_all_kernels, compiled_here
 from tests.soak.monkey import Monkey, harmless_surroundings
-from tests.soak.resting import AtRest, Watch, left_running, memory, rest
+from tests.soak.resting import AtRest, Watch, keep_nothing_freed, left_running, memory, rest
 from tests.soak.visiting import visit_everything
 
 MOST_GROWTH = 0.10
@@ -295,6 +295,7 @@ def main() -> int:
         folder = Path(name)
         os.environ["GGUF_EXPLORER_CACHE"] = str(folder / "cache")
         share_arenas()  # as the program does
+        keep_nothing_freed()
         app = QApplication(sys.argv[:1])
         app.setStyle("Fusion")
         window = MainWindow(Settings(folder / "settings.ini"))

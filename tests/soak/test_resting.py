@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +27,39 @@ from explorer.quantization.jit import kernel
 @kernel
 def double(number):
     return 2 * number
+"""
+
+_FREES_20_MIB = """
+import ctypes, threading
+from explorer.qt.jobs.arenas import share_arenas
+from tests.soak.resting import allocated, keep_nothing_freed, own_memory
+
+share_arenas()
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+library.free.argtypes = [ctypes.c_void_p]
+
+def work():
+    library.free(library.malloc(16 << 20))  # from now on 32 MiB are kept, as after a large array
+    held = [library.malloc(4_000) for _ in range(5_000)]
+    for piece in held:
+        ctypes.memset(piece, 1, 4_000)
+    for piece in held:
+        library.free(piece)
+
+def growth():
+    before = own_memory()
+    for _ in range(2):  # one of them takes from the arena that is not the first
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    library.malloc_trim(0)
+    return own_memory() - before
+
+keep_nothing_freed()
+print(growth() < 8 << 20)
 """
 
 
@@ -51,6 +86,18 @@ def test_the_size_of_the_window_is_no_growth(qtbot: QtBot, window: MainWindow) -
         qtbot.wait(50)  # until it is painted
         held.append(rest(monkey, 0).allocated)
     assert max(held) - min(held) < 2 << 20  # its own picture takes 8 MiB more
+
+
+@pytest.mark.skipif(not allocated(), reason="it is glibc that keeps what threads free")
+def test_what_threads_have_freed_is_no_growth() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FREES_20_MIB],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "True\n"
 
 
 def _load(path: Path, name: str) -> ModuleType:
