@@ -96,7 +96,7 @@ def _is_lent(path: Path) -> bool:
     Source: the document portal of XDG, whose folders are ``$XDG_RUNTIME_DIR/doc/ID``.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return bool(runtime) and Path(runtime, "doc") in path.parents
+    return runtime is not None and Path(runtime, "doc") in path.parents
 
 
 def file_name(name: str, otherwise: str) -> str:
