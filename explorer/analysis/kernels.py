@@ -32,7 +32,7 @@ from explorer.analysis.kernel_fields import (
     POSITIVE_INF,
     ZEROS,
 )
-from explorer.quantization.jit import bits_of_float32, f32, inlined, kernel, u32
+from explorer.quantization.jit import bits_of_float32, f32, kernel, u32
 
 _ROWS: Final = PIECE // LANES
 # Behind the first LANES entries:
@@ -40,47 +40,9 @@ _THIRD, _FOURTH = LANES, 2 * LANES  # in `sums`, where squares come first
 _GREATEST, _ZEROS = LANES, 2 * LANES  # in `tops`, where the least come first
 
 
-@inlined
-def take_up(  # noqa: PLR0913, PLR0917 - what the formula is of
-    figures: Any, size: Any, mean: Any, m2: Any, m3: Any, m4: Any
-) -> None:
-    """Add the number, the mean and the sums of powers of other values to those of some.
-
-    Pébay, SAND2008-6212, equations 2.1 and 3.1. A mean is moved and never made anew, so that of
-    like means none is changed by rounding.
-
-    Args:
-        figures: float64 [FIGURES].
-        size: Number of the others, not 0.
-        mean: Their mean.
-        m2: Sum of the squares of their distances from it.
-        m3: Sum of the third powers.
-        m4: Sum of the fourth powers.
-    """
-    before = figures[FINITE]
-    if before == 0:
-        figures[FINITE], figures[MEAN] = size, mean
-        figures[M2], figures[M3], figures[M4] = m2, m3, m4
-        return
-    both = before + size
-    gap = mean - figures[MEAN]
-    mine, other = before / both, size / both
-    square = gap * gap * before * other
-    figures[M4] += (
-        m4
-        + square * gap * gap * (mine * mine - mine * other + other * other)
-        + 6 * gap * gap * (mine * mine * m2 + other * other * figures[M2])
-        + 4 * gap * (mine * m3 - other * figures[M3])
-    )
-    figures[M3] += m3 + square * gap * (mine - other) + 3 * gap * (mine * m2 - other * figures[M2])
-    figures[M2] += m2 + square
-    figures[MEAN] += gap * other
-    figures[FINITE] = both
-
-
 @kernel
 def measure(rows: Any, sums: Any, tops: Any, figures: Any) -> Any:
-    """Add the statistics of values, which must be finite, piece by piece of `PIECE` values.
+    """Note the statistics of each piece of `PIECE` values, which must be finite.
 
     The mean of a piece is taken first and then the sums of powers of the distance from it: no sum
     of raw powers is ever subtracted from another one.
@@ -89,7 +51,7 @@ def measure(rows: Any, sums: Any, tops: Any, figures: Any) -> Any:
         rows: float32 [n, up to LANES].
         sums: float64 [3 * LANES], to work in.
         tops: float32 [3 * LANES], to work in.
-        figures: float64 [FIGURES], to be added to.
+        figures: float64 [at least n / (PIECE / LANES), FIGURES], to be filled.
 
     Returns:
         Number of pieces done: fewer than all if one has a value that is not finite.
@@ -141,12 +103,14 @@ def measure(rows: Any, sums: Any, tops: Any, figures: Any) -> Any:
             m2 += sums[j]
             m3 += sums[_THIRD + j]
             m4 += sums[_FOURTH + j]
-        take_up(figures, size, mean, m2, m3, m4)
-        figures[ZEROS] += zeros
-        before = figures[MIN]
-        figures[MIN] = least if least < before else before
-        before = figures[MAX]
-        figures[MAX] = greatest if greatest > before else before
+        figures[piece, FINITE] = size
+        figures[piece, ZEROS] = zeros
+        figures[piece, MIN] = least
+        figures[piece, MAX] = greatest
+        figures[piece, MEAN] = mean
+        figures[piece, M2] = m2
+        figures[piece, M3] = m3
+        figures[piece, M4] = m4
         piece += 1
     return piece
 

@@ -19,7 +19,7 @@ from explorer.quantization.jit import kernel
 def measure_blocks(  # noqa: PLR0913, PLR0917 - a kernel makes no array
     decode: Any, blocks: Any, weights: Any, sums: Any, tops: Any, figures: Any
 ) -> Any:
-    """Decode blocks piece by piece, and add the statistics of the weights as `measure` does.
+    """Decode blocks piece by piece, and note the statistics of each as `measure` does.
 
     Args:
         decode: What `registry.decoder_callback` returns.
@@ -27,7 +27,7 @@ def measure_blocks(  # noqa: PLR0913, PLR0917 - a kernel makes no array
         weights: float32 [PIECE / block_weights, block_weights], to decode to.
         sums: See `measure`.
         tops: See `measure`.
-        figures: float64 [FIGURES], to be added to.
+        figures: float64 [at least as many as pieces, FIGURES], to be filled.
 
     Returns:
         Number of pieces done: fewer than all if one has a weight that is not finite.
@@ -37,7 +37,7 @@ def measure_blocks(  # noqa: PLR0913, PLR0917 - a kernel makes no array
     done = 0
     for first in range(0, blocks.shape[0], step):
         decode(blocks[first : first + step], weights)
-        if measure(rows, sums, tops, figures) == 0:
+        if measure(rows, sums, tops, figures[done:]) == 0:
             break
         done += 1
     return done

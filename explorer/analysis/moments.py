@@ -3,8 +3,8 @@
 A kernel takes them piece by piece. Pieces, and then runs of weights, are put together by the
 formulas of Chan, Golub and LeVeque (1979) as extended by Pébay, "Formulas for Robust, One-Pass
 Parallel Computation of Covariances and Arbitrary-Order Statistical Moments", SAND2008-6212,
-section 3: their sums of powers are moved to the common mean and added. So the order of the runs
-matters to no more than rounding.
+section 3, for many at once: their sums of powers are moved to the common mean and added. So the
+order of the runs matters to no more than rounding.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from explorer.analysis import kernel_fields
 from explorer.analysis.decoding import BlockDecoding
@@ -22,7 +23,9 @@ from explorer.formats.weights import CHUNK_WEIGHTS
 from explorer.formats.weights_runs import Values
 from explorer.quantization.arrays import Blocks, read_only
 
-_AT_ONCE: Final = 1 << 21  # weights, of which the finite ones may have to be copied
+_ROOM: Final = 1024  # pieces whose figures wait: 64 KiB
+_TOGETHER: Final = 256  # of more than 500 numbers NumPy hands the interpreter's lock to others
+_AT_ONCE: Final = (_ROOM // 2) * kernel_fields.PIECE  # weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,17 +73,13 @@ class Moments:
 
 
 class RunningMoments:
-    """Statistics of the weights so far. One thread at a time may add to them.
-
-    Attributes:
-        figures: What is known of the finite weights, float64 [FIGURES], in the order of
-            `kernel_fields`.
-    """
+    """Statistics of the weights so far. One thread at a time may add to them."""
 
     def __init__(self) -> None:
         self._others = np.zeros(kernel_fields.OTHERS, np.int64)
-        self.figures = np.zeros(kernel_fields.FIGURES)
-        self.figures[MIN], self.figures[MAX] = math.inf, -math.inf
+        self._figures = np.zeros((_ROOM, kernel_fields.FIGURES))  # of each piece
+        self._used = 0
+        self._looked: tuple[int, NDArray[np.float64]] | None = None  # when so many were used
         self._sums = np.empty(3 * kernel_fields.LANES)
         self._tops = np.empty(3 * kernel_fields.LANES, np.float32)
 
@@ -109,14 +108,23 @@ class RunningMoments:
 
     def combine(self, other: RunningMoments) -> None:
         """Add the statistics of other weights."""
-        mine, others = self.figures, other.figures
-        if others[FINITE]:
-            # what the kernel calls, too, here as the Python that it was made of
-            kernel_fields.kernels().take_up.py_func(mine, *others[[FINITE, MEAN, M2, M3, M4]])
-            mine[ZEROS] += others[ZEROS]
-            mine[MIN] = min(mine[MIN], others[MIN])
-            mine[MAX] = max(mine[MAX], others[MAX])
+        if self._used:
+            self._put_together()
+        self._figures[self._used] = other.figures
+        self._used += 1
+        if self._used > 1:
+            self._put_together()
         self._others += other._others
+
+    @property
+    def figures(self) -> NDArray[np.float64]:
+        """What is known of the finite weights, float64 [FIGURES], in the order of `kernel_fields`.
+
+        To look changes nothing: what is put together when decides how it is rounded.
+        """
+        if self._looked is None or self._looked[0] != self._used:
+            self._looked = self._used, _together(self._figures[: self._used])
+        return self._looked[1]
 
     @property
     def finite(self) -> int:
@@ -173,24 +181,70 @@ class RunningMoments:
         for run in (values[:whole].reshape(-1, kernel_fields.LANES), values[whole:].reshape(1, -1)):
             if run.size == 0:
                 continue
-            found = kernel_fields.kernels().measure(run, self._sums, self._tops, self.figures)
+            pieces = -(-run.size // kernel_fields.PIECE)
+            self._settle(pieces)
+            found = kernel_fields.kernels().measure(
+                run, self._sums, self._tops, self._figures[self._used :]
+            )
+            self._used += found
             done += min(found * kernel_fields.PIECE, run.size)
-            if found * kernel_fields.PIECE < run.size:
+            if found < pieces:
                 break
         return done
 
     def _measure_blocks(self, blocks: Blocks, decoding: BlockDecoding) -> int:
         """Add the weights of whole pieces; return how many were added: see `_measure`."""
         per_piece = len(decoding.weights)
-        pieces = len(blocks) // per_piece
+        pieces = min(len(blocks) // per_piece, _ROOM // 2)
         if not pieces:
             return 0
+        self._settle(pieces)
         found: int = kernel_fields.kernels_blocks().measure_blocks(
             decoding.callback,
             read_only(blocks[: pieces * per_piece]),
             decoding.weights,
             self._sums,
             self._tops,
-            self.figures,
+            self._figures[self._used :],
         )
+        self._used += found
         return found
+
+    def _put_together(self) -> None:
+        if self._used != 1:
+            self._figures[0] = self.figures
+            self._used = 1
+        self._looked = None
+
+    def _settle(self, pieces: int) -> None:
+        """Make room for the figures of so many pieces."""
+        if self._used + pieces > _ROOM:
+            self._put_together()
+
+
+def _together(figures: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the figures of all weights from those of parts, float64 [parts, FIGURES]."""
+    if len(figures) > _TOGETHER:
+        groups = range(0, len(figures), _TOGETHER)
+        return _together(np.stack([_together(figures[at : at + _TOGETHER]) for at in groups]))
+    total = np.zeros(kernel_fields.FIGURES)
+    total[MIN], total[MAX] = math.inf, -math.inf
+    if not figures[:, FINITE].all():
+        figures = figures[figures[:, FINITE] > 0]
+    if not len(figures):
+        return total
+    if len(figures) == 1:
+        total[:] = figures[0]
+        return total
+    number, mean, m2, m3, m4 = (figures[:, which] for which in (FINITE, MEAN, M2, M3, M4))
+    total[FINITE] = number.sum()
+    total[ZEROS] = figures[:, ZEROS].sum()
+    total[MIN], total[MAX] = figures[:, MIN].min(), figures[:, MAX].max()
+    # of like means none is to be changed by rounding
+    total[MEAN] = mean[0] + (number * (mean - mean[0])).sum() / total[FINITE]
+    d = mean - total[MEAN]
+    square = d * d
+    total[M2] = (m2 + number * square).sum()
+    total[M3] = (m3 + d * (3 * m2 + number * square)).sum()
+    total[M4] = (m4 + 4 * d * m3 + square * (6 * m2 + number * square)).sum()
+    return total
