@@ -9,8 +9,6 @@ machine, and the best of several runs counts.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +16,11 @@ import pytest
 from numpy.typing import NDArray
 
 from explorer.analysis import tensor_statistics
-from explorer.analysis.moments import RunningMoments
 from explorer.formats import open_model
 from explorer.quantization import TENSOR_TYPES
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.benchmarks.timing import seconds
+from tests.benchmarks.two_cores import FREE, work_on_one_and_two
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.tensors import random_blocks
 
@@ -105,23 +103,6 @@ def test_statistics_8_times_faster_than_gguf_and_numpy(
     assert ratio >= 8
 
 
-def _pair_of_work() -> tuple[Callable[[], object], Callable[[], object]]:
-    """Return work that needs no GIL, and twice as much of it on two threads."""
-    values = np.random.default_rng(2).normal(size=_WEIGHTS).astype(np.float32)
-
-    def work() -> None:
-        RunningMoments().add(values)
-
-    def together() -> None:
-        threads = [threading.Thread(target=work) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    return work, together
-
-
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
 def test_two_threads_1_7_times_faster_than_one(tmp_path: Path, report: Report) -> None:
     path = _write(tmp_path / "made.gguf", "Q4_K", 4 * _WEIGHTS)
@@ -131,13 +112,13 @@ def test_two_threads_1_7_times_faster_than_one(tmp_path: Path, report: Report) -
         actions = (
             lambda: tensor_statistics(tensor, _BINS),
             lambda: tensor_statistics(tensor, _BINS, workers=2),
-            *_pair_of_work(),
+            *work_on_one_and_two(),
         )
         best = [float("inf")] * len(actions)
         for _ in range(8 * _RUNS):  # in turn, so that other programs disturb all alike
             best = [min(b, seconds(action)) for b, action in zip(best, actions, strict=True)]
     one, two, alone, together = best
-    free = 2 * alone / together  # what two threads can get that need neither each other nor the GIL
+    free = 2 * alone / together
     ratio = one / two
     report.add(
         Row(
@@ -149,6 +130,6 @@ def test_two_threads_1_7_times_faster_than_one(tmp_path: Path, report: Report) -
             ratio >= 1.7,
         )
     )
-    if free < 1.9 and ratio < 1.7:
+    if free < FREE and ratio < 1.7:
         pytest.skip(f"other programs keep the cores busy: two threads can get {free:.2f}×")
     assert ratio >= 1.7

@@ -1,8 +1,7 @@
 """A survey of a whole model: how it scales with cores, and whether the window goes on meanwhile.
 
 One thread and two take turns in one process, so that both meet one machine, and the best of several
-runs counts. Where a machine has no two cores to give, the kernel itself, which two threads run
-without any of the survey, shows by how much two can be faster there.
+runs counts, against what two threads can gain there at all.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,16 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.binning import Binning, RunningCounts
-from explorer.analysis.decoding import BlockDecoding
-from explorer.analysis.moments import RunningMoments
-from explorer.analysis.statistics import DEFAULT_BINS
 from explorer.analysis.surveys.cache import KeptSurvey
 from explorer.analysis.surveys.run import run_survey
 from explorer.formats import Model, open_model
-from explorer.formats.weights import RUN_WEIGHTS
-from explorer.quantization import TENSOR_TYPES
 from tests.benchmarks.report import Report, Row, milliseconds
+from tests.benchmarks.two_cores import FREE, work_on_one_and_two
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.tensors import random_blocks
 
@@ -84,31 +77,6 @@ def _survey(model: Model, workers: int) -> None:
     assert all(row.statistics is not None for row in rows)
 
 
-def _kernel_run(seed: int) -> Callable[[], None]:
-    """Return 20 ms of the loops that a survey spends its time in, and next to no Python."""
-    decoding = BlockDecoding(TENSOR_TYPES["Q8_0"])
-    blocks = random_blocks("Q8_0", RUN_WEIGHTS // 32, seed)
-    known = RunningMoments()
-    known.add_blocks(blocks, decoding)
-    binning = Binning.of_weights(known.low, known.high, DEFAULT_BINS)
-
-    def run() -> None:
-        moments, counts = RunningMoments(), RunningCounts([binning])
-        for _ in range(8):
-            moments.add_blocks(blocks, decoding)
-            counts.add_blocks(blocks, decoding)
-
-    return run
-
-
-def _at_once(actions: list[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=action) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def test_survey_at_least_1_7_times_faster_on_two_cores(path: Path, report: Report) -> None:
     if (os.cpu_count() or 1) < 2:
         pytest.skip("this machine has one core")
@@ -116,24 +84,28 @@ def test_survey_at_least_1_7_times_faster_on_two_cores(path: Path, report: Repor
         weights = model.parameters
         assert weights >= 1 << 26
         _survey(model, 2)  # loads and compiles
-        kernels = [_kernel_run(seed) for seed in range(2)]
-        one, two, alone, beside = (float("inf"),) * 4
+        actions = (
+            lambda: _survey(model, 1),
+            lambda: _survey(model, 2),
+            *work_on_one_and_two(),
+        )
+        best = [float("inf")] * len(actions)
         for _ in range(_RUNS):
-            one = min(one, _seconds(lambda: _survey(model, 1)))
-            two = min(two, _seconds(lambda: _survey(model, 2)))
-            alone = min(alone, _seconds(kernels[0]))
-            beside = min(beside, _seconds(lambda: _at_once(kernels)))
-    ratio, possible = one / two, min(2.0, 2 * alone / beside)
+            best = [min(b, _seconds(action)) for b, action in zip(best, actions, strict=True)]
+    one, two, alone, together = best
+    ratio, free = one / two, 2 * alone / together
     report.add(
         Row(
             f"survey of {weights:,} weights, four types, 65 tensors, two threads",
             f"{milliseconds(two)} ({1e9 * two / weights:.2f} ns a weight)",
-            f"one thread {milliseconds(one)}; the loops alone gain {possible:.2f}× here",
+            f"one thread {milliseconds(one)}; the machine itself: {free:.2f}×",
             f"{ratio:.2f}× faster",
             f"≥ {_TARGET}×",
             ratio >= _TARGET,
         )
     )
+    if free < FREE and ratio < _TARGET:
+        pytest.skip(f"other programs keep the cores busy: two threads can get {free:.2f}×")
     assert ratio >= _TARGET
 
 

@@ -78,6 +78,7 @@ def window(
 
 
 @pytest.mark.skipif(not allocated(), reason="the C library does not tell what it has given out")
+@pytest.mark.slow  # a window is shown as large as any
 def test_the_size_of_the_window_is_no_growth(qtbot: QtBot, window: MainWindow) -> None:
     monkey = Monkey(window, 1, [])
     held = []

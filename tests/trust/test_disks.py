@@ -172,6 +172,7 @@ sys.exit(main(["survey", str(paths.model), "--json"]))
 """
 
 
+@pytest.mark.slow  # several programs
 def test_programs_that_begin_at_once_share_one_cache(own_cache: Path) -> None:
     """The demo and its survey are each made by three programs at a time."""
     environment = {**os.environ, "GGUF_EXPLORER_CACHE": str(own_cache)}

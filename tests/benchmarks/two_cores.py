@@ -1,0 +1,51 @@
+"""What two threads can gain on this machine now, with work that needs no Python and not each other.
+
+Other programs, and other machines on the same processor, may leave less than two cores. A benchmark
+of two threads says so then, where its mark is out of reach.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from explorer.analysis.binning import Binning, RunningCounts
+from explorer.analysis.decoding import BlockDecoding
+from explorer.analysis.moments import RunningMoments
+from explorer.formats.weights import RUN_WEIGHTS
+from explorer.quantization import TENSOR_TYPES
+from tests.helpers.tensors import random_blocks
+
+FREE: Final = 1.9
+"""What they gain at least where both cores are there for them."""
+
+
+def work_on_one_and_two() -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return 20 ms of the loops that statistics spend their time in, and two threads of it."""
+    works = [_loops(seed) for seed in range(2)]
+
+    def together() -> None:
+        threads = [threading.Thread(target=work) for work in works]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    return works[0], together
+
+
+def _loops(seed: int) -> Callable[[], None]:
+    decoding = BlockDecoding(TENSOR_TYPES["Q8_0"])
+    blocks = random_blocks("Q8_0", RUN_WEIGHTS // 32, seed)
+    known = RunningMoments()
+    known.add_blocks(blocks, decoding)
+    binning = Binning.of_weights(known.low, known.high, 256)
+
+    def run() -> None:
+        moments, counts = RunningMoments(), RunningCounts([binning])
+        for _ in range(8):
+            moments.add_blocks(blocks, decoding)
+            counts.add_blocks(blocks, decoding)
+
+    return run
