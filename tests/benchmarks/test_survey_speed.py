@@ -21,7 +21,7 @@ from explorer.analysis.surveys.cache import KeptSurvey
 from explorer.analysis.surveys.run import run_survey
 from explorer.formats import Model, open_model
 from tests.benchmarks.report import Report, Row, milliseconds
-from tests.benchmarks.two_cores import FREE, work_on_one_and_two
+from tests.benchmarks.two_cores import work_on_one_and_two
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.tensors import random_blocks
 
@@ -104,8 +104,6 @@ def test_survey_at_least_1_7_times_faster_on_two_cores(path: Path, report: Repor
             ratio >= _TARGET,
         )
     )
-    if free < FREE and ratio < _TARGET:
-        pytest.skip(f"other programs keep the cores busy: two threads can get {free:.2f}×")
     assert ratio >= _TARGET
 
 
