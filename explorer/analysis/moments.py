@@ -96,7 +96,7 @@ class RunningMoments:
 
     def add_blocks(self, blocks: Blocks, decoding: BlockDecoding) -> None:
         """Add the weights of blocks, as if `add` got them chunk by chunk; the same to the bit."""
-        per_piece, per_chunk = kernel_fields.PIECE // decoding.unit, CHUNK_WEIGHTS // decoding.unit
+        per_piece, per_chunk = len(decoding.weights), CHUNK_WEIGHTS // decoding.unit
         start = 0
         while start < len(blocks):
             done = self._measure_blocks(blocks[start:], decoding)
@@ -112,8 +112,7 @@ class RunningMoments:
             self._put_together()
         self._figures[self._used] = other.figures
         self._used += 1
-        if self._used > 1:
-            self._put_together()
+        self._put_together()
         self._others += other._others
 
     @property

@@ -38,15 +38,11 @@ def map_in_order(
         workers: Threads, the caller's among them.
         check: Called as often as `work` calls what it got, in that thread; raises to stop.
     """
-    if workers <= 1:
-        for item in items:
-            yield work(item, check)
-        return
 
     def work_on(item: Item, _tool: None, check: Check) -> Result:
         return work(item, check)
 
-    tools = [None] * workers
+    tools = [None] * max(1, workers)
     threads = InOrder(items, work_on, tools, ahead=_AHEAD, check=check, name="analysis")
     with closing(threads):
         yield from threads.results()

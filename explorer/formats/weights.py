@@ -8,18 +8,19 @@ opening and listing a model never gets here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from explorer import in_order
 from explorer.formats.weights_runs import Stored, Values, runs_of
 
 if TYPE_CHECKING:
     from explorer.formats.tensors import Tensor
 
-Check: TypeAlias = Callable[[], object]
+Check: TypeAlias = in_order.Check
 """Called before every chunk, in the thread that reads it; what it raises ends the work."""
 
 CHUNK_WEIGHTS: Final = 1 << 19

@@ -67,7 +67,7 @@ def map_spans(
         tensor: The tensor.
         work: Gets the parts of a span; called in several threads at once if there are several.
         walk: What the parts are.
-        workers: Threads; with 1 everything happens in the caller's.
+        workers: Threads, the caller's among them.
         check: Called before every part, in the thread that reads it; raises to stop.
 
     Raises:
@@ -82,10 +82,6 @@ def map_spans(
         stop = min(start + step, tensor.parameters)
         return Span(start, stop, work(walk(reader, start, stop, check)))
 
-    if workers <= 1 or len(starts) <= 1:
-        for start in starts:
-            yield work_on(start, reader, check)
-        return
     readers = [reader, *(WeightReader(tensor) for _ in range(1, min(workers, len(starts))))]
     threads = InOrder(starts, work_on, readers, ahead=_AHEAD, check=check, name="weights")
     with closing(threads):

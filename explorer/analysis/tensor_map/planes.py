@@ -142,11 +142,13 @@ class _Blocks:
         first = start // unit * unit
         stop = -(-(start + count) // unit) * unit
         values = self._buffer.of(stop - first)
-        for chunk in self._reader.chunks(first, stop, check):
-            parts = self._splitter.split(chunk.stored)
+        done = 0
+        for stored in self._reader.runs(first, stop, check):
+            parts = self._splitter.split(stored)
             numbers = (parts.minima if self._minimum else parts.scales).reshape(-1, 1)
-            at = chunk.start - first
-            values[at : at + chunk.values.size].reshape(-1, repeats)[:] = numbers
+            end = done + numbers.size * repeats
+            values[done:end].reshape(-1, repeats)[:] = numbers
+            done = end
         return values[start - first : start - first + count]
 
 
