@@ -18,7 +18,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Tool = TypeVar("Tool")
 
-_AHEAD: Final = 2  # items under way or waiting to be taken, for each thread
+AHEAD: Final = 2
+"""Items under way or waiting to be taken, for each thread, where results may be large."""
 
 
 def map_in_order(
@@ -26,6 +27,7 @@ def map_in_order(
     work: Callable[[Item, Check], Result],
     *,
     workers: int = 1,
+    ahead: int = AHEAD,
     check: Check = never,
 ) -> Generator[Result, None, None]:
     """Yield what a function makes of each item, in the order of the items.
@@ -36,6 +38,7 @@ def map_in_order(
         items: Taken as threads get free, a few ahead of the results; one thread at a time asks.
         work: Gets an item, and what it has to call now and then: that raises to stop.
         workers: Threads, the caller's among them.
+        ahead: Items under way or waiting to be taken, for each thread.
         check: Called as often as `work` calls what it got, in that thread; raises to stop.
     """
 
@@ -43,7 +46,7 @@ def map_in_order(
         return work(item, check)
 
     tools = [None] * max(1, workers)
-    threads = InOrder(items, work_on, tools, ahead=_AHEAD, check=check, name="analysis")
+    threads = InOrder(items, work_on, tools, ahead=ahead, check=check, name="analysis")
     with closing(threads):
         yield from threads.results()
 

@@ -27,11 +27,17 @@ def percentiles(
     """
     behind = np.cumsum(counts)
     last = int(behind[-1]) - 1
-    wanted = np.asarray(percents, np.float64) / 100 * last
-    before = np.floor(wanted).astype(np.int64)
-    ranks = np.stack([before, np.minimum(before + 1, last)])  # 0 for the least weight
-    found = np.searchsorted(behind, ranks, side="right")
-    inside = (ranks - (behind[found] - counts[found]) + 0.5) / counts[found]
-    first, second = low + (found + inside) * ((high - low) / counts.size)
-    between: list[float] = (first + (wanted - before) * (second - first)).tolist()
-    return between
+    wanted = [percent / 100 * last for percent in percents]
+    ranks = [min(int(rank) + up, last) for rank in wanted for up in (0, 1)]  # 0: the least weight
+    places = behind.searchsorted(ranks, side="right")
+    width = (high - low) / counts.size
+    # a dozen numbers: Python is done with them before NumPy has looked at its arguments
+    found = zip(
+        ranks, places.tolist(), counts[places].tolist(), behind[places].tolist(), strict=True
+    )
+    weights = []
+    for rank, place, count, end in found:
+        inside = (rank - (end - count) + 0.5) / count
+        weights.append(low + (place + inside) * width)
+    pairs = zip(wanted, weights[::2], weights[1::2], strict=True)
+    return [first + rank % 1 * (second - first) for rank, first, second in pairs]

@@ -39,9 +39,14 @@ class _Remembering(ByteSource):
         """Do nothing: the model's own source is closed with the model."""
 
 
+def remembered_bytes(tensor: Tensor) -> int:
+    """Return how many stored bytes of a tensor are kept in memory while it is walked over."""
+    return tensor.nbytes if tensor.nbytes <= REMEMBERED_BYTES else 0
+
+
 def remembering(tensor: Tensor) -> Tensor:
     """Return the tensor, reading from memory what was read before, if it is small enough."""
-    if tensor.nbytes > REMEMBERED_BYTES:
+    if not remembered_bytes(tensor):
         return tensor
     extents = tuple(map(_extent, tensor.extents))
     grouped = tensor.grouped

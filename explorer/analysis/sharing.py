@@ -1,9 +1,9 @@
 """Many tensors, one after the other or at once: so that all threads have something to do.
 
-Threads share the work on a large tensor, so that the largest one does not keep a single thread busy
-at the end. A small one is too little for that: a span of it is all that a thread takes at a time.
-So threads take small ones as a whole, several at once, as far as there is memory for what each
-keeps.
+Threads that share a tensor wait for the last of them at the end of each walk; threads that take a
+tensor each need not, and two of them are a twentieth quicker so. They share one that would keep a
+single thread busy when the others have nothing left to do, and a huge one, of which nobody would
+hear for long. Others they take as a whole, as far as there is memory for what each keeps.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from explorer.analysis.parallel import map_in_order
+from explorer.analysis.parallel import AHEAD, map_in_order
 from explorer.formats.weights import Check
 from explorer.formats.weights_fold import SPAN_WEIGHTS
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_LEAST_SPANS: Final = 2  # of a large tensor, for each thread
-_MEMORY: Final = 24 << 20  # bytes that small tensors worked on at once may take
+_LEAST_SPANS: Final = 2  # for each thread that shares a tensor
+_HUGE: Final = 1 << 27  # weights, of which a thread tells nothing for a quarter of a second
+_MEMORY: Final = 24 << 20  # bytes that tensors worked on at once may take
+_WAITING: Final = 256  # results that may wait for a tensor before theirs, some KiB each
 
 
 Tell: TypeAlias = Callable[[int], object] | None
@@ -60,7 +63,7 @@ def share_out(
     When the iterator is closed, or anything raises, no thread is left running.
 
     Args:
-        portions: The items; taken a few ahead of the results.
+        portions: The items.
         work: Gets an item, how many threads share it, what it has to call now and then (that raises
             to stop), and what it may tell how many weights it has walked over.
         workers: Threads.
@@ -74,27 +77,41 @@ def share_out(
         if progress is not None:
             progress(before + done)
 
-    def is_large(portion: Portion[Item]) -> bool:
-        return workers <= 1 or portion.weights >= _LEAST_SPANS * workers * SPAN_WEIGHTS
-
     def work_alone(portion: Portion[Item], check: Check) -> tuple[Portion[Item], Result]:
         check()
         with gate.passing(portion.nbytes, check):
             return portion, work(portion.item, 1, check, None)
 
     gate = _Gate(_MEMORY)
-    for large, group in groupby(portions, is_large):
-        if large:
-            for portion in group:
+    ahead = max(AHEAD, _WAITING // workers)
+    for is_shared, group in groupby(_planned(portions, workers), key=itemgetter(0)):
+        taken = (portion for _, portion in group)
+        if is_shared:
+            for portion in taken:
                 check()
                 yield work(portion.item, workers, check, None if progress is None else tell)
                 before += portion.walks * portion.weights
                 tell(0)
         else:
-            for portion, found in map_in_order(group, work_alone, workers=workers, check=check):
-                yield found
+            found = map_in_order(taken, work_alone, workers=workers, ahead=ahead, check=check)
+            for portion, result in found:
+                yield result
                 before += portion.walks * portion.weights
                 tell(0)
+
+
+def _planned(
+    portions: Iterable[Portion[Item]], workers: int
+) -> Iterator[tuple[bool, Portion[Item]]]:
+    """Yield the items in order, and of each whether all threads share it."""
+    portions = list(portions)
+    behind = sum(portion.weights for portion in portions)
+    least = _LEAST_SPANS * workers * SPAN_WEIGHTS
+    for portion in portions:
+        behind -= portion.weights
+        keeps_others_waiting = behind <= portion.weights * (workers - 1)
+        enough = least if keeps_others_waiting else max(least, _HUGE)
+        yield workers <= 1 or portion.weights >= enough, portion
 
 
 class _Gate:

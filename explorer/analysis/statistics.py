@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from explorer.analysis import provisional
 from explorer.analysis.binning import Binning, Histogram, RunningCounts
 from explorer.analysis.decoding import ThreadDecoding
@@ -134,8 +132,9 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     told = dict.fromkeys(PERCENTS, float("nan"))
     if moments.finite:
         low, high = float(fine.edges[0]), float(fine.edges[-1])
-        points = np.clip(percentiles(counted[0], low, high), moments.low, moments.high)
-        told = dict(zip(PERCENTS, points.tolist(), strict=True))
+        least, greatest = moments.low, moments.high
+        points = [min(max(x, least), greatest) for x in percentiles(counted[0], low, high)]
+        told = dict(zip(PERCENTS, points, strict=True))
     return TensorStatistics(
         tensor=tensor.name,
         type=tensor.type.name,

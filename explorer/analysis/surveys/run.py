@@ -10,6 +10,7 @@ from typing import Final
 from explorer.analysis.errors.figures import ErrorFigures
 from explorer.analysis.errors.lockstep import flat_spans, measure_pairs
 from explorer.analysis.errors.weights_pair import WeightsPair
+from explorer.analysis.remembering import remembered_bytes
 from explorer.analysis.sharing import Portion, Tell, share_out
 from explorer.analysis.surveys.cache import KeptErrors, KeptSurvey
 from explorer.analysis.surveys.tensors import WALKS, SurveyRow, survey_row
@@ -93,7 +94,7 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
     Args:
         model: An open model.
         kept: What is known already; what gets known is added.
-        workers: Threads, which share the work on a large tensor, or take small ones at once.
+        workers: Threads, which take a tensor each, or share the work on a large one.
         control: Pauses and cancels.
         progress: Called now and then with the weights walked over so far, of twice the tensors'.
         rows: Rows of the model's table, if not all of them.
@@ -112,7 +113,7 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
         return survey_row(tensors[number], workers, check, tell)
 
     portions = (
-        Portion(number, tensors[number].parameters, tensors[number].nbytes, WALKS)
+        Portion(number, tensors[number].parameters, remembered_bytes(tensors[number]), WALKS)
         for number in numbers
     )
     found = share_out(portions, work, workers=workers, check=control.check, progress=progress)
@@ -153,7 +154,7 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
     Args:
         pairs: The pairs.
         kept: What is known already; what gets known is added.
-        workers: Threads, which share the work on a large pair, or take small ones at once.
+        workers: Threads, which take a pair each, or share the work on a large one.
         control: Pauses and cancels.
         progress: Called now and then with the number of pairs of weights done.
         numbers: Places of pairs, if not all of them.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from explorer.analysis.remembering import remembered_bytes
 from explorer.analysis.sharing import Portion, Tell, share_out
 from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.errors import ExplorerError
@@ -40,16 +41,16 @@ def survey(
 ) -> Iterator[SurveyRow]:
     """Yield a row for each tensor, in the order of the model, as soon as it is known.
 
-    Files are read front to back.
-
     Args:
         model: An open model.
-        workers: Threads, which share the work on a large tensor, or take small ones at once.
+        workers: Threads, which take a tensor each, or share the work on a large one.
         cancel: Called before every chunk, in the thread that reads it; what it raises is passed on.
         progress: Called in the caller's thread now and then with the weights walked over so far; in
             all there will be twice those of the model.
     """
-    portions = (Portion(one, one.parameters, one.nbytes, WALKS) for one in model.tensors.rows)
+    portions = (
+        Portion(one, one.parameters, remembered_bytes(one), WALKS) for one in model.tensors.rows
+    )
     return share_out(
         portions, survey_row, workers=workers, check=cancel or never, progress=progress
     )
