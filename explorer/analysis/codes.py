@@ -119,7 +119,7 @@ class _Counted:
         self.codes = CodeCounts(self._splitter.levels)
 
     def add(self, stored: Stored) -> None:
-        self.codes.add(self._splitter.split(stored).codes)
+        self.codes.add(self._splitter.codes(stored))
 
     def combine(self, other: _Counted) -> None:
         self.codes.combine(other.codes)

@@ -12,7 +12,7 @@ from explorer.analysis import kernel_fields
 from explorer.analysis.binning import Binning, Histogram, RunningCounts
 from explorer.analysis.moments import Moments, RunningMoments
 from explorer.analysis.remembering import remembering
-from explorer.analysis.splitting import Parts, Splitter, is_quantized
+from explorer.analysis.splitting import BlockScales, Splitter, is_quantized
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Check, WeightReader, never
 from explorer.formats.weights_fold import Fold, fold_parts
@@ -107,10 +107,10 @@ class _Gathered:
         self.moments = [RunningMoments() for _ in range(1 + self.splitter.has_minimum)]
 
     def add(self, stored: Stored) -> None:
-        parts = self.splitter.split(stored)
-        codes = parts.codes.reshape(-1)
+        codes = self.splitter.codes(stored).reshape(-1)
         kernel_fields.kernels().count_codes(codes, self._codes[0], self._codes[1])
-        for moments, stream in zip(self.moments, _streams(parts), strict=True):
+        streams = _streams(self.splitter.scales(stored))
+        for moments, stream in zip(self.moments, streams, strict=True):
             moments.add(stream)
 
     @property
@@ -133,12 +133,12 @@ class _Counted:
         self.counts = RunningCounts(binnings)
 
     def add(self, stored: Stored) -> None:
-        self.counts.add(_streams(self._splitter.split(stored)))
+        self.counts.add(_streams(self._splitter.scales(stored)))
 
     def combine(self, other: _Counted) -> None:
         self.counts.combine(other.counts)
 
 
-def _streams(parts: Parts) -> list[NDArray[np.float32]]:
+def _streams(found: BlockScales) -> list[NDArray[np.float32]]:
     """Return scales, and minima if there are any, as flat arrays."""
-    return [part.reshape(-1) for part in (parts.scales, parts.minima) if part.shape[1]]
+    return [part.reshape(-1) for part in (found.scales, found.minima) if part.shape[1]]

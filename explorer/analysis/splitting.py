@@ -14,26 +14,29 @@ from explorer.analysis import kernel_fields
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights_runs import Stored
 from explorer.quantization.anatomy import anatomy, has_anatomy
-from explorer.quantization.grouped import StoredGroups, group_anatomy, split_groups
+from explorer.quantization.grouped import (
+    StoredGroups,
+    group_anatomy,
+    take_group_codes,
+    take_group_scales,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What the blocks of a chunk are made of; float weights are scale * level - minimum.
+class BlockScales:
+    """The scales of some blocks; float weights are scale * level of their code - minimum.
 
     Attributes:
-        codes: uint8 [blocks, weights of a block].
         scales: float32 [blocks, scales of a block].
         minima: float32 of the same shape; [blocks, 0] if the type has none.
     """
 
-    codes: NDArray[np.uint8]
     scales: NDArray[np.float32]
     minima: NDArray[np.float32]
 
 
 class Splitter:
-    """Takes the chunks of one tensor apart. Owns buffers: one thread, one splitter.
+    """Takes the blocks of one tensor apart. Owns buffers: one thread, one splitter.
 
     Attributes:
         levels: float32 [codes]: the value of each code before scaling.
@@ -42,40 +45,56 @@ class Splitter:
     """
 
     def __init__(self, tensor: Tensor) -> None:
-        self._layout = None if tensor.grouped is None else tensor.grouped.layout
-        self._type = tensor.type
-        found = anatomy(self._type.name) if self._layout is None else group_anatomy(self._layout)
+        layout = None if tensor.grouped is None else tensor.grouped.layout
+        found = anatomy(tensor.type.name) if layout is None else group_anatomy(layout)
         self.levels = found.levels
         self.weights_per_scale = found.weights_per_scale
         self.has_minimum = found.has_minimum
-        self._parts = self._empty(0)
+        self._layout = layout
+        self._type = tensor.type
+        self._codes = np.empty((0, tensor.type.block_weights), np.uint8)
+        self._scales = self._room_for_scales(0)
 
-    def split(self, stored: Stored) -> Parts:
-        """Take blocks, or groups, apart; the arrays are overwritten by the next ones."""
+    def codes(self, stored: Stored) -> NDArray[np.uint8]:
+        """Return the codes of blocks, or groups: uint8 [blocks, weights of a block].
+
+        They are overwritten by the next ones.
+        """
+        count = self._count(stored)
+        if count > len(self._codes):
+            self._codes = np.empty((count, self._type.block_weights), np.uint8)
+        codes = self._codes[:count]
         if isinstance(stored, StoredGroups):
             assert self._layout is not None
-            count = stored.scales.size // self._layout.scale_bytes
+            take_group_codes(self._layout, stored, codes)
         else:
-            count = len(stored)
-        if count > len(self._parts.codes):
-            self._parts = self._empty(count)
-        whole = self._parts
-        parts = Parts(whole.codes[:count], whole.scales[:count], whole.minima[:count])
+            anatomy(self._type.name).take_codes(stored, codes)
+        return codes
+
+    def scales(self, stored: Stored) -> BlockScales:
+        """Return the scales of blocks, or groups, overwritten by the next ones."""
+        count = self._count(stored)
+        if count > len(self._scales.scales):
+            self._scales = self._room_for_scales(count)
+        found = BlockScales(self._scales.scales[:count], self._scales.minima[:count])
         if isinstance(stored, StoredGroups):
             assert self._layout is not None
-            split_groups(self._layout, stored, parts.codes, parts.scales, parts.minima)
+            take_group_scales(self._layout, stored, found.scales, found.minima)
         else:
-            split = anatomy(self._type.name).split
-            split(stored, parts.codes, parts.scales, parts.minima)
-        return parts
+            anatomy(self._type.name).take_scales(stored, found.scales, found.minima)
+        return found
 
-    def _empty(self, count: int) -> Parts:
-        weights = self._type.block_weights
-        scales = weights // self.weights_per_scale
-        return Parts(
-            np.empty((count, weights), np.uint8),
-            np.empty((count, scales), np.float32),
-            np.empty((count, scales if self.has_minimum else 0), np.float32),
+    def _count(self, stored: Stored) -> int:
+        if not isinstance(stored, StoredGroups):
+            return len(stored)
+        assert self._layout is not None
+        return stored.scales.size // self._layout.scale_bytes
+
+    def _room_for_scales(self, count: int) -> BlockScales:
+        width = self._type.block_weights // self.weights_per_scale
+        return BlockScales(
+            np.empty((count, width), np.float32),
+            np.empty((count, width if self.has_minimum else 0), np.float32),
         )
 
 

@@ -214,7 +214,7 @@ class _Counted:
     def _add_scales(self, stored: Stored) -> None:
         splitter = self._tools.splitter
         if splitter is not None:
-            self._scales.add(splitter.split(stored).scales)
+            self._scales.add(splitter.scales(stored).scales)
 
     def combine(self, other: _Counted) -> None:
         self.counts.combine(other.counts)

@@ -101,7 +101,7 @@ def warm_up_splitting(type_name: str) -> None:
     splitter = splitter_of(tensor)
     if splitter is not None:
         for chunk in tensor.chunks():
-            splitter.split(chunk.stored)
+            splitter.scales(chunk.stored)
 
 
 def warm_up_rounding(type_name: str) -> None:

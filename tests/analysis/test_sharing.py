@@ -14,6 +14,7 @@ from explorer.formats.weights_fold import SPAN_WEIGHTS
 from tests.helpers.patience import PATIENCE_S
 
 LARGE = 4 * SPAN_WEIGHTS  # for two threads
+HUGE = 1 << 27
 
 
 def _threads() -> list[str]:
@@ -42,8 +43,50 @@ def test_results_and_progress_come_in_order(workers: int) -> None:
     assert told == sorted(told)
     assert told[-1] == 2 * sum(sizes)
     if workers == 2:
-        assert sorted(alone) == [0, 1, 3, 4, 7]
+        assert sorted(alone) == [0, 1, 2, 3, 4, 5, 7]
     assert _threads() == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "workers", "shared"),
+    [
+        ([LARGE, LARGE - 1, LARGE], 2, [2]),
+        ([LARGE, LARGE, LARGE, LARGE], 2, [2, 3]),
+        ([3 * LARGE, LARGE, LARGE, LARGE - 2], 2, [0, 2]),  # the last is too little to share
+        ([4 * LARGE, *[LARGE] * 20], 2, [19, 20]),
+        ([4 * LARGE, *[LARGE] * 20], 8, [0]),
+        ([HUGE, HUGE - 1, HUGE, *[LARGE] * 40], 2, [0, 2, 41, 42]),
+        ([5], 2, []),
+        ([5, LARGE], 1, [0, 1]),
+    ],
+)
+def test_one_is_shared_that_would_keep_others_waiting_or_is_huge(
+    sizes: list[int], workers: int, shared: list[int]
+) -> None:
+    found: list[int] = []
+
+    def work(item: int, threads: int, _check: Check, _tell: Tell) -> None:
+        if threads == workers:
+            found.append(item)
+
+    portions = [Portion(item, size, 8) for item, size in enumerate(sizes)]
+    list(share_out(portions, work, workers=workers, check=never))
+    assert found == shared
+
+
+def test_others_go_on_while_one_takes_long() -> None:
+    others = threading.Semaphore(0)
+
+    def work(item: int, _workers: int, _check: Check, _tell: Tell) -> int:
+        if item:
+            others.release()
+        else:
+            for _ in range(100):
+                assert others.acquire(timeout=PATIENCE_S)
+        return item
+
+    portions = [Portion(item, 10, 8) for item in range(101)]
+    assert list(share_out(portions, work, workers=2, check=never)) == list(range(101))
 
 
 def test_small_ones_are_worked_on_at_once() -> None:

@@ -54,7 +54,7 @@ def compiled():
     kernels, blocks = kernel_fields.kernels(), kernel_fields.kernels_blocks()
     counted = [k.__name__ for k in (kernels.measure, kernels.count_keys, kernels.count_bins,
                kernels.sum_squares, blocks.measure_blocks, blocks.count_blocks,
-               decoders.decode_q4_k, k_quants.split_q4_k) if k.signatures]
+               decoders.decode_q4_k, k_quants.scales_of_q4_k) if k.signatures]
     print(*counted)
 
 for name in ("general", "Q4_K", "general-exact", "Q4_K-exact"):
@@ -70,7 +70,7 @@ for name in ("general", "Q4_K", "general-exact", "Q4_K-exact"):
         first,
         [*first, "decode_q4_k"],
         [*exact_ones, "decode_q4_k"],
-        [*exact_ones, "decode_q4_k", "split_q4_k"],
+        [*exact_ones, "decode_q4_k", "scales_of_q4_k"],
     ]
 
 

@@ -145,8 +145,9 @@ assert len(kernel.signatures) == 1
 quantization.dequantize(bytearray(34), "Q8_0")
 assert len(kernel.signatures) == 1
 quantization.warm_up("Q8_0", split=True)
-splitter = sys.modules["explorer.quantization.anatomy.legacy"].split_q8_0
-assert len(splitter.signatures) == 1
+anatomies = sys.modules["explorer.quantization.anatomy.legacy"]
+assert len(anatomies.codes_of_q8_0.signatures) == 1
+assert len(anatomies.scales_at_the_start.signatures) == 1
 """
     result = subprocess.run(
         [sys.executable, "-c", program], check=False, cwd=_ROOT, capture_output=True, text=True

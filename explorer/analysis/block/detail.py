@@ -22,7 +22,8 @@ from explorer.quantization.anatomy.bits import BlockBits, bits_of_layout, bits_o
 from explorer.quantization.anatomy.book_rows import BookRows, book_rows
 from explorer.quantization.anatomy.sub_scales import SubScales, sub_scales
 from explorer.quantization.byte_order import swap_byte_order
-from explorer.quantization.grouped.fields import group_fields, split_bytes
+from explorer.quantization.grouped import take_group_scales
+from explorer.quantization.grouped.fields import group_fields, stored_groups
 
 _FACTOR_BYTES: Final = 4
 _MOST_NUMBERS: Final = 16  # of a field: more are codes
@@ -145,8 +146,8 @@ class BlockReader:
         tensor, unit = self._tensor, self._reader.unit
         stored = self._reader.block(index)
         chunk = next(self._reader.chunks(index * unit, (index + 1) * unit, check))
-        found = self._splitter.split(chunk.stored)
-        codes = found.codes[0].copy()
+        codes = self._splitter.codes(chunk.stored)[0].copy()
+        found = self._splitter.scales(chunk.stored)
         scales, minima = found.scales[0].copy(), found.minima[0].copy()
         detail = BlockDetail(
             tensor=tensor,
@@ -202,8 +203,8 @@ def _of_group(detail: BlockDetail) -> BlockDetail:
     assert grouped is not None
     layout, fields = grouped.layout, group_fields(grouped.layout)
     raw = np.frombuffer(detail.stored, np.uint8)
-    codes, scale = np.empty((1, layout.group_size), np.uint8), np.empty((1, 1), np.float32)
-    split_bytes(layout, raw[None], codes, scale, np.empty((1, 1), np.float32))
+    scale, minimum = np.empty((2, 1, 1), np.float32)
+    take_group_scales(layout, stored_groups(layout, raw[None]), scale, minimum)
     numbers = tuple(_numbers(field, raw, scale[0]) for field in fields)
     described = replace(detail, fields=fields, numbers=numbers, bits=bits_of_layout(layout))
     return described if grouped.global_scale is None else _with_factor(described)

@@ -63,7 +63,7 @@ def largest_scale(
 
     def step(best: list[FoundBlock], chunk: Chunk) -> None:
         assert own.splitter is not None
-        scales = own.splitter.split(chunk.stored).scales
+        scales = own.splitter.scales(chunk.stored).scales
         sizes = np.abs(scales)
         sizes[~np.isfinite(sizes)] = np.inf
         place = int(sizes.argmax())

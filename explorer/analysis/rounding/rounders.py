@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -22,7 +21,7 @@ from explorer.quantization.grouped import (
     decode_groups,
     group_anatomy,
     quantize_groups,
-    split_groups,
+    take_group_codes,
 )
 
 _AFFINE: Final = {"int4": 4, "int8": 8, "affine2": 2, "affine3": 3, "affine5": 5, "affine6": 6}
@@ -129,10 +128,9 @@ class BlockRounder:
     def codes(self) -> NDArray[np.uint8]:
         """Return the codes; see `Rounder.codes`."""
         blocks = self._raw.reshape(-1, self.type.block_bytes)
-        per_scale = self._anatomy.weights_per_scale
-        return _split(
-            self._anatomy.split, blocks, (len(blocks), self.type.block_weights), per_scale
-        )
+        codes = np.empty((len(blocks), self.type.block_weights), np.uint8)
+        self._anatomy.take_codes(blocks, codes)
+        return codes
 
 
 class GroupRounder:
@@ -157,17 +155,7 @@ class GroupRounder:
     def codes(self) -> NDArray[np.uint8]:
         """Return the codes; see `Rounder.codes`."""
         assert self._stored is not None
-        size = self._layout.group_size
-        shape = (self._stored.packed.size // self._layout.packed_bytes, size)
-
-        def split(stored: Any, codes: Any, scales: Any, minima: Any) -> None:
-            split_groups(self._layout, stored, codes, scales, minima)
-
-        return _split(split, self._stored, shape, size)
-
-
-def _split(split: Any, stored: Any, shape: Sequence[int], per_scale: int) -> NDArray[np.uint8]:
-    codes = np.empty(shape, np.uint8)
-    scales = np.empty((shape[0], shape[1] // per_scale), np.float32)
-    split(stored, codes, scales, np.empty_like(scales))
-    return codes
+        groups = self._stored.packed.size // self._layout.packed_bytes
+        codes = np.empty((groups, self._layout.group_size), np.uint8)
+        take_group_codes(self._layout, self._stored, codes)
+        return codes

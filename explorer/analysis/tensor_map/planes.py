@@ -144,8 +144,8 @@ class _Blocks:
         values = self._buffer.of(stop - first)
         done = 0
         for stored in self._reader.runs(first, stop, check):
-            parts = self._splitter.split(stored)
-            numbers = (parts.minima if self._minimum else parts.scales).reshape(-1, 1)
+            found = self._splitter.scales(stored)
+            numbers = (found.minima if self._minimum else found.scales).reshape(-1, 1)
             end = done + numbers.size * repeats
             values[done:end].reshape(-1, repeats)[:] = numbers
             done = end

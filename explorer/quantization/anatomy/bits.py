@@ -8,6 +8,7 @@ bit of a code book's row), so this is done for many contents, and what was found
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.anatomy.book_rows import group_weights
-from explorer.quantization.anatomy.contract import Codes, Scales, Split
+from explorer.quantization.anatomy.contract import Codes, Scales
 from explorer.quantization.anatomy.registry import anatomy
 from explorer.quantization.arrays import Blocks
 from explorer.quantization.grouped import GroupedLayout, group_anatomy
@@ -25,6 +26,8 @@ from explorer.quantization.types import TENSOR_TYPES, TensorType
 
 Masks: TypeAlias = NDArray[np.uint8]
 """For each byte of a block and each of some things, the bits of the byte that act on it."""
+
+_Split: TypeAlias = Callable[[Blocks, Codes, Scales, Scales], None]
 
 _CONTENTS: Final = 256  # so that every byte takes every value
 _SEED: Final = 5
@@ -81,7 +84,7 @@ def bits_of_layout(layout: GroupedLayout) -> BlockBits:
 
 
 def _turn_bits(
-    split: Split, kind: _Kind, group: int = 1, sizes: NDArray[np.uint8] | None = None
+    split: _Split, kind: _Kind, group: int = 1, sizes: NDArray[np.uint8] | None = None
 ) -> BlockBits:
     """Turn every bit of blocks of many contents, one by one.
 

@@ -1,7 +1,7 @@
 """What every family's module in this package gives: one `Anatomy` for each of its tensor types.
 
 A module holds ``ANATOMIES``, a mapping of type names to `Anatomy`. One test checks for all types
-that what `split` gives makes the weights that the type's decoder gives.
+that codes and scales make the weights that the type's decoder gives.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ Codes: TypeAlias = NDArray[np.uint8]
 Scales: TypeAlias = NDArray[np.float32]
 """Effective scales or minima: float32 [blocks, scales of a block], C-contiguous."""
 
-Split: TypeAlias = Callable[[Blocks, Codes, Scales, Scales], None]
-"""split(blocks, codes, scales, minima) fills the last three.
+TakeCodes: TypeAlias = Callable[[Blocks, Codes], None]
+"""take_codes(blocks, codes) fills the latter."""
+
+TakeScales: TypeAlias = Callable[[Blocks, Scales, Scales], None]
+"""take_scales(blocks, scales, minima) fills the last two.
 
 `minima` is left alone, and may be of shape [blocks, 0], where the type has none.
 """
@@ -66,7 +69,9 @@ class Anatomy:
         uniform: Whether `levels` rise in equal steps, so that rounding to the nearest level
             errs by up to half of ``scale * (levels[1] - levels[0])``.
         fields: The block's bytes, field by field.
-        split: The kernel that takes blocks apart.
+        take_codes: The kernel that tells the codes of blocks.
+        take_scales: The kernel that tells their scales and minima: a fraction of the work, and
+            often all that somebody wants.
     """
 
     levels: NDArray[np.float32]
@@ -74,7 +79,13 @@ class Anatomy:
     has_minimum: bool
     uniform: bool
     fields: tuple[BlockField, ...]
-    split: Split
+    take_codes: TakeCodes
+    take_scales: TakeScales
+
+    def split(self, blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
+        """Take blocks apart; fills the last three."""
+        self.take_codes(blocks, codes)
+        self.take_scales(blocks, scales, minima)
 
 
 def integers(low: int, high: int) -> NDArray[np.float32]:

@@ -14,7 +14,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.anatomy.contract import Anatomy, BlockField, Codes, Scales, Split
+from explorer.quantization.anatomy.contract import (
+    Anatomy,
+    BlockField,
+    Codes,
+    Scales,
+    TakeCodes,
+    TakeScales,
+)
 from explorer.quantization.arrays import Blocks
 from explorer.quantization.decoders.i_quants import WALKS
 from explorer.quantization.decoders.i_quants_books import KVALUES, Book, code_book
@@ -29,31 +36,41 @@ def _number(levels: Any, parts: Any, numbers: Any, codes: Any) -> None:
             codes[b, i] = numbers[i32(levels[b, i] * parts) & 255]
 
 
-def _splitter(type_name: str, levels: NDArray[np.float32]) -> Split:
+def _taking_apart(
+    type_name: str, levels: NDArray[np.float32], weights_per_scale: int
+) -> tuple[TakeCodes, TakeScales]:
+    """Return what tells codes and scales: of these types one kernel walks over both."""
     walk, book = WALKS[type_name]
     parts = np.float32(8 if book is Book.IQ1S else 1)  # what makes each level a whole number
     numbers = np.zeros(256, np.uint8)
     numbers[(levels * parts).astype(np.int8).view(np.uint8)] = np.arange(len(levels))
 
-    def split(blocks: Blocks, codes: Codes, scales: Scales, _minima: Scales) -> None:
+    def take_codes(blocks: Blocks, codes: Codes) -> None:
         found = np.empty(codes.shape, np.float32)
+        scales = np.empty((len(codes), codes.shape[1] // weights_per_scale), np.float32)
         walk(blocks, found, scales, code_book(book))
         _number(found, parts, numbers, codes)
 
-    return split
+    def take_scales(blocks: Blocks, scales: Scales, _minima: Scales) -> None:
+        found = np.empty((len(scales), scales.shape[1] * weights_per_scale), np.float32)
+        walk(blocks, found, scales, code_book(book))
+
+    return take_codes, take_scales
 
 
 def _anatomy(
     type_name: str, levels: Iterable[float], weights_per_scale: int, *fields: BlockField
 ) -> Anatomy:
     level_of_code = np.array(sorted(levels), np.float32)
+    take_codes, take_scales = _taking_apart(type_name, level_of_code, weights_per_scale)
     return Anatomy(
         levels=level_of_code,
         weights_per_scale=weights_per_scale,
         has_minimum=False,
         uniform=False,
         fields=fields,
-        split=_splitter(type_name, level_of_code),
+        take_codes=take_codes,
+        take_scales=take_scales,
     )
 
 

@@ -31,15 +31,6 @@ def copy_pairs_of_bits(blocks: Any, b: Any, offset: Any, codes: Any) -> None:
 
 
 @inlined
-def _split_scales_of_q4_k(blocks: Any, b: Any, scales: Any, minima: Any) -> None:
-    d = half_at(blocks, b, 0)
-    dmin = half_at(blocks, b, 2)
-    for k in range(8):
-        scales[b, k] = d * f32(i32(q4_k_scale(blocks, b, k)))
-        minima[b, k] = dmin * f32(i32(q4_k_minimum(blocks, b, k)))
-
-
-@inlined
 def _copy_quarters(blocks: Any, b: Any, offset: Any, codes: Any) -> None:
     for quarter in range(4):
         for i in range(32):
@@ -49,24 +40,27 @@ def _copy_quarters(blocks: Any, b: Any, offset: Any, codes: Any) -> None:
 
 
 @kernel
-def split_q2_k(blocks: Any, codes: Any, scales: Any, minima: Any) -> None:
-    """Take Q2_K apart; blocks: uint8 [n, 84], codes: [n, 256], scales and minima: [n, 16]."""
+def codes_of_q2_k(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q2_K; blocks: uint8 [n, 84], codes: [n, 256]."""
+    for b in range(blocks.shape[0]):
+        copy_pairs_of_bits(blocks, b, 16, codes)
+
+
+@kernel
+def scales_of_q2_k(blocks: Any, scales: Any, minima: Any) -> None:
+    """Tell the scales of Q2_K; blocks: uint8 [n, 84], scales and minima: [n, 16]."""
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 80)
         dmin = half_at(blocks, b, 82)
         for k in range(16):
             scales[b, k] = d * f32(i32(blocks[b, k] & 15))
             minima[b, k] = dmin * f32(i32(blocks[b, k] >> 4))
-        copy_pairs_of_bits(blocks, b, 16, codes)
 
 
 @kernel
-def split_q3_k(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take Q3_K apart; blocks: uint8 [n, 110], codes: [n, 256], scales: [n, 16]."""
+def codes_of_q3_k(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q3_K; blocks: uint8 [n, 110], codes: [n, 256]."""
     for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 108)
-        for k in range(16):
-            scales[b, k] = d * f32(i32(q3_k_scale(blocks, b, k)))
         copy_pairs_of_bits(blocks, b, 32, codes)
         for k in range(8):
             for i in range(32):
@@ -74,18 +68,25 @@ def split_q3_k(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
 
 
 @kernel
-def split_q4_k(blocks: Any, codes: Any, scales: Any, minima: Any) -> None:
-    """Take Q4_K apart; blocks: uint8 [n, 144], codes: [n, 256], scales and minima: [n, 8]."""
+def scales_of_q3_k(blocks: Any, scales: Any, _minima: Any) -> None:
+    """Tell the scales of Q3_K; blocks: uint8 [n, 110], scales: [n, 16]."""
     for b in range(blocks.shape[0]):
-        _split_scales_of_q4_k(blocks, b, scales, minima)
+        d = half_at(blocks, b, 108)
+        for k in range(16):
+            scales[b, k] = d * f32(i32(q3_k_scale(blocks, b, k)))
+
+
+@kernel
+def codes_of_q4_k(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q4_K; blocks: uint8 [n, 144], codes: [n, 256]."""
+    for b in range(blocks.shape[0]):
         _copy_quarters(blocks, b, 16, codes)
 
 
 @kernel
-def split_q5_k(blocks: Any, codes: Any, scales: Any, minima: Any) -> None:
-    """Take Q5_K apart; blocks: uint8 [n, 176], codes: [n, 256], scales and minima: [n, 8]."""
+def codes_of_q5_k(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q5_K; blocks: uint8 [n, 176], codes: [n, 256]."""
     for b in range(blocks.shape[0]):
-        _split_scales_of_q4_k(blocks, b, scales, minima)
         _copy_quarters(blocks, b, 48, codes)
         for k in range(8):
             for i in range(32):
@@ -93,12 +94,20 @@ def split_q5_k(blocks: Any, codes: Any, scales: Any, minima: Any) -> None:
 
 
 @kernel
-def split_q6_k(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take Q6_K apart; blocks: uint8 [n, 210], codes: [n, 256], scales: [n, 16]."""
+def scales_of_q4_k(blocks: Any, scales: Any, minima: Any) -> None:
+    """Tell the scales of Q4_K or Q5_K; blocks: uint8 [n, 144 or 176], the others: [n, 8]."""
     for b in range(blocks.shape[0]):
-        d = half_at(blocks, b, 208)
-        for k in range(16):
-            scales[b, k] = d * f32(i8(blocks[b, 192 + k]))
+        d = half_at(blocks, b, 0)
+        dmin = half_at(blocks, b, 2)
+        for k in range(8):
+            scales[b, k] = d * f32(i32(q4_k_scale(blocks, b, k)))
+            minima[b, k] = dmin * f32(i32(q4_k_minimum(blocks, b, k)))
+
+
+@kernel
+def codes_of_q6_k(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q6_K; blocks: uint8 [n, 210], codes: [n, 256]."""
+    for b in range(blocks.shape[0]):
         copy_pairs_of_bits(blocks, b, 128, codes)
         for half in range(2):
             for j in range(4):
@@ -109,12 +118,27 @@ def split_q6_k(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
 
 
 @kernel
-def split_q8_k(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take Q8_K apart; blocks: uint8 [n, 292], codes: [n, 256], scales: [n, 1]."""
+def scales_of_q6_k(blocks: Any, scales: Any, _minima: Any) -> None:
+    """Tell the scales of Q6_K; blocks: uint8 [n, 210], scales: [n, 16]."""
     for b in range(blocks.shape[0]):
-        scales[b, 0] = float32_of_bits(u32_at(blocks, b, 0))
+        d = half_at(blocks, b, 208)
+        for k in range(16):
+            scales[b, k] = d * f32(i8(blocks[b, 192 + k]))
+
+
+@kernel
+def codes_of_q8_k(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q8_K; blocks: uint8 [n, 292], codes: [n, 256]."""
+    for b in range(blocks.shape[0]):
         for i in range(256):
             codes[b, i] = blocks[b, 4 + i] ^ 128  # int8 + 128
+
+
+@kernel
+def scales_of_q8_k(blocks: Any, scales: Any, _minima: Any) -> None:
+    """Tell the scales of Q8_K; blocks: uint8 [n, 292], scales: [n, 1]."""
+    for b in range(blocks.shape[0]):
+        scales[b, 0] = float32_of_bits(u32_at(blocks, b, 0))
 
 
 ANATOMIES = {
@@ -133,7 +157,8 @@ ANATOMIES = {
             BlockField("d", 80, 2, "f16", "scale of the scales"),
             BlockField("dmin", 82, 2, "f16", "scale of the minima"),
         ),
-        split=split_q2_k,
+        take_codes=codes_of_q2_k,
+        take_scales=scales_of_q2_k,
     ),
     "Q3_K": Anatomy(
         levels=integers(-4, 3),
@@ -146,7 +171,8 @@ ANATOMIES = {
             BlockField("scales", 96, 12, "6-bit scales", "16 scales, 32 more than their value"),
             BlockField("d", 108, 2, "f16", "scale of the scales"),
         ),
-        split=split_q3_k,
+        take_codes=codes_of_q3_k,
+        take_scales=scales_of_q3_k,
     ),
     "Q4_K": Anatomy(
         levels=integers(0, 15),
@@ -159,7 +185,8 @@ ANATOMIES = {
             BlockField("scales", 4, 12, "6-bit scales", "8 scales and 8 minima of 32 weights each"),
             BlockField("qs", 16, 128, "4-bit codes", f"quarters {_QUARTERS}"),
         ),
-        split=split_q4_k,
+        take_codes=codes_of_q4_k,
+        take_scales=scales_of_q4_k,
     ),
     "Q5_K": Anatomy(
         levels=integers(0, 31),
@@ -173,7 +200,8 @@ ANATOMIES = {
             BlockField("qh", 16, 32, "1-bit codes", "highest bit: bit k of byte l, weight 32k+l"),
             BlockField("qs", 48, 128, "4-bit codes", f"low four bits, quarters {_QUARTERS}"),
         ),
-        split=split_q5_k,
+        take_codes=codes_of_q5_k,
+        take_scales=scales_of_q4_k,
     ),
     "Q6_K": Anatomy(
         levels=integers(-32, 31),
@@ -186,7 +214,8 @@ ANATOMIES = {
             BlockField("scales", 192, 16, "i8", "one scale for each 16 weights"),
             BlockField("d", 208, 2, "f16", "scale of the scales"),
         ),
-        split=split_q6_k,
+        take_codes=codes_of_q6_k,
+        take_scales=scales_of_q6_k,
     ),
     "Q8_K": Anatomy(
         levels=integers(-128, 127),
@@ -198,6 +227,7 @@ ANATOMIES = {
             BlockField("qs", 4, 256, "i8", "one code for each weight"),
             BlockField("bsums", 260, 32, "i16", "sums of 16 codes each, for dot products"),
         ),
-        split=split_q8_k,
+        take_codes=codes_of_q8_k,
+        take_scales=scales_of_q8_k,
     ),
 }

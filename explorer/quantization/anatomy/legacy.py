@@ -29,64 +29,70 @@ def _add_fifth_bits(bits: Any, b: Any, codes: Any) -> None:
 
 
 @kernel
-def split_q4_0(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take Q4_0 apart; blocks: uint8 [n, 18], codes: [n, 32], scales: [n, 1]."""
+def scales_at_the_start(blocks: Any, scales: Any, _minima: Any) -> None:
+    """Tell the scales of blocks that begin with one; blocks: uint8 [n, any], scales: [n, 1]."""
     for b in range(blocks.shape[0]):
         scales[b, 0] = half_at(blocks, b, 0)
+
+
+@kernel
+def scales_and_minima_at_the_start(blocks: Any, scales: Any, minima: Any) -> None:
+    """The same of blocks in which a number that is added comes next; minima: [n, 1]."""
+    for b in range(blocks.shape[0]):
+        scales[b, 0] = half_at(blocks, b, 0)
+        minima[b, 0] = -half_at(blocks, b, 2)
+
+
+@kernel
+def codes_of_q4_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q4_0; blocks: uint8 [n, 18], codes: [n, 32]."""
+    for b in range(blocks.shape[0]):
         copy_nibbles(blocks, b, 2, codes)
 
 
 @kernel
-def split_q4_1(blocks: Any, codes: Any, scales: Any, minima: Any) -> None:
-    """Take Q4_1 apart; blocks: uint8 [n, 20], codes: [n, 32], scales and minima: [n, 1]."""
+def codes_of_q4_1(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q4_1; blocks: uint8 [n, 20], codes: [n, 32]."""
     for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 0)
-        minima[b, 0] = -half_at(blocks, b, 2)
         copy_nibbles(blocks, b, 4, codes)
 
 
 @kernel
-def split_q5_0(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take Q5_0 apart; blocks: uint8 [n, 22], codes: [n, 32], scales: [n, 1]."""
+def codes_of_q5_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q5_0; blocks: uint8 [n, 22], codes: [n, 32]."""
     for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 0)
         copy_nibbles(blocks, b, 6, codes)
         _add_fifth_bits(u32_at(blocks, b, 2), b, codes)
 
 
 @kernel
-def split_q5_1(blocks: Any, codes: Any, scales: Any, minima: Any) -> None:
-    """Take Q5_1 apart; blocks: uint8 [n, 24], codes: [n, 32], scales and minima: [n, 1]."""
+def codes_of_q5_1(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q5_1; blocks: uint8 [n, 24], codes: [n, 32]."""
     for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 0)
-        minima[b, 0] = -half_at(blocks, b, 2)
         copy_nibbles(blocks, b, 8, codes)
         _add_fifth_bits(u32_at(blocks, b, 4), b, codes)
 
 
 @kernel
-def split_q8_0(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take Q8_0 apart; blocks: uint8 [n, 34], codes: [n, 32], scales: [n, 1]."""
+def codes_of_q8_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q8_0; blocks: uint8 [n, 34], codes: [n, 32]."""
     for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 0)
         for i in range(32):
             codes[b, i] = blocks[b, 2 + i] ^ 128  # int8 + 128
 
 
 @kernel
-def split_q8_1(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take Q8_1 apart; blocks: uint8 [n, 36], codes: [n, 32], scales: [n, 1]."""
+def codes_of_q8_1(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q8_1; blocks: uint8 [n, 36], codes: [n, 32]."""
     for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 0)
         for i in range(32):
             codes[b, i] = blocks[b, 4 + i] ^ 128
 
 
 @kernel
-def split_q1_0(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take Q1_0 apart; blocks: uint8 [n, 18], codes: [n, 128], scales: [n, 1]."""
+def codes_of_q1_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q1_0; blocks: uint8 [n, 18], codes: [n, 128]."""
     for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 0)
         for group in range(4):
             bits = u32_at(blocks, b, 2 + 4 * group)
             for i in range(32):
@@ -94,10 +100,9 @@ def split_q1_0(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
 
 
 @kernel
-def split_q2_0(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take Q2_0 apart; blocks: uint8 [n, 18], codes: [n, 64], scales: [n, 1]."""
+def codes_of_q2_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q2_0; blocks: uint8 [n, 18], codes: [n, 64]."""
     for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 0)
         for group in range(4):
             packed = u32_at(blocks, b, 2 + 4 * group)
             for i in range(16):
@@ -114,7 +119,8 @@ ANATOMIES = {
             _SCALE,
             BlockField("qs", 2, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
         ),
-        split=split_q4_0,
+        take_codes=codes_of_q4_0,
+        take_scales=scales_at_the_start,
     ),
     "Q4_1": Anatomy(
         levels=integers(0, 15),
@@ -126,7 +132,8 @@ ANATOMIES = {
             _MINIMUM,
             BlockField("qs", 4, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
         ),
-        split=split_q4_1,
+        take_codes=codes_of_q4_1,
+        take_scales=scales_and_minima_at_the_start,
     ),
     "Q5_0": Anatomy(
         levels=integers(-16, 15),
@@ -138,7 +145,8 @@ ANATOMIES = {
             BlockField("qh", 2, 4, "1-bit codes", "highest bit of each code, weight 0 lowest"),
             BlockField("qs", 6, 16, "4-bit codes", "low four bits, halves as in Q4_0"),
         ),
-        split=split_q5_0,
+        take_codes=codes_of_q5_0,
+        take_scales=scales_at_the_start,
     ),
     "Q5_1": Anatomy(
         levels=integers(0, 31),
@@ -151,7 +159,8 @@ ANATOMIES = {
             BlockField("qh", 4, 4, "1-bit codes", "highest bit of each code, weight 0 lowest"),
             BlockField("qs", 8, 16, "4-bit codes", "low four bits, halves as in Q4_0"),
         ),
-        split=split_q5_1,
+        take_codes=codes_of_q5_1,
+        take_scales=scales_and_minima_at_the_start,
     ),
     "Q8_0": Anatomy(
         levels=integers(-128, 127),
@@ -159,7 +168,8 @@ ANATOMIES = {
         has_minimum=False,
         uniform=True,
         fields=(_SCALE, BlockField("qs", 2, 32, "i8", "one code for each weight")),
-        split=split_q8_0,
+        take_codes=codes_of_q8_0,
+        take_scales=scales_at_the_start,
     ),
     "Q8_1": Anatomy(
         levels=integers(-128, 127),
@@ -171,7 +181,8 @@ ANATOMIES = {
             BlockField("s", 2, 2, "f16", "scale times the sum of the codes, for dot products"),
             BlockField("qs", 4, 32, "i8", "one code for each weight"),
         ),
-        split=split_q8_1,
+        take_codes=codes_of_q8_1,
+        take_scales=scales_at_the_start,
     ),
     "Q1_0": Anatomy(
         levels=np.array([-1, 1], np.float32),
@@ -182,7 +193,8 @@ ANATOMIES = {
             _SCALE,
             BlockField("qs", 2, 16, "1-bit codes", "set: plus the scale, clear: minus the scale"),
         ),
-        split=split_q1_0,
+        take_codes=codes_of_q1_0,
+        take_scales=scales_at_the_start,
     ),
     "Q2_0": Anatomy(
         levels=integers(-1, 2),
@@ -193,6 +205,7 @@ ANATOMIES = {
             _SCALE,
             BlockField("qs", 2, 16, "2-bit codes", "four consecutive weights in each byte"),
         ),
-        split=split_q2_0,
+        take_codes=codes_of_q2_0,
+        take_scales=scales_at_the_start,
     ),
 }

@@ -21,22 +21,35 @@ _LEVELS = np.array(_MAGNITUDES + [0.0 - magnitude for magnitude in _MAGNITUDES],
 
 
 @kernel
-def split_mxfp4(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take MXFP4 apart; blocks: uint8 [n, 17], codes: [n, 32], scales: [n, 1]."""
+def codes_of_mxfp4(blocks: Any, codes: Any) -> None:
+    """Tell the codes of MXFP4; blocks: uint8 [n, 17], codes: [n, 32]."""
     for b in range(blocks.shape[0]):
-        scales[b, 0] = mxfp4_scale(blocks, b) * f32(2.0)
         copy_nibbles(blocks, b, 1, codes)
 
 
 @kernel
-def split_nvfp4(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take NVFP4 apart; blocks: uint8 [n, 36], codes: [n, 64], scales: [n, 4]."""
+def scales_of_mxfp4(blocks: Any, scales: Any, _minima: Any) -> None:
+    """Tell the scales of MXFP4; blocks: uint8 [n, 17], scales: [n, 1]."""
+    for b in range(blocks.shape[0]):
+        scales[b, 0] = mxfp4_scale(blocks, b) * f32(2.0)
+
+
+@kernel
+def codes_of_nvfp4(blocks: Any, codes: Any) -> None:
+    """Tell the codes of NVFP4; blocks: uint8 [n, 36], codes: [n, 64]."""
     for b in range(blocks.shape[0]):
         for k in range(4):
-            scales[b, k] = nvfp4_scale(blocks, b, k) * f32(2.0)
             for i in range(8):
                 codes[b, 16 * k + i] = blocks[b, 4 + 8 * k + i] & 15
                 codes[b, 16 * k + 8 + i] = blocks[b, 4 + 8 * k + i] >> 4
+
+
+@kernel
+def scales_of_nvfp4(blocks: Any, scales: Any, _minima: Any) -> None:
+    """Tell the scales of NVFP4; blocks: uint8 [n, 36], scales: [n, 4]."""
+    for b in range(blocks.shape[0]):
+        for k in range(4):
+            scales[b, k] = nvfp4_scale(blocks, b, k) * f32(2.0)
 
 
 ANATOMIES = {
@@ -49,7 +62,8 @@ ANATOMIES = {
             BlockField("e", 0, 1, "E8M0", "scale of all weights, a power of two"),
             BlockField("qs", 1, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
         ),
-        split=split_mxfp4,
+        take_codes=codes_of_mxfp4,
+        take_scales=scales_of_mxfp4,
     ),
     "NVFP4": Anatomy(
         levels=_LEVELS,
@@ -60,6 +74,7 @@ ANATOMIES = {
             BlockField("d", 0, 4, "UE4M3", "one scale for each 16 weights"),
             BlockField("qs", 4, 32, "4-bit codes", "of each 16 weights: 0-7 low halves, 8-15 high"),
         ),
-        split=split_nvfp4,
+        take_codes=codes_of_nvfp4,
+        take_scales=scales_of_nvfp4,
     ),
 }

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
-from explorer.quantization.anatomy.contract import Anatomy, Codes, Scales, Split
+from explorer.quantization.anatomy.contract import Anatomy, Codes, Scales
 from explorer.quantization.arrays import (
     FLOAT32,
     UINT8,
@@ -34,7 +34,7 @@ def has_anatomy(type_name: str) -> bool:
 def anatomy(type_name: str) -> Anatomy:
     """Return the anatomy of a quantized tensor type, importing its family on first use.
 
-    Its `split` raises `QuantizationError` for arrays of other shapes or elements.
+    What takes blocks apart raises `QuantizationError` for arrays of other shapes or elements.
 
     Raises:
         KeyError: The type is not quantized; `has_anatomy` tells.
@@ -43,20 +43,23 @@ def anatomy(type_name: str) -> Anatomy:
         raise KeyError(type_name)
     module = import_module(f"explorer.quantization.anatomy.{family(type_name)}")
     anatomies: Mapping[str, Anatomy] = module.ANATOMIES
-    parts = anatomies[type_name]
-    return replace(parts, split=_checked(parts, TENSOR_TYPES[type_name]))
+    return _checked(anatomies[type_name], TENSOR_TYPES[type_name])
 
 
-def _checked(parts: Anatomy, kind: TensorType) -> Split:
+def _checked(parts: Anatomy, kind: TensorType) -> Anatomy:
+    """Have what takes blocks apart look at its arguments first."""
     scale_count = kind.block_weights // parts.weights_per_scale
 
-    def split(blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
-        count = len(blocks)
-        check_array("blocks", blocks, UINT8, (count, kind.block_bytes))
-        check_output("codes", codes, UINT8, (count, kind.block_weights))
-        check_output("scales", scales, FLOAT32, (count, scale_count))
-        if parts.has_minimum:
-            check_output("minima", minima, FLOAT32, (count, scale_count))
-        parts.split(read_only(blocks), codes, scales, minima)
+    def take_codes(blocks: Blocks, codes: Codes) -> None:
+        check_array("blocks", blocks, UINT8, (len(blocks), kind.block_bytes))
+        check_output("codes", codes, UINT8, (len(blocks), kind.block_weights))
+        parts.take_codes(read_only(blocks), codes)
 
-    return split
+    def take_scales(blocks: Blocks, scales: Scales, minima: Scales) -> None:
+        check_array("blocks", blocks, UINT8, (len(blocks), kind.block_bytes))
+        check_output("scales", scales, FLOAT32, (len(blocks), scale_count))
+        if parts.has_minimum:
+            check_output("minima", minima, FLOAT32, (len(blocks), scale_count))
+        parts.take_scales(read_only(blocks), scales, minima)
+
+    return replace(parts, take_codes=take_codes, take_scales=take_scales)

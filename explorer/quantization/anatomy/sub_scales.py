@@ -1,8 +1,8 @@
 """What the sub-blocks of a block store for scales and minima: small factors of the block's own.
 
 A block of several scales holds a float, d, and for each scale a small number, and so for minima. A
-block whose d is 1 has these very numbers for effective scales: so d is set to 1 and the block is
-taken apart.
+block whose d is 1 has these very numbers for effective scales: so d is set to 1 and the
+scales are taken.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ def sub_scales(type_name: str, block: NDArray[np.uint8]) -> SubScales | None:
     numbers = {field.name: _number(block, field) for field in own}
     if split_d:
         numbers["d"] = _unite(ones[0])
-    codes = np.empty((1, kind.block_weights), np.uint8)
     scales = np.empty((1, count), np.float32)
     minima = np.empty((1, count), np.float32)
-    parts.split(ones, codes, scales, minima)
+    parts.take_scales(ones, scales, minima)
     return SubScales(
         numbers["d"], numbers.get("dmin"), scales[0], minima[0] if parts.has_minimum else None
     )

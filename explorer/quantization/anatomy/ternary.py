@@ -11,10 +11,9 @@ from explorer.quantization.jit import half_at, kernel, u32
 
 
 @kernel
-def split_tq1_0(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take TQ1_0 apart; blocks: uint8 [n, 54], codes: [n, 256], scales: [n, 1]."""
+def codes_of_tq1_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of TQ1_0; blocks: uint8 [n, 54], codes: [n, 256]."""
     for b in range(blocks.shape[0]):
-        scales[b, 0] = half_at(blocks, b, 52)
         power = u32(1)
         for n in range(5):
             for i in range(32):
@@ -28,11 +27,24 @@ def split_tq1_0(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
 
 
 @kernel
-def split_tq2_0(blocks: Any, codes: Any, scales: Any, _minima: Any) -> None:
-    """Take TQ2_0 apart; blocks: uint8 [n, 66], codes: [n, 256], scales: [n, 1]."""
+def scales_of_tq1_0(blocks: Any, scales: Any, _minima: Any) -> None:
+    """Tell the scales of TQ1_0; blocks: uint8 [n, 54], scales: [n, 1]."""
+    for b in range(blocks.shape[0]):
+        scales[b, 0] = half_at(blocks, b, 52)
+
+
+@kernel
+def codes_of_tq2_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of TQ2_0; blocks: uint8 [n, 66], codes: [n, 256]."""
+    for b in range(blocks.shape[0]):
+        copy_pairs_of_bits(blocks, b, 0, codes)
+
+
+@kernel
+def scales_of_tq2_0(blocks: Any, scales: Any, _minima: Any) -> None:
+    """Tell the scales of TQ2_0; blocks: uint8 [n, 66], scales: [n, 1]."""
     for b in range(blocks.shape[0]):
         scales[b, 0] = half_at(blocks, b, 64)
-        copy_pairs_of_bits(blocks, b, 0, codes)
 
 
 ANATOMIES = {
@@ -46,7 +58,8 @@ ANATOMIES = {
             BlockField("qh", 48, 4, "base-3 digits", "four weights in each byte, 240-255"),
             BlockField("d", 52, 2, "f16", "scale of all weights"),
         ),
-        split=split_tq1_0,
+        take_codes=codes_of_tq1_0,
+        take_scales=scales_of_tq1_0,
     ),
     "TQ2_0": Anatomy(
         levels=integers(-1, 2),
@@ -57,6 +70,7 @@ ANATOMIES = {
             BlockField("qs", 0, 64, "2-bit codes", "byte l of a half: weights l, l+32, l+64, l+96"),
             BlockField("d", 64, 2, "f16", "scale of all weights"),
         ),
-        split=split_tq2_0,
+        take_codes=codes_of_tq2_0,
+        take_scales=scales_of_tq2_0,
     ),
 }

@@ -14,7 +14,8 @@ from explorer.quantization.grouped.layout import (
     group_anatomy,
     quantization_name,
     quantize_groups,
-    split_groups,
+    take_group_codes,
+    take_group_scales,
 )
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "group_anatomy",
     "quantization_name",
     "quantize_groups",
-    "split_groups",
+    "take_group_codes",
+    "take_group_scales",
 ]

@@ -1,6 +1,6 @@
 """From the stored bytes of groups to weights, or to their codes and scales; imports Numba.
 
-`grouped.decode_groups` and `grouped.split_groups` come here when they are first called.
+What `grouped` says of runs of groups comes here when it is first called.
 """
 
 from __future__ import annotations
@@ -50,17 +50,21 @@ def decode(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> None:
         decode_mxfp8(packed, scales, weights)
 
 
-def split(
-    layout: GroupedLayout, stored: StoredGroups, codes: Bytes, scales: Floats, minima: Floats
-) -> None:
-    """Take a run of groups apart; takes and raises what `grouped.split_groups` does."""
-    if codes.shape[1:] != (layout.group_size,):
-        raise ValueError(f"codes must be of shape [groups, {layout.group_size}]")
-    if not (codes.flags.c_contiguous and scales.flags.c_contiguous and minima.flags.c_contiguous):
-        raise ValueError("codes, scales and minima must be contiguous")
-    groups = len(codes)
-    packed = _rows(stored.packed, groups, layout.packed_bytes, "packed codes")
+def take_codes(layout: GroupedLayout, stored: StoredGroups, codes: Bytes) -> None:
+    """Tell the codes of a run of groups; see `grouped.take_group_codes`."""
+    if codes.shape[1:] != (layout.group_size,) or not codes.flags.c_contiguous:
+        raise ValueError(f"codes must be contiguous, of shape [groups, {layout.group_size}]")
+    packed = _rows(stored.packed, len(codes), layout.packed_bytes, "packed codes")
     unpack_codes(packed, layout.bits, codes)
+
+
+def take_scales(
+    layout: GroupedLayout, stored: StoredGroups, scales: Floats, minima: Floats
+) -> None:
+    """Tell the scales of a run of groups; see `grouped.take_group_scales`."""
+    if not (scales.flags.c_contiguous and minima.flags.c_contiguous):
+        raise ValueError("scales and minima must be contiguous")
+    groups = scales.size
     own, shared = _stored_scales(layout, stored, groups), _global_scales(stored, groups)
     with np.errstate(over="ignore", invalid="ignore"):  # an infinite scale is shown as it is
         np.multiply(own, shared, out=scales.reshape(-1))

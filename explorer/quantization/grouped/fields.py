@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.quantization.anatomy.contract import BlockField
-from explorer.quantization.grouped.layout import GroupedLayout, Mode, StoredGroups, split_groups
+from explorer.quantization.grouped.layout import (
+    GroupedLayout,
+    Mode,
+    StoredGroups,
+    take_group_codes,
+    take_group_scales,
+)
 
 _DTYPES: Final = {"BF16": "bf16", "F16": "f16", "F32": "f32"}
 _BYTE_SCALES: Final = {Mode.NVFP4: "E4M3", Mode.MXFP4: "E8M0", Mode.MXFP8: "E8M0"}
@@ -55,5 +61,7 @@ def split_bytes(
     scales: NDArray[np.float32],
     minima: NDArray[np.float32],
 ) -> None:
-    """Take groups apart, as `split_groups` does, of their bytes; uint8 [n, bytes of all fields]."""
-    split_groups(layout, stored_groups(layout, raw), codes, scales, minima)
+    """Take groups apart, as an `Anatomy.split` does blocks; raw: uint8 [n, bytes of all fields]."""
+    stored = stored_groups(layout, raw)
+    take_group_codes(layout, stored, codes)
+    take_group_scales(layout, stored, scales, minima)

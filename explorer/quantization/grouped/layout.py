@@ -194,27 +194,39 @@ def decode_groups(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> 
     _kernels().decode(layout, stored, out)
 
 
-def split_groups(
-    layout: GroupedLayout,
-    stored: StoredGroups,
-    codes: NDArray[np.uint8],
-    scales: NDArray[np.float32],
-    minima: NDArray[np.float32],
-) -> None:
-    """Take a run of groups apart; fills the last three as an `Anatomy.split` does.
+def take_group_codes(layout: GroupedLayout, stored: StoredGroups, codes: NDArray[np.uint8]) -> None:
+    """Tell the codes of a run of groups; fills `codes` as an `Anatomy.take_codes` does.
 
     Args:
         layout: How the weight is stored.
         stored: The run's bytes.
         codes: uint8 [groups, group_size], C-contiguous.
+
+    Raises:
+        ValueError: There are not as many packed bytes as `codes` implies.
+    """
+    _kernels().take_codes(layout, stored, codes)
+
+
+def take_group_scales(
+    layout: GroupedLayout,
+    stored: StoredGroups,
+    scales: NDArray[np.float32],
+    minima: NDArray[np.float32],
+) -> None:
+    """Tell the scales of a run of groups; fills the last two as an `Anatomy.take_scales` does.
+
+    Args:
+        layout: How the weight is stored.
+        stored: The run's bytes.
         scales: float32 [groups, 1], C-contiguous: effective scales, a global scale included.
         minima: float32 [groups, 1], C-contiguous: the biases with their sign turned; left alone,
             and may be of shape [groups, 0], in modes that have none.
 
     Raises:
-        ValueError: An array has not the length that `codes` implies.
+        ValueError: An array has not the length that `scales` implies.
     """
-    _kernels().split(layout, stored, codes, scales, minima)
+    _kernels().take_scales(layout, stored, scales, minima)
 
 
 def quantize_groups(layout: GroupedLayout, values: NDArray[np.float32]) -> StoredGroups:

@@ -30,7 +30,8 @@ from explorer.quantization.grouped import (
     decode_groups,
     group_anatomy,
     quantize_groups,
-    split_groups,
+    take_group_codes,
+    take_group_scales,
 )
 from explorer.quantization.grouped.resolution import resolve
 from explorer.quantization.grouped.shapes import Part, Parts
@@ -315,7 +316,9 @@ def test_other_arrays_that_would_go_wrong_are_refused() -> None:
         decode_groups(layout, stored, np.empty((48, 2), np.float32)[:, 0])
     scales = np.empty((3, 1), np.float32)
     with pytest.raises(ValueError, match="contiguous"):
-        split_groups(layout, stored, np.empty((16, 3), np.uint8).T, scales, scales)
+        take_group_codes(layout, stored, np.empty((16, 3), np.uint8).T)
+    with pytest.raises(ValueError, match="contiguous"):
+        take_group_scales(layout, stored, np.empty((3, 2), np.float32)[:, :1], scales)
 
 
 @given(st.sampled_from(_LAYOUTS), st.integers(0, 1 << 32))
@@ -326,7 +329,8 @@ def test_codes_scales_and_minima_make_the_weights(layout: GroupedLayout, seed: i
     codes = np.empty((groups, layout.group_size), np.uint8)
     scales = np.empty((groups, 1), np.float32)
     minima = np.zeros((groups, int(anatomy.has_minimum)), np.float32)
-    split_groups(layout, stored, codes, scales, minima)
+    take_group_codes(layout, stored, codes)
+    take_group_scales(layout, stored, scales, minima)
     assert codes.tobytes() == bytes(_read_codes(stored.packed.tobytes(), layout.bits))
     assert anatomy.levels.shape == (1 << layout.bits,)
     assert anatomy.weights_per_scale == layout.group_size
