@@ -205,7 +205,7 @@ def one_minus_cosine(totals: list[float]) -> float:
 
 def _percentiles(keys: NDArray[np.int64], equal: int, most: float) -> dict[float, float]:
     """Return percentiles of |e|, linearly between the two nearest pairs."""
-    used = np.flatnonzero(keys)  # few of them are; the rest is better not touched
+    used = np.flatnonzero(keys != 0)  # few are; of booleans they are found sooner
     counts = keys[used]
     if equal:
         counts[0] -= equal  # these are 0, the others of that key are not
