@@ -20,6 +20,7 @@ from explorer.analysis.moments import RunningMoments
 from explorer.analysis.splitting import RunningScales, splitter_of
 from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
+from explorer.formats.weights import WeightReader
 from explorer.quantization.grouped import AFFINE_SCALES, GroupedLayout, Mode
 from explorer.quantization.kernel_sets import (
     GENERAL,
@@ -100,8 +101,8 @@ def warm_up_splitting(type_name: str) -> None:
     tensor = _zeros(type_name)
     splitter = splitter_of(tensor)
     if splitter is not None:
-        for chunk in tensor.chunks():
-            splitter.scales(chunk.stored)
+        for stored in WeightReader(tensor).runs(0, tensor.parameters):
+            splitter.scales(stored)
 
 
 def warm_up_rounding(type_name: str) -> None:

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from explorer.analysis.block.beside import parts_of
 from explorer.analysis.errors.lockstep import RUN_WEIGHTS, Run
@@ -17,8 +18,9 @@ from explorer.analysis.parallel import Pool, map_in_order
 from explorer.analysis.splitting import ThreadSplitter
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights import Check, WeightReader, never
 from explorer.formats.weights_fold import Fold, fold_parts
+from explorer.formats.weights_runs import Stored
 
 Progress = Callable[[int], object]
 """Called in the caller's thread with the number of weights done."""
@@ -45,7 +47,7 @@ def largest_scale(
     Args:
         tensor: A quantized tensor.
         workers: Threads. The result is the same for any number.
-        check: Called before every chunk, in the thread that reads it; raises to stop.
+        check: Called before every run, in the thread that reads it; raises to stop.
         progress: Told how far it is.
 
     Returns:
@@ -56,30 +58,48 @@ def largest_scale(
         SourceError: The file changed since it was opened.
     """
     own = ThreadSplitter(tensor)
-    unit = tensor.type.block_weights
 
-    def begin() -> list[FoundBlock]:
-        return []
-
-    def step(best: list[FoundBlock], chunk: Chunk) -> None:
+    def step(largest: _Largest, stored: Stored) -> None:
         assert own.splitter is not None
-        scales = own.splitter.scales(chunk.stored).scales
-        sizes = np.abs(scales)
-        sizes[~np.isfinite(sizes)] = np.inf
-        place = int(sizes.argmax())
-        block = chunk.start // unit + place // scales.shape[1]
-        combine(best, [FoundBlock(block, float(scales.reshape(-1)[place]))])
+        largest.add(own.splitter.scales(stored).scales)
 
-    def combine(best: list[FoundBlock], more: list[FoundBlock]) -> None:
-        best[:] = sorted(best + more, key=lambda one: (-_size(one.figure), one.index))[:1]
-
-    def watch(_best: list[FoundBlock], done: int) -> None:
+    def watch(_largest: _Largest, done: int) -> None:
         if progress is not None:
             progress(done)
 
-    fold = Fold(begin, step, combine, WeightReader.chunks)
-    found = fold_parts(tensor, fold, workers=workers, check=check, watch=watch)
-    return found[0] if found else None
+    fold = Fold(_Largest, step, _Largest.combine, WeightReader.runs)
+    return fold_parts(tensor, fold, workers=workers, check=check, watch=watch).found
+
+
+class _Largest:
+    """The largest scale of a run of blocks, counted from its start.
+
+    Attributes:
+        found: Its block; None of no blocks.
+    """
+
+    def __init__(self) -> None:
+        self.found: FoundBlock | None = None
+        self._blocks = 0
+
+    def add(self, scales: NDArray[np.float32]) -> None:
+        """Add blocks, by their scales, float32 [blocks, scales of a block]."""
+        sizes = np.abs(scales)
+        sizes[~np.isfinite(sizes)] = np.inf
+        place = int(sizes.argmax())
+        self._take(FoundBlock(place // scales.shape[1], float(scales.reshape(-1)[place])))
+        self._blocks += len(scales)
+
+    def combine(self, other: _Largest) -> None:
+        """Add the blocks that follow."""
+        if other.found is not None:
+            self._take(other.found)
+        self._blocks += other._blocks
+
+    def _take(self, later: FoundBlock) -> None:
+        """Keep a block, counted behind those so far, if its scale is larger."""
+        if self.found is None or _size(later.figure) > _size(self.found.figure):
+            self.found = FoundBlock(self._blocks + later.index, later.figure)
 
 
 def _size(figure: float) -> float:
