@@ -28,6 +28,7 @@ from explorer.quantization.kernel_sets import (
     is_exact,
     is_later,
     is_rounding,
+    is_weighed,
     meant_by,
     rounds_to,
 )
@@ -49,7 +50,7 @@ def warm_up(kernel_set: str) -> None:
             warm_up_blocks(name)
             warm_up_errors(name)
     elif is_rounding(kernel_set):
-        warm_up_rounding(rounds_to(kernel_set))
+        warm_up_rounding(rounds_to(kernel_set), is_weighed(kernel_set))
     elif is_exact(kernel_set):
         if name == GENERAL:
             warm_up_statistics()
@@ -105,8 +106,12 @@ def warm_up_splitting(type_name: str) -> None:
             splitter.scales(stored)
 
 
-def warm_up_rounding(type_name: str) -> None:
+def warm_up_rounding(type_name: str, weighed: bool = False) -> None:
     """The same for rounding weights to a type and back.
+
+    Args:
+        type_name: The type.
+        weighed: Whether columns count by importance.
 
     Raises:
         ExplorerError: Weights cannot be rounded to it.
@@ -118,7 +123,8 @@ def warm_up_rounding(type_name: str) -> None:
     has_scale_types = layout is not None and layout.mode is Mode.AFFINE
     for scale_type in AFFINE_SCALES if has_scale_types else AFFINE_SCALES[:1]:
         rounding = rounder(type_name, scale_type)
-        rounding.round(np.zeros(rounding.type.block_weights, np.float32), None)
+        size = rounding.type.block_weights
+        rounding.round(np.zeros(size, np.float32), np.ones(size, np.float32) if weighed else None)
         if rounding.levels is not None:
             rounding.codes()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from explorer.quantization.encoders.registry import has_encoder
+from explorer.quantization.encoders.registry import has_encoder, uses_importance
 from explorer.quantization.grouped import (
     AFFINE_BITS,
     AFFINE_GROUPS,
@@ -28,6 +28,7 @@ GENERAL: Final = "general"
 _EXACT: Final = "-exact"
 _LATER: Final = "-later"
 _ROUNDING: Final = "-rounding"
+_WEIGHED: Final = "-weighed"
 
 _AFFINE: Final = [
     GroupedLayout(Mode.AFFINE, bits, AFFINE_GROUPS[1], "BF16", "BF16") for bits in AFFINE_BITS
@@ -41,8 +42,9 @@ _GROUPED: Final = {
 def has_kernels(name: str) -> bool:
     """Tell whether there is a set of that name: `GENERAL`, a type, what follows it, or rounding."""
     if is_rounding(name):
-        name = rounds_to(name)
-        return has_encoder(name) or name in _GROUPED
+        rounded = rounds_to(name)
+        known = has_encoder(rounded) or rounded in _GROUPED
+        return known and name == rounding_to(rounded, weighed=is_weighed(name))
     name = meant_by(name)
     return name == GENERAL or has_decoder(name) or name in _GROUPED
 
@@ -62,19 +64,30 @@ def later(name: str) -> str:
     return name + _LATER
 
 
-def rounding_to(name: str) -> str:
-    """Return the name of what rounds weights to a type; of an affine one with any group size."""
-    return name.partition("/")[0] + _ROUNDING
+def rounding_to(name: str, *, weighed: bool = False) -> str:
+    """Return the name of what rounds weights to a type; of an affine one with any group size.
+
+    Args:
+        name: The type.
+        weighed: Whether columns count by importance. Where that changes nothing, nor does this.
+    """
+    name = name.partition("/")[0]
+    return name + _ROUNDING + _WEIGHED * (weighed and uses_importance(name))
 
 
 def rounds_to(name: str) -> str:
-    """Return what `rounding_to` was asked for."""
-    return name.removesuffix(_ROUNDING)
+    """Return the type that `rounding_to` was asked for."""
+    return name.removesuffix(_WEIGHED).removesuffix(_ROUNDING)
 
 
 def is_rounding(name: str) -> bool:
     """Tell whether a set is what `rounding_to` names; nothing follows it."""
-    return name.endswith(_ROUNDING)
+    return name.removesuffix(_WEIGHED).endswith(_ROUNDING)
+
+
+def is_weighed(name: str) -> bool:
+    """Tell whether a set is what rounds weights whose columns count by importance."""
+    return name.endswith(_WEIGHED)
 
 
 def is_exact(name: str) -> bool:

@@ -144,8 +144,9 @@ def test_later_sets_of_a_type_compile_what_its_pages_need() -> None:
     assert kernel_fields.kernels().count_codes.signatures
 
 
+@pytest.mark.parametrize("weighed", [False, True])
 @pytest.mark.parametrize("name", ["Q5_1", "int8/32", "F16"])
-def test_rounding_then_needs_no_other_variant_of_a_kernel(name: str) -> None:
+def test_rounding_then_needs_no_other_variant_of_a_kernel(name: str, weighed: bool) -> None:
     """In a process of its own: how many kernels are compiled before, and after real weights."""
     script = f"""
 import numpy as np
@@ -153,8 +154,9 @@ from numba.core import event
 from explorer.analysis.warming import warm_up
 from explorer.analysis.rounding.rounders import rounder
 from explorer.quantization.kernel_sets import has_kernels, rounding_to
-assert has_kernels(rounding_to({name!r}))
-warm_up(rounding_to({name!r}))
+kernels = rounding_to({name!r}, weighed={weighed})
+assert has_kernels(kernels)
+warm_up(kernels)
 compiled = []
 class Listener(event.Listener):
     def on_start(self, event):
@@ -164,7 +166,8 @@ class Listener(event.Listener):
 event.register("numba:compile", Listener())
 rounding = rounder({name!r})
 values = np.random.default_rng(0).standard_normal(1 << 12, np.float32)
-assert np.abs(rounding.round(values, None) - values).max() < 1
+importance = np.arange(1 << 10, dtype=np.float32) if {weighed} else None
+assert np.abs(rounding.round(values, importance) - values).max() < 1
 rounding.levels is None or rounding.codes()
 print(*compiled)
 """

@@ -27,7 +27,10 @@ def kernel_set_names() -> list[str]:
     grouped = [quantization_name(Mode.AFFINE, bits) for bits in AFFINE_BITS]
     grouped += [quantization_name(mode, sizes[0]) for mode, sizes in FIXED_SIZES.items()]
     names = [name for name in (GENERAL, *TENSOR_TYPES, *grouped) if has_kernels(name)]
-    roundings = dict.fromkeys(map(rounding_to, (*rounding_types(), *grouped)))
+    rounded = (*rounding_types(), *grouped)
+    roundings = dict.fromkeys(
+        rounding_to(name, weighed=weighed) for name in rounded for weighed in (False, True)
+    )
     return [*names, *map(exact, names), *map(later, names), *filter(has_kernels, roundings)]
 
 

@@ -32,6 +32,7 @@ from explorer.qt.models.planner.inputs import PlanInputs
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.what_if.imatrix import ImportanceMatrix, obeys_importance
 from explorer.qt.models.what_if.plan import Plans, PlanThen
+from explorer.quantization.kernel_sets import rounding_to
 
 _MOST_PIECES: Final = 1 << 14
 _MOST_TOTALS: Final = 1 << 10
@@ -138,6 +139,13 @@ class Prospect:
     def parameters(self) -> int:
         """Weights of all pieces."""
         return sum(piece.parameters for piece in self.pieces)
+
+    def roundings(self, type_name: str) -> list[str]:
+        """Return the names of the sets of kernels that rounding to a type takes."""
+        types = dict.fromkeys(task.type_name for task in self.tasks[type_name])
+        ways = [True] * (self.importance_count > 0)
+        ways += [False] * (self.importance_count < len(self.pieces))
+        return list(dict.fromkeys(rounding_to(one, weighed=way) for one in types for way in ways))
 
     def missing(self, kept: Kept) -> list[Task]:
         """Return what is not known yet, each once, in the order in which it is measured."""

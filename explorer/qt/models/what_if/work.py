@@ -21,7 +21,6 @@ from explorer.qt.jobs import Job, consideration, drop_frames
 from explorer.qt.jobs.cores import all_cores
 from explorer.qt.models.what_if.imatrix import obeys_importance
 from explorer.qt.models.what_if.question import Kept, Prospect, piece_name
-from explorer.quantization.kernel_sets import rounding_to
 
 Wait: TypeAlias = Callable[[Iterable[str], Job], None]
 """Waits until sets of kernels are there; see `JobRunner.wait_for_kernels`."""
@@ -83,7 +82,7 @@ class WhatIfWork:
         for name, tasks in self._prospect.tasks.items():
             if self._prospect.total(name, self._kept) is None:
                 if name != PRESENT:
-                    wait_for_kernels([rounding_to(name)], job)
+                    wait_for_kernels(self._prospect.roundings(name), job)
                 self._measure_type(name, tasks, job)
         return self._state(None, self._done)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from explorer.qt.models.what_if.table import (
 )
 from explorer.qt.models.what_if.types import USUAL_TYPES, type_groups
 from explorer.qt.models.what_if.work import WhatIfState, WhatIfWork
+from explorer.quantization.kernel_sets import has_kernels
 from tests.helpers.model_pairs import write_gguf
 
 Load = Callable[[Path], Document]
@@ -76,6 +78,24 @@ def test_quick_types_come_first_and_impossible_ones_not_at_all(document: Documen
     assert "Q4_K" not in odd.plans
     assert odd.missing(Kept()) == list(odd.tasks["Q8_0"])
     assert odd.known(Kept()) == {}
+
+
+@pytest.mark.parametrize(
+    ("known", "suffixes"), [(0, [""]), (1, ["-weighed", ""]), (3, ["-weighed"])]
+)
+def test_kernels_of_a_rounding(document: Document, known: int, suffixes: list[str]) -> None:
+    rows = (0, 3, 6)
+    prospect = look_ahead(Question(document, rows, ("Q4_0", "Q8_0")), MACHINE, lambda: None)
+    assert len(prospect.pieces) == 3
+    weighed = replace(prospect, importance_count=known)
+    assert weighed.roundings("Q4_0") == [f"Q4_0-rounding{suffix}" for suffix in suffixes]
+    assert weighed.roundings("Q8_0") == ["Q8_0-rounding"]  # nothing is searched for there
+    assert all(map(has_kernels, weighed.roundings("Q4_0")))
+
+
+def test_kernels_of_types_that_stand_in_for_one(document: Document) -> None:
+    prospect = look_ahead(Question(document, None, ("Q4_K",)), MACHINE, lambda: None)
+    assert prospect.roundings("Q4_K") == ["Q4_K-rounding", "Q5_0-rounding"]
 
 
 def test_the_whole_model_is_all_tensors_but_only_matrices_change(document: Document) -> None:

@@ -30,7 +30,6 @@ from explorer.qt.views.errors.what_if.texts import basis_text, planned_text
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.state_page import StatePage
-from explorer.quantization.kernel_sets import rounding_to
 
 AUTOMATIC_COST: Final = 4_000_000_000
 """Work that begins by itself: ten seconds of a core."""
@@ -265,7 +264,8 @@ class WhatIfPage(QWidget):
     def _measure(self, prospect: Prospect) -> None:
         work = WhatIfWork(prospect, self._kept(prospect.question.document))
         self._work = work
-        roundings = [rounding_to(name) for name in prospect.tasks if name != PRESENT]
+        types = [name for name in prospect.tasks if name != PRESENT]
+        roundings = [one for name in types for one in prospect.roundings(name)]
         needed = self._runner.need_kernels([*prospect.kernels, *roundings])
         kernels = [name for name in needed if name in prospect.kernels]
         text = self.tr("Preparing…")
