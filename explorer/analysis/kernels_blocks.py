@@ -2,8 +2,8 @@
 
 The other loops (`explorer.analysis.kernels`) get weights that somebody decoded. With these a thread
 runs for milliseconds without Python in between, whose lock two threads would have to pass to each
-other: a survey on two of them was 1.4 times as fast as on one, and is 1.8 times as fast. They know
-no tensor type, but are given its decoder, so that one of each is compiled for all types.
+other: a survey on two of them takes a quarter less time. They know no tensor type, but are given
+its decoder, so that one of each is compiled for all types.
 """
 
 from __future__ import annotations
