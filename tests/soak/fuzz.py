@@ -196,6 +196,9 @@ def main() -> int:
         base = Path(folder)
         targets = make_targets_once(base / "main")
         names = given.formats or list(targets)
+        unknown = [name for name in names if name not in targets]
+        if unknown:
+            parser.error(f"no such format: {', '.join(unknown)}; there are {', '.join(targets)}")
         if given.case is not None:
             return _try_one(targets[names[0]], base, given.seed, given.case, given.write)
         found = 0
