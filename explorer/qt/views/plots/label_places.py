@@ -14,7 +14,10 @@ _WAYS: Final = ((1, -1), (1, 0), (0, -1), (-1, 0), (0, 1), (-1, 1), (-1, -1), (1
 
 
 def place_labels(
-    points: Sequence[QPointF], sizes: Sequence[QSizeF], area: QRectF
+    points: Sequence[QPointF],
+    sizes: Sequence[QSizeF],
+    area: QRectF,
+    others: Sequence[QRectF] = (),
 ) -> list[QRectF | None]:
     """Return a free place beside each point, in pixels; None where there is none.
 
@@ -22,9 +25,11 @@ def place_labels(
         points: The points, the most important ones first: these find room first.
         sizes: Of their names.
         area: What the names must not leave.
+        others: What they must not cover besides.
     """
     around = QSizeF(_POINT, _POINT)
-    taken = [
+    taken = list(others)
+    taken += [
         QRectF(point - QPointF(_POINT / 2, _POINT / 2), around)
         for point in points
         if area.contains(point)

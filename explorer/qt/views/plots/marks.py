@@ -40,6 +40,9 @@ class Marks:
 
     Args:
         plot: The plot.
+
+    Attributes:
+        covered: What the names cover, in pixels of the plot's box.
     """
 
     def __init__(self, plot: ThemedPlot) -> None:
@@ -47,6 +50,7 @@ class Marks:
         self._marks: tuple[Mark, ...] = ()
         self._lines: list[Any] = []
         self._names: list[Any] = []
+        self.covered: tuple[QRectF, ...] = ()
         plot.box.sigRangeChanged.connect(lambda *_: self.place())
         plot.box.sigResized.connect(lambda *_: self.place())
 
@@ -95,6 +99,7 @@ class Marks:
             if spot is not None:
                 taken.append(spot)
                 name.setPos(box.mapToView(spot.topLeft()))
+        self.covered = tuple(taken)
 
     def shown_names(self) -> list[str]:
         """Return the names that are in the picture."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 from pytestqt.modeltest import ModelTester
@@ -283,6 +283,18 @@ def test_the_mouse_reads_points(opened: Page) -> None:
     chart._follow_mouse(chart.mapToScene(QPoint(2, 2)))
     assert "Memory is planned for a context of 8,192" in opened.page.panel.readout.text()
     assert set(chart.shown_names()) >= {"Q8_0", "Q4_K, no error"}
+
+
+def test_names_of_points_leave_that_of_the_present_type_alone(opened: Page) -> None:
+    opened.page.controls.types.set_types(("MXFP4", "Q4_0", "Q8_0"))
+    opened.settle()
+    chart = opened.page.panel.chart
+    (present,) = chart._marks.covered
+    shown = [name for name in chart._names if name.isVisible()]
+    assert len(shown) == 3
+    for name in shown:
+        place = chart.box.mapFromView(name.pos())
+        assert not present.intersects(QRectF(place, name.textItem.boundingRect().size()))
 
 
 def test_either_measure_is_drawn(opened: Page) -> None:

@@ -37,6 +37,15 @@ def test_outside_there_is_no_name_and_the_first_come_first() -> None:
     assert place_labels([], [], AREA) == []
 
 
+def test_what_is_there_already_is_not_covered() -> None:
+    (place,) = place_labels([QPointF(100, 100)], [SIZE], AREA)
+    assert place is not None
+    (other,) = place_labels([QPointF(100, 100)], [SIZE], AREA, [place])
+    assert other is not None
+    assert not other.intersects(place)
+    assert place_labels([QPointF(100, 100)], [SIZE], AREA, [AREA]) == [None]
+
+
 @settings(max_examples=50)
 @given(st.lists(st.tuples(NUMBER, NUMBER), max_size=12))
 def test_no_name_covers_another_or_a_point(points: list[tuple[float, float]]) -> None:

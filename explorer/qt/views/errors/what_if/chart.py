@@ -213,6 +213,7 @@ class WhatIfChart(ThemedPlot):
             [self.pixel_of(point) for point in order],
             [name.textItem.boundingRect().size() for name in names],
             area,
+            self._marks.covered,
         )
         for name, place in zip(names, places, strict=True):
             name.setVisible(place is not None)
