@@ -2,8 +2,8 @@
 
 Threads that share a tensor wait for the last of them at the end of each walk; threads that take a
 tensor each need not, and two of them are a twentieth quicker so. They share one that would keep a
-single thread busy when the others have nothing left to do, and a huge one, of which nobody would
-hear for long. Others they take as a whole, as far as there is memory for what each keeps.
+single thread busy when the others have nothing left to do, and a huge one, whose result
+would be long in coming. Others they take as a whole, as far as there is memory for what each keeps.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
-from typing import Final, Generic, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from explorer.analysis.parallel import AHEAD, map_in_order
 from explorer.formats.weights import Check
@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _LEAST_SPANS: Final = 2  # for each thread that shares a tensor
-_HUGE: Final = 1 << 27  # weights, of which a thread tells nothing for a quarter of a second
+_HUGE: Final = 1 << 27  # weights, which take a thread a quarter of a second
 _MEMORY: Final = 24 << 20  # bytes that tensors worked on at once may take
 _WAITING: Final = 256  # results that may wait for a tensor before theirs, some KiB each
 
@@ -65,53 +65,91 @@ def share_out(
     Args:
         portions: The items.
         work: Gets an item, how many threads share it, what it has to call now and then (that raises
-            to stop), and what it may tell how many weights it has walked over.
+            to stop), and what it may tell how many weights it has walked over, in any thread.
         workers: Threads.
         check: Called before every item, and as often as `work` calls what it got, in that thread;
             raises to stop.
         progress: Called in the caller's thread with the weights walked over so far, of all items.
     """
-    before = 0
+    walked = _Walked(progress)
 
-    def tell(done: int) -> None:
-        if progress is not None:
-            progress(before + done)
-
-    def work_alone(portion: Portion[Item], check: Check) -> tuple[Portion[Item], Result]:
+    def work_alone(task: _Task[Item], check: Check) -> tuple[_Task[Item], Result]:
         check()
-        with gate.passing(portion.nbytes, check):
-            return portion, work(portion.item, 1, check, None)
+        with gate.passing(task.portion.nbytes, check):
+            return task, work(task.portion.item, 1, check, walked.tell_of(task))
 
     gate = _Gate(_MEMORY)
     ahead = max(AHEAD, _WAITING // workers)
-    for is_shared, group in groupby(_planned(portions, workers), key=itemgetter(0)):
-        taken = (portion for _, portion in group)
+    for is_shared, tasks in groupby(_tasks(portions, workers), key=attrgetter("is_shared")):
         if is_shared:
-            for portion in taken:
+            for task in tasks:
                 check()
-                yield work(portion.item, workers, check, None if progress is None else tell)
-                before += portion.walks * portion.weights
-                tell(0)
+                yield work(task.portion.item, workers, check, walked.tell_of(task))
+                walked.end(task)
         else:
-            found = map_in_order(taken, work_alone, workers=workers, ahead=ahead, check=check)
-            for portion, result in found:
+            found = map_in_order(tasks, work_alone, workers=workers, ahead=ahead, check=check)
+            for task, result in found:
                 yield result
-                before += portion.walks * portion.weights
-                tell(0)
+                walked.end(task)
 
 
-def _planned(
-    portions: Iterable[Portion[Item]], workers: int
-) -> Iterator[tuple[bool, Portion[Item]]]:
-    """Yield the items in order, and of each whether all threads share it."""
+@dataclass(frozen=True, slots=True)
+class _Task(Generic[Item]):
+    """A portion among others.
+
+    Attributes:
+        number: Its place among them.
+        portion: The portion.
+        is_shared: Whether all threads share it.
+    """
+
+    number: int
+    portion: Portion[Item]
+    is_shared: bool
+
+
+def _tasks(portions: Iterable[Portion[Item]], workers: int) -> Iterator[_Task[Item]]:
+    """Yield all portions in order, with what is to be done with them."""
     portions = list(portions)
     behind = sum(portion.weights for portion in portions)
     least = _LEAST_SPANS * workers * SPAN_WEIGHTS
-    for portion in portions:
+    for number, portion in enumerate(portions):
         behind -= portion.weights
         keeps_others_waiting = behind <= portion.weights * (workers - 1)
         enough = least if keeps_others_waiting else max(least, _HUGE)
-        yield workers <= 1 or portion.weights >= enough, portion
+        yield _Task(number, portion, workers <= 1 or portion.weights >= enough)
+
+
+class _Walked:
+    """Weights walked over: several threads add to them, and the one that made this tells them."""
+
+    def __init__(self, progress: Tell) -> None:
+        self._progress = progress
+        self._thread = threading.get_ident()
+        self._before = 0  # of tasks that are done
+        self._under_way: dict[int, int] = {}  # by number of the task
+
+    def tell_of(self, task: _Task[Any]) -> Tell:
+        """Return what is told how far a task is, in any thread; None if nobody wants to know."""
+        if self._progress is None:
+            return None
+
+        def tell(done: int) -> None:
+            self._under_way[task.number] = done
+            if threading.get_ident() == self._thread:
+                self._report()
+
+        return tell
+
+    def end(self, task: _Task[Any]) -> None:
+        """Count a task as done; in the thread that tells."""
+        self._under_way.pop(task.number, None)
+        self._before += task.portion.walks * task.portion.weights
+        self._report()
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            self._progress(self._before + sum(list(self._under_way.values())))
 
 
 class _Gate:

@@ -27,24 +27,49 @@ def test_results_and_progress_come_in_order(workers: int) -> None:
     told: list[int] = []
     alone: list[int] = []
 
-    def work(item: int, workers: int, check: Check, tell: Tell) -> int:
+    def work(item: int, threads: int, check: Check, tell: Tell) -> int:
         check()
-        if workers > 1 or tell is not None:
-            assert threading.current_thread() is threading.main_thread()
-            assert tell is not None
-            tell(sizes[item])
-        else:
+        assert tell is not None
+        tell(sizes[item])
+        if threads == 1:
             alone.append(item)
+        else:
+            assert threading.current_thread() is threading.main_thread()
         return item
 
+    def hear(done: int) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        told.append(done)
+
     portions = [Portion(item, size, 8, walks=2) for item, size in enumerate(sizes)]
-    found = share_out(portions, work, workers=workers, check=never, progress=told.append)
+    found = share_out(portions, work, workers=workers, check=never, progress=hear)
     assert list(found) == list(range(8))
     assert told == sorted(told)
     assert told[-1] == 2 * sum(sizes)
     if workers == 2:
         assert sorted(alone) == [0, 1, 2, 3, 4, 5, 7]
+    elif workers == 1:
+        assert alone == list(range(8))
     assert _threads() == []
+
+
+def test_what_other_threads_have_done_is_told_too() -> None:
+    meeting = threading.Barrier(2, timeout=PATIENCE_S)
+    told: list[int] = []
+
+    def work(_item: int, _workers: int, _check: Check, tell: Tell) -> None:
+        assert tell is not None
+        mine = threading.current_thread() is threading.main_thread()
+        if not mine:
+            tell(3)
+        meeting.wait()
+        if mine:
+            tell(4)
+            assert told == [7]
+        meeting.wait()
+
+    list(share_out([Portion(0, 10, 8)] * 2, work, workers=2, check=never, progress=told.append))
+    assert told in ([7, 13, 20], [7, 14, 20])  # whoever got the first of them
 
 
 @pytest.mark.parametrize(
