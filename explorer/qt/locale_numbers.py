@@ -17,6 +17,7 @@ from explorer.notation import (
     notation,
     set_notation,
 )
+from explorer.qt.descendants import descendants
 
 _PROBE = 123_456_789_012
 _LEAST_PROBED, _MOST_PROBED = 4, 8
@@ -64,7 +65,7 @@ def take_units(units: ByteUnits, window: QWidget) -> None:
     way; those that keep texts with sizes in them make them again in their `changeEvent`.
     """
     set_notation(replace(notation(), units=units))
-    for widget in (window, *window.findChildren(QWidget)):
+    for widget in (window, *descendants(window, QWidget)):
         # Python knows of its own kinds of widgets when one is gone, because another made its
         # content anew; of those that Qt made within them it does not, and they need no telling.
         if not _is_of_qt(widget) and isValid(widget):

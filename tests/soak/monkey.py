@@ -38,6 +38,7 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import isValid
 
+from explorer.qt.descendants import descendants
 from explorer.qt.main_window import MainWindow
 
 Widget = TypeVar("Widget", bound=QWidget)
@@ -152,7 +153,7 @@ class Monkey:
     def _shown(self, kind: type[Widget]) -> list[Widget]:
         """Return the widgets of a kind that one can reach: those of a dialog, if one is open."""
         top = QApplication.activeModalWidget() or self.window
-        return [widget for widget in top.findChildren(kind) if can_be_reached(widget)]
+        return [widget for widget in descendants(top, kind) if can_be_reached(widget)]
 
     def commands(self) -> list[QAction]:
         """Return the commands of the window that can be chosen, but those that end it."""

@@ -23,6 +23,7 @@ from PySide6.QtGui import QGuiApplication, QPixmapCache
 from PySide6.QtWidgets import QApplication
 
 from explorer.formats import Model
+from explorer.qt.descendants import descendants
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document
 from tests.soak.monkey import Monkey
@@ -115,7 +116,7 @@ def rest(monkey: Monkey, actions: int) -> AtRest:
         window.close_document(window.documents[0])
     collect(monkey)
     tops = QApplication.topLevelWidgets()
-    qobjects = {id(one) for top in tops for one in (top, *top.findChildren(QObject))}
+    qobjects = {id(one) for top in tops for one in (top, *descendants(top, QObject))}
     blocks = sys.getallocatedblocks()
     pictures = _pictures_of_windows()
     given_out = max(0, allocated() - pictures)

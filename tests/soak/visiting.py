@@ -14,6 +14,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QTabWidget
 from shiboken6 import isValid
 
+from explorer.qt.descendants import descendants
 from tests.soak.monkey import Monkey, can_be_reached
 
 _IDLE_S = 60.0
@@ -53,7 +54,7 @@ def visit_pages(monkey: Monkey, look: Callable[[str], None]) -> None:
         settle(monkey)
         look(panels.tabText(number))
         seen: set[QTabWidget] = set()
-        while new := set(panels.widget(number).findChildren(QTabWidget)) - seen:  # pages have pages
+        while new := set(descendants(panels.widget(number), QTabWidget)) - seen:  # pages have pages
             seen |= new
             for tabs in new:
                 for page in range(tabs.count()):
@@ -86,7 +87,7 @@ def _open(monkey: Monkey, path: Path) -> str:
 def _press_all(monkey: Monkey, name: str, do: Do) -> None:
     """Press each button of the panel in front."""
     front = monkey.window.panels.currentWidget()
-    for button in front.findChildren(QAbstractButton):
+    for button in list(descendants(front, QAbstractButton)):
         if isValid(button) and can_be_reached(button):
             do("press", lambda button=button: _press(monkey, button, name))
 
