@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 
 from explorer import __version__
 from explorer.cli.arguments import units_option
-from explorer.cli.output import write_error
+from explorer.cli.output import forget_output, write_error
 from explorer.errors import ExplorerError, system_reason
 from explorer.notation import ByteUnits, Notation, writing
 
@@ -245,6 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ExplorerError as error:
         code = _fail(str(error))
     except OSError as error:  # standard output on a full disk
+        forget_output()
         code = _fail(f"standard output cannot be written: {system_reason(error)}")
     except MemoryError:
         code = _fail("there is not enough memory for this; close other programs and try again")

@@ -34,15 +34,22 @@ def write(text: str, encoding: str | None = None) -> bool:
         stream.buffer.write(raw)
         stream.buffer.flush()
     except BrokenPipeError:
-        _forget_reader()
+        forget_output()
         return False
     return True
 
 
-def _forget_reader() -> None:
-    """Point standard output at nothing, so that Python's own flush at the end cannot fail."""
+def forget_output() -> None:
+    """Point standard output at nothing, so that Python's own flush at the end cannot fail.
+
+    What could not be written waits in a buffer; Python would try again, complain and exit with 120.
+    """
+    try:
+        output = sys.stdout.fileno()
+    except (AttributeError, OSError):  # there is none, or it is no file: nothing fails at the end
+        return
     descriptor = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(descriptor, sys.stdout.fileno())
+    os.dup2(descriptor, output)
     os.close(descriptor)
 
 

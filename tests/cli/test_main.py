@@ -163,17 +163,26 @@ def test_never_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no /dev/full")
-def test_a_closed_pipe_and_a_full_disk(tmp_path: Path) -> None:
-    model = make_demo(tmp_path).model
-    command = [sys.executable, "-m", "explorer", "inspect", str(model), "--tensors"]
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # "": as Python is usually started
+@pytest.mark.parametrize(
+    ("arguments", "unread"), [(["inspect", "--tensors"], 0), (["--version"], 1)]
+)  # the latter is click's own answer
+def test_a_closed_pipe_and_a_full_disk(
+    tmp_path: Path, arguments: list[str], unread: int, unbuffered: str
+) -> None:
+    model = [str(make_demo(tmp_path).model)] * (len(arguments) > 1)
+    command = [sys.executable, "-m", "explorer", *arguments, *model]
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as pipe:
-        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, check=False, env=env)
+    assert (done.returncode, done.stderr) == (unread, b"")
     if Path("/dev/full").exists():
         with open("/dev/full", "wb") as full:
-            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+            done = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, check=False, env=env
+            )
         assert done.returncode == 1
         assert done.stderr.startswith(b"error: standard output cannot be written")
         assert done.stderr.count(b"\n") == 1
