@@ -81,7 +81,11 @@ def measure(parts: Parts) -> GroupShapes | str:
     if fault is not None:
         return fault
     columns, groups = packed.shape[-1:], scale.shape[-1:]
-    if not columns or packed.shape[:-1] != scale.shape[:-1] or any(columns) != any(groups):
+    if (
+        not (columns and groups)
+        or packed.shape[:-1] != scale.shape[:-1]
+        or any(columns) != any(groups)
+    ):
         shapes = f"{shape_text(packed.shape)} and {shape_text(scale.shape)}"
         return f"shapes of codes and scales, {shapes}, do not fit together"
     if bias is not None and bias.shape != scale.shape:

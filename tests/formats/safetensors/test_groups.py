@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from explorer.formats import Model, Severity, open_model
@@ -228,6 +228,8 @@ TYPES = st.sampled_from(["U32", "U8", "BF16", "F16", "F32", "F8_E4M3"])
         st.text(max_size=5) | st.sampled_from(["int4", "INT8", "nvfp4", "16", "64"]),
     ),
 )
+@example({".weight": ("U32", [0]), ".scales": ("U8", [])}, None)
+@example({".weight": ("U32", []), ".scales": ("BF16", []), ".biases": ("BF16", [])}, None)
 def test_any_parts_keep_every_byte(
     tmp_path_factory: pytest.TempPathFactory, parts: Any, metadata: dict[str, str] | None
 ) -> None:
