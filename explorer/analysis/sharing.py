@@ -2,8 +2,8 @@
 
 Threads that share a tensor wait for the last of them at the end of each walk; threads that take a
 tensor each need not, and two of them are a twentieth quicker so. They share one that would keep a
-single thread busy when the others have nothing left to do, and a huge one, whose result
-would be long in coming. Others they take as a whole, as far as there is memory for what each keeps.
+single thread busy when the others have nothing left to do, and a huge one, whose result would be
+long in coming. Others they take as a whole, as far as there is memory for what each keeps.
 """
 
 from __future__ import annotations

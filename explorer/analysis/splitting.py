@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +15,9 @@ from numpy.typing import NDArray
 from explorer.analysis import kernel_fields
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights_runs import Stored
-from explorer.quantization.anatomy import anatomy, has_anatomy
+from explorer.quantization.anatomy import Anatomy, anatomy, has_anatomy
 from explorer.quantization.grouped import (
-    StoredGroups,
+    GroupAnatomy,
     group_anatomy,
     take_group_codes,
     take_group_scales,
@@ -45,12 +47,21 @@ class Splitter:
     """
 
     def __init__(self, tensor: Tensor) -> None:
-        layout = None if tensor.grouped is None else tensor.grouped.layout
-        found = anatomy(tensor.type.name) if layout is None else group_anatomy(layout)
+        found: Anatomy | GroupAnatomy
+        self._count: Callable[[Any], int]
+        self._take_codes: Callable[[Any, NDArray[np.uint8]], None]
+        self._take_scales: Callable[[Any, NDArray[np.float32], NDArray[np.float32]], None]
+        if tensor.grouped is None:
+            found, self._count = anatomy(tensor.type.name), len
+            self._take_codes, self._take_scales = found.take_codes, found.take_scales
+        else:
+            layout = tensor.grouped.layout
+            found, self._count = group_anatomy(layout), layout.count
+            self._take_codes = partial(take_group_codes, layout)
+            self._take_scales = partial(take_group_scales, layout)
         self.levels = found.levels
         self.weights_per_scale = found.weights_per_scale
         self.has_minimum = found.has_minimum
-        self._layout = layout
         self._type = tensor.type
         self._codes = np.empty((0, tensor.type.block_weights), np.uint8)
         self._scales = self._room_for_scales(0)
@@ -64,11 +75,7 @@ class Splitter:
         if count > len(self._codes):
             self._codes = np.empty((count, self._type.block_weights), np.uint8)
         codes = self._codes[:count]
-        if isinstance(stored, StoredGroups):
-            assert self._layout is not None
-            take_group_codes(self._layout, stored, codes)
-        else:
-            anatomy(self._type.name).take_codes(stored, codes)
+        self._take_codes(stored, codes)
         return codes
 
     def scales(self, stored: Stored) -> BlockScales:
@@ -77,18 +84,8 @@ class Splitter:
         if count > len(self._scales.scales):
             self._scales = self._room_for_scales(count)
         found = BlockScales(self._scales.scales[:count], self._scales.minima[:count])
-        if isinstance(stored, StoredGroups):
-            assert self._layout is not None
-            take_group_scales(self._layout, stored, found.scales, found.minima)
-        else:
-            anatomy(self._type.name).take_scales(stored, found.scales, found.minima)
+        self._take_scales(stored, found.scales, found.minima)
         return found
-
-    def _count(self, stored: Stored) -> int:
-        if not isinstance(stored, StoredGroups):
-            return len(stored)
-        assert self._layout is not None
-        return stored.scales.size // self._layout.scale_bytes
 
     def _room_for_scales(self, count: int) -> BlockScales:
         width = self._type.block_weights // self.weights_per_scale

@@ -155,7 +155,6 @@ class GroupRounder:
     def codes(self) -> NDArray[np.uint8]:
         """Return the codes; see `Rounder.codes`."""
         assert self._stored is not None
-        groups = self._stored.packed.size // self._layout.packed_bytes
-        codes = np.empty((groups, self._layout.group_size), np.uint8)
+        codes = np.empty((self._layout.count(self._stored), self._layout.group_size), np.uint8)
         take_group_codes(self._layout, self._stored, codes)
         return codes

@@ -5,23 +5,7 @@ histograms, scale distributions, the error that rounding to a step implies, and 
 microscope. One module for each family of tensor types, loaded when first needed.
 """
 
-from explorer.quantization.anatomy.contract import (
-    Anatomy,
-    BlockField,
-    Codes,
-    Scales,
-    TakeCodes,
-    TakeScales,
-)
+from explorer.quantization.anatomy.contract import Anatomy, BlockField
 from explorer.quantization.anatomy.registry import anatomy, has_anatomy
 
-__all__ = [
-    "Anatomy",
-    "BlockField",
-    "Codes",
-    "Scales",
-    "TakeCodes",
-    "TakeScales",
-    "anatomy",
-    "has_anatomy",
-]
+__all__ = ["Anatomy", "BlockField", "anatomy", "has_anatomy"]

@@ -1,8 +1,8 @@
 """What the sub-blocks of a block store for scales and minima: small factors of the block's own.
 
 A block of several scales holds a float, d, and for each scale a small number, and so for minima. A
-block whose d is 1 has these very numbers for effective scales: so d is set to 1 and the
-scales are taken.
+block whose d is 1 has these very numbers for effective scales: so d is set to 1 and the scales are
+taken.
 """
 
 from __future__ import annotations

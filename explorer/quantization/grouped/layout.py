@@ -129,6 +129,10 @@ class GroupedLayout:
         size = self.packed_bytes + self.scale_bytes + self.bias_bytes
         return TensorType(self.name, self.group_size, size, quantized=True)
 
+    def count(self, stored: StoredGroups) -> int:
+        """Return the number of groups in a run."""
+        return stored.scales.size // self.scale_bytes
+
 
 def quantization_name(mode: Mode, bits: int) -> str:
     """Return the public name of a quantization (interface.md, `inspect`)."""
