@@ -72,7 +72,8 @@ def rounding_to(name: str, *, weighed: bool = False) -> str:
         weighed: Whether columns count by importance. Where that changes nothing, nor does this.
     """
     name = name.partition("/")[0]
-    return name + _ROUNDING + _WEIGHED * (weighed and uses_importance(name))
+    rounding = name + _ROUNDING
+    return rounding + _WEIGHED if weighed and uses_importance(name) else rounding
 
 
 def rounds_to(name: str) -> str:

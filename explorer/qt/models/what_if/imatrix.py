@@ -12,7 +12,6 @@ from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.formats.model import Model
 from explorer.formats.weights_runs import Values
-from explorer.quantization.encoders.registry import has_encoder, uses_importance
 
 _SUMS = ".in_sum2"
 
@@ -65,8 +64,3 @@ class ImportanceMatrix:
         """
         found = importance_of(self.model, name) if name in self.names else None
         return None if found is None else checked_importance(found, piece.original)
-
-
-def obeys_importance(type_name: str) -> bool:
-    """Tell whether importance changes how weights are rounded to a type."""
-    return has_encoder(type_name) and uses_importance(type_name)

@@ -30,8 +30,9 @@ from explorer.hardware.detect import Machine
 from explorer.qt.models.document import Document
 from explorer.qt.models.planner.inputs import PlanInputs
 from explorer.qt.models.recent import Recent
-from explorer.qt.models.what_if.imatrix import ImportanceMatrix, obeys_importance
+from explorer.qt.models.what_if.imatrix import ImportanceMatrix
 from explorer.qt.models.what_if.plan import Plans, PlanThen
+from explorer.quantization.encoders.registry import uses_importance
 from explorer.quantization.kernel_sets import rounding_to
 
 _MOST_PIECES: Final = 1 << 14
@@ -89,7 +90,7 @@ class Question:
 
     def key(self, task: Task) -> Hashable:
         """Return under what the outcome of a task is kept."""
-        matrix = self.matrix if obeys_importance(task.type_name) else None
+        matrix = self.matrix if uses_importance(task.type_name) else None
         return (*self._basis(matrix), task.key)
 
     def total_key(self, type_name: str) -> Hashable:
@@ -141,11 +142,14 @@ class Prospect:
         return sum(piece.parameters for piece in self.pieces)
 
     def roundings(self, type_name: str) -> list[str]:
-        """Return the names of the sets of kernels that rounding to a type takes."""
-        types = dict.fromkeys(task.type_name for task in self.tasks[type_name])
-        ways = [True] * (self.importance_count > 0)
-        ways += [False] * (self.importance_count < len(self.pieces))
-        return list(dict.fromkeys(rounding_to(one, weighed=way) for one in types for way in ways))
+        """Return the sets of kernels that rounding to a type takes; `PRESENT` takes none."""
+        found: dict[str, None] = {}  # each once, in order
+        for name in {task.type_name: None for task in self.tasks[type_name]}:
+            if name != PRESENT and self.importance_count > 0:
+                found[rounding_to(name, weighed=True)] = None
+            if name != PRESENT and self.importance_count < len(self.pieces):
+                found[rounding_to(name)] = None
+        return list(found)
 
     def missing(self, kept: Kept) -> list[Task]:
         """Return what is not known yet, each once, in the order in which it is measured."""

@@ -19,8 +19,8 @@ from explorer.errors import ExplorerError
 from explorer.formats.weights_runs import Values
 from explorer.qt.jobs import Job, consideration, drop_frames
 from explorer.qt.jobs.cores import all_cores
-from explorer.qt.models.what_if.imatrix import obeys_importance
 from explorer.qt.models.what_if.question import Kept, Prospect, piece_name
+from explorer.quantization.encoders.registry import uses_importance
 
 Wait: TypeAlias = Callable[[Iterable[str], Job], None]
 """Waits until sets of kernels are there; see `JobRunner.wait_for_kernels`."""
@@ -81,8 +81,7 @@ class WhatIfWork:
         self._total = sum(task.cost for task in self._prospect.missing(self._kept))
         for name, tasks in self._prospect.tasks.items():
             if self._prospect.total(name, self._kept) is None:
-                if name != PRESENT:
-                    wait_for_kernels(self._prospect.roundings(name), job)
+                wait_for_kernels(self._prospect.roundings(name), job)
                 self._measure_type(name, tasks, job)
         return self._state(None, self._done)
 
@@ -139,7 +138,7 @@ class WhatIfWork:
 
     def _importance(self, task: Task) -> Values | None:
         matrix = self._question.matrix
-        if matrix is None or not obeys_importance(task.type_name):
+        if matrix is None or not uses_importance(task.type_name):
             return None
         return matrix.importance(task.piece, piece_name(self._question.document, task.piece))
 

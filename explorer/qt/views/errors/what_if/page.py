@@ -11,7 +11,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.analysis.what_if.losses import PRESENT, TypeErrors
+from explorer.analysis.what_if.losses import TypeErrors
 from explorer.display import integer_text, plain_text
 from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
@@ -264,8 +264,7 @@ class WhatIfPage(QWidget):
     def _measure(self, prospect: Prospect) -> None:
         work = WhatIfWork(prospect, self._kept(prospect.question.document))
         self._work = work
-        types = [name for name in prospect.tasks if name != PRESENT]
-        roundings = [one for name in types for one in prospect.roundings(name)]
+        roundings = [one for name in prospect.tasks for one in prospect.roundings(name)]
         needed = self._runner.need_kernels([*prospect.kernels, *roundings])
         kernels = [name for name in needed if name in prospect.kernels]
         text = self.tr("Preparing…")
