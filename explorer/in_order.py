@@ -20,6 +20,10 @@ Check: TypeAlias = Callable[[], object]
 """What work calls now and then, in its thread; what it raises ends the work."""
 
 
+def never() -> None:
+    """Do nothing: the check of work that nobody can cancel."""
+
+
 class _Stopped(Exception):
     """Ends the work of a thread whose result nobody will take."""
 

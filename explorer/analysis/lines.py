@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from explorer.analysis import kernel_fields
 from explorer.formats.folding import Folding
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights import Chunk, WeightReader
 from explorer.formats.weights_fold import map_spans
+from explorer.in_order import Check, never
 
 MAX_ROWS: Final = 1 << 20
 """Most entries for rows."""

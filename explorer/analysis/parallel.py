@@ -11,8 +11,7 @@ from contextlib import closing, contextmanager
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
-from explorer.formats.weights import Check, never
-from explorer.in_order import InOrder
+from explorer.in_order import Check, InOrder, never
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from explorer.analysis.binning import Binning, Histogram, RunningCounts
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights import Chunk, WeightReader
 from explorer.formats.weights_fold import Fold, fold_parts
+from explorer.in_order import Check, never
 
 
 def count_weights(

@@ -17,8 +17,8 @@ from operator import attrgetter
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from explorer.analysis.parallel import AHEAD, map_in_order
-from explorer.formats.weights import Check
 from explorer.formats.weights_fold import SPAN_WEIGHTS
+from explorer.in_order import Check
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -24,7 +24,8 @@ from explorer.quantization import TensorType
 from explorer.sources import ByteSource
 
 if TYPE_CHECKING:
-    from explorer.formats.weights import Check, Chunk, WeightReader
+    from explorer.formats.weights import Chunk, WeightReader
+    from explorer.in_order import Check
     from explorer.quantization.grouped import GroupedLayout
 
 Shape: TypeAlias = tuple[int, ...]

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from explorer import in_order
 from explorer.formats.weights_runs import Stored, Values, runs_of
+from explorer.in_order import Check, never
 
 if TYPE_CHECKING:
     from explorer.formats.tensors import Tensor
-
-Check: TypeAlias = in_order.Check
-"""Called before every chunk, in the thread that reads it; what it raises ends the work."""
 
 CHUNK_WEIGHTS: Final = 1 << 19
 """Most weights of a chunk: 2 MiB, which stays in a core's share of the last cache.
@@ -33,10 +30,6 @@ instead of 1.75 times as fast; with twice of it, 3 % slower and 1.69 times.
 
 RUN_WEIGHTS: Final = 1 << 21
 """Most weights of a run of blocks that nobody decoded: some 4 ms of work."""
-
-
-def never() -> None:
-    """Do nothing: nobody can cancel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import numpy as np
 
 from explorer.formats.folding import Folding
-from explorer.formats.weights import Check, WeightReader, never
+from explorer.formats.weights import WeightReader
 from explorer.formats.weights_runs import Values
+from explorer.in_order import Check, never
 from explorer.tabular import TextSink
 
 if TYPE_CHECKING:

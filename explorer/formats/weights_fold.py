@@ -13,8 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
-from explorer.formats.weights import Check, WeightReader, never
-from explorer.in_order import InOrder
+from explorer.formats.weights import WeightReader
+from explorer.in_order import Check, InOrder, never
 
 if TYPE_CHECKING:
     from explorer.formats.tensors import Tensor

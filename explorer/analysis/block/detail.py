@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from explorer.analysis.splitting import Splitter, is_quantized
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Extent, Tensor
-from explorer.formats.weights import Check, Chunk, WeightReader, never
+from explorer.formats.weights import Chunk, WeightReader
+from explorer.in_order import Check, never
 from explorer.quantization.anatomy import BlockField, anatomy
 from explorer.quantization.anatomy.bits import BlockBits, bits_of_layout, bits_of_type
 from explorer.quantization.anatomy.book_rows import BookRows, book_rows

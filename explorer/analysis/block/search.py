@@ -18,9 +18,10 @@ from explorer.analysis.parallel import Pool, map_in_order
 from explorer.analysis.splitting import ThreadSplitter
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, WeightReader, never
+from explorer.formats.weights import WeightReader
 from explorer.formats.weights_fold import Fold, fold_parts
 from explorer.formats.weights_runs import Stored
+from explorer.in_order import Check, never
 
 Progress = Callable[[int], object]
 """Called in the caller's thread with the number of weights done."""

@@ -20,8 +20,8 @@ from explorer.analysis.rounding.rounders import Rounder, rounded_type, rounder
 from explorer.errors import ExplorerError
 from explorer.formats.folding import Folding
 from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights import Check
 from explorer.formats.weights_runs import Values
+from explorer.in_order import Check
 from explorer.quantization.kernel_sets import rounding_to
 
 

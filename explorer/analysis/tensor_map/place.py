@@ -10,7 +10,8 @@ from explorer.analysis.block.detail import BlockReader
 from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair, WeightsPair
 from explorer.analysis.splitting import is_quantized
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, WeightReader, never
+from explorer.formats.weights import WeightReader
+from explorer.in_order import Check, never
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from explorer.analysis.splitting import Splitter, splitter_of
 from explorer.errors import ExplorerError
 from explorer.formats.folding import Folding
 from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights import Check, WeightReader
+from explorer.formats.weights import WeightReader
 from explorer.formats.weights_runs import Values
+from explorer.in_order import Check
 
 ERROR_GROUP: Final = 32
 """Consecutive weights whose RMS a relative error is told in: a block of most types."""

@@ -23,8 +23,8 @@ from explorer.analysis.rounding.rounders import rounder
 from explorer.errors import ExplorerError
 from explorer.formats.folding import Folding
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check, never
 from explorer.formats.weights_runs import Values, check_decodable
+from explorer.in_order import Check, never
 
 MAX_ROW: Final = 1 << 20
 """Most weights of a row that importance can be given for: a row is rounded at once then."""

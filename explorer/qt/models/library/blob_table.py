@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from explorer.display import bytes_text, integer_text
 from explorer.formats.tensor_arrays import text_ranks
 from explorer.qt.models.figure_texts.columns import blob_texts
-from explorer.qt.models.library.listing import PROGRAM
-from explorer.qt.models.library.rows import title_of, translate
+from explorer.qt.models.library.rows import PROGRAM, title_of, translate
 from explorer.qt.models.table import Column
 from explorer.stores import Store
 from explorer.stores.entries import Check

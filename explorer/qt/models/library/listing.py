@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 from explorer.formats import Problem, Severity
 from explorer.formats.confinement import HUB_REPOSITORY
 from explorer.formats.naming import natural_key
-from explorer.qt.models.library.rows import Row, RowKind, counted, title_of, translate
+from explorer.qt.models.library.rows import PROGRAM, Row, RowKind, counted, title_of, translate
 from explorer.qt.models.library.usage import Usage
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
 from explorer.stores.entries import Check
-
-PROGRAM: Final = {
-    StoreKind.OLLAMA: "Ollama",
-    StoreKind.HUGGINGFACE: "Hugging Face",
-    StoreKind.LMSTUDIO: "LM Studio",
-    StoreKind.LLAMA_CPP: "llama.cpp",
-    StoreKind.FOLDER: "Folder",
-}
 
 
 def store_row(

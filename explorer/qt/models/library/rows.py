@@ -6,16 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
+from typing import Final
 
 from PySide6.QtCore import QCoreApplication
 
 from explorer.formats import Problem, Severity
 from explorer.qt.models.library.usage import Usage
-from explorer.stores import Entry, Place, Store
+from explorer.stores import Entry, Place, Store, StoreKind
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _LONGEST_TITLE = 200  # a name may have 60,000 characters; the tool tip shows more
 _MARKS = {Severity.ERROR: "✘", Severity.WARNING: "⚠"}  # both are in DejaVu
+
+PROGRAM: Final = {
+    StoreKind.OLLAMA: "Ollama",
+    StoreKind.HUGGINGFACE: "Hugging Face",
+    StoreKind.LMSTUDIO: "LM Studio",
+    StoreKind.LLAMA_CPP: "llama.cpp",
+    StoreKind.FOLDER: "Folder",
+}
 
 
 class RowKind(Enum):

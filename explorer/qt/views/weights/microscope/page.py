@@ -12,7 +12,7 @@ from explorer.analysis.block.record import block_record
 from explorer.analysis.block.search import FoundBlock, Progress, largest_scale, worst_block
 from explorer.display import plain_text
 from explorer.errors import ExplorerError
-from explorer.formats.weights import Check
+from explorer.in_order import Check
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.errors.references import References
 from explorer.qt.models.recent import Recent

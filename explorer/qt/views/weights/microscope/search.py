@@ -11,7 +11,7 @@ from explorer.analysis.block.search import FoundBlock, Progress
 from explorer.display import float_text, integer_text
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Check
+from explorer.in_order import Check
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.recent import Recent
 from explorer.qt.views.progress.job_slot import JobSlot
