@@ -19,7 +19,7 @@ _PACKAGES = (explorer.analysis, explorer.formats, explorer.quantization)
 _PROGRAM = """
 import sys
 import explorer.quantization as package
-late = "explorer.quantization.encode"
+late = "explorer.quantization.convert"
 assert late not in sys.modules
 from explorer.quantization import quantize
 assert quantize is sys.modules[late].quantize

@@ -27,7 +27,7 @@ from explorer.analysis import kernel_fields
 from explorer.analysis.decoding import BlockDecoding
 from explorer.formats.weights import CHUNK_WEIGHTS
 from explorer.formats.weights_runs import Values
-from explorer.quantization.arrays import Blocks, read_only
+from explorer.quantization.registry import Blocks, read_only
 
 FINE_BINS: Final = 1 << 16
 """Least number of parts that a range is divided into."""

@@ -11,9 +11,8 @@ from explorer.analysis import kernel_fields
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import CHUNK_WEIGHTS
 from explorer.formats.weights_runs import Stored, Values
-from explorer.quantization.arrays import Blocks
 from explorer.quantization.grouped import StoredGroups
-from explorer.quantization.registry import decoder, decoder_callback
+from explorer.quantization.registry import Blocks, decoder, decoder_callback
 from explorer.quantization.types import TensorType
 
 

@@ -21,7 +21,7 @@ from explorer.analysis.decoding import BlockDecoding
 from explorer.analysis.kernel_fields import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS
 from explorer.formats.weights import CHUNK_WEIGHTS
 from explorer.formats.weights_runs import Values
-from explorer.quantization.arrays import Blocks, read_only
+from explorer.quantization.registry import Blocks, read_only
 
 _ROOM: Final = 1024  # pieces whose figures wait: 64 KiB
 _TOGETHER: Final = 256  # of more than 500 numbers NumPy hands the interpreter's lock to others

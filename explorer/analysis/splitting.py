@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from explorer.analysis import kernel_fields
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights_runs import Stored
-from explorer.quantization.anatomy import Anatomy, anatomy, has_anatomy
 from explorer.quantization.grouped import (
     GroupAnatomy,
     group_anatomy,
     take_group_codes,
     take_group_scales,
 )
+from explorer.quantization.registry import Anatomy, anatomy, has_anatomy
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,11 @@ from explorer.cli.arguments import json_option, model_path, path_argument, root_
 from explorer.cli.model_record import model_record
 from explorer.cli.output import line_width, style, table, write, write_json
 from explorer.cli.problems import problem_lines
-from explorer.display import (
+from explorer.display import type_text, value_text
+from explorer.errors import ExplorerError
+from explorer.formats import MetadataEntry, Model, open_model
+from explorer.formats.facts import Facts, describe
+from explorer.text import (
     bytes_text,
     count_text,
     float_text,
@@ -19,12 +23,7 @@ from explorer.display import (
     plain_text,
     shape_text,
     shorten,
-    type_text,
-    value_text,
 )
-from explorer.errors import ExplorerError
-from explorer.formats import MetadataEntry, Model, open_model
-from explorer.formats.facts import Facts, describe
 
 _LEAST_VALUE_WIDTH = 40
 _LONGEST_NAME = 200

@@ -16,8 +16,8 @@ from explorer.analysis.recipes import (
 )
 from explorer.analysis.recipes.verdict import percent_text
 from explorer.cli.output import name_cell, style, table
-from explorer.display import bytes_text, count_text, float_text, integer_text, plain_text
 from explorer.formats import Model
+from explorer.text import bytes_text, count_text, float_text, integer_text, plain_text
 
 _LONGEST_ROLE: Final = 48
 _SHOWN_FITS: Final = 6

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import FormatError
-from explorer.quantization.arrays import Blocks
-from explorer.quantization.byte_order import swap_byte_order
+from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped import StoredGroups, decode_groups
-from explorer.quantization.registry import WITHOUT_DECODER, decoder, has_decoder
+from explorer.quantization.registry import WITHOUT_DECODER, Blocks, decoder, has_decoder
 
 if TYPE_CHECKING:
     from explorer.formats.tensors import Extent, GroupedWeights, Tensor

@@ -14,7 +14,6 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 from explorer import __version__
-from explorer.display import plain_text
 from explorer.qt.accessible_roles import tell_roles
 from explorer.qt.crashes import catching
 from explorer.qt.jobs import Job
@@ -23,6 +22,7 @@ from explorer.qt.locale_numbers import take_locale
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.qt.theme import apply_scheme
+from explorer.text import plain_text
 
 DESKTOP_FILE: Final = "io.github.gguf_explorer.GGUFExplorer"
 """Name of the desktop entry in packaging/linux/, by which a desktop tells whose window it is."""

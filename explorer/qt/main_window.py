@@ -23,7 +23,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.actions import Actions
 from explorer.qt.crash_reports import CrashReports
@@ -42,6 +41,7 @@ from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.message_bar import MessageBar
 from explorer.qt.views.progress.job_bar import JobBar
 from explorer.qt.views.recent_menu import RecentMenu
+from explorer.text import plain_text
 
 if TYPE_CHECKING:
     from explorer.demo import DemoPaths

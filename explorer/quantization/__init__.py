@@ -8,16 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from explorer.late import late_names
-from explorer.quantization.arrays import QuantizationError
+from explorer.quantization.registry import QuantizationError
 from explorer.quantization.types import GGML_TYPES, TENSOR_TYPES, TensorType, ggml_type
 
 if TYPE_CHECKING:
-    from explorer.quantization.decode import dequantize, warm_up
-    from explorer.quantization.encode import quantize
+    from explorer.quantization.convert import dequantize, quantize, warm_up
 else:
-    __getattr__ = late_names(
-        __name__, {"decode": ["dequantize", "warm_up"], "encode": ["quantize"]}
-    )
+    __getattr__ = late_names(__name__, {"convert": ["dequantize", "quantize", "warm_up"]})
 
 __all__ = [
     "GGML_TYPES",

@@ -25,11 +25,8 @@ from explorer import __version__
 from explorer.cache import cache_folder
 
 SOURCES: Final = (
-    "quantization/jit.py",
-    "quantization/float_formats.py",
-    "quantization/decoders/*.py",
-    "quantization/encoders/*.py",
-    "quantization/anatomy/*.py",
+    "quantization/*.py",
+    "quantization/grouped/*.py",
     "analysis/kernel*.py",
     "analysis/*/kernel*.py",
 )

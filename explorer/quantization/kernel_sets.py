@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from explorer.quantization.encoders.registry import has_encoder, uses_importance
 from explorer.quantization.grouped import (
     AFFINE_BITS,
     AFFINE_GROUPS,
@@ -20,7 +19,7 @@ from explorer.quantization.grouped import (
     Mode,
     quantization_name,
 )
-from explorer.quantization.registry import has_decoder
+from explorer.quantization.registry import has_decoder, has_encoder, uses_importance
 
 GENERAL: Final = "general"
 """The set that a first look at weights of any type needs."""

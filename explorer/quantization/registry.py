@@ -1,29 +1,83 @@
-"""Which kernel decodes which tensor type.
+"""Which module decodes, takes apart and encodes which tensor type; what kernels take and give.
 
-A family's module is imported when one of its types is first asked for: opening and listing a model
-must not pay for Numba. To add a type: a row in `types.py`, a kernel in its family's module under
-`decoders/`, its name in `_FAMILIES`; if it is quantized, its anatomy under `anatomy/`; and an
-encoder under `encoders/`, or in `encoders/registry.py` a reason for having none.
+Each family of types has one module with its layout, decoder and unpacking of codes and scales; a
+long encoder has a module beside it. A module is imported when one of its types is first used:
+opening and listing a model must not load Numba.
+
+To add a type: a row in `types.py`, a kernel in its family's module, its name in `_FAMILIES`; if
+it is quantized, its layout in the same module; and an encoder, or in `WITHOUT_ENCODER` a reason
+for having none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from explorer.quantization.arrays import (
-    FLOAT32,
-    UINT8,
-    Blocks,
-    Weights,
-    check_array,
-    check_output,
-    read_only,
-)
-from explorer.quantization.types import TENSOR_TYPES
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.errors import ExplorerError
+from explorer.quantization.types import TENSOR_TYPES, TensorType
+
+# The arrays that kernels take and give, and the check that keeps kernels inside them.
+
+
+Blocks: TypeAlias = NDArray[np.uint8]
+"""Stored blocks: uint8 [blocks, bytes of a block], C-contiguous."""
+
+Weights: TypeAlias = NDArray[np.float32]
+"""Decoded weights: float32 [blocks, weights of a block], C-contiguous."""
+
+Element = TypeVar("Element", bound=np.generic)
+
+UINT8: Final = np.dtype(np.uint8)
+FLOAT32: Final = np.dtype(np.float32)
+
+
+class QuantizationError(ExplorerError, ValueError):
+    """Blocks or weights that do not fit their tensor type, or a type that has no such kernel."""
+
+
+def check_array(
+    what: str, array: NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    """Check an array that a kernel is to read, since kernels check nothing.
+
+    Raises:
+        QuantizationError: It has another element type or shape, or is not contiguous.
+    """
+    if not (array.shape == shape and array.dtype == dtype and array.flags.c_contiguous):
+        order = "" if array.flags.c_contiguous else " strided"
+        raise QuantizationError(
+            f"{what} must be a contiguous array of {dtype} {list(shape)}, "
+            f"not{order} {array.dtype} {list(array.shape)}"
+        )
+
+
+def check_output(
+    what: str, array: NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    """Check an array that a kernel is to fill.
+
+    Raises:
+        QuantizationError: As `check_array`, or it cannot be written.
+    """
+    check_array(what, array, dtype, shape)
+    if not array.flags.writeable:
+        raise QuantizationError(f"{what} must be writable")
+
+
+def read_only(array: NDArray[Element]) -> NDArray[Element]:
+    """Return a view that kernels cannot write to: Numba compiles anew for what it could."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
 
 Decoder: TypeAlias = Callable[[Blocks, Weights], None]
 """decode(blocks: uint8 [n, block_bytes], out: float32 [n, block_weights]) fills `out`.
@@ -31,19 +85,23 @@ Decoder: TypeAlias = Callable[[Blocks, Weights], None]
 Both C-contiguous and apart in memory; `out` writable.
 """
 
-_FAMILIES: Final = (
-    ("plain", ("F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64")),
-    ("plain", ("BOOL", "U8", "U16", "U32", "U64")),
-    ("legacy", ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q1_0", "Q2_0")),
-    ("k_quants", ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K")),
-    ("i_quants", ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S")),
-    ("i_quants", ("IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS")),
-    ("ternary", ("TQ1_0", "TQ2_0")),
-    ("microscaling", ("MXFP4", "NVFP4")),
-    ("small_floats", ("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ")),
-    ("small_floats", ("F6_E2M3", "F6_E3M2", "F4")),
-)
-_FAMILY_OF: Final = {name: module for module, names in _FAMILIES for name in names}
+_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "plain": (
+        *("F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64"),
+        *("BOOL", "U8", "U16", "U32", "U64"),
+        *("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"),
+        *("F6_E2M3", "F6_E3M2", "F4"),
+    ),
+    "legacy": ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q1_0", "Q2_0"),
+    "k_quants": ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K"),
+    "iq": ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"),
+    "iq4": ("IQ4_NL", "IQ4_XS"),
+    "ternary": ("TQ1_0", "TQ2_0"),
+    "microscaling": ("MXFP4", "NVFP4"),
+}
+_FAMILY_OF: Final = {name: module for module, names in _FAMILIES.items() for name in names}
+_LAYOUT_MODULES: Final = {"iq": "iq_layout", "iq4": "iq_layout"}
+_ENCODER_MODULES: Final = {"k_quants": "k_quants_encode", "iq": "iq_encode"}
 
 WITHOUT_DECODER: Final[Mapping[str, str]] = MappingProxyType(
     {"C64": "complex numbers have no order, so no histogram"}
@@ -57,12 +115,18 @@ def has_decoder(type_name: str) -> bool:
 
 
 def family(type_name: str) -> str:
-    """Return the name of the module, here and in `anatomy`, that knows a tensor type.
+    """Return the name of the module that decodes a tensor type, which names its family.
 
     Raises:
         KeyError: There is none; `has_decoder` tells.
     """
     return _FAMILY_OF[type_name]
+
+
+def _module(apart: Mapping[str, str], type_name: str) -> Any:
+    """Import a family's module, or the one that a part of the family has for itself."""
+    name = family(type_name)
+    return import_module(f"explorer.quantization.{apart.get(name, name)}")
 
 
 @cache
@@ -75,7 +139,7 @@ def decoder(type_name: str) -> Decoder:
     Raises:
         KeyError: There is none; `has_decoder` tells.
     """
-    module = import_module(f"explorer.quantization.decoders.{family(type_name)}")
+    module = import_module(f"explorer.quantization.{family(type_name)}")
     kernels: Mapping[str, Decoder] = module.DECODERS
     kernel = kernels[type_name]
     kind = TENSOR_TYPES[type_name]
@@ -98,7 +162,250 @@ def decoder_callback(type_name: str) -> Any:
     Raises:
         KeyError: The type has no decoder; `has_decoder` tells.
     """
-    module = import_module(f"explorer.quantization.decoders.{family(type_name)}")
+    module = import_module(f"explorer.quantization.{family(type_name)}")
     kernel = module.DECODERS[type_name]
     jit = import_module("explorer.quantization.jit")  # late, as all that brings Numba
     return jit.decoder_callback(kernel) if jit.is_kernel(kernel) else None
+
+
+# What every encoder is given: weights, their importance, and arrays to work in.
+
+
+LANES: Final = 8
+"""Sub-blocks that are searched side by side, one in each lane of a vector register."""
+
+BLOCK: Final = 256
+"""Weights of the longest block."""
+
+
+class Work(NamedTuple):
+    """Arrays that a kernel works in; it is given them, since arguments are known not to overlap.
+
+    Attributes:
+        x: float32 [BLOCK]: a block's weights.
+        w: float32 [BLOCK]: how much the square error of each counts.
+        lanes: float32 [32 * LANES]: figures of the sub-blocks that are searched.
+        spare: float32 [1024]: for what else there is.
+        codes: uint8 [BLOCK + 4]: a block's codes.
+        sub: float32 [5, 16]: of a block's sub-blocks: scales, minima, sums of weights, and what
+            scales and minima are rounded to.
+    """
+
+    x: NDArray[np.float32]
+    w: NDArray[np.float32]
+    lanes: NDArray[np.float32]
+    spare: NDArray[np.float32]
+    codes: NDArray[np.uint8]
+    sub: NDArray[np.float32]
+
+
+def new_work() -> Work:
+    """Return arrays to work in, for one call of an encoder."""
+    return Work(
+        np.zeros(BLOCK, np.float32),
+        np.zeros(BLOCK, np.float32),
+        np.zeros(32 * LANES, np.float32),
+        np.zeros(1024, np.float32),
+        np.zeros(BLOCK + 4, np.uint8),
+        np.zeros((5, 16), np.float32),
+    )
+
+
+Encode: TypeAlias = Callable[[Any, Any, Any, Work], None]
+"""encode(values, importance, blocks, work) fills `blocks`, uint8 [n, block_bytes].
+
+values: float32 [n, block_weights]. importance: float32 [blocks of a row, block_weights], or None; a
+kernel is compiled once for each of the two. All C-contiguous and apart in memory.
+"""
+
+
+# Encoders, and why some types have none.
+
+
+Encoder: TypeAlias = Callable[[Weights, Weights | None, Blocks], None]
+"""encode(values, importance, blocks) fills `blocks`; see `Encode`."""
+
+_PLAIN: Final = ("F32", "F16", "BF16")
+_LEGACY: Final = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q1_0", "Q2_0")
+_K: Final = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+_IQ: Final = ("IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS")
+_OTHERS: Final = ("TQ1_0", "TQ2_0", "MXFP4", "NVFP4")
+_TYPES: Final = frozenset({*_PLAIN, *_LEGACY, *_K, *_IQ, *_OTHERS})
+_WEIGHTED: Final = frozenset({"Q4_0", "Q4_1", "Q5_0", "Q5_1", *_K, *_IQ})
+_AT_RUN_TIME: Final = "ggml makes it of activations while a model runs; no file has it"
+_BOOK: Final = "ggml makes it only with an importance matrix, and this program not at all"
+_NO_SCALE: Final = "it has no scales, so weights would have to be scaled before"
+
+WITHOUT_ENCODER: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("Q8_1", "Q8_K"), _AT_RUN_TIME),
+        **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS"), _BOOK),
+        **{
+            name: _NO_SCALE
+            for name, kind in TENSOR_TYPES.items()
+            if not kind.quantized and name not in _TYPES
+        },
+    }
+)
+"""Types that weights cannot be rounded to, with the reason."""
+
+
+def has_encoder(type_name: str) -> bool:
+    """Tell whether weights can be rounded to that type; loads nothing."""
+    return type_name in _TYPES
+
+
+def uses_importance(type_name: str) -> bool:
+    """Tell whether the importance of weights changes how they are rounded to that type."""
+    return type_name in _WEIGHTED
+
+
+@cache
+def encoder(type_name: str) -> Encoder:
+    """Return the encoder of a tensor type, importing its family on first use.
+
+    It raises `QuantizationError` for arrays of other shapes or elements.
+
+    Raises:
+        KeyError: There is none; `has_encoder` tells.
+    """
+    if not has_encoder(type_name):
+        raise KeyError(type_name)
+    module = _module(_ENCODER_MODULES, type_name)
+    kernels: Mapping[str, Encode] = module.ENCODERS
+    kernel = kernels[type_name]
+    kind = TENSOR_TYPES[type_name]
+
+    def encode(values: Weights, importance: Weights | None, blocks: Blocks) -> None:
+        count = len(values)
+        check_array("values", values, FLOAT32, (count, kind.block_weights))
+        check_output("blocks", blocks, UINT8, (count, kind.block_bytes))
+        if importance is not None:
+            check_array("importance", importance, FLOAT32, (len(importance), kind.block_weights))
+            importance = read_only(importance)
+        kernel(read_only(values), importance, blocks, new_work())
+
+    return encode
+
+
+# Layouts: every family's module holds ``ANATOMIES``, a mapping of type names to `Anatomy`. One test
+# checks for all types that codes and scales make the weights that the decoder gives.
+
+
+Codes: TypeAlias = NDArray[np.uint8]
+"""One code for each weight: uint8 [blocks, weights of a block], C-contiguous."""
+
+Scales: TypeAlias = NDArray[np.float32]
+"""Effective scales or minima: float32 [blocks, scales of a block], C-contiguous."""
+
+TakeCodes: TypeAlias = Callable[[Blocks, Codes], None]
+"""take_codes(blocks, codes) fills the latter."""
+
+TakeScales: TypeAlias = Callable[[Blocks, Scales, Scales], None]
+"""take_scales(blocks, scales, minima) fills the last two.
+
+`minima` is left alone, and may be of shape [blocks, 0], where the type has none.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockField:
+    """A run of bytes in a block, all of one meaning.
+
+    The fields of a type, in order, cover the block without gap or overlap.
+
+    Attributes:
+        name: ggml's name of the field, such as ``"qs"``.
+        offset: Its first byte, counted from the block's start.
+        nbytes: Its length in bytes.
+        dtype: What is stored: ``"f16"``, ``"f32"``, ``"u8"``, ``"i8"``, ``"u16"`` and so on, a
+            small float's name such as ``"E8M0"``, or for packed numbers the bits of each, such as
+            ``"4-bit codes"``.
+        meaning: What it is for, in a few plain words.
+    """
+
+    name: str
+    offset: int
+    nbytes: int
+    dtype: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """How a tensor type makes weights from codes: scale * levels[code] - minimum.
+
+    That holds up to float32 rounding (bits are the decoders' promise) and where all scales are
+    finite. Scales are effective ones: a super-block's scale times the sub-block's; so are minima.
+
+    Attributes:
+        levels: float32 [number of codes], at most 256: the value of each code before scaling.
+            A sign bit, or a shift such as IQ1's, belongs to the code and so to the level.
+        weights_per_scale: Consecutive weights that share a scale (and a minimum).
+        has_minimum: Whether a minimum is subtracted.
+        uniform: Whether `levels` rise in equal steps, so that rounding to the nearest level
+            errs by up to half of ``scale * (levels[1] - levels[0])``.
+        fields: The block's bytes, field by field.
+        take_codes: The kernel that tells the codes of blocks.
+        take_scales: The kernel that tells their scales and minima: a fraction of the work, and
+            often all that somebody wants.
+    """
+
+    levels: NDArray[np.float32]
+    weights_per_scale: int
+    has_minimum: bool
+    uniform: bool
+    fields: tuple[BlockField, ...]
+    take_codes: TakeCodes
+    take_scales: TakeScales
+
+    def split(self, blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
+        """Take blocks apart; fills the last three."""
+        self.take_codes(blocks, codes)
+        self.take_scales(blocks, scales, minima)
+
+
+def integers(low: int, high: int) -> NDArray[np.float32]:
+    """Return the levels low, low + 1, … high."""
+    return np.arange(low, high + 1, dtype=np.float32)
+
+
+def has_anatomy(type_name: str) -> bool:
+    """Tell whether blocks of that type hold codes and scales; loads nothing."""
+    kind = TENSOR_TYPES.get(type_name)
+    return kind is not None and kind.quantized
+
+
+@cache
+def anatomy(type_name: str) -> Anatomy:
+    """Return the anatomy of a quantized tensor type, importing its family on first use.
+
+    What takes blocks apart raises `QuantizationError` for arrays of other shapes or elements.
+
+    Raises:
+        KeyError: The type is not quantized; `has_anatomy` tells.
+    """
+    if not has_anatomy(type_name):
+        raise KeyError(type_name)
+    module = _module(_LAYOUT_MODULES, type_name)
+    anatomies: Mapping[str, Anatomy] = module.ANATOMIES
+    return _checked(anatomies[type_name], TENSOR_TYPES[type_name])
+
+
+def _checked(parts: Anatomy, kind: TensorType) -> Anatomy:
+    """Have what takes blocks apart look at its arguments first."""
+    scale_count = kind.block_weights // parts.weights_per_scale
+
+    def take_codes(blocks: Blocks, codes: Codes) -> None:
+        check_array("blocks", blocks, UINT8, (len(blocks), kind.block_bytes))
+        check_output("codes", codes, UINT8, (len(blocks), kind.block_weights))
+        parts.take_codes(read_only(blocks), codes)
+
+    def take_scales(blocks: Blocks, scales: Scales, minima: Scales) -> None:
+        check_array("blocks", blocks, UINT8, (len(blocks), kind.block_bytes))
+        check_output("scales", scales, FLOAT32, (len(blocks), scale_count))
+        if parts.has_minimum:
+            check_output("minima", minima, FLOAT32, (len(blocks), scale_count))
+        parts.take_scales(read_only(blocks), scales, minima)
+
+    return replace(parts, take_codes=take_codes, take_scales=take_scales)

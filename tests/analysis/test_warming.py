@@ -13,7 +13,7 @@ from explorer.analysis import kernel_fields
 from explorer.analysis.tensor_map.fold import map_kernels
 from explorer.analysis.warming import warm_up, warm_up_blocks, warm_up_errors, warm_up_reading
 from explorer.errors import FormatError
-from explorer.quantization.decoders import affine
+from explorer.quantization.grouped import kernels as affine
 from explorer.quantization.kernel_sets import GENERAL, exact, grouped_layout, later
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -47,14 +47,13 @@ def test_a_first_look_needs_less_than_exact_statistics() -> None:
     script = """
 from explorer.analysis import kernel_fields
 from explorer.analysis.warming import warm_up
-from explorer.quantization.anatomy import k_quants
-from explorer.quantization.decoders import k_quants as decoders
+from explorer.quantization import k_quants
 
 def compiled():
     kernels, blocks = kernel_fields.kernels(), kernel_fields.kernels_blocks()
     counted = [k.__name__ for k in (kernels.measure, kernels.count_keys, kernels.count_bins,
                kernels.sum_squares, blocks.measure_blocks, blocks.count_blocks,
-               decoders.decode_q4_k, k_quants.scales_of_q4_k) if k.signatures]
+               k_quants.decode_q4_k, k_quants.scales_of_q4_k) if k.signatures]
     print(*counted)
 
 for name in ("general", "Q4_K", "general-exact", "Q4_K-exact"):
@@ -114,11 +113,10 @@ def test_a_type_without_values_is_refused() -> None:
 @pytest.mark.parametrize("name", ["int4", "affine3", "mxfp8"])
 def test_weights_with_scales_in_arrays_of_their_own(name: str) -> None:
     from explorer.analysis import tensor_statistics
-    from explorer.quantization.grouped import decoding as kernels
     from tests.helpers.grouped_tensors import grouped_tensor
 
     def variants() -> list[object]:
-        decoders = (affine._decode_4, affine._decode_any, affine.unpack_codes, kernels.decode_mxfp8)
+        decoders = (affine._decode_4, affine._decode_any, affine.unpack_codes, affine.decode_mxfp8)
         return [list(decoder.signatures) for decoder in decoders]
 
     for each in (GENERAL, name):

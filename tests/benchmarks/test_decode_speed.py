@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES, dequantize
-from explorer.quantization.anatomy import anatomy, has_anatomy
+from explorer.quantization.registry import anatomy, has_anatomy
 from tests.benchmarks.report import Report, Row
 from tests.benchmarks.timing import best_seconds
 

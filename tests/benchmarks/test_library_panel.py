@@ -21,12 +21,12 @@ from PySide6.QtGui import QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QApplication, QTreeView
 from pytestqt.qtbot import QtBot
 
-from explorer.display import bytes_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.library.node import LibraryColumn
 from explorer.qt.settings import Settings
 from explorer.qt.views.library.panel import LibraryView
 from explorer.stores import Place, StoreKind, read_library
+from explorer.text import bytes_text
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.helpers.gguf_writer import STRING, U32, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize
-from explorer.quantization.anatomy import Anatomy, anatomy, has_anatomy
+from explorer.quantization.registry import Anatomy, anatomy, has_anatomy
 
 QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]
 _UNTOUCHED = 7.5
@@ -109,7 +109,7 @@ def test_arrays_that_do_not_fit_are_refused_before_a_kernel_runs() -> None:
 
 
 def test_q4_k_by_hand() -> None:
-    """d = 2, dmin = 0.5; scales and minima by the picture in `decoders/k_quants.py`."""
+    """d = 2, dmin = 0.5; scales and minima by the picture in `k_quants.py`."""
     block = np.zeros((1, 144), np.uint8)
     block[0, 0:4] = [0x00, 0x40, 0x00, 0x38]
     block[0, 4] = 0b10_000011  # scale 0 = 3; upper bits of scale 4 = 2

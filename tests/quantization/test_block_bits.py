@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from explorer.quantization import TENSOR_TYPES, dequantize
-from explorer.quantization.anatomy import anatomy
-from explorer.quantization.anatomy.bits import bits_of_layout, bits_of_type
-from explorer.quantization.anatomy.book_rows import book_rows, group_weights
-from explorer.quantization.anatomy.sub_scales import sub_scales
-from explorer.quantization.grouped.fields import group_fields
+from explorer.quantization.block_bits import bits_of_layout, bits_of_type, sub_scales
+from explorer.quantization.grouped.layout import group_fields
+from explorer.quantization.iq_layout import book_rows, group_weights
+from explorer.quantization.registry import anatomy
 from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS
 
 QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]
@@ -58,7 +57,7 @@ def test_halves_of_a_byte_of_q4_0() -> None:
 
 
 def test_scales_and_minima_of_q4_k() -> None:
-    """The 12 bytes from byte 4 on, as `decoders/k_quants.py` draws them."""
+    """The 12 bytes from byte 4 on, as `k_quants.py` draws them."""
     bits = bits_of_type("Q4_K")
     for k in range(4):
         assert bits.scales[4 + k, k] == bits.minima[8 + k, k] == 0b0011_1111
@@ -89,8 +88,7 @@ def test_a_row_of_a_book_acts_on_its_group_and_a_sign_on_one_weight() -> None:
 
 @pytest.mark.parametrize("name", BOOKS)
 def test_rows_and_signs_make_the_levels(name: str) -> None:
-    from explorer.quantization.decoders.i_quants import WALKS
-    from explorer.quantization.decoders.i_quants_books import grid
+    from explorer.quantization.iq import WALKS, grid
 
     kind, parts = TENSOR_TYPES[name], anatomy(name)
     blocks = np.random.default_rng(2).integers(0, 256, (20, kind.block_bytes), np.uint8)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from explorer.quantization import TENSOR_TYPES
-from explorer.quantization.anatomy import anatomy
-from explorer.quantization.byte_order import NUMBERS, swap_byte_order
+from explorer.quantization.convert import NUMBERS, swap_byte_order
+from explorer.quantization.registry import anatomy
 
 _WIDTHS = {"f16": 2, "u16": 2, "i16": 2, "f32": 4, "u32": 4}
 # The anatomy of IQ2_XXS has words, of which every second is four bytes (gguf.md section 8).

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from explorer.errors import ExplorerError
 from explorer.quantization import QuantizationError, dequantize, warm_up
-from explorer.quantization.decoders.legacy import decode_q8_0
+from explorer.quantization.legacy import decode_q8_0
 
 _ROOT = Path(__file__).parents[2]
 _ONE = b"\0\x3c"  # the half float 1.0
@@ -133,19 +133,19 @@ def test_numba_is_loaded_by_the_first_decoding_and_not_before() -> None:
     program = """
 import sys
 import explorer.quantization as quantization
-import explorer.quantization.anatomy
+import explorer.quantization.registry
 assert "numba" not in sys.modules
 try:
     quantization.dequantize(b"?", "Q8_0")
 except quantization.QuantizationError:
     assert "numba" not in sys.modules
 quantization.warm_up("Q8_0")
-kernel = sys.modules["explorer.quantization.decoders.legacy"].decode_q8_0
+kernel = sys.modules["explorer.quantization.legacy"].decode_q8_0
 assert len(kernel.signatures) == 1
 quantization.dequantize(bytearray(34), "Q8_0")
 assert len(kernel.signatures) == 1
 quantization.warm_up("Q8_0", split=True)
-anatomies = sys.modules["explorer.quantization.anatomy.legacy"]
+anatomies = sys.modules["explorer.quantization.legacy"]
 assert len(anatomies.codes_of_q8_0.signatures) == 1
 assert len(anatomies.scales_at_the_start.signatures) == 1
 """

@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize
-from explorer.quantization.anatomy import anatomy, has_anatomy
 from explorer.quantization.jit import _float32_of_half_portable, float32_of_half, kernel
-from explorer.quantization.registry import WITHOUT_DECODER, decoder, has_decoder
+from explorer.quantization.registry import (
+    WITHOUT_DECODER,
+    anatomy,
+    decoder,
+    has_anatomy,
+    has_decoder,
+)
 
 OF_GGML = [name for name, kind in TENSOR_TYPES.items() if kind.quantized or name.endswith("F16")]
 # All but IQ (test_i_quants.py) and what the gguf package (0.17) sizes but does not dequantize

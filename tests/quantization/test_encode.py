@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize, quantize
-from explorer.quantization.anatomy import anatomy
-from explorer.quantization.encoders.registry import (
-    WITHOUT_ENCODER,
-    encoder,
-    has_encoder,
-    uses_importance,
-)
 from explorer.quantization.jit import (
     _half_of_float32_portable,
     half_of_float32,
     kernel,
+)
+from explorer.quantization.registry import (
+    WITHOUT_ENCODER,
+    anatomy,
+    encoder,
+    has_encoder,
+    uses_importance,
 )
 
 ENCODED = [name for name in TENSOR_TYPES if has_encoder(name)]

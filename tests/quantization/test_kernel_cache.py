@@ -27,9 +27,8 @@ _PACKAGE = Path(explorer.__file__).parent
 _ROOT = _PACKAGE.parent
 # What modules with kernels import, and no kernel has inside it.
 _NOT_COMPILED = {
-    "explorer.quantization.arrays",
-    "explorer.quantization.kernel_cache",
     "explorer.quantization.registry",
+    "explorer.quantization.kernel_cache",
     "explorer.resources",
 }
 
@@ -101,7 +100,7 @@ def test_using_a_folder_keeps_it(cache: Path) -> None:
 
 
 def test_every_edit_of_a_source_gives_another_folder(tmp_path: Path) -> None:
-    source = tmp_path / "quantization" / "decoders" / "legacy.py"
+    source = tmp_path / "quantization" / "legacy.py"
     source.parent.mkdir(parents=True)
     digests = {source_digest(tmp_path)}
     for text in ("a = 1", "a = 2"):
@@ -146,7 +145,7 @@ def test_whatever_is_compiled_into_kernels_counts_as_a_source() -> None:
 
 _PROGRAM = """
 import explorer.quantization.jit as jit
-from explorer.quantization.decoders.affine import unpack_codes
+from explorer.quantization.grouped.kernels import unpack_codes
 from explorer.quantization import dequantize
 assert dequantize(bytes([0, 0x3C]) + bytes([1] * 32), "Q8_0").tolist() == [1.0] * 32
 """

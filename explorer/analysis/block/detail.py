@@ -18,13 +18,18 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Extent, Tensor
 from explorer.formats.weights import Chunk, WeightReader
 from explorer.in_order import Check, never
-from explorer.quantization.anatomy import BlockField, anatomy
-from explorer.quantization.anatomy.bits import BlockBits, bits_of_layout, bits_of_type
-from explorer.quantization.anatomy.book_rows import BookRows, book_rows
-from explorer.quantization.anatomy.sub_scales import SubScales, sub_scales
-from explorer.quantization.byte_order import swap_byte_order
+from explorer.quantization.block_bits import (
+    BlockBits,
+    SubScales,
+    bits_of_layout,
+    bits_of_type,
+    sub_scales,
+)
+from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped import take_group_scales
-from explorer.quantization.grouped.fields import group_fields, stored_groups
+from explorer.quantization.grouped.layout import group_fields, stored_groups
+from explorer.quantization.iq_layout import BookRows, book_rows
+from explorer.quantization.registry import BlockField, anatomy
 
 _FACTOR_BYTES: Final = 4
 _MOST_NUMBERS: Final = 16  # of a field: more are codes

@@ -6,10 +6,11 @@ against its label. They are llama.cpp's rules of one day (`revisions.py` says wh
 time; other programs have rules of their own. Only names and shapes are looked at, never a weight.
 """
 
-from explorer.analysis.recipes.expected import ExpectedType, RecipeError, expected_types
-from explorer.analysis.recipes.fits import Deviation, RecipeFit, compare_with_recipes, why_no_recipe
+from explorer.analysis.recipes.expected import ExpectedType, expected_types, why_no_recipe
+from explorer.analysis.recipes.fits import Deviation, RecipeFit, compare_with_recipes
 from explorer.analysis.recipes.mix import MixRow, type_mix
 from explorer.analysis.recipes.revisions import CURRENT, EARLIER, RULES_SOURCE, Revision
+from explorer.analysis.recipes.rules import RecipeError
 from explorer.analysis.recipes.table import RECIPES, Recipe, declared_recipe
 from explorer.analysis.recipes.verdict import deviation_text, verdict
 

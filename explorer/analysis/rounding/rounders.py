@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from explorer.errors import ExplorerError
 from explorer.formats.weights_runs import Values
 from explorer.quantization import TENSOR_TYPES, TensorType, dequantize, quantize
-from explorer.quantization.anatomy import anatomy, has_anatomy
-from explorer.quantization.encoders.registry import WITHOUT_ENCODER, has_encoder
 from explorer.quantization.grouped import (
     AFFINE_GROUPS,
     AFFINE_SCALES,
@@ -23,6 +21,7 @@ from explorer.quantization.grouped import (
     quantize_groups,
     take_group_codes,
 )
+from explorer.quantization.registry import WITHOUT_ENCODER, anatomy, has_anatomy, has_encoder
 
 _AFFINE: Final = {"int4": 4, "int8": 8, "affine2": 2, "affine3": 3, "affine5": 5, "affine6": 6}
 _FLOATS: Final = {"nvfp4": (Mode.NVFP4, 4, 16), "mxfp4": (Mode.MXFP4, 4, 32)}

@@ -2,7 +2,7 @@
 
 safetensors_and_blobs.md section 3. Ollama's blobs and MLX's folders store a quantized weight as two
 to four tensors, and both name them their own way. What the weight is, its metadata, `config.json`
-and the shapes tell together; `explorer.quantization.grouped.resolution` weighs them.
+and the shapes tell together; `explorer.quantization.grouped.detection` weighs them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from explorer.formats.tensors import (
     TensorGroup,
     TensorTable,
 )
-from explorer.quantization.grouped.claims import config_quantization
-from explorer.quantization.grouped.resolution import Resolution, resolve
-from explorer.quantization.grouped.shapes import Part, Parts
+from explorer.quantization.grouped.detection import Resolution, config_quantization, resolve
+from explorer.quantization.grouped.layout import Part, Parts
 
 _PACKED: Final = frozenset({"U32", "U8"})
 _MAX_NAME: Final = 512  # a longer name is no name of the field, and a pattern takes its time on it

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from explorer.display import bytes_text, count_text, value_text
+from explorer.display import value_text
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model
 from explorer.formats.facts import Facts, describe
-from explorer.formats.tensor_filter import TensorArrays, tensor_arrays
+from explorer.formats.tensor_arrays import TensorArrays, tensor_arrays
 from explorer.qt.jobs import Job
 from explorer.qt.models.quick_open.names import NameList, name_list
+from explorer.text import bytes_text, count_text
 
 _PREVIEW_CHARACTERS = 160
 

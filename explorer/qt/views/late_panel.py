@@ -15,13 +15,13 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.display import plain_text
 from explorer.qt.jobs import JobRunner, reconsider
 from explorer.qt.models.document import Document
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.weights.figures import unsupported_reason
 from explorer.qt.views.late_body import LateBody
 from explorer.qt.views.state_page import StatePage
+from explorer.text import plain_text
 
 Body = TypeVar("Body", bound=QWidget)
 

@@ -8,9 +8,9 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPalette
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
-from explorer.display import plain_text, shorten
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.labels import plain_label
+from explorer.text import plain_text, shorten
 
 _LONGEST: Final = 1000  # the details have all of it
 

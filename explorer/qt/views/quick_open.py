@@ -8,7 +8,6 @@ from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QDialog, QLineEdit, QListView, QVBoxLayout, QWidget
 
-from explorer.display import integer_text, plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.quick_open.found_list import FoundList
@@ -16,6 +15,7 @@ from explorer.qt.models.quick_open.search import Found, Shelf, search
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.tables.roomy_delegate import RoomyDelegate
+from explorer.text import integer_text, plain_text
 
 _MOVES = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
 

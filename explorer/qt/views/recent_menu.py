@@ -6,8 +6,8 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu, QWidget
 
-from explorer.display import plain_text
 from explorer.qt.settings import Settings
+from explorer.text import plain_text
 
 
 class RecentMenu(QMenu):

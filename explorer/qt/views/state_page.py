@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from explorer.display import plain_text, shorten
 from explorer.qt.views.labels import plain_label
+from explorer.text import plain_text, shorten
 
 _LONGEST: Final = 1000
 

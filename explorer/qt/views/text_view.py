@@ -15,8 +15,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
-from explorer.display import plain_text
 from explorer.qt.theme import monospace_font
+from explorer.text import plain_text
 
 
 class TextView(QWidget):

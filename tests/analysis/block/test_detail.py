@@ -20,7 +20,7 @@ from explorer.analysis.matching.views import TensorPart, TensorView
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
-from explorer.quantization.byte_order import swap_byte_order
+from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped import GroupedLayout, Mode
 from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS, grouped_tensor
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of

@@ -33,8 +33,8 @@ from explorer.quantization.grouped import (
     take_group_codes,
     take_group_scales,
 )
-from explorer.quantization.grouped.resolution import resolve
-from explorer.quantization.grouped.shapes import Part, Parts
+from explorer.quantization.grouped.detection import resolve
+from explorer.quantization.grouped.layout import Part, Parts
 
 Floats = NDArray[np.float32]
 
@@ -376,7 +376,7 @@ def test_layouts_that_nobody_writes(fields: tuple[Any, ...]) -> None:
 
 def test_resolving_and_listing_need_no_numba() -> None:
     program = (
-        "import sys; from explorer.quantization.grouped.resolution import resolve;"
+        "import sys; from explorer.quantization.grouped.detection import resolve;"
         "assert not {'numba', 'llvmlite'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.quantization.grouped import AFFINE_BITS, AFFINE_GROUPS, FIXED_SIZES, Mode
-from explorer.quantization.grouped.claims import config_quantization
-from explorer.quantization.grouped.resolution import Resolution, resolve
-from explorer.quantization.grouped.shapes import Part, Parts
+from explorer.quantization.grouped.detection import Resolution, config_quantization, resolve
+from explorer.quantization.grouped.layout import Part, Parts
 from explorer.text import plain_text
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
-from explorer.display import bytes_text, float_text, integer_text, plain_text, shape_text
 from explorer.formats.tensor_arrays import TensorArrays
 from explorer.qt.models.document import Document
 from explorer.qt.models.figure_texts.columns import tensor_texts
 from explorer.qt.models.table import Cell, Column
+from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
 
 def tensor_columns(document: Document) -> list[Column]:

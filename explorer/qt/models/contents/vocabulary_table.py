@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
-from explorer.display import float_text
 from explorer.formats.vocabulary import Vocabulary
 from explorer.formats.vocabulary_columns import VocabularyColumns
 from explorer.qt.models.figure_texts.columns import vocabulary_texts
 from explorer.qt.models.table import Column
+from explorer.text import float_text
 
 
 @dataclass(frozen=True, eq=False)

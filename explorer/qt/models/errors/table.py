@@ -13,9 +13,9 @@ from explorer.analysis.errors.figures import ErrorFigures
 from explorer.analysis.errors.implied import ImpliedError
 from explorer.analysis.errors.picture import ErrorPicture
 from explorer.analysis.moments import Moments
-from explorer.display import float_text, integer_text
 from explorer.qt.models.errors.texts import Text, error_texts, implied_texts, percentile_text
 from explorer.qt.models.weights.statistics_table import Line
+from explorer.text import float_text, integer_text
 
 _DIGITS: Final = 5
 _SIZES: Final = (

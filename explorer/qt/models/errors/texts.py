@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.display import float_text
+from explorer.text import float_text
 
 
 class Text(NamedTuple):

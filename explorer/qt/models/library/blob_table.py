@@ -11,14 +11,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.display import bytes_text, integer_text
 from explorer.formats.tensor_arrays import text_ranks
 from explorer.qt.models.figure_texts.columns import blob_texts
 from explorer.qt.models.library.rows import PROGRAM, title_of, translate
 from explorer.qt.models.table import Column
 from explorer.stores import Store
 from explorer.stores.entries import Check
-from explorer.text import shorten
+from explorer.text import bytes_text, integer_text, shorten
 
 _CHECK_EVERY: Final = 256
 _SHOWN_USERS: Final = 20  # an empty licence may be shared by 2,000 models

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from explorer.display import bytes_text, count_text, integer_text, plain_text
 from explorer.formats import Problem
 from explorer.qt.models.library.blob_table import StoredFile
 from explorer.qt.models.library.node import Node, time_text
 from explorer.qt.models.library.rows import RowKind, mark, title_of, translate
 from explorer.stores import Store
+from explorer.text import bytes_text, count_text, integer_text, plain_text
 
 _SHOWN: Final = 50
 _WHAT: Final = {

@@ -7,7 +7,6 @@ from datetime import datetime
 from enum import IntEnum
 from itertools import count
 
-from explorer.display import bytes_text, count_text
 from explorer.formats import Problem
 from explorer.qt.models.library.rows import (
     Pages,
@@ -21,6 +20,7 @@ from explorer.qt.models.library.rows import (
     translate,
 )
 from explorer.stores import Details
+from explorer.text import bytes_text, count_text
 
 PAGE = 256
 """Rows that a branch shows at first, and with each further step of scrolling."""

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from explorer.display import integer_text, shape_text
 from explorer.formats import Model, Problem, Severity
 from explorer.formats.naming import natural_key, parse_name
 from explorer.formats.tensors import Tensor
 from explorer.qt.models.library.rows import Pages, Row, RowKind, title_of, translate
 from explorer.stores.entries import Check
+from explorer.text import integer_text, shape_text
 
 _CHECK_EVERY: Final = 512
 _SHOWN_TYPES: Final = 3

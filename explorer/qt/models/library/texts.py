@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from explorer.display import integer_text
 from explorer.errors import ExplorerError
 from explorer.formats.bounded_json import read_json_file
 from explorer.formats.metadata import decode_text
 from explorer.formats.ollama.manifest import CONFIG_KIND
 from explorer.qt.models.library.rows import translate
 from explorer.sources import FileSource
+from explorer.text import integer_text
 
 _TEXT_LAYERS: Final = frozenset(
     {"template", "prompt", "system", "license", "params", "messages", "json", CONFIG_KIND}

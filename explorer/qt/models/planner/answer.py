@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.display import bytes_text, integer_text, plain_text, shorten
 from explorer.errors import PlanError
 from explorer.planner.advice import Advice, solve
 from explorer.planner.layout import Layout
@@ -18,6 +17,7 @@ from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import PlanRequest
 from explorer.planner.workload import BYTES_PER_ELEMENT
 from explorer.qt.models.planner.outcome import Outcome
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 SETTING_OF: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.display import bytes_text, integer_text, plain_text, shorten
 from explorer.planner.layout import Layout
 from explorer.planner.result import Plan
 from explorer.qt.models.figure_texts.plans import comparison_texts
@@ -18,6 +17,7 @@ from explorer.qt.models.planner.answer import verdict_of
 from explorer.qt.models.planner.outcome import Outcome
 from explorer.qt.models.planner.tables import number_column, text_column
 from explorer.qt.models.table import Column
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _SHOWN_DEVICES = 3
 _LONGEST_NAME = 80

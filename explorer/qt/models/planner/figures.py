@@ -8,11 +8,11 @@ from enum import StrEnum
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.display import bytes_text, integer_text, plain_text, shorten
 from explorer.planner import Host
 from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.prediction import Prediction
 from explorer.planner.result import Plan
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _LONGEST_NAME = 60
 

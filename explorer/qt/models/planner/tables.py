@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication, QObject
 
-from explorer.display import bytes_text, float_text, integer_text, plain_text, shorten
 from explorer.hardware.catalogue import Gpu
 from explorer.planner.terms import Input, Term
 from explorer.qt.models.figure_texts.plans import (
@@ -25,6 +24,7 @@ from explorer.qt.models.figure_texts.plans import (
 from explorer.qt.models.planner.curves import Curves
 from explorer.qt.models.planner.figures import Bar, Layer, kind_name
 from explorer.qt.models.table import Cell, Column, TableModel
+from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten
 
 _LONGEST_ORIGIN = 300
 _SHOWN_VALUES = 6

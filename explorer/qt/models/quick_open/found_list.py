@@ -7,10 +7,10 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, Qt
 
-from explorer.display import plain_text
 from explorer.qt.models.quick_open.search import Entry, Target
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.table import Index
+from explorer.text import plain_text
 
 
 class FoundList(QAbstractListModel):

@@ -9,9 +9,9 @@ from heapq import merge
 from itertools import islice
 from typing import Final
 
-from explorer.display import plain_text, shorten
 from explorer.qt.models.document import Document
 from explorer.qt.models.quick_open.names import Match, NameList, name_list
+from explorer.text import plain_text, shorten
 
 MOST_FOUND: Final = 200
 _LONGEST_TEXT: Final = 300

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.display import bytes_text, fixed_text, float_text
 from explorer.formats.tensor_arrays import TensorArrays
 from explorer.qt.models.survey.figures import (
     ErrorColumns,
@@ -24,6 +23,7 @@ from explorer.qt.models.survey.figures import (
     grouped,
 )
 from explorer.qt.models.survey.texts import metric_texts
+from explorer.text import bytes_text, fixed_text, float_text
 
 
 class Source(Enum):

@@ -10,10 +10,10 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.block.beside import Beside
 from explorer.analysis.block.detail import BlockDetail
-from explorer.display import float_text
 from explorer.qt.models.figure_texts.columns import block_texts
 from explorer.qt.models.table import Cell, Column
 from explorer.qt.models.weights.block_links import ranges_text
+from explorer.text import float_text
 
 _DIGITS = 5  # in cells; what is copied is exact
 _ALL_DIGITS = 9

@@ -13,7 +13,7 @@ from PySide6.QtCore import QCoreApplication
 from explorer.analysis.block.beside import Beside
 from explorer.analysis.block.detail import BlockDetail
 from explorer.analysis.block.record import place_of
-from explorer.display import float_text, integer_text
+from explorer.text import float_text, integer_text
 
 _DIGITS = 9  # tell a float32 exactly
 _ALL_BITS = 255

@@ -6,10 +6,10 @@ import numpy as np
 from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis import BlockStatistics
-from explorer.display import float_text, integer_text
 from explorer.qt.models.figure_texts.columns import code_texts
 from explorer.qt.models.table import Column
 from explorer.qt.models.weights.histogram_curve import HistogramCurve, histogram_of
+from explorer.text import float_text, integer_text
 
 _MOST_TICKS = 16
 

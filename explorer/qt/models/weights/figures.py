@@ -9,8 +9,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.qt.models.weights.histogram_choices import RangeKind
 from explorer.qt.models.weights.histogram_curve import HistogramCurve, Range
-from explorer.quantization.anatomy import has_anatomy
-from explorer.quantization.registry import WITHOUT_DECODER, has_decoder
+from explorer.quantization.registry import WITHOUT_DECODER, has_anatomy, has_decoder
 
 
 @dataclass(frozen=True, slots=True)

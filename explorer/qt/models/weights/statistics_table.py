@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication, QObject
 
 from explorer.analysis import Moments
-from explorer.display import float_text, integer_text
 from explorer.qt.models.errors.texts import implied_texts
 from explorer.qt.models.figure_texts.figures import (
     percentile_text,
@@ -19,6 +18,7 @@ from explorer.qt.models.figure_texts.figures import (
 )
 from explorer.qt.models.table import Cell, Column, TableModel
 from explorer.qt.models.weights.figures import Figures
+from explorer.text import float_text, integer_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt, Signal
 
-from explorer.display import float_text
 from explorer.formats.folding import Folding
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.table import RIGHT, Index
+from explorer.text import float_text
 
 TILE_ROWS: Final = 32
 TILE_COLUMNS: Final = 256

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from explorer.display import plain_text
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import References, Rounding
 from explorer.qt.models.what_if.question import Originals
+from explorer.text import plain_text
 
 
 class OriginalsKeeper:

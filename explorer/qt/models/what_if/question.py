@@ -32,8 +32,8 @@ from explorer.qt.models.planner.inputs import PlanInputs
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.what_if.imatrix import ImportanceMatrix
 from explorer.qt.models.what_if.plan import Plans, PlanThen
-from explorer.quantization.encoders.registry import uses_importance
 from explorer.quantization.kernel_sets import rounding_to
+from explorer.quantization.registry import uses_importance
 
 _MOST_PIECES: Final = 1 << 14
 _MOST_TOTALS: Final = 1 << 10

@@ -13,12 +13,12 @@ from PySide6.QtCore import QCoreApplication
 from explorer.analysis.what_if.losses import PRESENT, TypeErrors
 from explorer.analysis.what_if.pareto import pareto_front
 from explorer.analysis.what_if.sizes import SizeThen
-from explorer.display import bytes_text, float_text, integer_text, plain_text
 from explorer.qt.models.errors.texts import error_texts
 from explorer.qt.models.figure_texts.columns import what_if_texts
 from explorer.qt.models.table import Cell, Column
 from explorer.qt.models.what_if.plan import PlanThen
 from explorer.qt.models.what_if.question import Prospect
+from explorer.text import bytes_text, float_text, integer_text, plain_text
 
 MINUS: Final = "\N{MINUS SIGN}"
 

@@ -25,14 +25,15 @@ def type_groups() -> list[tuple[str, tuple[str, ...]]]:
         "plain": _tr("Without codes"),
         "legacy": _tr("GGUF, simple"),
         "k_quants": _tr("GGUF, K"),
-        "i_quants": _tr("GGUF, I"),
+        "iq": _tr("GGUF, I"),
         "ternary": _tr("GGUF, ternary"),
         "microscaling": _tr("GGUF, microscaling"),
         _OTHERS: _tr("Ollama and MLX"),
     }
     found: dict[str, list[str]] = {name: [] for name in titles}
     for name in rounding_types():
-        found[family(name) if name in TENSOR_TYPES else _OTHERS].append(name)
+        group = family(name) if name in TENSOR_TYPES else _OTHERS
+        found["iq" if group == "iq4" else group].append(name)
     return [(titles[name], tuple(names)) for name, names in found.items() if names]
 
 

@@ -20,7 +20,7 @@ from explorer.formats.weights_runs import Values
 from explorer.qt.jobs import Job, consideration, drop_frames
 from explorer.qt.jobs.cores import all_cores
 from explorer.qt.models.what_if.question import Kept, Prospect, piece_name
-from explorer.quantization.encoders.registry import uses_importance
+from explorer.quantization.registry import uses_importance
 
 Wait: TypeAlias = Callable[[Iterable[str], Job], None]
 """Waits until sets of kernels are there; see `JobRunner.wait_for_kernels`."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtWidgets import QApplication, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.display import integer_text, plain_text, scalar_text, type_text
+from explorer.display import scalar_text, type_text
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry
 from explorer.formats.metadata import Value
@@ -21,6 +21,7 @@ from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.tables.list_panel import ListPanel
 from explorer.qt.views.tables.table_view import TableView
 from explorer.qt.views.text_view import TextView
+from explorer.text import integer_text, plain_text
 
 
 class MetadataView(QWidget):

@@ -16,10 +16,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import plain_text
 from explorer.qt.models.contents.tree import Node, NodeKind, TreeModel
 from explorer.qt.models.document import Document
 from explorer.qt.views.tables.roomy_delegate import RoomyDelegate
+from explorer.text import plain_text
 
 _DETAIL_WIDTH = 120
 

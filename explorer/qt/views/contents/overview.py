@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import bytes_text, count_text, float_text, integer_text, plain_text
 from explorer.formats import Problem
 from explorer.formats.facts import TypeShare
 from explorer.qt.models.document import Document
@@ -24,6 +23,7 @@ from explorer.qt.models.figure_texts.figures import fact_texts
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.labels import plain_label
+from explorer.text import bytes_text, count_text, float_text, integer_text, plain_text
 
 _MOST_PROBLEMS = 50
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
-from explorer.display import bytes_text, count_text, integer_text
 from explorer.formats.tensor_filter import parse_filter
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.contents.tensor_table import tensor_columns, tensor_totals
@@ -13,6 +12,7 @@ from explorer.qt.models.document import Document
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.tables.filter_bar import FilterBar
 from explorer.qt.views.tables.list_panel import ListPanel
+from explorer.text import bytes_text, count_text, integer_text
 
 _HIDDEN_AT_FIRST = ("role", "offset", "file", "problem")
 

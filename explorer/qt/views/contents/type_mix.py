@@ -9,10 +9,10 @@ from PySide6.QtCore import QCoreApplication, Qt
 from PySide6.QtGui import QAccessible, QColor, QPalette
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from explorer.display import bytes_text, fixed_text, integer_text
 from explorer.formats.facts import TypeShare
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.theme import series_colour
+from explorer.text import bytes_text, fixed_text, integer_text
 
 _ROW_PIXELS = 30
 _MOST_ROWS = 12

@@ -7,7 +7,6 @@ from PySide6.QtCore import QByteArray
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.display import integer_text, plain_text
 from explorer.errors import ExplorerError
 from explorer.formats.vocabulary import read_vocabulary
 from explorer.qt.jobs import Job, JobRunner
@@ -20,6 +19,7 @@ from explorer.qt.models.contents.vocabulary_table import (
 from explorer.qt.models.document import Document
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.tables.list_panel import ListPanel
+from explorer.text import integer_text, plain_text
 
 
 class VocabularyView(ListPanel):

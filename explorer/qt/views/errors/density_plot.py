@@ -13,11 +13,11 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.errors.pair_pictures import PairSquare
-from explorer.display import count_text, integer_text
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.errors.square_box import SquareBox
 from explorer.qt.views.plots.themed_plot import PlotColours, ThemedPlot
 from explorer.qt.views.weights.map.profiles import ColourBar
+from explorer.text import count_text, integer_text
 
 _DARKEST: Final = 0.25  # of viridis, that is still seen on a dark background
 _FAR: Final = 10  # cells that Ctrl with an arrow key goes

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.analysis.codes_and_scales import BlockStatistics
 from explorer.analysis.errors.implied import ImpliedError, implied_error
-from explorer.display import plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.errors.table import implied_lines
@@ -20,6 +19,7 @@ from explorer.qt.views.labels import plain_label
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.state_page import StatePage
 from explorer.qt.views.tables.table_view import TableView
+from explorer.text import plain_text
 
 
 class ImpliedPage(QWidget):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QWidget
 
-from explorer.display import integer_text, plain_text, shape_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import References, Rounding
 from explorer.qt.models.recent import Recent
 from explorer.qt.views.errors.reference_bar import ReferenceBar
 from explorer.qt.views.late_panel import TensorPanel
+from explorer.text import integer_text, plain_text, shape_text
 
 if TYPE_CHECKING:
     from explorer.qt.models.errors.gathering import PairSubject

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QComboBox, QWidget
 
 from explorer.analysis.errors.pair_pictures import PairSquare
 from explorer.analysis.errors.picture import ErrorPicture
-from explorer.display import float_text, integer_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.histogram_curve import HistogramCurve
@@ -18,6 +17,7 @@ from explorer.qt.models.weights.statistics_table import StatisticsTable
 from explorer.qt.views.errors.density_plot import CellReading, DensityPlot
 from explorer.qt.views.errors.error_plot import ErrorPlot
 from explorer.qt.views.plots.plot_panel import PicturePanel, PlotPanel, Readings, percent_text
+from explorer.text import float_text, integer_text
 
 TABLE_WIDTH = 310
 """What the table of errors needs, in pixels."""

@@ -9,10 +9,10 @@ from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSizePolicy, QWidget
 
 from explorer.analysis.rounding.rounders import rounding_types
-from explorer.display import plain_text
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import Reference, References, Rounding
 from explorer.qt.views.labels import plain_label
+from explorer.text import plain_text
 
 _OPEN = object()  # stands for "another model", which is to be opened first
 _LONGEST = 60

@@ -5,11 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import QByteArray, QItemSelection, QItemSelectionModel, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from explorer.display import bytes_text, integer_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.library.blob_table import BlobList, StoredFile
 from explorer.qt.models.table import TableModel
 from explorer.qt.views.tables.table_view import TableView
+from explorer.text import bytes_text, integer_text
 
 
 class BlobsPage(QWidget):

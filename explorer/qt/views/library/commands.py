@@ -9,7 +9,6 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QFileDialog, QMenu
 
-from explorer.display import plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.library.blob_table import StoredFile
@@ -20,6 +19,7 @@ from explorer.qt.views.library.layout import PanelLayout
 from explorer.qt.views.library.reveal import folder_of, reveal
 from explorer.qt.views.library.subjects import Subject, subject_of, subject_of_file
 from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.text import plain_text
 
 _UNOPENED = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH, RowKind.PARTIAL})
 

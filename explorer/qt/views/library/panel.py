@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import bytes_text, integer_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.library.node import LibraryColumn, Node
@@ -27,6 +26,7 @@ from explorer.qt.views.library.details_reader import DetailsReader
 from explorer.qt.views.library.folder_watch import FolderWatch
 from explorer.qt.views.library.layout import PanelLayout
 from explorer.qt.views.library.scanner import Places, Scanner, machine_places
+from explorer.text import bytes_text, integer_text
 
 _DETAILED = frozenset(
     {

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import integer_text
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue
 from explorer.planner import Device
@@ -24,6 +23,7 @@ from explorer.qt.models.planner.tables import LiveTable, gpu_columns
 from explorer.qt.views.planner.editors import CalmSpinBox
 from explorer.qt.views.tables.filter_bar import FilterBar
 from explorer.qt.views.tables.table_view import TableView
+from explorer.text import integer_text
 
 _MOST_AT_ONCE = 16
 

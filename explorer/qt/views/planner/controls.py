@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import bytes_text, integer_text, plain_text
 from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC, EffectiveSettings
@@ -29,6 +28,7 @@ from explorer.qt.models.planner.stops import (
 from explorer.qt.views.planner.editors import CalmComboBox, CalmSpinBox, SizeEdit, TokenSpinBox
 from explorer.qt.views.planner.setting_rows import Setting, SettingRows
 from explorer.qt.views.planner.stop_slider import StopMark, StopSlider
+from explorer.text import bytes_text, integer_text, plain_text
 
 _MOST_BATCH: Final = 1 << 20
 _MOST_LAYERS: Final = 1 << 30

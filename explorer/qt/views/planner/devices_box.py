@@ -22,7 +22,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import plain_text, shorten
 from explorer.hardware.catalogue import Catalogue
 from explorer.planner import Device, Host
 from explorer.qt.jobs import JobRunner
@@ -33,6 +32,7 @@ from explorer.qt.views.planner.catalogue_dialog import CatalogueDialog
 from explorer.qt.views.planner.editors import SizeEdit
 from explorer.qt.views.planner.painting import plain_tip
 from explorer.qt.views.tables.table_padding import PaddedDelegate
+from explorer.text import plain_text, shorten
 
 _SHOWN_ROWS: Final = 4
 _LONGEST_NAME: Final = 60

@@ -26,7 +26,6 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from explorer.display import bytes_text
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.planner.figures import Bar, Kind, Part, exact_text, kind_name
 from explorer.qt.theme import warning_colour
@@ -40,6 +39,7 @@ from explorer.qt.views.planner.painting import (
     plain_tip,
 )
 from explorer.qt.views.plots.themed_plot import PlotColours
+from explorer.text import bytes_text
 
 _PAD: Final = 8
 _GAP: Final = 8

@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import plain_text
 from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import EffectiveSettings
@@ -28,6 +27,7 @@ from explorer.qt.views.labels import plain_label
 from explorer.qt.views.planner.editors import CalmSpinBox
 from explorer.qt.views.planner.painting import plain_tip
 from explorer.qt.views.planner.stop_slider import StopSlider
+from explorer.text import plain_text
 
 _DIFFERS: Final = "≠"
 _WIDEST_HOLDING: Final = "≠ 1,048,576 "

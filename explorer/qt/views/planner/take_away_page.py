@@ -19,7 +19,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import plain_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.planner.take_away import (
@@ -32,6 +31,7 @@ from explorer.qt.theme import monospace_font
 from explorer.qt.views.planner.late_page import LatePage
 from explorer.qt.views.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.views.plots.export import PlotExport
+from explorer.text import plain_text
 
 _LEAST_LINES: Final = 2
 

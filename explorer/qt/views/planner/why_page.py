@@ -6,7 +6,6 @@ import numpy as np
 from PySide6.QtCore import QByteArray, Qt
 from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 
-from explorer.display import plain_text
 from explorer.planner.terms import Term
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
@@ -18,6 +17,7 @@ from explorer.qt.views.labels import plain_label
 from explorer.qt.views.planner.late_page import LatePage
 from explorer.qt.views.tables.filter_bar import FilterBar
 from explorer.qt.views.tables.table_view import TableView
+from explorer.text import plain_text
 
 
 class WhyPage(LatePage):

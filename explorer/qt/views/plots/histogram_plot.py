@@ -18,11 +18,11 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.display import float_text, shorten
 from explorer.qt.models.weights.histogram_curve import BinReading, HistogramCurve, curve_columns
 from explorer.qt.theme import series_colour
 from explorer.qt.views.plots.marks import Mark, Marks
 from explorer.qt.views.plots.themed_plot import ThemedPlot
+from explorer.text import float_text, shorten
 
 MOST_FILLED: Final = 3
 """Filling a step curve takes ten times as long as its outline, and hides what is behind."""

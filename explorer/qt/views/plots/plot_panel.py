@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import float_text, integer_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.table import TableModel
@@ -25,6 +24,7 @@ from explorer.qt.views.plots.export import Picture, PlotExport
 from explorer.qt.views.plots.histogram_plot import HistogramPlot
 from explorer.qt.views.plots.themed_plot import ThemedPlot
 from explorer.qt.views.tables.table_view import TableView
+from explorer.text import float_text, integer_text
 
 TABLE_WIDTH = 290
 """What a table of two columns needs, in pixels."""

@@ -26,10 +26,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMenu, QWidget
 
-from explorer.display import float_text
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.histogram_curve import HistogramCurve, curve_columns
 from explorer.qt.views.plots.themed_plot import PlotColours
+from explorer.text import float_text
 
 _CELL_WIDTH: Final = 180
 _CELL_HEIGHT: Final = 116

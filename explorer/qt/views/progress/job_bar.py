@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QToolButton, QWidget
 
-from explorer.display import shorten
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.views.labels import plain_label
+from explorer.text import shorten
 
 _SHOW_AFTER_MS = 200
 _STEPS = 1000

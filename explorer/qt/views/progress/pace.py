@@ -6,7 +6,7 @@ import time
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.display import bytes_text, count_text
+from explorer.text import bytes_text, count_text
 
 _SETTLED_S = 0.2  # a rate of less time says nothing
 _FORESEEABLE_S = 3.0  # and the time that is left nothing before that

@@ -5,7 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import QByteArray, QEvent, Qt, QTimer, Signal
 from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QHBoxLayout, QLabel, QWidget
 
-from explorer.display import integer_text
 from explorer.formats.tensor_filter import parse_filter
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
@@ -16,6 +15,7 @@ from explorer.qt.views.labels import error_caution
 from explorer.qt.views.survey.notice import Notice
 from explorer.qt.views.survey.session import SurveySession
 from explorer.qt.views.tables.list_panel import ListPanel
+from explorer.text import integer_text
 
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
 _FIRST_METRIC = "outlier_ratio"

@@ -9,11 +9,11 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QLinearGradient, QPainter, QPen
 
 from explorer.analysis.model_grid import Kind
-from explorer.display import bytes_text, integer_text, plain_text
 from explorer.qt.views.planner.painting import text_on
 from explorer.qt.views.plots.themed_plot import PlotColours
 from explorer.qt.views.survey.colouring import COLOUR_MAP, CellState, Colouring, Scale
 from explorer.qt.views.survey.map_layout import Line, LineKind, MapLayout
+from explorer.text import bytes_text, integer_text, plain_text
 
 _GAP: Final = 1.0  # between cells
 _SWATCH: Final = 12

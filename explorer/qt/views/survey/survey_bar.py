@@ -5,13 +5,13 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
-from explorer.display import integer_text
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.errors.reference_bar import ReferenceBar
 from explorer.qt.views.progress.pace import Pace
 from explorer.qt.views.survey.notice import start_text
 from explorer.qt.views.survey.session import SurveySession, SurveyState
+from explorer.text import integer_text
 
 _STEPS = 1000
 

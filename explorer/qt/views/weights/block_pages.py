@@ -8,7 +8,6 @@ from PySide6.QtCore import QByteArray, QObject, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import BlockStatistics, Distribution
-from explorer.display import float_text, integer_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
@@ -27,6 +26,7 @@ from explorer.qt.models.weights.statistics_table import StatisticsTable, moment_
 from explorer.qt.views.plots.plot_page import PlotPage
 from explorer.qt.views.plots.plot_panel import PlotPanel, Readings, percent_text
 from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.text import float_text, integer_text
 
 _CODES_WIDTH = 360  # of the table: four columns
 

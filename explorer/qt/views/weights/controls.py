@@ -14,11 +14,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import float_text
 from explorer.qt.models.weights.bins import can_divide
 from explorer.qt.models.weights.figures import Wish
 from explorer.qt.models.weights.histogram_choices import MOST_BINS, HistogramChoices, RangeKind
 from explorer.qt.models.weights.histogram_curve import Range
+from explorer.text import float_text
 
 _TYPING_MS = 250
 

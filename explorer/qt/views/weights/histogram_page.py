@@ -8,7 +8,6 @@ from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
-from explorer.display import float_text, integer_text, plain_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
@@ -24,6 +23,7 @@ from explorer.qt.views.plots.small_multiples import SmallMultiples
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.progress.progress_line import ProgressLine
 from explorer.qt.views.weights.controls import HistogramControls
+from explorer.text import float_text, integer_text, plain_text
 
 _RARE_COLUMNS = ("count", "finite", "nan", "positive_inf", "negative_inf", "zeros")
 _PLOT_HEIGHT, _TABLE_HEIGHT = 420, 190

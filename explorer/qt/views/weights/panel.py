@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import QByteArray, QEvent, Signal
 from PySide6.QtWidgets import QWidget
 
-from explorer.display import bytes_text, integer_text, plain_text, shape_text
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.qt.jobs import JobRunner
@@ -21,6 +20,7 @@ from explorer.qt.models.weights.histogram_choices import HistogramChoices
 from explorer.qt.models.weights.tensor_scope import same_role, sibling_factors, spread
 from explorer.qt.views.late_panel import TensorPanel
 from explorer.qt.views.weights.header import Scope
+from explorer.text import bytes_text, integer_text, plain_text, shape_text
 
 if TYPE_CHECKING:
     from explorer.qt.views.weights.body import WeightsBody

@@ -9,9 +9,9 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QToolButton, QWidget
 
-from explorer.display import shorten
 from explorer.qt.models.weights.figures import Subject
 from explorer.qt.views.labels import plain_label
+from explorer.text import shorten
 
 _LONGEST: Final = 200  # letters of a name: more do not fit
 _LETTERS: Final = 24  # that are seen of a name, at least

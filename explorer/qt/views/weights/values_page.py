@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import float_text, integer_text, plain_text, shape_text
 from explorer.errors import ExplorerError
 from explorer.formats.folding import Folding
 from explorer.formats.tensors import Tensor
@@ -31,6 +30,7 @@ from explorer.qt.views.weights.place_field import PlaceField
 from explorer.qt.views.weights.tile_reader import TileReader
 from explorer.qt.views.weights.values_export import ValuesExport
 from explorer.tabular import to_tsv
+from explorer.text import float_text, integer_text, plain_text, shape_text
 
 MOST_COPIED = 1 << 18
 """Most values that are copied: a clipboard is no file format."""

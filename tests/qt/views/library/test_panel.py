@@ -10,12 +10,12 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from explorer.display import bytes_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.library.node import LibraryColumn
 from explorer.qt.settings import Settings
 from explorer.qt.views.library.panel import LibraryView
 from explorer.stores import Place, StoreKind, read_library
+from explorer.text import bytes_text
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.window import copied, unsafe_characters
 from tests.qt.views.library.conftest import Panel, gguf_bytes

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from explorer.display import bytes_text
 from explorer.qt.models.library.node import LibraryColumn
 from explorer.stores import Place, StoreKind
+from explorer.text import bytes_text
 from tests.qt.views.library.conftest import Panel
 
 COLUMN = LibraryColumn

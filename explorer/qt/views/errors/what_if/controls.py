@@ -8,13 +8,13 @@ from enum import Enum, auto
 from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QWidget
 
-from explorer.display import integer_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.weights.tensor_scope import same_role
 from explorer.qt.views.errors.what_if.matrix_chooser import MatrixChooser
 from explorer.qt.views.errors.what_if.points import Measure
 from explorer.qt.views.errors.what_if.type_chooser import TypeChooser
+from explorer.text import integer_text
 
 _EXPERTS = frozenset({"experts", "shared_experts"})
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton, QWidget
 
-from explorer.display import plain_text, shorten
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.what_if.imatrix import ImportanceMatrix
 from explorer.qt.views.progress.job_slot import JobSlot
+from explorer.text import plain_text, shorten
 
 _LONGEST = 24
 

@@ -12,7 +12,6 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.analysis.what_if.losses import TypeErrors
-from explorer.display import integer_text, plain_text
 from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
 from explorer.qt.jobs import Job, JobRunner
@@ -30,6 +29,7 @@ from explorer.qt.views.errors.what_if.texts import basis_text, planned_text
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.state_page import StatePage
+from explorer.text import integer_text, plain_text
 
 AUTOMATIC_COST: Final = 4_000_000_000
 """Work that begins by itself: ten seconds of a core."""

@@ -9,9 +9,9 @@ from enum import IntEnum
 from typing import Final
 
 from explorer.analysis.what_if.losses import PRESENT
-from explorer.display import float_text
 from explorer.qt.models.what_if.table import Line
 from explorer.qt.views.plots.count_axis import CountAxis
+from explorer.text import float_text
 
 _STEPS: Final = (1, 2, 5)  # of a decade, while few decades are in sight
 _FEW_DECADES: Final = 3.0

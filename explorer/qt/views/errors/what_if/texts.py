@@ -5,7 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.what_if.losses import PRESENT
-from explorer.display import bytes_text, float_text, integer_text
 from explorer.qt.models.what_if.question import Prospect
 from explorer.qt.models.what_if.table import (
     Line,
@@ -14,6 +13,7 @@ from explorer.qt.models.what_if.table import (
     note_text,
     share_text,
 )
+from explorer.text import bytes_text, float_text, integer_text
 
 
 def basis_text(prospect: Prospect) -> str:

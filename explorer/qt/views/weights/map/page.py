@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.analysis.errors.weights_pair import RoundedPair
 from explorer.analysis.tensor_map.picture import Grid, Reduction, TensorMap, Window, levels_of
-from explorer.display import integer_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.errors.references import References
@@ -32,6 +31,7 @@ from explorer.qt.views.weights.map.subject import (
     drawable_of,
     quantity_name,
 )
+from explorer.text import integer_text
 
 _REST_MS: Final = 120  # the view stays that long before something finer is read
 _AROUND: Final = (32, 64)  # rows and columns that are shown around a place one goes to

@@ -8,12 +8,12 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from explorer.analysis.tensor_map.picture import TensorMap
 from explorer.analysis.tensor_map.place import WeightFacts, pair_facts, weight_facts
-from explorer.display import float_text, integer_text
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.weights.values_table import Place
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.weights.map.subject import Drawable, quantity_name, texts_of_place
+from explorer.text import float_text, integer_text
 
 _REST_MS = 80  # the mouse stays that long before a file is read
 _DIGITS = 9  # a float32 is told apart by them

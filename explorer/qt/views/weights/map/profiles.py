@@ -12,9 +12,9 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 
-from explorer.display import float_text
 from explorer.qt.views.plots.count_axis import NumberAxis
 from explorer.qt.views.plots.themed_plot import PlotColours
+from explorer.text import float_text
 
 _THICKNESS: Final = 56  # of a profile, in pixels
 _GAP: Final = 8

@@ -7,7 +7,6 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
 from explorer.analysis.tensor_map.picture import TensorMap
-from explorer.display import plain_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.values_table import Place
@@ -15,6 +14,7 @@ from explorer.qt.views.labels import plain_label
 from explorer.qt.views.weights.map.plot import MapPlot
 from explorer.qt.views.weights.map.pointer import MapPointer
 from explorer.qt.views.weights.map.subject import Drawable
+from explorer.text import plain_text
 
 
 class MapReadout(QWidget):

@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.display import integer_text, plain_text
 from explorer.formats.folding import Folding
 from explorer.formats.tensors import Shape
 from explorer.qt.models.errors.references import References
@@ -26,6 +25,7 @@ from explorer.qt.models.weights.values_table import Place
 from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.errors.reference_bar import ReferenceBar
 from explorer.qt.views.labels import plain_label
+from explorer.text import integer_text, plain_text
 
 _NUMBERS: Final = re.compile(r"\d{1,18}")
 _MOST_STEPS: Final = 100_000  # of the slider: more than there are pixels

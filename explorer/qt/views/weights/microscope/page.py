@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QStackedLayout, QStackedWidget, QVBoxLayout, QWidg
 
 from explorer.analysis.block.record import block_record
 from explorer.analysis.block.search import FoundBlock, Progress, largest_scale, worst_block
-from explorer.display import plain_text
 from explorer.errors import ExplorerError
 from explorer.in_order import Check
 from explorer.qt.jobs import Job, JobRunner
@@ -27,6 +26,7 @@ from explorer.qt.views.weights.microscope.bar import BlockBar
 from explorer.qt.views.weights.microscope.panes import BlockPanes
 from explorer.qt.views.weights.microscope.reading import Comparison, ShownBlock, read_block
 from explorer.qt.views.weights.microscope.search import BlockSearch, Search
+from explorer.text import plain_text
 
 _MOST_BLOCKS = 64  # that are kept: 20 KiB each
 

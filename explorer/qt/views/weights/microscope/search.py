@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, Signal
 
 from explorer.analysis.block.search import FoundBlock, Progress
-from explorer.display import float_text, integer_text
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.in_order import Check
@@ -16,6 +15,7 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.recent import Recent
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.progress.progress_line import ProgressLine
+from explorer.text import float_text, integer_text
 
 Find = Callable[[Check, Progress], FoundBlock | None]
 

@@ -22,16 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.decoders.i_quants_books import Book, grid
-from explorer.quantization.encoders.contract import Encode, Work
-from explorer.quantization.encoders.rounding import (
-    clamped,
-    finite,
-    inverse,
-    mean_square,
-    nearest,
-    ordered,
-)
+from explorer.quantization.iq import Book, grid
 from explorer.quantization.jit import (
     bits_of_float32,
     f32,
@@ -44,6 +35,15 @@ from explorer.quantization.jit import (
     set_half,
     u8,
     u32,
+)
+from explorer.quantization.registry import Encode, Work
+from explorer.quantization.scale_search import (
+    clamped,
+    finite,
+    inverse,
+    mean_square,
+    nearest,
+    ordered,
 )
 
 

@@ -9,23 +9,28 @@ has few of the possible rows, so a weight is not rounded to its own nearest leve
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.anatomy.contract import (
+from explorer.quantization import iq, iq4
+from explorer.quantization.iq import KVALUES, Book, code_book, grid
+from explorer.quantization.jit import i32, kernel
+from explorer.quantization.registry import (
     Anatomy,
     BlockField,
+    Blocks,
     Codes,
     Scales,
     TakeCodes,
     TakeScales,
+    anatomy,
 )
-from explorer.quantization.arrays import Blocks
-from explorer.quantization.decoders.i_quants import WALKS
-from explorer.quantization.decoders.i_quants_books import KVALUES, Book, code_book
-from explorer.quantization.jit import i32, kernel
+
+_WALKS: Final = {**iq.WALKS, **iq4.WALKS}
 
 
 @kernel
@@ -40,7 +45,7 @@ def _taking_apart(
     type_name: str, levels: NDArray[np.float32], weights_per_scale: int
 ) -> tuple[TakeCodes, TakeScales]:
     """Return what tells codes and scales: of these types one kernel walks over both."""
-    walk, book = WALKS[type_name]
+    walk, book = _WALKS[type_name]
     parts = np.float32(8 if book is Book.IQ1S else 1)  # what makes each level a whole number
     numbers = np.zeros(256, np.uint8)
     numbers[(levels * parts).astype(np.int8).view(np.uint8)] = np.arange(len(levels))
@@ -170,3 +175,73 @@ ANATOMIES: Final = {
     ),
 }
 """The anatomy of each IQ type, by name."""
+
+
+# Which rows of a code book the groups of a block hold, for types that have books.
+#
+# A row is found again by its levels: no two rows of a book are equal. So the layouts of indices
+# and signs, which the decoders know, are not written down again.
+
+
+@dataclass(frozen=True, slots=True)
+class BookRows:
+    """The rows of a block's groups.
+
+    Attributes:
+        rows_in_book: How many rows the code book has.
+        group_weights: Consecutive weights that a row is for.
+        indices: int64 [groups]: the row of each group.
+        signs: uint8 [groups]: bit i is set where weight i of the group is negative; in IQ1, whose
+            rows are signed, 0.
+        shifts: float32 [groups]: what is added to all levels of the group; 0 except in IQ1.
+    """
+
+    rows_in_book: int
+    group_weights: int
+    indices: NDArray[np.int64]
+    signs: NDArray[np.uint8]
+    shifts: NDArray[np.float32]
+
+
+def group_weights(type_name: str) -> int:
+    """Return how many weights a row of the type's code book is for; 1 for a type without a book."""
+    book = _book(type_name)
+    return 1 if book is None else book.shape[1]
+
+
+def book_rows(type_name: str, codes: NDArray[np.uint8]) -> BookRows | None:
+    """Return the rows that codes come from; None for a type without a book of rows.
+
+    Args:
+        type_name: A quantized tensor type.
+        codes: uint8 [weights of a block], as its anatomy gives them.
+    """
+    book = _book(type_name)
+    if book is None:
+        return None
+    size = book.shape[1]
+    levels = anatomy(type_name).levels[codes].reshape(-1, size)
+    signed = bool((book < 0).any())
+    if signed:
+        shifts = (levels - np.rint(levels))[:, 0]
+        rows, signs = np.rint(levels), np.zeros(len(levels), np.uint8)
+    else:
+        shifts = np.zeros(len(levels), np.float32)
+        rows = np.abs(levels)
+        signs = np.packbits(levels < 0, axis=1, bitorder="little")[:, 0]
+    numbers = _numbers(type_name)
+    indices = [numbers[row.tobytes()] for row in rows.astype(np.int8)]
+    return BookRows(len(book), size, np.array(indices, np.int64), signs, shifts)
+
+
+@cache
+def _numbers(type_name: str) -> dict[bytes, int]:
+    book = _book(type_name)
+    assert book is not None
+    return {row.tobytes(): number for number, row in enumerate(book)}
+
+
+@cache
+def _book(type_name: str) -> NDArray[np.int8] | None:
+    """Return the code book as it is shipped: int8 [rows, weights]; None if there is none."""
+    return grid(iq.WALKS[type_name][1]) if type_name in iq.WALKS else None

@@ -1,0 +1,265 @@
+"""Blocks to float32, for callers that want their input checked.
+
+Bit-exact with ggml's reference code, but for the sign and payload of a NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.quantization.registry import (
+    WITHOUT_DECODER,
+    WITHOUT_ENCODER,
+    Blocks,
+    QuantizationError,
+    Weights,
+    anatomy,
+    decoder,
+    encoder,
+    has_anatomy,
+    has_decoder,
+    has_encoder,
+    uses_importance,
+)
+from explorer.quantization.types import TENSOR_TYPES, TensorType
+
+
+def dequantize(
+    raw: Any, type_name: str, out: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
+    """Decode blocks that lie one behind the other.
+
+    The first call for a type compiles its kernel or loads it from disk (0.1 to 0.5 s): call
+    `warm_up` in a worker before.
+
+    Args:
+        raw: uint8 [blocks * block_bytes]: bytes or any other contiguous buffer of bytes.
+        type_name: A tensor type, such as ``"Q4_K"``.
+        out: float32 [blocks * block_weights] to fill, apart from `raw`; made if not given.
+
+    Returns:
+        `out`, or a new array of the same kind.
+
+    Raises:
+        QuantizationError: The type is not known or not decoded, `raw` is no whole number of
+            blocks, or `out` cannot take the weights.
+    """
+    kind = _decodable(type_name)
+    data = _bytes_of(raw)
+    if data.size % kind.block_bytes:
+        raise QuantizationError(
+            f"{data.size} bytes are no whole number of {type_name} blocks "
+            f"of {kind.block_bytes} bytes"
+        )
+    count = data.size // kind.block_bytes
+    if out is None:
+        out = np.empty(count * kind.block_weights, np.float32)
+    else:
+        _check_out(out, count * kind.block_weights)
+        if np.may_share_memory(data, out):
+            raise QuantizationError("the weights would overwrite the blocks that they come from")
+    decoder(type_name)(
+        data.reshape(count, kind.block_bytes), out.reshape(count, kind.block_weights)
+    )
+    return out
+
+
+def warm_up(type_name: str, *, split: bool = False) -> None:
+    """Compile a type's kernel or load it from disk, so that the next `dequantize` does not wait.
+
+    For a worker thread: compiling holds the GIL for most of its 0.1 to 0.5 s.
+
+    Args:
+        type_name: A tensor type, such as ``"Q4_K"``.
+        split: Whether to do the same for the kernel that takes blocks apart, if there is one.
+
+    Raises:
+        QuantizationError: The type is not known or not decoded.
+    """
+    kind = _decodable(type_name)
+    dequantize(bytes(kind.block_bytes), type_name)
+    if split and has_anatomy(type_name):
+        parts = anatomy(type_name)
+        codes = np.empty((1, kind.block_weights), np.uint8)
+        scales = np.empty((1, kind.block_weights // parts.weights_per_scale), np.float32)
+        parts.split(np.zeros((1, kind.block_bytes), np.uint8), codes, scales, scales.copy())
+
+
+def _decodable(type_name: str) -> TensorType:
+    kind = TENSOR_TYPES.get(type_name)
+    if kind is None:
+        raise QuantizationError(f"unknown tensor type {type_name!r}")
+    if not has_decoder(type_name):
+        raise QuantizationError(
+            f"weights of type {type_name} cannot be decoded: {WITHOUT_DECODER[type_name]}"
+        )
+    return kind
+
+
+def _bytes_of(raw: Any) -> NDArray[np.uint8]:
+    """Return a buffer's bytes as uint8 [n], without a copy."""
+    try:
+        view = memoryview(raw)
+    except TypeError as error:
+        raise QuantizationError(f"blocks must be bytes, not {type(raw).__name__}") from error
+    if view.itemsize != 1:
+        raise QuantizationError(f"blocks must be bytes (uint8), not elements of {view.format!r}")
+    if not view.c_contiguous:
+        raise QuantizationError("blocks must lie one behind the other (C-contiguous)")
+    # memoryview.cast refuses empty arrays of more than one dimension.
+    return np.frombuffer(view if view.nbytes else b"", np.uint8)
+
+
+def _check_out(out: Any, count: int) -> None:
+    if not isinstance(out, np.ndarray) or out.dtype != np.float32:
+        found = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
+        raise QuantizationError(f"out must be a float32 array, not {found}")
+    if out.shape != (count,):
+        raise QuantizationError(f"out must be of shape {(count,)}, not {out.shape}")
+    if not (out.flags.c_contiguous and out.flags.aligned and out.flags.writeable):
+        raise QuantizationError("out must be contiguous, aligned and writable")
+
+
+# Float32 to blocks: what a tensor would lose in another type, byte for byte as ggml makes it.
+#
+# Bytes are those of ggml's reference code for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q1_0, Q2_0, TQ1_0,
+# TQ2_0, MXFP4, NVFP4, IQ4_NL, IQ4_XS, F16 and BF16; for Q2_K to Q6_K weights are the same to the
+# bit, and bytes but for codes of sub-blocks whose scale is 0. IQ2_S, IQ3_XXS and IQ3_S are
+# searched in another way, with errors as ggml's or less. With importance, Q4_0 to Q5_1 and Q3_K
+# choose the last codes by the scale that is stored, which ggml does not; errors are the same
+# within 1 %.
+
+
+def quantize(
+    values: Any, type_name: str, importance: NDArray[np.float32] | None = None
+) -> NDArray[np.uint8]:
+    """Round weights to a tensor type.
+
+    Blocks hold no NaN and no infinity: such a weight counts as 0. F16, BF16 and F32 keep them.
+    A scale beyond a half float's range is stored as infinity, as by ggml. The first call for a type
+    compiles its kernel or loads it from disk.
+
+    Args:
+        values: float32 of any shape, whole rows in C order.
+        type_name: A tensor type, such as ``"Q4_K"``.
+        importance: float32 [columns], not negative: how much the square error of each column counts
+            (an importance matrix). Types without a search, such as Q8_0 and MXFP4, do not use it.
+
+    Returns:
+        uint8 [blocks * block_bytes].
+
+    Raises:
+        QuantizationError: The type is not known or has no quantizer, `values` are no whole number
+            of blocks, or `importance` does not fit them.
+    """
+    kind = _encodable(type_name)
+    if not isinstance(values, np.ndarray) or values.dtype != np.float32:
+        found = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
+        raise QuantizationError(f"weights must be a float32 array, not {found}")
+    if values.size % kind.block_weights:
+        raise QuantizationError(
+            f"{values.size} weights are no whole number of {type_name} blocks "
+            f"of {kind.block_weights} weights"
+        )
+    rows = np.ascontiguousarray(values).reshape(-1, kind.block_weights)
+    blocks = np.empty((len(rows), kind.block_bytes), np.uint8)
+    weights = _importance(importance, kind, values.size)
+    encoder(type_name)(rows, weights if uses_importance(type_name) else None, blocks)
+    return blocks.reshape(-1)
+
+
+def _encodable(type_name: str) -> TensorType:
+    kind = TENSOR_TYPES.get(type_name)
+    if kind is None:
+        raise QuantizationError(f"unknown tensor type {type_name!r}")
+    if not has_encoder(type_name):
+        raise QuantizationError(
+            f"weights cannot be rounded to type {type_name}: {WITHOUT_ENCODER[type_name]}"
+        )
+    return kind
+
+
+def _importance(given: Any, kind: TensorType, count: int) -> Weights | None:
+    """Return importance as [blocks of a row, weights of a block], and None where none is given."""
+    if given is None:
+        return None
+    if not isinstance(given, np.ndarray) or given.dtype != np.float32 or given.ndim != 1:
+        raise QuantizationError("importance must be a float32 array of one dimension")
+    columns = given.size
+    if not columns or columns % kind.block_weights or count % columns:
+        raise QuantizationError(
+            f"importance of {columns} columns does not fit {count} weights in rows of whole "
+            f"{kind.name} blocks of {kind.block_weights} weights"
+        )
+    if not (np.isfinite(given).all() and (given >= 0).all()):
+        raise QuantizationError("importance must be finite and not negative")
+    return np.ascontiguousarray(given).reshape(-1, kind.block_weights)
+
+
+# Where a block holds numbers of several bytes, for files of the other byte order.
+#
+# A big-endian GGUF file is a little-endian one in which each such number is turned round; bytes
+# that hold packed codes stay as they are (llama.cpp, gguf-py/gguf/scripts/gguf_convert_endian.py,
+# does so for Q4_0, Q8_0, Q4_K, Q6_K and plain numbers). For the other types no converter exists:
+# fields are those of `gguf.md` section 8. Kernels and anatomy know little-endian blocks only.
+
+
+class Numbers(NamedTuple):
+    """Numbers of one width in a block, one behind the other or at equal distances.
+
+    Attributes:
+        offset: First byte of the first one.
+        width: Bytes of each.
+        repeats: How many.
+        stride: Bytes from one to the next.
+    """
+
+    offset: int
+    width: int
+    repeats: int
+    stride: int
+
+
+def _run(offset: int, width: int, repeats: int = 1) -> Numbers:
+    return Numbers(offset, width, repeats, width)
+
+
+NUMBERS: Final[Mapping[str, tuple[Numbers, ...]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("F16", "BF16", "I16", "U16"), (_run(0, 2),)),
+        **dict.fromkeys(("F32", "I32", "U32"), (_run(0, 4),)),
+        **dict.fromkeys(("F64", "I64", "U64"), (_run(0, 8),)),
+        "C64": (_run(0, 4, 2),),
+        **dict.fromkeys(("Q4_0", "Q8_0", "Q1_0", "Q2_0", "IQ4_NL"), (_run(0, 2),)),
+        **dict.fromkeys(("Q4_1", "Q8_1", "Q4_K", "Q5_K"), (_run(0, 2, 2),)),
+        "Q5_0": (_run(0, 2), _run(2, 4)),
+        "Q5_1": (_run(0, 2, 2), _run(4, 4)),
+        "Q2_K": (_run(80, 2, 2),),
+        "Q3_K": (_run(108, 2),),
+        "Q6_K": (_run(208, 2),),
+        "Q8_K": (_run(0, 4), _run(260, 2, 16)),
+        **dict.fromkeys(("IQ2_S", "IQ3_S"), (_run(0, 2),)),
+        "IQ1_S": (_run(0, 2), _run(34, 2, 8)),
+        "IQ1_M": (_run(48, 2, 4),),
+        "IQ2_XXS": (_run(0, 2), Numbers(6, 4, 8, 8)),
+        "IQ2_XS": (_run(0, 2, 33),),
+        "IQ3_XXS": (_run(0, 2), _run(66, 4, 8)),
+        "IQ4_XS": (_run(0, 2, 2),),
+        "TQ1_0": (_run(52, 2),),
+        "TQ2_0": (_run(64, 2),),
+    }
+)
+"""By type name; types that are not here have no number of several bytes."""
+
+
+def swap_byte_order(type_name: str, blocks: Blocks) -> None:
+    """Turn round every number of several bytes, in place; blocks: uint8 [n, block_bytes]."""
+    for offset, width, repeats, stride in NUMBERS.get(type_name, ()):
+        for place in range(offset, offset + repeats * stride, stride):
+            number = blocks[:, place : place + width]
+            number[...] = number[:, ::-1].copy()

@@ -1,0 +1,384 @@
+"""IQ1_S and IQ1_M: groups of 8 weights from a book of 2,048 with -1, 0, 1, shifted by an eighth.
+
+::
+
+    IQ1_S, 50 bytes             IQ1_M, 56 bytes
+    0   d    f16                0   qs     u8 x 32
+    2   qs   u8 x 32            32  qh     4 bits x 32
+    34  qh   u16 x 8            48  scales u16 x 4
+
+    qh of IQ1_S, for sub-block B      | minus | scale | high of group 3 | 2 | 1 | 0 |
+                                        bit 15  3 bits  3 bits each
+    qh of IQ1_M, for group l          | minus | high |
+                                        bit 3   3 bits
+    scales of IQ1_M, for two B's      | part of d | scale of 16 weights | x 4
+                                        4 bits      3 bits each
+
+    index = qs | high << 8     shift = minus ? -1/8 : +1/8
+    value = (d * (2 * scale + 1)) * (book[index] + shift)
+
+IQ1_M has no field d: its half float is made of the four top parts, the lowest first.
+
+Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_iq1_s`, `dequantize_row_iq1_m`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.quantization.jit import (
+    f32,
+    float32_of_half,
+    half_at,
+    i32,
+    inlined,
+    kernel,
+    u16,
+    u16_at,
+    u32,
+    u32_at,
+    u64,
+)
+from explorer.quantization.registry import Blocks, Decoder, Weights
+from explorer.resources import resource
+
+# The code books of the IQ types: data of ggml, shipped in `resources/code_books`.
+
+
+KVALUES: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+"""The 16 levels of IQ4 (ggml/src/ggml-common.h, `kvalues_iq4nl`)."""
+
+
+class Book(StrEnum):
+    """A code book; the value is its name in the shipped file."""
+
+    IQ1S = "iq1s"
+    IQ2XXS = "iq2xxs"
+    IQ2XS = "iq2xs"
+    IQ2S = "iq2s"
+    IQ3XXS = "iq3xxs"
+    IQ3S = "iq3s"
+    IQ4 = "kvalues"
+
+
+@cache
+def code_book(book: Book) -> NDArray[Any]:
+    """Return a code book as kernels read it, read-only; the file is read at first use.
+
+    Returns:
+        IQ1 and IQ2: int8 [rows, 8]; IQ1's rows are in eighths, so that its shift by an eighth is a
+        whole number too. IQ3: uint32 [rows], with weight j of 4 in byte j. IQ4: its 16 levels,
+        int8 [16].
+
+    Raises:
+        FileNotFoundError: The installation lacks the file.
+    """
+    if book is Book.IQ4:
+        rows: NDArray[Any] = np.array(KVALUES, np.int8)
+    else:
+        rows = grid(book)
+        if book is Book.IQ1S:
+            rows = rows * np.int8(8)
+        elif book in {Book.IQ3XXS, Book.IQ3S}:
+            rows = rows.view("<u4")[:, 0].astype(np.uint32)
+    rows.flags.writeable = False
+    return rows
+
+
+def grid(book: Book) -> NDArray[np.int8]:
+    """Read a code book as it is shipped: int8 [rows, weights of a group]."""
+    with (
+        resource("code_books/ggml_iq_grids.npz").open("rb") as file,
+        np.load(file, allow_pickle=False) as books,
+    ):
+        rows: NDArray[np.int8] = books[book.value]
+    return rows
+
+
+def _signs_of_codes() -> NDArray[np.uint8]:
+    codes = np.arange(128, dtype=np.uint8)
+    odd = np.bitwise_count(codes) & np.uint8(1)
+    signs: NDArray[np.uint8] = codes | odd << np.uint8(7)
+    return signs
+
+
+SIGNS_OF_CODE: Final = _signs_of_codes()
+"""The 8 signs of a 7-bit sign code, one a bit: minus signs come in even numbers (`ksigns_iq2xs`).
+
+uint8 [128], small enough for kernels to have it as a global.
+"""
+
+
+# What kernels of IQ types share: the contract, reading half-bytes, signs.
+
+
+Walk: TypeAlias = Callable[[Any, Any, Any, Any], None]
+"""A kernel of an IQ type: walk(blocks, out, scales, book).
+
+`out` is float32 [blocks, weights]. `scales` is None, and `out` gets the weights; or `scales` is
+float32 [blocks, scales of a block] and gets them, and `out` gets the levels. `book` is what
+`code_book` returns. As in all kernels, shapes are the caller's promise.
+"""
+
+
+@inlined
+def nibble_at(blocks: Any, b: Any, offset: Any, k: Any) -> Any:
+    """Return half-byte k, low halves first, of the bytes of block `b` from an offset on."""
+    return (u32(blocks[b, offset + (k >> 1)]) >> u32(4 * (k & 1))) & u32(15)
+
+
+@inlined
+def signed(level: Any, signs: Any, i: Any) -> Any:
+    """Return a level as float32, with a minus if bit i of `signs` is set."""
+    value = f32(i32(level))
+    if u32(signs) & u32(u32(1) << u32(i)):
+        value = -value
+    return value
+
+
+@inlined
+def _iq1_scale(d: Any, three_bits: Any) -> Any:
+    return d * f32(u32(2) * (three_bits & u32(7)) + u32(1))
+
+
+@inlined
+def _shift(minus: Any) -> Any:
+    return i32(-1) if minus else i32(1)
+
+
+@kernel
+def walk_iq1_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+    """Walk blocks of IQ1_S, uint8 [n, 50], with 8 scales each; see `Walk`."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for sub in range(8):
+            high = u16_at(blocks, b, 34 + 2 * sub)
+            scale = _iq1_scale(d, high >> u32(12))
+            if scales is not None:
+                scales[b, sub], scale = scale, f32(1)
+            of_eighths = scale * f32(0.125)  # exact: a power of two, and d is a half float
+            for part in range(4):
+                group = 4 * sub + part
+                index = u32(blocks[b, 2 + group]) | (((high >> u32(3 * part)) & u32(7)) << u32(8))
+                shift = _shift(high & u32(0x8000))
+                for i in range(8):
+                    out[b, 8 * group + i] = of_eighths * f32(i32(i32(book[index, i]) + shift))
+
+
+@kernel
+def walk_iq1_m(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+    """Walk blocks of IQ1_M, uint8 [n, 56], with 16 scales each; see `Walk`."""
+    for b in range(blocks.shape[0]):
+        bits = u32(0)
+        for part in range(4):
+            bits |= (u16_at(blocks, b, 48 + 2 * part) >> u32(12)) << u32(4 * part)
+        d = float32_of_half(u16(bits))
+        for sub in range(16):
+            scale = _iq1_scale(d, u16_at(blocks, b, 48 + 2 * (sub >> 2)) >> u32(3 * (sub & 3)))
+            if scales is not None:
+                scales[b, sub], scale = scale, f32(1)
+            of_eighths = scale * f32(0.125)
+            for group in range(2 * sub, 2 * sub + 2):
+                high = nibble_at(blocks, b, 32, group)
+                index = u32(blocks[b, group]) | ((high & u32(7)) << u32(8))
+                shift = _shift(high & u32(8))
+                for i in range(8):
+                    out[b, 8 * group + i] = of_eighths * f32(i32(i32(book[index, i]) + shift))
+
+
+_IQ1_WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
+    "IQ1_S": (walk_iq1_s, Book.IQ1S),
+    "IQ1_M": (walk_iq1_m, Book.IQ1S),
+}
+
+
+# IQ2_XXS, IQ2_XS and IQ2_S: 8 weights are a row of a book with 8, 25, 43, and a sign each.
+#
+# ::
+#
+#     IQ2_XXS, 66 bytes           IQ2_XS, 74 bytes            IQ2_S, 82 bytes
+#     0   d    f16                0   d      f16              0   d      f16
+#     2   8 x  u8 x 4, u32        2   qs     u16 x 32         2   qs     u8 x 32
+#                                 66  scales 4 bits x 16      34  signs  u8 x 32
+#                                                             66  qh     2 bits x 32
+#                                                             74  scales 4 bits x 16
+#
+#     IQ2_XXS, for sub-block B    | index, 8 bits x 4 |  | scale | sign code of group 3 | 2 | 1 |
+#     0 |
+#                                                          4 bits  7 bits each
+#     IQ2_XS, for a group         | sign code, 7 bits | index, 9 bits |
+#     IQ2_S, for a group          index = qs | qh << 8
+#
+#     value = (((d * (0.5 + scale)) * 0.25) * book[index]) * sign
+#
+# A scale is for 32 weights in IQ2_XXS and for 16 in the others. A sign code is 7 signs; the
+# eighth makes the minus signs even.
+#
+# Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_iq2_xxs`, `_iq2_xs`,
+# `_iq2_s`.
+
+
+@inlined
+def _iq2_scale(d: Any, four_bits: Any) -> Any:
+    return (d * (f32(0.5) + f32(four_bits))) * f32(0.25)
+
+
+@kernel
+def walk_iq2_xxs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+    """Walk blocks of IQ2_XXS, uint8 [n, 66], with 8 scales each; see `Walk`."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for sub in range(8):
+            packed = u32_at(blocks, b, 6 + 8 * sub)
+            scale = _iq2_scale(d, packed >> u32(28))
+            if scales is not None:
+                scales[b, sub], scale = scale, f32(1)
+            for part in range(4):
+                group = 4 * sub + part
+                index = blocks[b, 2 + 8 * sub + part]
+                signs = SIGNS_OF_CODE[(packed >> u32(7 * part)) & u32(127)]
+                for i in range(8):
+                    out[b, 8 * group + i] = scale * signed(book[index, i], signs, i)
+
+
+@kernel
+def walk_iq2_xs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+    """Walk blocks of IQ2_XS, uint8 [n, 74], with 16 scales each; see `Walk`."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for sub in range(16):
+            scale = _iq2_scale(d, nibble_at(blocks, b, 66, sub))
+            if scales is not None:
+                scales[b, sub], scale = scale, f32(1)
+            for group in range(2 * sub, 2 * sub + 2):
+                packed = u16_at(blocks, b, 2 + 2 * group)
+                index = packed & u32(511)
+                signs = SIGNS_OF_CODE[packed >> u32(9)]
+                for i in range(8):
+                    out[b, 8 * group + i] = scale * signed(book[index, i], signs, i)
+
+
+@kernel
+def walk_iq2_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+    """Walk blocks of IQ2_S, uint8 [n, 82], with 16 scales each; see `Walk`."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for sub in range(16):
+            scale = _iq2_scale(d, nibble_at(blocks, b, 74, sub))
+            if scales is not None:
+                scales[b, sub], scale = scale, f32(1)
+            for group in range(2 * sub, 2 * sub + 2):
+                high = u32(blocks[b, 66 + (group >> 2)]) >> u32(2 * (group & 3))
+                index = u32(blocks[b, 2 + group]) | ((high & u32(3)) << u32(8))
+                signs = blocks[b, 34 + group]
+                for i in range(8):
+                    out[b, 8 * group + i] = scale * signed(book[index, i], signs, i)
+
+
+_IQ2_WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
+    "IQ2_XXS": (walk_iq2_xxs, Book.IQ2XXS),
+    "IQ2_XS": (walk_iq2_xs, Book.IQ2XS),
+    "IQ2_S": (walk_iq2_s, Book.IQ2S),
+}
+
+
+# IQ3_XXS and IQ3_S: 8 weights are two rows of a book with four sizes each, and a sign each.
+#
+# ::
+#
+#     IQ3_XXS, 98 bytes           IQ3_S, 110 bytes
+#     0   d    f16                0    d      f16
+#     2   qs   u8 x 64            2    qs     u8 x 64
+#     66  a    u32 x 8            66   qh     1 bit x 64
+#                                 74   signs  u8 x 32
+#                                 106  scales 4 bits x 8
+#
+#     a, for sub-block B          | scale | sign code of group 3 | 2 | 1 | 0 |
+#                                   4 bits  7 bits each
+#     IQ3_S, for half a group     index = qs | qh << 8
+#
+#     IQ3_XXS value = (((d * (0.5 + scale)) * 0.5) * book[index]) * sign
+#     IQ3_S   value = ((d * (1 + 2 * scale)) * book[index]) * sign
+#
+# Sizes are 4, 12, 20, 28, 36, 44, 52, 62 in IQ3_XXS, and 1, 3, .. 15 in IQ3_S. A scale is for 32
+# weights. A sign code is 7 signs; the eighth makes the minus signs even.
+#
+# Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_iq3_xxs`, `_iq3_s`.
+
+
+# Two rows in one word, because two loops of four would not become vector instructions.
+@inlined
+def _joined(first: Any, second: Any) -> Any:
+    return u64(first) | (u64(second) << u64(32))
+
+
+@inlined
+def _byte(word: Any, i: Any) -> Any:
+    return u32(word >> u64(8 * i)) & u32(255)
+
+
+@kernel
+def walk_iq3_xxs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+    """Walk blocks of IQ3_XXS, uint8 [n, 98], with 8 scales each; see `Walk`."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for sub in range(8):
+            packed = u32_at(blocks, b, 66 + 4 * sub)
+            scale = (d * (f32(0.5) + f32(packed >> u32(28)))) * f32(0.5)
+            if scales is not None:
+                scales[b, sub], scale = scale, f32(1)
+            for part in range(4):
+                group = 4 * sub + part
+                rows = _joined(book[blocks[b, 2 + 2 * group]], book[blocks[b, 3 + 2 * group]])
+                signs = SIGNS_OF_CODE[(packed >> u32(7 * part)) & u32(127)]
+                for i in range(8):
+                    out[b, 8 * group + i] = scale * signed(_byte(rows, i), signs, i)
+
+
+@kernel
+def walk_iq3_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+    """Walk blocks of IQ3_S, uint8 [n, 110], with 8 scales each; see `Walk`."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for sub in range(8):
+            scale = d * f32(u32(1) + u32(2) * nibble_at(blocks, b, 106, sub))
+            if scales is not None:
+                scales[b, sub], scale = scale, f32(1)
+            high = u32(blocks[b, 66 + sub]) << u32(8)
+            for part in range(4):
+                group = 4 * sub + part
+                first = u32(blocks[b, 2 + 2 * group]) | ((high >> u32(2 * part)) & u32(256))
+                second = u32(blocks[b, 3 + 2 * group]) | ((high >> u32(2 * part + 1)) & u32(256))
+                rows = _joined(book[first], book[second])
+                signs = blocks[b, 74 + group]
+                for i in range(8):
+                    out[b, 8 * group + i] = scale * signed(_byte(rows, i), signs, i)
+
+
+_IQ3_WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
+    "IQ3_XXS": (walk_iq3_xxs, Book.IQ3XXS),
+    "IQ3_S": (walk_iq3_s, Book.IQ3S),
+}
+
+
+WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {**_IQ1_WALKS, **_IQ2_WALKS, **_IQ3_WALKS}
+"""The kernel and the code book of each type."""
+
+
+def decoder_of(walk: Walk, book: Book) -> Decoder:
+    """Return the decoder that a walk makes."""
+
+    def decode(blocks: Blocks, out: Weights) -> None:
+        # The book is an argument: as a global it would be compiled into the machine code.
+        walk(blocks, out, None, code_book(book))
+
+    return decode
+
+
+DECODERS = {name: decoder_of(*parts) for name, parts in WALKS.items()}

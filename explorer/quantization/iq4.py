@@ -1,0 +1,287 @@
+"""IQ4_NL and IQ4_XS: a 4-bit code for each weight, of 16 levels that crowd around zero.
+
+::
+
+    IQ4_NL, 18 bytes, 32 weights     IQ4_XS, 136 bytes, 256 weights
+    0   d    f16                     0   d         f16
+    2   qs   4 bits x 32             2   scales_h  2 bits x 8
+                                     4   scales_l  4 bits x 8
+                                     8   qs        4 bits x 256
+
+    qs, for 32 weights               | 16 | 0 |  | 17 | 1 |  ...  | 31 | 15 |
+                                       high low
+
+    IQ4_NL  value = d * KVALUES[code]
+    IQ4_XS  value = (d * ((scales_l | scales_h << 4) - 32)) * KVALUES[code]
+
+Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_iq4_nl`, `_iq4_xs`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from explorer.quantization.iq import KVALUES, Book, Walk, decoder_of, nibble_at
+from explorer.quantization.jit import (
+    f32,
+    half_at,
+    i32,
+    inlined,
+    kernel,
+    routine,
+    set_half,
+    set_u16,
+    u8,
+    u16,
+    u16_at,
+    u32,
+)
+from explorer.quantization.registry import LANES
+from explorer.quantization.scale_search import (
+    BEST,
+    EPSILON,
+    HIGH,
+    INVERSE,
+    MAX,
+    SCALE,
+    SUM_L2,
+    SUM_XL,
+    clamped,
+    find_largest,
+    finite,
+    first_of_largest,
+    inverse,
+    mean_square,
+    nearest,
+)
+
+_SIXTEEN_BYTES: Final = ir.VectorType(ir.IntType(8), 16)
+_SIXTEEN_FLOATS: Final = ir.VectorType(ir.FloatType(), 16)
+_INDEX: Final = ir.IntType(32)
+
+
+def _look_up(builder: Any, table: Any, places: Any) -> Any:
+    """Return table[place] for each of 16 places; LLVM finds the byte shuffle in these steps."""
+    found = ir.Constant(table.type, ir.Undefined)
+    for k in range(16):
+        lane = ir.Constant(_INDEX, k)
+        entry = builder.extract_element(table, builder.extract_element(places, lane))
+        found = builder.insert_element(found, entry, lane)
+    return found
+
+
+def _sixteen(builder: Any, value: Any) -> Any:
+    """Return a vector with the same float everywhere."""
+    empty = ir.Constant(_SIXTEEN_FLOATS, ir.Undefined)
+    first = builder.insert_element(empty, value, ir.Constant(_INDEX, 0))
+    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_INDEX, 16), [0] * 16))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _write_nibbles(
+    _context: Any, out: Any, _b: Any, _first: Any, blocks: Any, _at: Any, table: Any, _scale: Any
+) -> Any:
+    """Write 32 weights, whose levels are table[code], from 16 bytes of two 4-bit codes each.
+
+    _write_nibbles(out, b, first, blocks, at, table: int8 [16], scale: float32): the low halves of
+    blocks[b, at : at + 16] are the first 16 codes, the high halves the others.
+
+    In LLVM's own terms, because a loop that looks into a table does not become a byte shuffle:
+    IQ4_NL decodes at 2.6 G weights/s by a plain loop and at 16 by this. No processor is named: LLVM
+    makes AVX, NEON or scalar code of it.
+    """
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        array, b, first, stored, at, levels, scale = arguments
+
+        def place(array_type: Any, array: Any, *indices: Any) -> Any:
+            view = context.make_array(array_type)(context, builder, array)
+            return cgutils.get_item_pointer(context, builder, array_type, view, indices)
+
+        def load(address: Any) -> Any:
+            pointer = builder.bitcast(address, _SIXTEEN_BYTES.as_pointer())
+            return builder.load(pointer, align=1)
+
+        packed = load(place(blocks, stored, b, at))
+        entries = load(place(table, levels, context.get_constant(types.intp, 0)))
+        low = builder.and_(packed, ir.Constant(_SIXTEEN_BYTES, [15] * 16))
+        high = builder.lshr(packed, ir.Constant(_SIXTEEN_BYTES, [4] * 16))
+        target = place(out, array, b, first)
+        for half, codes in enumerate((low, high)):
+            values = builder.sitofp(_look_up(builder, entries, codes), _SIXTEEN_FLOATS)
+            values = builder.fmul(_sixteen(builder, scale), values)
+            there = builder.gep(target, [ir.Constant(_INDEX, 16 * half)])
+            # An address of one float promises no more than a float's alignment.
+            builder.store(values, builder.bitcast(there, values.type.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    index = types.intp
+    return types.void(out, index, index, blocks, index, table, types.float32), generate
+
+
+@kernel
+def walk_iq4_nl(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+    """Walk blocks of IQ4_NL, uint8 [n, 18], with one scale each; see `Walk`."""
+    for b in range(blocks.shape[0]):
+        scale = half_at(blocks, b, 0)
+        if scales is not None:
+            scales[b, 0], scale = scale, f32(1)
+        _write_nibbles(out, b, 0, blocks, 2, book, scale)
+
+
+@kernel
+def walk_iq4_xs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+    """Walk blocks of IQ4_XS, uint8 [n, 136], with 8 scales each; see `Walk`."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        scales_h = u16_at(blocks, b, 2)
+        for sub in range(8):
+            high = ((scales_h >> u32(2 * sub)) & u32(3)) << u32(4)
+            scale = d * (f32(nibble_at(blocks, b, 4, sub) | high) - f32(32))
+            if scales is not None:
+                scales[b, sub], scale = scale, f32(1)
+            _write_nibbles(out, b, 32 * sub, blocks, 8 + 16 * sub, book, scale)
+
+
+WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
+    "IQ4_NL": (walk_iq4_nl, Book.IQ4),
+    "IQ4_XS": (walk_iq4_xs, Book.IQ4),
+}
+
+DECODERS = {name: decoder_of(*parts) for name, parts in WALKS.items()}
+
+
+# IQ4: scales are searched so that weights come near to 16 uneven levels.
+#
+# A weight counts by its square, as in ggml; with importance, by that times the root of its square
+# plus twice the mean square (of the block in IQ4_NL, of the super-block in IQ4_XS).
+#
+# Source: ggml/src/ggml-quants.c, `quantize_row_iq4_nl_impl`.
+
+
+_TRIES: Final = 7  # on each side of the obvious scale
+_FIRST_LEVEL: Final = KVALUES[0]
+
+
+def _nearest_levels() -> NDArray[np.uint8]:
+    """Return the number of the level nearest to (i - 512) / 2, of two the higher."""
+    levels = np.array(KVALUES)
+    middles = (levels[:-1] + levels[1:]) / 2
+    numbers = np.searchsorted(middles, (np.arange(1024) - 512) / 2, side="right")
+    return numbers.astype(np.uint8)
+
+
+# Limits between levels are multiples of a half, so steps of a half tell exactly.
+_NUMBERS: Final = _nearest_levels()
+_LEVELS: Final = np.array(KVALUES, np.float32)[_NUMBERS]
+
+
+@inlined
+def _place(x: Any) -> Any:
+    """Return where a weight over its scale is looked up."""
+    return i32(clamped(x * f32(2) + f32(512), f32(0), f32(1023)))
+
+
+@routine
+def _search(x: Any, w: Any, lanes: Any) -> None:
+    """Set SCALE for eight sub-blocks of 32."""
+    find_largest(x, w, lanes, 32)
+    for k in range(LANES):
+        lanes[SCALE + k] = f32(0)
+        lanes[BEST + k] = f32(0)
+    for n in range(-_TRIES - 1, _TRIES + 1):
+        # First the largest weight to the level of the other sign, which is -127 too if it is minus.
+        number = f32(_FIRST_LEVEL + n) if n >= -_TRIES else f32(-_FIRST_LEVEL)
+        for k in range(LANES):
+            enough = lanes[HIGH + k] >= f32(EPSILON)
+            lanes[INVERSE + k] = number / lanes[MAX + k] if enough else f32(0)
+            lanes[SUM_XL + k] = f32(0)
+            lanes[SUM_L2 + k] = f32(0)
+        for i in range(32):
+            for k in range(LANES):
+                v = x[LANES * i + k]
+                level = _LEVELS[_place(lanes[INVERSE + k] * v)]
+                lanes[SUM_XL + k] += w[LANES * i + k] * level * v
+                lanes[SUM_L2 + k] += w[LANES * i + k] * level * level
+        for k in range(LANES):
+            sum_xl, sum_l2 = lanes[SUM_XL + k], lanes[SUM_L2 + k]
+            if sum_l2 > 0 and sum_xl * sum_xl > lanes[BEST + k] * sum_l2:
+                lanes[SCALE + k] = sum_xl / sum_l2
+                lanes[BEST + k] = lanes[SCALE + k] * sum_xl
+
+
+@routine
+def _load(values: Any, importance: Any, place: Any, square: Any, work: Any) -> None:
+    """Put 32 weights into a lane; place: block, first weight, lane."""
+    b, first, k = place
+    for i in range(32):
+        v = finite(values[b, first + i])
+        work.x[LANES * i + k] = v
+        work.w[LANES * i + k] = v * v
+    if importance is not None:
+        row = b % importance.shape[0]
+        for i in range(32):
+            v = work.x[LANES * i + k]
+            factor = f32(math.sqrt(square + v * v))
+            work.w[LANES * i + k] = importance[row, first + i] * factor
+
+
+@routine
+def _store_codes(x: Any, k: Any, scale: Any, block: Any, offset: Any) -> None:
+    """Store the codes of the weights in a lane."""
+    factor = inverse(scale)
+    for i in range(16):
+        low = _NUMBERS[_place(x[LANES * i + k] * factor)]
+        high = _NUMBERS[_place(x[LANES * (16 + i) + k] * factor)]
+        block[offset + i] = u8(low | high << 4)
+
+
+@kernel
+def encode_iq4_nl(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode IQ4_NL; see `Encode`."""
+    for first in range(0, blocks.shape[0], LANES):
+        count = min(LANES, blocks.shape[0] - first)
+        for k in range(count):
+            square = mean_square(values, first + k, 32) * f32(2)
+            _load(values, importance, (first + k, 0, k), square, work)
+        _search(work.x, work.w, work.lanes)
+        for k in range(count):
+            scale = work.lanes[SCALE + k]
+            set_half(blocks, first + k, 0, scale)
+            _store_codes(work.x, k, scale, blocks[first + k], 2)
+
+
+@kernel
+def encode_iq4_xs(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode IQ4_XS; see `Encode`."""
+    for b in range(blocks.shape[0]):
+        square = mean_square(values, b, 256) * f32(2)
+        for k in range(LANES):
+            _load(values, importance, (b, 32 * k, k), square, work)
+        _search(work.x, work.w, work.lanes)
+        d = first_of_largest(work.lanes[SCALE : SCALE + LANES], LANES) / f32(-32)
+        set_half(blocks, b, 0, d)
+        factor = inverse(d)
+        high = u16(0)
+        for k in range(LANES):
+            number = i32(clamped(nearest(work.lanes[SCALE + k] * factor), f32(-32), f32(31)))
+            _store_codes(work.x, k, d * f32(number), blocks[b], 8 + 16 * k)
+            code = u8(number + i32(32))
+            high |= u16(u16(code >> 4) << u16(2 * k))
+            if k & 1:
+                blocks[b, 4 + (k >> 1)] |= u8((code & 15) << 4)
+            else:
+                blocks[b, 4 + (k >> 1)] = code & 15
+        set_u16(blocks, b, 2, high)
+
+
+ENCODERS = {"IQ4_NL": encode_iq4_nl, "IQ4_XS": encode_iq4_xs}

@@ -1,0 +1,572 @@
+"""Blocks of one scale: 4, 5 and 8 bits a weight from ggml's first days, and the newer 1 and 2 bits.
+
+::
+
+    Q4_0  | d f16 | qs 16 B: 4-bit codes |                             d * (code - 8)
+    Q4_1  | d f16 | m f16 | qs 16 B: 4-bit codes |                     d * code + m
+    Q5_0  | d f16 | qh u32: 5th bits | qs 16 B: low 4 bits |           d * (code - 16)
+    Q5_1  | d f16 | m f16 | qh u32: 5th bits | qs 16 B: low 4 bits |   d * code + m
+    Q8_0  | d f16 | qs 32 B: int8 codes |                              d * code
+    Q8_1  | d f16 | s f16: d * sum of codes | qs 32 B: int8 codes |    d * code
+    Q1_0  | d f16 | qs 16 B: 128 bits |                                d or -d
+    Q2_0  | d f16 | qs 16 B: 64 codes of 2 bits |                      d * (code - 1)
+
+    nibbles of qs:     byte 0     byte 1          byte 15       Q1_0, Q2_0: from the lowest bit
+      low half:      weight 0   weight 1   ...   weight 15      on, one weight after the other
+      high half:     weight 16  weight 17  ...   weight 31
+
+Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_q4_0` and its siblings.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from explorer.quantization.jit import (
+    callback_kernel,
+    f32,
+    half_at,
+    i8,
+    i32,
+    inlined,
+    kernel,
+    routine,
+    set_half,
+    set_u16,
+    u8,
+    u16,
+    u32,
+    u32_at,
+)
+from explorer.quantization.registry import LANES, Anatomy, BlockField, integers
+from explorer.quantization.scale_search import (
+    MINIMUM,
+    SCALE,
+    Steps,
+    away_from_zero,
+    clamped,
+    finite,
+    first_of,
+    inverse,
+    largest,
+    load,
+    load_range,
+    nearest,
+    search_scales,
+    search_scales_and_minima,
+)
+
+
+@callback_kernel
+def decode_q4_0(blocks: Any, out: Any) -> None:
+    """Decode Q4_0; blocks: uint8 [n, 18], out: float32 [n, 32]."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for i in range(16):
+            codes = blocks[b, 2 + i]
+            out[b, i] = f32(i32((codes & 15) - 8)) * d
+            out[b, 16 + i] = f32(i32((codes >> 4) - 8)) * d
+
+
+@callback_kernel
+def decode_q4_1(blocks: Any, out: Any) -> None:
+    """Decode Q4_1; blocks: uint8 [n, 20], out: float32 [n, 32]."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        m = half_at(blocks, b, 2)
+        for i in range(16):
+            codes = blocks[b, 4 + i]
+            out[b, i] = f32(i32(codes & 15)) * d + m
+            out[b, 16 + i] = f32(i32(codes >> 4)) * d + m
+
+
+@callback_kernel
+def decode_q5_0(blocks: Any, out: Any) -> None:
+    """Decode Q5_0; blocks: uint8 [n, 22], out: float32 [n, 32]."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        high = u32_at(blocks, b, 2)
+        for i in range(16):
+            low_code = i32(blocks[b, 6 + i] & 15)
+            high_code = i32(blocks[b, 6 + i] >> 4)
+            if not high & u32(u32(1) << u32(i)):
+                low_code -= 16
+            if not high & u32(u32(1) << u32(16 + i)):
+                high_code -= 16
+            out[b, i] = f32(i32(low_code)) * d
+            out[b, 16 + i] = f32(i32(high_code)) * d
+
+
+@callback_kernel
+def decode_q5_1(blocks: Any, out: Any) -> None:
+    """Decode Q5_1; blocks: uint8 [n, 24], out: float32 [n, 32]."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        m = half_at(blocks, b, 2)
+        high = u32_at(blocks, b, 4)
+        for i in range(16):
+            low_code = i32(blocks[b, 8 + i] & 15)
+            high_code = i32(blocks[b, 8 + i] >> 4)
+            if high & u32(u32(1) << u32(i)):
+                low_code += 16
+            if high & u32(u32(1) << u32(16 + i)):
+                high_code += 16
+            out[b, i] = f32(i32(low_code)) * d + m
+            out[b, 16 + i] = f32(i32(high_code)) * d + m
+
+
+@callback_kernel
+def decode_q8_0(blocks: Any, out: Any) -> None:
+    """Decode Q8_0; blocks: uint8 [n, 34], out: float32 [n, 32]."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for i in range(32):
+            out[b, i] = f32(i8(blocks[b, 2 + i])) * d
+
+
+@callback_kernel
+def decode_q8_1(blocks: Any, out: Any) -> None:
+    """Decode Q8_1; blocks: uint8 [n, 36], out: float32 [n, 32]."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for i in range(32):
+            out[b, i] = f32(i8(blocks[b, 4 + i])) * d
+
+
+@callback_kernel
+def decode_q1_0(blocks: Any, out: Any) -> None:
+    """Decode Q1_0; blocks: uint8 [n, 18], out: float32 [n, 128]."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for group in range(4):
+            bits = u32_at(blocks, b, 2 + 4 * group)
+            for i in range(32):
+                out[b, 32 * group + i] = d if bits & u32(u32(1) << u32(i)) else -d
+
+
+@callback_kernel
+def decode_q2_0(blocks: Any, out: Any) -> None:
+    """Decode Q2_0; blocks: uint8 [n, 18], out: float32 [n, 64]."""
+    for b in range(blocks.shape[0]):
+        d = half_at(blocks, b, 0)
+        for group in range(4):
+            codes = u32_at(blocks, b, 2 + 4 * group)
+            for i in range(16):
+                code = u32(codes >> u32(2 * i)) & u32(3)
+                out[b, 16 * group + i] = f32(i32(i32(code) - i32(1))) * d
+
+
+DECODERS = {
+    "Q4_0": decode_q4_0,
+    "Q4_1": decode_q4_1,
+    "Q5_0": decode_q5_0,
+    "Q5_1": decode_q5_1,
+    "Q8_0": decode_q8_0,
+    "Q8_1": decode_q8_1,
+    "Q1_0": decode_q1_0,
+    "Q2_0": decode_q2_0,
+}
+
+
+# Blocks of one scale, taken apart; their layouts are drawn above.
+
+
+_SCALE = BlockField("d", 0, 2, "f16", "scale of all weights")
+_MINIMUM = BlockField("m", 2, 2, "f16", "added to all weights")
+
+
+@inlined
+def copy_nibbles(blocks: Any, b: Any, offset: Any, codes: Any) -> None:
+    """Write the low halves of 16 bytes as codes of weights 0 to 15, the high ones as 16 to 31."""
+    for i in range(16):
+        codes[b, i] = blocks[b, offset + i] & 15
+        codes[b, 16 + i] = blocks[b, offset + i] >> 4
+
+
+@inlined
+def _add_fifth_bits(bits: Any, b: Any, codes: Any) -> None:
+    for i in range(32):
+        if bits & u32(u32(1) << u32(i)):
+            codes[b, i] |= 16
+
+
+@kernel
+def scales_at_the_start(blocks: Any, scales: Any, _minima: Any) -> None:
+    """Tell the scales of blocks that begin with one; blocks: uint8 [n, any], scales: [n, 1]."""
+    for b in range(blocks.shape[0]):
+        scales[b, 0] = half_at(blocks, b, 0)
+
+
+@kernel
+def scales_and_minima_at_the_start(blocks: Any, scales: Any, minima: Any) -> None:
+    """The same of blocks in which a number that is added comes next; minima: [n, 1]."""
+    for b in range(blocks.shape[0]):
+        scales[b, 0] = half_at(blocks, b, 0)
+        minima[b, 0] = -half_at(blocks, b, 2)
+
+
+@kernel
+def codes_of_q4_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q4_0; blocks: uint8 [n, 18], codes: [n, 32]."""
+    for b in range(blocks.shape[0]):
+        copy_nibbles(blocks, b, 2, codes)
+
+
+@kernel
+def codes_of_q4_1(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q4_1; blocks: uint8 [n, 20], codes: [n, 32]."""
+    for b in range(blocks.shape[0]):
+        copy_nibbles(blocks, b, 4, codes)
+
+
+@kernel
+def codes_of_q5_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q5_0; blocks: uint8 [n, 22], codes: [n, 32]."""
+    for b in range(blocks.shape[0]):
+        copy_nibbles(blocks, b, 6, codes)
+        _add_fifth_bits(u32_at(blocks, b, 2), b, codes)
+
+
+@kernel
+def codes_of_q5_1(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q5_1; blocks: uint8 [n, 24], codes: [n, 32]."""
+    for b in range(blocks.shape[0]):
+        copy_nibbles(blocks, b, 8, codes)
+        _add_fifth_bits(u32_at(blocks, b, 4), b, codes)
+
+
+@kernel
+def codes_of_q8_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q8_0; blocks: uint8 [n, 34], codes: [n, 32]."""
+    for b in range(blocks.shape[0]):
+        for i in range(32):
+            codes[b, i] = blocks[b, 2 + i] ^ 128  # int8 + 128
+
+
+@kernel
+def codes_of_q8_1(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q8_1; blocks: uint8 [n, 36], codes: [n, 32]."""
+    for b in range(blocks.shape[0]):
+        for i in range(32):
+            codes[b, i] = blocks[b, 4 + i] ^ 128
+
+
+@kernel
+def codes_of_q1_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q1_0; blocks: uint8 [n, 18], codes: [n, 128]."""
+    for b in range(blocks.shape[0]):
+        for group in range(4):
+            bits = u32_at(blocks, b, 2 + 4 * group)
+            for i in range(32):
+                codes[b, 32 * group + i] = u32(bits >> u32(i)) & u32(1)
+
+
+@kernel
+def codes_of_q2_0(blocks: Any, codes: Any) -> None:
+    """Tell the codes of Q2_0; blocks: uint8 [n, 18], codes: [n, 64]."""
+    for b in range(blocks.shape[0]):
+        for group in range(4):
+            packed = u32_at(blocks, b, 2 + 4 * group)
+            for i in range(16):
+                codes[b, 16 * group + i] = u32(packed >> u32(2 * i)) & u32(3)
+
+
+ANATOMIES = {
+    "Q4_0": Anatomy(
+        levels=integers(-8, 7),
+        weights_per_scale=32,
+        has_minimum=False,
+        uniform=True,
+        fields=(
+            _SCALE,
+            BlockField("qs", 2, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
+        ),
+        take_codes=codes_of_q4_0,
+        take_scales=scales_at_the_start,
+    ),
+    "Q4_1": Anatomy(
+        levels=integers(0, 15),
+        weights_per_scale=32,
+        has_minimum=True,
+        uniform=True,
+        fields=(
+            _SCALE,
+            _MINIMUM,
+            BlockField("qs", 4, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
+        ),
+        take_codes=codes_of_q4_1,
+        take_scales=scales_and_minima_at_the_start,
+    ),
+    "Q5_0": Anatomy(
+        levels=integers(-16, 15),
+        weights_per_scale=32,
+        has_minimum=False,
+        uniform=True,
+        fields=(
+            _SCALE,
+            BlockField("qh", 2, 4, "1-bit codes", "highest bit of each code, weight 0 lowest"),
+            BlockField("qs", 6, 16, "4-bit codes", "low four bits, halves as in Q4_0"),
+        ),
+        take_codes=codes_of_q5_0,
+        take_scales=scales_at_the_start,
+    ),
+    "Q5_1": Anatomy(
+        levels=integers(0, 31),
+        weights_per_scale=32,
+        has_minimum=True,
+        uniform=True,
+        fields=(
+            _SCALE,
+            _MINIMUM,
+            BlockField("qh", 4, 4, "1-bit codes", "highest bit of each code, weight 0 lowest"),
+            BlockField("qs", 8, 16, "4-bit codes", "low four bits, halves as in Q4_0"),
+        ),
+        take_codes=codes_of_q5_1,
+        take_scales=scales_and_minima_at_the_start,
+    ),
+    "Q8_0": Anatomy(
+        levels=integers(-128, 127),
+        weights_per_scale=32,
+        has_minimum=False,
+        uniform=True,
+        fields=(_SCALE, BlockField("qs", 2, 32, "i8", "one code for each weight")),
+        take_codes=codes_of_q8_0,
+        take_scales=scales_at_the_start,
+    ),
+    "Q8_1": Anatomy(
+        levels=integers(-128, 127),
+        weights_per_scale=32,
+        has_minimum=False,
+        uniform=True,
+        fields=(
+            _SCALE,
+            BlockField("s", 2, 2, "f16", "scale times the sum of the codes, for dot products"),
+            BlockField("qs", 4, 32, "i8", "one code for each weight"),
+        ),
+        take_codes=codes_of_q8_1,
+        take_scales=scales_at_the_start,
+    ),
+    "Q1_0": Anatomy(
+        levels=np.array([-1, 1], np.float32),
+        weights_per_scale=128,
+        has_minimum=False,
+        uniform=True,
+        fields=(
+            _SCALE,
+            BlockField("qs", 2, 16, "1-bit codes", "set: plus the scale, clear: minus the scale"),
+        ),
+        take_codes=codes_of_q1_0,
+        take_scales=scales_at_the_start,
+    ),
+    "Q2_0": Anatomy(
+        levels=integers(-1, 2),
+        weights_per_scale=64,
+        has_minimum=False,
+        uniform=True,
+        fields=(
+            _SCALE,
+            BlockField("qs", 2, 16, "2-bit codes", "four consecutive weights in each byte"),
+        ),
+        take_codes=codes_of_q2_0,
+        take_scales=scales_at_the_start,
+    ),
+}
+
+
+# Blocks of one scale: from the range of the block, or searched where importance is given.
+#
+# Without importance, bytes are those of ggml's reference code. With it a weight counts as in
+# ggml, by importance times the root of its square plus the row's mean square.
+#
+# Source: ggml/src/ggml-quants.c, `quantize_row_q4_0_ref` and its siblings,
+# `quantize_row_q4_0_impl` and its siblings.
+
+
+_STEPS_4_1 = Steps(32, 15.0, -0.9, 0.05, 36, absolute=False)
+_STEPS_5_1 = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False)
+
+
+@routine
+def _mean_square(values: Any, b: Any, row: Any) -> Any:
+    """Return the mean square of a row of blocks, the one that block `b` is in."""
+    total = 0.0
+    first = b - b % row
+    for other in range(first, min(first + row, values.shape[0])):
+        for i in range(32):
+            x = finite(values[other, i])
+            total += x * x
+    return f32(total / (32 * row))
+
+
+@routine
+def _weigh(importance: Any, b: Any, mean_square: Any, work: Any) -> None:
+    """Spread the block in `work.x` over lane 0, with what its weights count; other lanes are 0."""
+    row = b % importance.shape[0]
+    for i in range(31, -1, -1):  # from the end, because x is spread over itself
+        x = work.x[i]
+        for k in range(1, LANES):
+            work.x[LANES * i + k] = f32(0)
+            work.w[LANES * i + k] = f32(0)
+        work.x[LANES * i] = x
+        work.w[LANES * i] = importance[row, i] * f32(math.sqrt(mean_square + x * x))
+
+
+@inlined
+def _symmetric(values: Any, importance: Any, b: Any, half: Any, work: Any) -> Any:
+    """Write what is to be truncated to codes of Q4_0 (half = 8) or Q5_0 (16), return the scale."""
+    x, middle = work.x, f32(half)
+    low, high = load_range(values, b, 32, x)
+    if importance is None:
+        most = high if high > -low else low
+        if high == -low:
+            most = first_of(x, high, 32)
+        d = most / f32(-half)
+        factor = inverse(d)
+        for i in range(32):
+            x[i] = clamped(x[i] * factor + (middle + f32(0.5)), f32(0), f32(2 * half - 1))
+    else:
+        _weigh(importance, b, _mean_square(values, b, importance.shape[0]), work)
+        search_scales(x, work.w, work.lanes, 32, half)
+        d = work.lanes[SCALE]
+        factor = inverse(d)
+        for i in range(32):
+            x[i] = clamped(nearest(x[LANES * i] * factor) + middle, f32(0), f32(2 * half - 1))
+    return d
+
+
+@inlined
+def _affine(values: Any, importance: Any, b: Any, steps: Any, work: Any) -> Any:
+    """Write what is to be truncated to codes of Q4_1 or Q5_1, return scale and minimum."""
+    x, top = work.x, f32(steps.top)
+    m, high = load_range(values, b, 32, x)
+    if importance is None:
+        if m == 0:
+            m = first_of(x, m, 32)  # of 0 and -0, as in C
+        d = (high - m) / top
+        factor = inverse(d)
+        for i in range(32):
+            x[i] = clamped((x[i] - m) * factor + f32(0.5), f32(0), top)
+    else:
+        _weigh(importance, b, _mean_square(values, b, importance.shape[0]), work)
+        search_scales_and_minima(x, work.w, work.lanes, steps)
+        d, m = work.lanes[SCALE], -work.lanes[MINIMUM]
+        factor = inverse(d)
+        for i in range(32):
+            x[i] = clamped(nearest((x[LANES * i] - m) * factor), f32(0), top)
+    return d, m
+
+
+@inlined
+def _store_nibbles(x: Any, blocks: Any, b: Any, offset: Any) -> None:
+    for i in range(16):
+        low, high = i32(x[i]), i32(x[16 + i])
+        blocks[b, offset + i] = u8((low & i32(15)) | (high & i32(15)) << i32(4))
+
+
+@inlined
+def _store_fifth_bits(x: Any, blocks: Any, b: Any, offset: Any) -> None:
+    bits = u32(0)
+    for i in range(32):
+        bits = u32(bits | u32(u32(u32(i32(x[i])) >> u32(4)) << u32(i)))
+    set_u16(blocks, b, offset, u16(bits & u32(0xFFFF)))
+    set_u16(blocks, b, offset + 2, u16(bits >> u32(16)))
+
+
+@kernel
+def encode_q4_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q4_0; see `Encode`."""
+    for b in range(blocks.shape[0]):
+        set_half(blocks, b, 0, _symmetric(values, importance, b, 8, work))
+        _store_nibbles(work.x, blocks, b, 2)
+
+
+@kernel
+def encode_q5_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q5_0; see `Encode`."""
+    for b in range(blocks.shape[0]):
+        set_half(blocks, b, 0, _symmetric(values, importance, b, 16, work))
+        _store_fifth_bits(work.x, blocks, b, 2)
+        _store_nibbles(work.x, blocks, b, 6)
+
+
+@kernel
+def encode_q4_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q4_1; see `Encode`."""
+    for b in range(blocks.shape[0]):
+        d, m = _affine(values, importance, b, _STEPS_4_1, work)
+        set_half(blocks, b, 0, d)
+        set_half(blocks, b, 2, m)
+        _store_nibbles(work.x, blocks, b, 4)
+
+
+@kernel
+def encode_q5_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q5_1; see `Encode`."""
+    for b in range(blocks.shape[0]):
+        d, m = _affine(values, importance, b, _STEPS_5_1, work)
+        set_half(blocks, b, 0, d)
+        set_half(blocks, b, 2, m)
+        _store_fifth_bits(work.x, blocks, b, 4)
+        _store_nibbles(work.x, blocks, b, 8)
+
+
+@kernel
+def encode_q8_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q8_0, which importance does not change; see `Encode`."""
+    x = work.x
+    for b in range(blocks.shape[0]):
+        load(values, b, 0, 32, x)
+        d = largest(x, 32) / f32(127)
+        factor = inverse(d)
+        set_half(blocks, b, 0, d)
+        for i in range(32):
+            code = clamped(x[i] * factor, f32(-128), f32(127))
+            blocks[b, 2 + i] = u8(away_from_zero(code))
+
+
+@kernel
+def encode_q1_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q1_0: signs, and the mean magnitude; see `Encode`."""
+    x = work.x
+    for b in range(blocks.shape[0]):
+        load(values, b, 0, 128, x)
+        total = f32(0)
+        for i in range(128):
+            total += abs(x[i])
+        set_half(blocks, b, 0, total / f32(128))
+        for j in range(16):
+            bits = u8(0)
+            for i in range(8):
+                bits |= u8(u8(x[8 * j + i] >= 0) << i)
+            blocks[b, 2 + j] = bits
+
+
+@kernel
+def encode_q2_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
+    """Encode Q2_0: -1, 0 and 1 times the largest magnitude; see `Encode`."""
+    x = work.x
+    for b in range(blocks.shape[0]):
+        load(values, b, 0, 64, x)
+        d = largest(x, 64)
+        factor = inverse(d)
+        set_half(blocks, b, 0, d)
+        for j in range(16):
+            packed = u8(0)
+            for i in range(4):
+                code = clamped(x[4 * j + i] * factor, f32(-1), f32(2))
+                packed |= u8(u8(away_from_zero(code) + i32(1)) << (2 * i))
+            blocks[b, 2 + j] = packed
+
+
+ENCODERS = {
+    "Q4_0": encode_q4_0,
+    "Q4_1": encode_q4_1,
+    "Q5_0": encode_q5_0,
+    "Q5_1": encode_q5_1,
+    "Q8_0": encode_q8_0,
+    "Q1_0": encode_q1_0,
+    "Q2_0": encode_q2_0,
+}

@@ -1,0 +1,170 @@
+"""Weights stored one by one, without blocks or scales.
+
+::
+
+    F16   | half             |    IEEE 754 binary16
+    BF16  | high half of F32 |    value = bits << 16
+    F32   | float            |    F64, integers, BOOL: rounded to the nearest float32
+
+Source: `gguf.md` section 8; ggml/src/ggml-impl.h, `ggml_fp16_to_fp32` and `ggml_bf16_to_fp32`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.quantization import types as formats
+from explorer.quantization.jit import (
+    bits_of_float32,
+    callback_kernel,
+    float32_of_bits,
+    float32_of_half,
+    half_of_float32,
+    kernel,
+    u16,
+    u32,
+)
+from explorer.quantization.registry import Blocks, Weights
+
+# Floats of eight bits and less, without scales: each code is looked up in its format's table.
+#
+# ::
+#
+#     F8_*  | code             |    F6_*  | four codes in three bytes, lowest bit first
+#     F4    | two codes, the low nibble first
+#
+# Source: `safetensors_and_blobs.md` section 1; the values: `float_formats`.
+
+
+@kernel
+def look_up_bytes(table: Any, codes: Any, out: Any) -> None:
+    """Look up codes of eight bits; table: float32 [256], codes: uint8 [n], out: float32 [n]."""
+    for i in range(out.size):
+        out[i] = table[codes[i]]
+
+
+@kernel
+def _look_up_sixes(table: Any, blocks: Any, out: Any) -> None:
+    for b in range(len(blocks)):
+        codes = u32(blocks[b, 0]) | u32(blocks[b, 1]) << u32(8) | u32(blocks[b, 2]) << u32(16)
+        for i in range(4):
+            out[b, i] = table[codes >> u32(6 * i) & u32(63)]
+
+
+@kernel
+def _look_up_nibbles(table: Any, blocks: Any, out: Any) -> None:
+    for b in range(len(blocks)):
+        out[b, 0] = table[blocks[b, 0] & 15]
+        out[b, 1] = table[blocks[b, 0] >> 4]
+
+
+def _bytes(table: NDArray[np.float32]) -> Callable[[Blocks, Weights], None]:
+    return lambda blocks, out: look_up_bytes(table, blocks.reshape(-1), out.reshape(-1))
+
+
+def _sixes(table: NDArray[np.float32]) -> Callable[[Blocks, Weights], None]:
+    return lambda blocks, out: _look_up_sixes(table, blocks, out)
+
+
+def _nibbles(table: NDArray[np.float32]) -> Callable[[Blocks, Weights], None]:
+    return lambda blocks, out: _look_up_nibbles(table, blocks, out)
+
+
+_SMALL_FLOAT_DECODERS = {
+    "F8_E4M3": _bytes(formats.E4M3),
+    "F8_E5M2": _bytes(formats.E5M2),
+    "F8_E8M0": _bytes(formats.E8M0),
+    "F8_E4M3FNUZ": _bytes(formats.E4M3_FNUZ),
+    "F8_E5M2FNUZ": _bytes(formats.E5M2_FNUZ),
+    "F6_E2M3": _sixes(formats.E2M3),
+    "F6_E3M2": _sixes(formats.E3M2),
+    "F4": _nibbles(formats.E2M1),
+}
+
+
+@callback_kernel
+def decode_f16(blocks: Any, out: Any) -> None:
+    """Widen half floats; blocks: uint8 [n, 2], out: float32 [n, 1]."""
+    halves = blocks.reshape(-1).view(np.uint16)
+    values = out.reshape(-1)
+    for i in range(values.size):
+        values[i] = float32_of_half(halves[i])
+
+
+@callback_kernel
+def decode_bf16(blocks: Any, out: Any) -> None:
+    """Widen bfloat16; blocks: uint8 [n, 2], out: float32 [n, 1]."""
+    halves = blocks.reshape(-1).view(np.uint16)
+    values = out.reshape(-1)
+    for i in range(values.size):
+        values[i] = float32_of_bits(u32(halves[i]) << u32(16))
+
+
+def _cast_from(dtype: str) -> Callable[[Blocks, Weights], None]:
+    stored = np.dtype(dtype).newbyteorder("<")
+
+    def decode(blocks: Blocks, out: Weights) -> None:
+        # NumPy's own cast is as fast as a kernel here; a float64 beyond float32's range is Inf.
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[...] = blocks.view(stored)
+
+    return decode
+
+
+DECODERS = {
+    **_SMALL_FLOAT_DECODERS,
+    "F32": _cast_from("f4"),
+    "F16": decode_f16,
+    "BF16": decode_bf16,
+    "F64": _cast_from("f8"),
+    "I8": _cast_from("i1"),
+    "I16": _cast_from("i2"),
+    "I32": _cast_from("i4"),
+    "I64": _cast_from("i8"),
+    "BOOL": _cast_from("u1"),
+    "U8": _cast_from("u1"),
+    "U16": _cast_from("u2"),
+    "U32": _cast_from("u4"),
+    "U64": _cast_from("u8"),
+}
+
+
+# Weights stored one by one, rounded to the nearest number that the type has, ties to even.
+#
+# NaN and infinities stay what they are; a number beyond a half float's range becomes infinite.
+# Source: ggml/src/ggml-impl.h, `ggml_compute_fp32_to_fp16` and `ggml_compute_fp32_to_bf16`.
+
+
+@kernel
+def encode_f16(values: Any, _importance: Any, blocks: Any, _work: Any) -> None:
+    """Round to F16; see `Encode`."""
+    x, halves = values.reshape(-1), blocks.reshape(-1).view(np.uint16)
+    for i in range(x.size):
+        halves[i] = half_of_float32(x[i])
+
+
+@kernel
+def encode_bf16(values: Any, _importance: Any, blocks: Any, _work: Any) -> None:
+    """Round to BF16; see `Encode`."""
+    x, halves = values.reshape(-1), blocks.reshape(-1).view(np.uint16)
+    for i in range(x.size):
+        bits = bits_of_float32(x[i])
+        rounded = (bits + u32(0x7FFF) + ((bits >> u32(16)) & u32(1))) >> u32(16)
+        if bits & u32(0x7FFFFFFF) > u32(0x7F800000):
+            rounded = (bits >> u32(16)) | u32(64)  # a quiet NaN
+        halves[i] = u16(rounded)
+
+
+@kernel
+def encode_f32(values: Any, _importance: Any, blocks: Any, _work: Any) -> None:
+    """Copy; see `Encode`."""
+    x, copies = values.reshape(-1), blocks.reshape(-1).view(np.float32)
+    for i in range(x.size):
+        copies[i] = x[i]
+
+
+ENCODERS = {"F16": encode_f16, "BF16": encode_bf16, "F32": encode_f32}
