@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from explorer.formats.enums import enum_name
-from explorer.formats.gguf.heads import first_elements, is_loaded
-from explorer.formats.metadata import MetadataEntry, Value
-from explorer.formats.model import Model
+from explorer.formats.gguf.arrays import first_elements, is_loaded
+from explorer.formats.model import MetadataEntry, Model, Value
 from explorer.text import (
     byte_unit,
     bytes_text,

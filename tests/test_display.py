@@ -9,7 +9,7 @@ import pytest
 
 from explorer.display import loaded_value_text, scalar_text, type_text, value_text
 from explorer.formats import MetadataEntry, NumberArray
-from explorer.formats.metadata import Value
+from explorer.formats.model import Value
 
 
 def entry(

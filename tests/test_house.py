@@ -51,12 +51,3 @@ def test_the_tools_agree(command: tuple[str, ...]) -> None:
 def test_the_core_runs_without_qt() -> None:
     result = _run("-c", _CORE_WITHOUT_QT)
     assert result.returncode == 0, result.stderr
-
-
-def test_every_module_of_the_package_is_of_one_purpose() -> None:
-    long = {
-        path.relative_to(ROOT): count
-        for path in (ROOT / "explorer").rglob("*.py")
-        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 400
-    }
-    assert not long

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from explorer.in_order import Check, InOrder
+from explorer.parallel import Check, InOrder
 
 
 def _never() -> None:

@@ -9,27 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.formats.numbers import parse_bounds
-from explorer.notation import (
+from explorer.formats.tensor_filter import parse_bounds
+from explorer.planner.devices import parse_context, parse_size
+from explorer.text import (
     PLAIN,
     ByteUnits,
     Notation,
     NumberFormat,
-    locale_free,
-    notation,
-    plain_number,
-    set_notation,
-    writing,
-)
-from explorer.planner.parsing import parse_context, parse_size
-from explorer.text import (
     byte_unit,
     bytes_text,
     count_text,
     fixed_text,
     float_text,
     integer_text,
+    locale_free,
+    notation,
+    plain_number,
+    set_notation,
     shape_text,
+    writing,
 )
 
 GERMAN = Notation(NumberFormat(",", "."))

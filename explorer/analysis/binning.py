@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis import kernel_fields
 from explorer.analysis.decoding import BlockDecoding
-from explorer.formats.weights import CHUNK_WEIGHTS
-from explorer.formats.weights_runs import Values
+from explorer.formats.weights import CHUNK_WEIGHTS, Values
 from explorer.quantization.registry import Blocks, read_only
 
 FINE_BINS: Final = 1 << 16

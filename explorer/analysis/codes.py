@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from explorer.analysis.errors.figures import kernels
 from explorer.analysis.splitting import Splitter, is_quantized
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import WeightReader
-from explorer.formats.weights_fold import Fold, fold_parts
-from explorer.formats.weights_runs import Stored
-from explorer.in_order import Check, never
+from explorer.formats.weights import Fold, Stored, WeightReader, fold_parts
+from explorer.parallel import Check, never
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,8 @@ from explorer.analysis.moments import Moments, RunningMoments
 from explorer.analysis.remembering import remembering
 from explorer.analysis.splitting import BlockScales, Splitter, is_quantized
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import WeightReader
-from explorer.formats.weights_fold import Fold, fold_parts
-from explorer.formats.weights_runs import Stored
-from explorer.in_order import Check, never
+from explorer.formats.weights import Fold, Stored, WeightReader, fold_parts
+from explorer.parallel import Check, never
 
 _CODES = 256  # a code is a byte at most
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis import kernel_fields
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import CHUNK_WEIGHTS
-from explorer.formats.weights_runs import Stored, Values
+from explorer.formats.weights import CHUNK_WEIGHTS, Stored, Values
 from explorer.quantization.grouped import StoredGroups
 from explorer.quantization.registry import Blocks, decoder, decoder_callback
 from explorer.quantization.types import TensorType

@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import kernel_fields
-from explorer.formats.folding import Folding
-from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Chunk, WeightReader
-from explorer.formats.weights_fold import map_spans
-from explorer.in_order import Check, never
+from explorer.formats.tensors import Folding, Tensor
+from explorer.formats.weights import Chunk, WeightReader, map_spans
+from explorer.parallel import Check, never
 
 MAX_ROWS: Final = 1 << 20
 """Most entries for rows."""

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from explorer.analysis import kernel_fields
 from explorer.analysis.decoding import BlockDecoding
 from explorer.analysis.kernel_fields import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS
-from explorer.formats.weights import CHUNK_WEIGHTS
-from explorer.formats.weights_runs import Values
+from explorer.formats.weights import CHUNK_WEIGHTS, Values
 from explorer.quantization.registry import Blocks, read_only
 
 _ROOM: Final = 1024  # pieces whose figures wait: 64 KiB

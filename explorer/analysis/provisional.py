@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis import kernel_fields
 from explorer.analysis.binning import Histogram
-from explorer.formats.weights_runs import Values
+from explorer.formats.weights import Values
 
 _HALF = kernel_fields.KEYS // 2
 _FINITE = 0x7F80  # keys of one sign that are finite numbers

@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 from explorer.analysis.binning import Binning, Histogram, RunningCounts
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Chunk, WeightReader
-from explorer.formats.weights_fold import Fold, fold_parts
-from explorer.in_order import Check, never
+from explorer.formats.weights import Chunk, Fold, WeightReader, fold_parts
+from explorer.parallel import Check, never
 
 
 def count_weights(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from explorer.formats.naming import natural_key, parse_name
+from explorer.formats.tensors import natural_key, parse_name
 
 # Words that follow a module's path ("self_attn.q_proj"), by short name. The first that fits counts.
 _ATTENTION: Final = (

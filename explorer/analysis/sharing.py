@@ -16,9 +16,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from explorer.analysis.parallel import AHEAD, map_in_order
-from explorer.formats.weights_fold import SPAN_WEIGHTS
-from explorer.in_order import Check
+from explorer.formats.weights import SPAN_WEIGHTS
+from explorer.parallel import AHEAD, Check, map_in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

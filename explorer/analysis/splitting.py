@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis import kernel_fields
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights_runs import Stored
+from explorer.formats.weights import Stored
 from explorer.quantization.grouped import (
     GroupAnatomy,
     group_anatomy,

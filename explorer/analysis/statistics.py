@@ -23,10 +23,8 @@ from explorer.analysis.percentiles import PERCENTS, percentiles
 from explorer.analysis.remembering import remembering
 from explorer.analysis.splitting import RunningScales, ThreadSplitter, level_error
 from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights import Chunk, WeightReader
-from explorer.formats.weights_fold import Fold, fold_parts
-from explorer.formats.weights_runs import Stored, check_decodable
-from explorer.in_order import Check, never
+from explorer.formats.weights import Chunk, Fold, Stored, WeightReader, check_decodable, fold_parts
+from explorer.parallel import Check, never
 
 DEFAULT_BINS: Final = 256
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from explorer.notation import PLAIN, ByteUnits, writing
+from explorer.text import PLAIN, ByteUnits, writing
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -71,9 +71,11 @@ def model_path(path: str, root: str | None = None) -> Path:
     Raises:
         ExplorerError: The name is not valid, or no store has it.
     """
-    from explorer.formats.ollama.name import is_name  # noqa: PLC0415 - --version needs no formats
-    from explorer.stores.names import resolve  # noqa: PLC0415 - as above
-    from explorer.stores.places import this_machine_ollama  # noqa: PLC0415 - as above
+    from explorer.formats.ollama.manifest import (  # noqa: PLC0415 - --version needs no formats
+        is_name,
+    )
+    from explorer.stores.entries import this_machine_ollama  # noqa: PLC0415 - as above
+    from explorer.stores.library import resolve  # noqa: PLC0415 - as above
 
     if is_name(path):
         return resolve(path, this_machine_ollama() if root is None else [Path(root)])

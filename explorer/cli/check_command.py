@@ -18,9 +18,8 @@ from explorer.errors import FormatError
 from explorer.formats import Problem, Severity, open_model
 from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.stores import Place, Store, StoreKind, read_details, read_library
-from explorer.stores.digests import digest_fault, manifest_blobs
 from explorer.stores.huggingface import is_hub_cache
-from explorer.stores.ollama import is_ollama_store
+from explorer.stores.ollama import digest_fault, is_ollama_store, manifest_blobs
 from explorer.text import plain_text
 
 

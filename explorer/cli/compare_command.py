@@ -19,7 +19,7 @@ from explorer.cli.progress import Progress
 from explorer.cli.weights_walk import csv_option, refuse_model_file, teller, workers_option, writing
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
-from explorer.formats.ollama.name import is_name
+from explorer.formats.ollama.manifest import is_name
 from explorer.tabular import write_csv
 
 

@@ -14,8 +14,8 @@ from explorer.cli.tensor_argument import find_tensor, tensor_argument
 from explorer.cli.weights_walk import refuse_model_file, teller, writing
 from explorer.errors import ExplorerError
 from explorer.formats import Tensor, open_model
-from explorer.formats.weights_export import npy_bytes, write_npy
-from explorer.formats.weights_runs import check_decodable
+from explorer.formats.export import npy_bytes, write_npy
+from explorer.formats.weights import check_decodable
 from explorer.text import bytes_text, plain_text
 
 

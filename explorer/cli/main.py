@@ -20,7 +20,7 @@ from explorer import __version__
 from explorer.cli.arguments import units_option
 from explorer.cli.output import forget_output, write_error
 from explorer.errors import ExplorerError, system_reason
-from explorer.notation import ByteUnits, Notation, writing
+from explorer.text import ByteUnits, Notation, writing
 
 PROGRAM: Final = "gguf-explorer"
 COMPILE_KERNELS: Final = "compile-kernels"  # for the window, not for people

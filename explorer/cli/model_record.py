@@ -12,8 +12,8 @@ from typing import Any, Final
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, Tensor, TensorGroup
 from explorer.formats.facts import describe
-from explorer.formats.gguf.heads import first_elements
-from explorer.formats.metadata import Value
+from explorer.formats.gguf.arrays import first_elements
+from explorer.formats.model import Value
 
 ARRAY_ELEMENTS: Final = 32
 """Elements of an array that JSON shows."""

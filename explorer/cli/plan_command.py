@@ -19,7 +19,7 @@ from explorer.cli.weights_walk import writing
 from explorer.errors import ExplorerError, PlanError
 from explorer.planner import Device, Settings
 from explorer.planner.advice import QUESTIONS
-from explorer.planner.parsing import parse_context, parse_size
+from explorer.planner.devices import parse_context, parse_size
 from explorer.planner.profiles import GRAPH_SIZE, PROFILES
 from explorer.tabular import write_csv
 

@@ -13,7 +13,7 @@ from explorer.errors import ExplorerError
 from explorer.hardware.catalogue import CatalogueError, load_catalogue
 from explorer.hardware.detect import detect
 from explorer.planner import Device, Host
-from explorer.planner.parsing import LookUp, parse_gpu
+from explorer.planner.devices import LookUp, parse_gpu
 
 _SIZED: Final = re.compile(r"(?:^|,)\s*(?:free|total)\s*=")
 _UNIT: Final = re.compile(r"[0-9.]+\s*(?:[kmgtpe]i?b?|b|bytes)", re.IGNORECASE)

@@ -19,8 +19,7 @@ from explorer.cli.plan_bars import (
 )
 from explorer.planner.advice import Advice
 from explorer.planner.layout import DeviceLayout, Layout
-from explorer.planner.result import Plan
-from explorer.planner.terms import Term
+from explorer.planner.result import Plan, Term
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _INDENT: Final = "  "

@@ -19,7 +19,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
 from explorer.hardware.detect import detect
 from explorer.planner import Device
-from explorer.planner.parsing import parse_context
+from explorer.planner.devices import parse_context
 from explorer.report.gathering import Question, gather
 from explorer.report.machines import targets
 from explorer.report.page import report_html

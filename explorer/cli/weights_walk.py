@@ -14,7 +14,7 @@ import click
 from explorer.cli.progress import Progress
 from explorer.errors import ExplorerError, system_reason
 from explorer.formats import Model
-from explorer.formats.own_files import refuse_own_file
+from explorer.formats.export import refuse_own_file
 from explorer.tabular import write_atomically
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

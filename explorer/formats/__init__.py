@@ -8,8 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from explorer.errors import ExplorerError, FormatError
-from explorer.formats.metadata import Metadata, MetadataEntry, NumberArray, StringArray
-from explorer.formats.model import Model, ModelFile, Problem, Severity
+from explorer.formats.model import (
+    Metadata,
+    MetadataEntry,
+    Model,
+    ModelFile,
+    NumberArray,
+    Problem,
+    Severity,
+    StringArray,
+)
 from explorer.formats.tensors import Extent, Tensor, TensorGroup, TensorTable
 from explorer.late import late_names
 

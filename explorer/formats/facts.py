@@ -13,8 +13,7 @@ from typing import Any
 
 from explorer.errors import ExplorerError
 from explorer.formats.enums import FILE_TYPE_KEY, enum_name
-from explorer.formats.metadata import Metadata
-from explorer.formats.model import Model
+from explorer.formats.model import Metadata, Model
 
 _MAX_LAYERS = 65_536  # a longer array of head counts is not one
 _MAX_COUNT = 1 << 62  # a number beyond this counts nothing that exists

@@ -15,15 +15,13 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
 from explorer.errors import ExplorerError, FormatError, SourceError, system_reason
-from explorer.formats.bounded_json import RepeatedKeys, read_json_file, shorten
-from explorer.formats.config import read_config
-from explorer.formats.confinement import HUB_REPOSITORY, hub_cache, leads_out
-from explorer.formats.gguf.opening import open_gguf
+from explorer.formats.gguf.open import open_gguf
 from explorer.formats.limits import MAX_SHARDS
-from explorer.formats.model import Model, Severity
-from explorer.formats.naming import natural_key
-from explorer.formats.problems import ProblemLog
-from explorer.formats.safetensors.opening import SafetensorsFile, build_model, open_file
+from explorer.formats.model import Model, ProblemLog, Severity
+from explorer.formats.safetensors.open import SafetensorsFile, build_model, open_file
+from explorer.formats.side_files import HUB_REPOSITORY, hub_cache, leads_out, read_config
+from explorer.formats.strict_json import RepeatedKeys, read_json_file, shorten
+from explorer.formats.tensors import natural_key
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
 _SUFFIX: Final = ".safetensors"

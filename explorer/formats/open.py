@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 from explorer.errors import FormatError
-from explorer.formats.gguf.opening import open_gguf
+from explorer.formats.gguf.open import open_gguf
 from explorer.formats.huggingface import INDEX_SUFFIX, open_folder, open_index
 from explorer.formats.model import Model
 from explorer.formats.ollama.manifest import BLOBS, is_manifest_path
-from explorer.formats.ollama.opening import open_manifest
-from explorer.formats.safetensors.opening import open_safetensors
+from explorer.formats.ollama.open import open_manifest
+from explorer.formats.safetensors.open import open_safetensors
 from explorer.sources import FileSource
 
 

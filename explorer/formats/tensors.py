@@ -6,27 +6,150 @@ read, and makes a `Tensor` when somebody asks for one.
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import FormatError
-from explorer.formats.folding import Folding
-from explorer.formats.naming import TensorName, parse_name
-from explorer.quantization import TensorType
+from explorer.quantization.types import TensorType
 from explorer.sources import ByteSource
 
 if TYPE_CHECKING:
     from explorer.formats.weights import Chunk, WeightReader
-    from explorer.in_order import Check
+    from explorer.parallel import Check
     from explorer.quantization.grouped import GroupedLayout
+
+
+# A tensor of any number of dimensions as rows and columns, as tables, maps and files show it.
+#
+# Rows run along the last dimension and are counted through all others.
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """The rows and columns of a shape.
+
+    Attributes:
+        shape: Lengths of the dimensions, outermost first; without any, it is one weight.
+    """
+
+    shape: tuple[int, ...]
+
+    @property
+    def columns(self) -> int:
+        """Length of the last dimension."""
+        return self.shape[-1] if self.shape else 1
+
+    @property
+    def rows(self) -> int:
+        """Product of all other dimensions; 0 if a row would hold nothing."""
+        return math.prod(self.shape[:-1]) if self.columns else 0
+
+    def row_name(self, row: int) -> str:
+        """Return a row's place in the dimensions that are folded: ``"3, 17"``."""
+        leading = self.shape[:-1]
+        if len(leading) < 2:
+            return str(row)
+        parts = []
+        for length in reversed(leading):
+            row, place = divmod(row, length)
+            parts.append(str(place))
+        return ", ".join(reversed(parts))
+
+    def block_problem(self, kind: TensorType) -> str | None:
+        """Return why weights of this shape cannot have a type; None if they can.
+
+        A block never spans two rows.
+        """
+        columns, block = self.columns, kind.block_weights
+        if columns % block == 0:
+            return None
+        return f"rows of {columns} weights are no whole number of blocks of {block}"
+
+    def place_of(self, numbers: tuple[int, ...]) -> tuple[int, int] | None:
+        """Return the row and column that numbers mean, or None if there is no such weight.
+
+        Args:
+            numbers: An index in all dimensions; or a folded row, or a folded row and a column.
+        """
+        if len(numbers) == len(self.shape) and len(self.shape) != 1:
+            row = 0
+            for number, length in zip(numbers[:-1], self.shape[:-1], strict=True):
+                if not 0 <= number < length:
+                    return None
+                row = row * length + number
+            place = row, numbers[-1]
+        elif len(numbers) == 1:
+            place = (0, numbers[0]) if len(self.shape) == 1 else (numbers[0], 0)
+        elif len(numbers) == 2:
+            place = numbers[0], numbers[1]
+        else:
+            return None
+        return place if 0 <= place[0] < self.rows and 0 <= place[1] < self.columns else None
+
+
+# What a tensor's name says: its layer and its role.
+#
+# Names of GGUF (`blk.3.ffn_down.weight`, gguf.md section 9) and of Hugging Face
+# (`model.layers.3.mlp.down_proj.weight`) both carry a layer number behind a word for "layer".
+# What is left of the name without that prefix and the suffix is the role. Unknown names are
+# normal.
+
+
+# "blk" (also v.blk, a.blk, enc.blk, dec.blk) is GGUF's word; the others occur in Hugging Face
+# models.
+_LAYER: Final = re.compile(
+    r"^(?P<stack>(?:.*?\.)?(?:blk|layers|layer|h|blocks|block))\.(?P<index>\d{1,9})\.(?P<rest>.+)$",
+    re.DOTALL,
+)
+_SUFFIX: Final = re.compile(r"\.(weight|bias|scale|input_scale)$")
+_MAX_NAME = 512  # a longer name is no name of the field: it is one role of its own
+_DIGITS: Final = re.compile(r"(\d{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorName:
+    """A tensor's name, taken apart.
+
+    Attributes:
+        stack: Prefix of the stack of layers (``"blk"``, ``"v.blk"``, ``"model.layers"``), or "".
+        layer: Layer number within the stack, or None outside the layers.
+        role: What the tensor does there (``"attn_q"``), without layer and suffix.
+    """
+
+    stack: str
+    layer: int | None
+    role: str
+
+
+@lru_cache(maxsize=65_536)
+def parse_name(name: str) -> TensorName:
+    """Take a tensor's name apart; any text is accepted."""
+    if len(name) > _MAX_NAME:
+        return TensorName("", None, name)
+    match = _LAYER.match(name)
+    if match is None:
+        return TensorName("", None, _SUFFIX.sub("", name) or name)
+    rest = match["rest"]
+    return TensorName(match["stack"], int(match["index"]), _SUFFIX.sub("", rest) or rest)
+
+
+def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a sort key under which ``blk.2`` comes before ``blk.10``; case does not count."""
+    parts = _DIGITS.split(text[:_MAX_NAME].casefold())
+    return tuple(
+        (1, int(part), "") if position % 2 else (0, 0, part) for position, part in enumerate(parts)
+    )
+
 
 Shape: TypeAlias = tuple[int, ...]
 

@@ -6,19 +6,342 @@ are numbers, ids point beyond the end. What can be used is used, and the rest is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import cached_property
+from itertools import compress, repeat
+from operator import contains
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.formats.enums import TOKEN_TYPE_KEY
-from explorer.formats.metadata import Metadata, NumberArray, StringArray
-from explorer.formats.model import Model, Problem, Severity
-from explorer.formats.token_text import NO_TYPE, SPACE_MARK, Scheme, decode_token, scheme_of
-from explorer.formats.vocabulary_columns import VocabularyColumns, make_columns
+from explorer.formats.enums import TOKEN_TYPE_KEY, TOKEN_TYPES
+from explorer.formats.model import (
+    Metadata,
+    Model,
+    NumberArray,
+    Problem,
+    Severity,
+    StringArray,
+    decode_text,
+)
+from explorer.formats.tensor_filter import in_ranges, parse_bounds, parse_ranges
+from explorer.text import plain_text
+
+# What a stored token stands for: each tokenizer writes spaces and bytes in its own way.
+#
+# Rules by `tokenizer.ggml.model`, as llama.cpp reads them (src/llama-vocab.cpp,
+# `token_to_piece`):
+#
+# - byte-level BPE (``gpt2``): each byte is one printable character of a table of 256 (GPT-2,
+#   src/encoder.py, `bytes_to_unicode`), so that a space is ``Ġ``;
+# - SentencePiece and kin (``llama``, ``t5``, ``gemma4``): a space is ``▁``, a byte is ``<0x0A>``;
+# - WordPiece (``bert``): converters write ``▁`` before a word's first piece; older files have
+# ``##``
+#   before the others;
+# - RWKV: escapes, ``\n`` and ``\x0a``;
+# - PLaMo-2: text as it is, a byte is ``<0x0A>``.
+#
+# Control and user-defined tokens stand for themselves. A tokenizer that is not known changes
+# nothing.
+
+
+SPACE_MARK: Final = "\u2581"
+"""What stands for a space in SentencePiece: a lower one eighth block."""
+
+NO_TYPE: Final = -1
+"""In place of a token type that the file does not give."""
+
+_LITERAL_TYPES: Final = frozenset({2, 3, 4})  # unknown, control, user-defined (gguf.md section 9)
+_BYTE_TYPE: Final = 6
+
+_BYTE_TOKEN: Final = re.compile("<0x([0-9A-Fa-f]{2})>")
+_RWKV_ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-f]{2})|(.))", re.DOTALL)
+_RWKV_NAMED: Final = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
+
+
+class Scheme(Enum):
+    """How a tokenizer writes what its tokens stand for."""
+
+    BYTE_LEVEL = auto()
+    SPACE_MARK = auto()
+    HASHES = auto()
+    RWKV = auto()
+    BYTE_TOKENS = auto()
+    PLAIN = auto()
+
+
+_SCHEMES: Final[Mapping[str | None, Scheme]] = MappingProxyType(
+    {
+        "gpt2": Scheme.BYTE_LEVEL,
+        "llama": Scheme.SPACE_MARK,
+        "t5": Scheme.SPACE_MARK,
+        "gemma4": Scheme.SPACE_MARK,
+        "bert": Scheme.HASHES,
+        "rwkv": Scheme.RWKV,
+        "plamo2": Scheme.BYTE_TOKENS,
+        "plamo3": Scheme.BYTE_TOKENS,
+    }
+)
+
+
+def scheme_of(tokenizer: str | None, *, has_space_marks: bool) -> Scheme:
+    """Return the scheme of a tokenizer.
+
+    Args:
+        tokenizer: The value of `tokenizer.ggml.model`.
+        has_space_marks: Whether tokens begin with ``▁``, which tells the two kinds of WordPiece.
+    """
+    scheme = _SCHEMES.get(tokenizer, Scheme.PLAIN)
+    if scheme is Scheme.HASHES and has_space_marks:
+        return Scheme.SPACE_MARK
+    return scheme
+
+
+def _byte_alphabet() -> dict[int, int]:
+    """Return the byte of each character: printable ones are themselves, others lie from 256 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = sorted(set(range(256)) - set(printable))
+    return {byte: byte for byte in printable} | {256 + i: byte for i, byte in enumerate(others)}
+
+
+_ALPHABET: Final[Mapping[int, int]] = _byte_alphabet()
+# For `str.translate`: a character of Latin-1 that is not in the alphabet is moved out of Latin-1,
+# so that encoding fails and the slow way, which keeps it, is taken. ASCII is the same in both ways.
+_TO_LATIN_1: Final = dict(_ALPHABET) | dict.fromkeys((*range(0x80, 0xA1), 0xAD), 0x2400)
+
+
+def decode_token(stored: str, kind: int, scheme: Scheme) -> str:
+    """Return what a token stands for.
+
+    Args:
+        stored: The token as the file has it.
+        kind: Its type, `NO_TYPE` if the file does not give it.
+        scheme: The tokenizer's scheme.
+
+    Returns:
+        Text; a byte that is no UTF-8 by itself is a lone surrogate in it (PEP 383).
+    """
+    if kind in _LITERAL_TYPES or scheme is Scheme.PLAIN:
+        return stored
+    if scheme is Scheme.BYTE_LEVEL:
+        return _from_byte_level(stored)
+    if scheme is Scheme.HASHES:
+        return stored[2:] if len(stored) > 2 and stored.startswith("##") else stored
+    if scheme is Scheme.RWKV:
+        return _from_rwkv(stored) if "\\" in stored else stored
+    if kind in (_BYTE_TYPE, NO_TYPE):
+        byte = _BYTE_TOKEN.fullmatch(stored)
+        if byte is not None:
+            return decode_text(bytes.fromhex(byte[1]))
+    return stored.replace(SPACE_MARK, " ") if scheme is Scheme.SPACE_MARK else stored
+
+
+def decode_tokens(stored: Sequence[str], kinds: Sequence[int], scheme: Scheme) -> list[str]:
+    """Decode many tokens; as `decode_token` does, but several times faster.
+
+    An unchanged token comes back as the same object, so that it takes no memory twice.
+    """
+    if scheme is Scheme.PLAIN:
+        return list(stored)
+    if scheme is Scheme.SPACE_MARK:
+        special = _LITERAL_TYPES | {_BYTE_TYPE, NO_TYPE}
+        return [
+            decode_token(text, kind, scheme)
+            if kind in special
+            else (text.replace(SPACE_MARK, " ") if SPACE_MARK in text else text)
+            for text, kind in zip(stored, kinds, strict=True)
+        ]
+    if scheme is Scheme.BYTE_LEVEL:
+        return [
+            text if text.isascii() or kind in _LITERAL_TYPES else _from_byte_level(text)
+            for text, kind in zip(stored, kinds, strict=True)
+        ]
+    return [decode_token(text, kind, scheme) for text, kind in zip(stored, kinds, strict=True)]
+
+
+def _from_byte_level(stored: str) -> str:
+    try:
+        raw = stored.translate(_TO_LATIN_1).encode("latin-1")
+    except UnicodeEncodeError:  # characters beside the alphabet, as added tokens have them
+        raw = b"".join(
+            bytes((_ALPHABET[ord(character)],))
+            if ord(character) in _ALPHABET
+            else character.encode("utf-8", "surrogateescape")
+            for character in stored
+        )
+    return decode_text(raw)
+
+
+def _from_rwkv(stored: str) -> str:
+    def escape(match: re.Match[bytes]) -> bytes:
+        if match[1] is not None:
+            return bytes.fromhex(match[1].decode("ascii"))
+        return _RWKV_NAMED.get(match[2], match[2])
+
+    return decode_text(_RWKV_ESCAPE.sub(escape, stored.encode("utf-8", "surrogateescape")))
+
+
+# A vocabulary as columns for a table, and searching in them.
+#
+# Made once, in a worker: 262,144 tokens take some tenths of a second. Searching then looks
+# through one list of lower-cased text, which takes some milliseconds, so it can follow the
+# typing.
+
+
+MAX_SHOWN: Final = 2000
+"""Characters of a token that are shown and searched; the longest real ones have some hundred."""
+
+_CHUNK: Final = 8192
+_TERM: Final = re.compile(
+    r"(?:^|(?<=\s))(?:(?P<key>id|type|len):(?P<value>\S*)|len(?P<sign>>=|<=|>|<|=)(?P<number>\d{0,9}))"
+    r"(?=\s|$)",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class VocabularyColumns:
+    """A vocabulary's tokens as text, a row for each id.
+
+    Attributes:
+        stored: The tokens as the file has them, safe to show.
+        decoded: What they stand for, safe to show.
+        type_names: Names of their types, ``""`` where the file gives none.
+        types: Their types, -1 where the file gives none, int64 [n].
+        lengths: Characters of what they stand for, `MAX_SHOWN` at most, int64 [n].
+    """
+
+    stored: list[str]
+    decoded: list[str]
+    type_names: list[str]
+    types: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    _haystacks: list[str]
+    _kinds: dict[int, str]
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    def search(self, text: str) -> NDArray[np.int64]:
+        """Find tokens; any text is accepted.
+
+        ``id:123``, ``id:100-200``, ``type:control``, ``len>20`` (also ``>= < <= =``) narrow it.
+        The rest of the text is looked for in the token as stored, as decoded and as shown, without
+        regard to case. By itself it counts with its blanks, since " the" and "the" are two tokens;
+        quotation marks keep blanks beside other terms.
+
+        Returns:
+            Ids in rising order, int64 [m].
+        """
+        mask = np.ones(len(self), dtype=np.bool_)
+        needle = text
+        for match in _TERM.finditer(text):
+            found = self._term_mask(match)
+            if found is not None:
+                mask &= found
+                needle = needle.replace(match[0], "", 1)
+        if needle != text:
+            needle = needle.strip()
+        if len(needle) > 1 and needle[0] == needle[-1] == '"':
+            needle = needle[1:-1]
+        if needle:
+            everything = bool(mask.all())
+            hay = self._haystacks if everything else list(compress(self._haystacks, mask.tolist()))
+            mask[mask] = np.frombuffer(bytes(map(contains, hay, repeat(needle.lower()))), np.bool_)
+        return np.flatnonzero(mask).astype(np.int64, copy=False)
+
+    def _term_mask(self, match: re.Match[str]) -> NDArray[np.bool_] | None:
+        """Return what a term lets through, everything while it is being typed; None for no term."""
+        key, value = match["key"], match["value"] or match["number"]
+        if not value:
+            return np.ones(len(self), dtype=np.bool_)
+        if key == "type":
+            return self._type_mask(value.lower())
+        ranges = parse_ranges(value) if key is not None else None
+        if key == "id":
+            ids = np.arange(len(self), dtype=np.int64)
+            return None if ranges is None else in_ranges(ids, ranges)
+        if ranges is not None:
+            return in_ranges(self.lengths, ranges)
+        bounds = parse_bounds(match["sign"] or "=", value, "plain")
+        return None if bounds is None else bounds.of_integers(self.lengths)
+
+    def _type_mask(self, value: str) -> NDArray[np.bool_]:
+        wanted = tuple(filter(None, value.split(",")))
+        kinds = [
+            kind
+            for kind, name in self._kinds.items()
+            if name.startswith(wanted) or str(kind) in wanted
+        ]
+        return np.isin(self.types, np.array(kinds, dtype=np.int64))
+
+
+def type_name(kind: int) -> str:
+    """Return a token type's name: the number if it has none, ``""`` if the file gives none."""
+    return "" if kind == NO_TYPE else TOKEN_TYPES.get(kind, str(kind))
+
+
+def make_columns(
+    tokens: StringArray,
+    types: NDArray[np.int64],
+    scheme: Scheme,
+    check: Callable[[], None],
+) -> VocabularyColumns:
+    """Make the columns of a vocabulary.
+
+    Args:
+        tokens: The tokens as stored.
+        types: Their types, int64 [n].
+        scheme: How the tokenizer writes them.
+        check: Called every few thousand tokens; raises to give up.
+    """
+    stored: list[str] = []
+    decoded: list[str] = []
+    haystacks: list[str] = []
+    lengths: list[int] = []
+    kinds: list[int] = types.tolist()
+    for first in range(0, len(tokens), _CHUNK):
+        check()
+        last = first + _CHUNK
+        texts = tokens[first:last]
+        if int(tokens.lengths[first:last].max()) > MAX_SHOWN:
+            texts = [text[:MAX_SHOWN] for text in texts]
+        meant = decode_tokens(texts, kinds[first:last], scheme)
+        lengths += map(len, meant)
+        for text, meaning in zip(texts, meant, strict=True):
+            shown = plain_text(text)
+            shown_meaning = shown if meaning is text else plain_text(meaning)
+            stored.append(shown)
+            decoded.append(shown_meaning)
+            haystacks.append(_haystack(text, meaning, shown, shown_meaning))
+    names = {kind: type_name(kind) for kind in set(kinds)}
+    return VocabularyColumns(
+        stored=stored,
+        decoded=decoded,
+        type_names=[names[kind] for kind in kinds],
+        types=types,
+        lengths=np.array(lengths, dtype=np.int64),
+        _haystacks=haystacks,
+        _kinds=names,
+    )
+
+
+def _haystack(text: str, meaning: str, shown: str, shown_meaning: str) -> str:
+    """Return what is searched for one token, in lower case.
+
+    A shown text that differs from the true one belongs to it: one may look for what one sees. The
+    parts are set apart by NUL, which nobody types.
+    """
+    parts = text if meaning is text else f"{text}\0{meaning}"
+    if shown != text or shown_meaning != meaning:
+        parts = f"{parts}\0{shown}\0{shown_meaning}"
+    return parts.lower()
+
 
 _PREFIX: Final = "tokenizer.ggml."
 _ID_SUFFIX: Final = "_token_id"

@@ -8,17 +8,212 @@ opening and listing a model never gets here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from explorer.formats.weights_runs import Stored, Values, runs_of
-from explorer.in_order import Check, never
+from explorer.errors import FormatError
+from explorer.parallel import Check, InOrder, never
+from explorer.quantization.convert import swap_byte_order
+from explorer.quantization.grouped import StoredGroups, decode_groups
+from explorer.quantization.registry import WITHOUT_DECODER, Blocks, decoder, has_decoder
 
 if TYPE_CHECKING:
-    from explorer.formats.tensors import Tensor
+    from explorer.formats.tensors import Extent, GroupedWeights, Tensor
+
+
+# Reads and decodes whole blocks of a tensor, however its file lays them out.
+#
+# Two ways exist: blocks one behind the other, each with its scales; and groups whose codes,
+# scales and biases are arrays of their own. `WeightReader` makes runs of any weights of either.
+
+
+Values: TypeAlias = NDArray[np.float32]
+"""Decoded weights: float32 [n], C-contiguous."""
+
+Stored: TypeAlias = Blocks | StoredGroups
+"""Stored blocks, little-endian, uint8 [n, block_bytes]; or the bytes of n groups by array."""
+
+_LET_GO: Final = 8 << 20
+"""Bytes that are allocated and freed once; see `_keep_freed_memory`."""
+
+
+class Runs(Protocol):
+    """Runs of whole blocks. Owns buffers: for one thread.
+
+    Attributes:
+        unit: Weights of a block.
+    """
+
+    unit: int
+
+    def read(self, first: int, count: int) -> Stored:
+        """Return `count` blocks from block `first` on, overwritten by the next call.
+
+        Raises:
+            SourceError: The file changed since it was opened.
+        """
+
+    def decode(self, stored: Stored, out: Values) -> None:
+        """Decode what `read` returned into `out`, float32 [blocks * unit]."""
+
+    def block(self, index: int) -> bytes:
+        """Return one block's bytes as stored, its arrays' parts one behind the other."""
+
+
+def check_decodable(tensor: Tensor) -> None:
+    """Raise if a tensor's weights cannot be told, before anything is read or allocated.
+
+    Raises:
+        FormatError: The file is damaged there, or the tensor's type is not known or has no values.
+    """
+    what = _fault(tensor)
+    if what is not None:
+        raise FormatError(f"tensor {tensor.name!r}: {what}", tensor.file, tensor.offset)
+
+
+def _fault(tensor: Tensor) -> str | None:
+    kind = tensor.type
+    if kind.known and tensor.damage is not None:
+        return tensor.damage
+    if tensor.grouped is None and not has_decoder(kind.name):
+        reason = WITHOUT_DECODER.get(kind.name, "this program does not know the type")
+        return f"weights of type {kind.name} cannot be decoded: {reason}"
+    needed = kind.nbytes(tensor.parameters)
+    found = tensor.nbytes
+    if tensor.grouped is not None and tensor.grouped.global_scale is not None:
+        found -= tensor.grouped.global_scale.extent.nbytes
+    if needed != found:
+        return (
+            f"{tensor.parameters} weights of type {kind.name} do not take "
+            f"the {found} bytes that the file has for them"
+        )
+    return None
+
+
+def runs_of(tensor: Tensor) -> Runs:
+    """Return the reader of a tensor's blocks, and load the kernels of its type.
+
+    Raises:
+        FormatError: See `check_decodable`.
+        SourceError: The file changed since it was opened.
+    """
+    check_decodable(tensor)
+    _keep_freed_memory()
+    return BlockRuns(tensor) if tensor.grouped is None else GroupRuns(tensor.grouped)
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Have glibc keep memory that buffers gave back, up to 16 MiB, for the buffers to come.
+
+    It returns free memory above 128 KiB to the system, which hands it out again page by page: that
+    took a fifth of the time in a walk over a model of many tensors. Freeing a large piece raises
+    that mark to twice its size; see `M_MMAP_THRESHOLD` in mallopt(3). Elsewhere nothing happens.
+    """
+    np.empty(_LET_GO, np.uint8)
+
+
+class BlockRuns:
+    """Blocks one behind the other, as GGUF stores them, or plain numbers; see `Runs`."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.unit = tensor.type.block_weights
+        self._name = tensor.type.name
+        self._blocks = _Items(tensor.extents[0], tensor.type.block_bytes)
+        self._swapped = tensor.byte_order == "big"
+        self._decode = decoder(self._name)
+
+    def read(self, first: int, count: int) -> Blocks:
+        """Read, and bring into little-endian order; see `Runs.read`."""
+        raw = self._blocks.read(first, count)
+        if self._swapped:
+            raw = raw if raw.flags.writeable else raw.copy()
+            swap_byte_order(self._name, raw)
+        return raw
+
+    def decode(self, stored: Stored, out: Values) -> None:
+        """See `Runs.decode`."""
+        assert not isinstance(stored, StoredGroups)
+        self._decode(stored, out.reshape(len(stored), self.unit))
+
+    def block(self, index: int) -> bytes:
+        """Return a block's bytes; see `Runs.block`."""
+        return self._blocks.item(index)
+
+
+class GroupRuns:
+    """Groups of codes with scales and biases in arrays of their own; see `Runs`."""
+
+    def __init__(self, grouped: GroupedWeights) -> None:
+        layout = grouped.layout
+        self.unit = layout.group_size
+        self._layout = layout
+        self._parts = [_Items(grouped.weight.extent, layout.packed_bytes)]
+        self._parts.append(_Items(grouped.scales.extent, layout.scale_bytes))
+        if grouped.biases is not None:
+            self._parts.append(_Items(grouped.biases.extent, layout.bias_bytes))
+        self._factors = _factors_of(grouped)
+        self._per_factor = grouped.groups_per_global_scale
+
+    def read(self, first: int, count: int) -> StoredGroups:
+        """Read the run from each array; see `Runs.read`."""
+        packed, scales, *biases = (part.read(first, count) for part in self._parts)
+        factors = self._factors
+        if factors is not None and len(factors) > 1:
+            factors = factors[np.arange(first, first + count) // self._per_factor]
+        return StoredGroups(packed, scales, biases[0] if biases else None, factors)
+
+    def decode(self, stored: Stored, out: Values) -> None:
+        """See `Runs.decode`."""
+        assert isinstance(stored, StoredGroups)
+        decode_groups(self._layout, stored, out)
+
+    def block(self, index: int) -> bytes:
+        """Return a group's bytes: codes, scale, bias; see `Runs.block`."""
+        return b"".join(part.item(index) for part in self._parts)
+
+
+class _Items:
+    """Items of so many bytes each, one behind the other: blocks, or a part of each group."""
+
+    def __init__(self, extent: Extent, item_bytes: int) -> None:
+        self._extent = extent
+        self._raw = np.empty((0, item_bytes), np.uint8)
+
+    def read(self, first: int, count: int) -> NDArray[np.uint8]:
+        """Return items, uint8 [count, item_bytes]: kept ones, or what the next call overwrites."""
+        size = self._raw.shape[1]
+        start = self._extent.offset + first * size
+        kept = self._extent.source.view(start, count * size)
+        if kept is not None:
+            return np.frombuffer(kept, np.uint8).reshape(count, size)
+        if count > len(self._raw):
+            self._raw = np.empty((count, size), np.uint8)
+        raw = self._raw[:count]
+        self._extent.source.read_into(start, raw.data.cast("B"))
+        return raw
+
+    def item(self, index: int) -> bytes:
+        """Return one item's bytes; leaves alone what `read` returned."""
+        size = self._raw.shape[1]
+        return self._extent.source.read(self._extent.offset + index * size, size)
+
+
+def _factors_of(grouped: GroupedWeights) -> Values | None:
+    """Read the global scales."""
+    array = grouped.global_scale
+    if array is None:
+        return None
+    extent = array.extent
+    return np.frombuffer(extent.source.read(extent.offset, extent.nbytes), "<f4")
+
 
 CHUNK_WEIGHTS: Final = 1 << 19
 """Most weights of a chunk: 2 MiB, which stays in a core's share of the last cache.
@@ -166,3 +361,175 @@ class WeightReader:
         stored = self._runs.read(first, count)
         self._runs.decode(stored, values)
         return values, stored
+
+
+# Fold a function over all weights of a tensor, on one thread or several.
+#
+# A tensor is cut into spans whose size depends on nothing but its type. Each is folded by one
+# thread, part by part, and the results come back in the order of the spans: so a result is the
+# same, to the bit, on any number of threads.
+
+
+Result = TypeVar("Result")
+State = TypeVar("State")
+Part = TypeVar("Part")
+
+Walk: TypeAlias = Callable[[WeightReader, int, int, Check], Iterator[Part]]
+"""What a reader gives of the weights between two places, part by part: `WeightReader.chunks`, say.
+
+Each part is overwritten by the one after it.
+"""
+
+SPAN_WEIGHTS: Final = 1 << 21
+"""Most weights of a span: some milliseconds of work, which threads may end apart by."""
+
+_AHEAD: Final = 4  # spans under way or waiting to be taken, for each thread
+
+
+@dataclass(frozen=True, slots=True)
+class Span(Generic[Result]):
+    """What came of one run of weights.
+
+    Attributes:
+        start: Flat index of its first weight.
+        stop: Behind its last weight.
+        result: What the function returned.
+    """
+
+    start: int
+    stop: int
+    result: Result
+
+
+def map_spans(
+    tensor: Tensor,
+    work: Callable[[Iterator[Part]], Result],
+    *,
+    walk: Walk[Part],
+    workers: int = 1,
+    check: Check = never,
+) -> Generator[Span[Result], None, None]:
+    """Call a function with the parts of each span of a tensor; yield what it returns, in order.
+
+    Memory is bounded by a few spans' results and a part for each thread. When the iterator is
+    closed, or anything raises, no thread is left running.
+
+    Args:
+        tensor: The tensor.
+        work: Gets the parts of a span; called in several threads at once if there are several.
+        walk: What the parts are.
+        workers: Threads, the caller's among them.
+        check: Called before every part, in the thread that reads it; raises to stop.
+
+    Raises:
+        FormatError: The tensor cannot be decoded.
+        SourceError: The file changed since it was opened.
+    """
+    reader = WeightReader(tensor)
+    step = _span_weights(reader)
+    starts = range(0, tensor.parameters, step)
+
+    def work_on(start: int, reader: WeightReader, check: Check) -> Span[Result]:
+        stop = min(start + step, tensor.parameters)
+        return Span(start, stop, work(walk(reader, start, stop, check)))
+
+    readers = [reader, *(WeightReader(tensor) for _ in range(1, min(workers, len(starts))))]
+    threads = InOrder(starts, work_on, readers, ahead=_AHEAD, check=check, name="weights")
+    with closing(threads):
+        yield from threads.results()
+
+
+def _span_weights(reader: WeightReader) -> int:
+    return max(1, SPAN_WEIGHTS // reader.unit) * reader.unit
+
+
+@dataclass(frozen=True, slots=True)
+class Fold(Generic[State, Part]):
+    """How something is gathered from the parts of a tensor.
+
+    Attributes:
+        begin: Makes the state of no weights.
+        step: Adds a part to a state, in place; called in several threads at once.
+        combine: Adds the state of later weights to a state, in place; called in order, in one
+            thread.
+        walk: What the parts are.
+        any_order: Whether the order of parts changes nothing, as with counts. Then a thread adds
+            several spans to one state, and states are combined at the end.
+    """
+
+    begin: Callable[[], State]
+    step: Callable[[State, Part], object]
+    combine: Callable[[State, State], object]
+    walk: Walk[Part]
+    any_order: bool = False
+
+    def gather(self, parts: Iterator[Part]) -> State:
+        """Return the state of some parts."""
+        state = self.begin()
+        for part in parts:
+            self.step(state, part)
+        return state
+
+
+Watch: TypeAlias = Callable[[State, int], object]
+"""Called in the caller's thread as spans are done: the state so far, and the number of weights.
+
+Of a fold in any order the state is still that of no weights.
+"""
+
+
+def fold_parts(
+    tensor: Tensor,
+    fold: Fold[State, Part],
+    *,
+    workers: int = 1,
+    check: Check = never,
+    watch: Watch[State] | None = None,
+) -> State:
+    """Fold over all weights of a tensor; the result does not depend on the number of threads.
+
+    Args:
+        tensor: The tensor.
+        fold: What is gathered.
+        workers: Threads.
+        check: Called before every part, in the thread that reads it; raises to stop.
+        watch: Told how far it is.
+
+    Raises:
+        FormatError: The tensor cannot be decoded.
+        SourceError: The file changed since it was opened.
+    """
+    total = fold.begin()
+    kept = _KeptStates(fold)
+    work = kept.gather if fold.any_order else fold.gather
+    spans = map_spans(tensor, work, walk=fold.walk, workers=workers, check=check)
+    with closing(spans):
+        for span in spans:
+            if not fold.any_order:
+                fold.combine(total, span.result)
+            if watch is not None:
+                watch(total, span.stop)
+    for state in kept.states:
+        fold.combine(total, state)
+    return total
+
+
+class _KeptStates(Generic[State, Part]):
+    """States that are used for one span after the other, as many as there are threads."""
+
+    def __init__(self, fold: Fold[State, Part]) -> None:
+        self._fold = fold
+        self._idle: deque[State] = deque()
+        self.states: list[State] = []
+
+    def gather(self, parts: Iterator[Part]) -> State:
+        """Add some parts to a state that no other thread uses now."""
+        try:
+            state = self._idle.pop()
+        except IndexError:
+            state = self._fold.begin()
+            self.states.append(state)
+        for part in parts:
+            self._fold.step(state, part)
+        self._idle.append(state)
+        return state

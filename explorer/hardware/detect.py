@@ -13,12 +13,18 @@ from typing import Any
 
 import psutil
 
-from explorer.hardware.amd import Places, amd_devices
-from explorer.hardware.apple import SysctlReader, apple_devices, read_sysctl
-from explorer.hardware.findings import Findings
-from explorer.hardware.memory import read_memory
-from explorer.hardware.nvidia import load_nvml, nvidia_devices
-from explorer.hardware.visible import visible_devices
+from explorer.hardware.gpus import (
+    Findings,
+    Places,
+    SysctlReader,
+    amd_devices,
+    apple_devices,
+    load_nvml,
+    nvidia_devices,
+    read_memory,
+    read_sysctl,
+    visible_devices,
+)
 from explorer.planner import Device, Host
 
 

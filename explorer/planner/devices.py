@@ -3,12 +3,80 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from explorer.errors import PlanError
-from explorer.planner.checks import MAX_MEMORY, quoted, whole, whole_or_none
+from explorer.formats.tensor_filter import parse_bounds
+from explorer.text import integer_text, plain_number, plain_text, shorten
+
+# Numbers that come from outside are checked here, once, before a formula sees them.
+#
+# Every limit is far above what exists and low enough that each product of a formula stays finite
+# and each loop short. Without them a header that claims 2^63 layers would fill the memory.
+
+
+MAX_BLOCKS: Final = 1024
+"""Most blocks of a model, and most entries of a list with a value for each; real ones have 200."""
+
+MAX_COUNT: Final = 1 << 40
+"""Largest length, width, number of heads, tokens or sequences."""
+
+MAX_MEMORY: Final = (1 << 63) - 1
+"""Largest memory in bytes; scripts write such a number for "no limit"."""
+
+MAX_BYTES: Final = 1 << 63
+"""Sizes at and above it do not fit Ollama's integers: its sums would wrap around."""
+
+
+def whole(value: object, what: str, most: int = MAX_COUNT, least: int = 0) -> int:
+    """Return a value if it is an integer within its limits.
+
+    Raises:
+        PlanError: It is of another type, or too small, or too large.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PlanError(f"{quoted(what)} is {_shown(value)}, where an integer belongs")
+    if not least <= value <= most:
+        limits = f"{integer_text(least)} to {integer_text(most)}"
+        raise PlanError(f"{quoted(what)} is {_shown(value)}, outside of {limits}; it is damaged")
+    return value
+
+
+def whole_or_none(value: object, what: str, most: int = MAX_COUNT, least: int = 0) -> int | None:
+    """Return None as it is, and everything else as `whole` does."""
+    return None if value is None else whole(value, what, most, least)
+
+
+def sized(nbytes: int, what: str) -> int:
+    """Return a computed size if it fits 63 bits.
+
+    Raises:
+        PlanError: It does not; such a model or context does not exist.
+    """
+    if nbytes >= MAX_BYTES:
+        raise PlanError(
+            f"{what} would take more than 2^63 bytes; a length in the header or a setting is wrong"
+        )
+    return nbytes
+
+
+def quoted(text: str) -> str:
+    """Return a name from a file as it may stand in a message."""
+    return shorten(plain_text(text), 100)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 128:
+        return "an integer of more than 128 bits"  # turning a longer one into digits takes time
+    if isinstance(value, str):
+        return f"the text {quoted(value[:200])!r}"
+    if isinstance(value, (int, float)):
+        return str(value)
+    return f"a {type(value).__name__}"
+
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -145,3 +213,143 @@ def compute_capability(value: object) -> tuple[int, int] | None:
         major, minor = (whole(part, "compute capability") for part in value)
         return major, minor
     raise PlanError("a compute capability is a text such as 8.6, or a pair of integers")
+
+
+# Sizes, contexts and GPUs as people type them (interface.md, `plan`).
+
+
+LookUp: TypeAlias = Callable[[str], Device | None]
+"""Finds a GPU by its name, such as the catalogue's; None if it has none of that name."""
+
+_CONTEXT: Final = re.compile(r"(\d{1,9})(?:([.]\d{1,6})?([km])i?)?", re.IGNORECASE)
+_CONTEXT_UNITS: Final = {"k": 1 << 10, "m": 1 << 20}
+_KEYS: Final = ("name", "free", "total", "library", "integrated", "id", "driver", "compute")
+_YES_NO: Final[Mapping[str, bool]] = MappingProxyType(
+    {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+)
+# Spellings of the libraries; others are taken as they are.
+_LIBRARIES: Final = {name.lower(): name for name in ("CUDA", "ROCm", "Vulkan", "Metal", "cpu")}
+_MAX_TEXT: Final = 1000
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of ``24GiB``, ``22.5 GiB``, ``512MB`` or plain ``1048576``.
+
+    GiB and G are powers of 1024, GB is one of 1000. Fractions of a byte are cut off.
+
+    Raises:
+        PlanError: The text is no size, or the size is absurd.
+    """
+    bounds = None
+    if len(text) <= _MAX_TEXT:
+        bounds = parse_bounds(">=", "".join(text.split()).lower(), "bytes")
+    if bounds is None or bounds.low is None:
+        raise PlanError(f"{quoted(text[:_MAX_TEXT])!r} is no size; write 24GiB, 512MB or bytes")
+    if bounds.low > MAX_MEMORY:
+        raise PlanError(f"{quoted(text)!r} is more than 8 EiB")
+    return int(bounds.low)
+
+
+def parse_context(text: str) -> int:
+    """Return the tokens of ``32k`` (32,768), ``1m`` (1,048,576) or plain ``32000``.
+
+    Raises:
+        PlanError: The text is no number of tokens.
+    """
+    typed = text.strip()[:_MAX_TEXT]
+    match = _CONTEXT.fullmatch(plain_number(typed, whole=not typed[-1:].isalpha()))
+    if match is None:
+        shown = quoted(text[:_MAX_TEXT])
+        raise PlanError(f"{shown!r} is no number of tokens; write 32768 or 32k")
+    unit = _CONTEXT_UNITS.get((match[3] or "").lower(), 1)
+    whole, part = match[1], (match[2] or ".")[1:]
+    scale: int = 10 ** len(part)
+    return int(whole + part) * unit // scale
+
+
+def parse_gpu(text: str, position: int = 0, look_up: LookUp | None = None) -> Device:
+    """Return the GPU that a SPEC describes.
+
+    ``24GiB`` is a CUDA GPU with so much free memory; ``name=NVIDIA L4,free=22.5GiB,total=24GiB,
+    library=CUDA,integrated=no`` says more; a name alone is looked up. What the SPEC says goes over
+    what is found under its name.
+
+    Args:
+        text: The SPEC.
+        position: Number of the GPU, which becomes its id.
+        look_up: Finds GPUs by name; None finds none.
+
+    Raises:
+        PlanError: The text is no SPEC, or says too little.
+    """
+    if len(text) > _MAX_TEXT or not text.strip():
+        raise PlanError("a GPU is described in one line, such as 24GiB or name=NVIDIA L4")
+    if "=" not in text:
+        return _from_word(text.strip(), position, look_up)
+    fields = _fields(text)
+    device = _base(fields, position, look_up)
+    if "free" in fields:
+        device = replace(device, free=parse_size(fields["free"]))
+    if "total" in fields:
+        total = parse_size(fields["total"])
+        device = replace(device, total=total)
+        if "free" not in fields:
+            device = replace(device, free=total)
+    if "library" in fields:
+        library = fields["library"]
+        device = replace(device, library=_LIBRARIES.get(library.lower(), library))
+    if "integrated" in fields:
+        device = replace(device, integrated=_yes_no(fields["integrated"]))
+    if "driver" in fields:
+        device = replace(device, driver_major=_driver(fields["driver"]))
+    if "compute" in fields:
+        device = replace(device, compute=compute_capability(fields["compute"]))
+    return replace(device, id=fields.get("id", str(position)))
+
+
+def _from_word(text: str, position: int, look_up: LookUp | None) -> Device:
+    """Return the GPU of that name, or with so much free memory; 4090 is a name, not a size."""
+    found = look_up(text) if look_up is not None else None
+    if found is None and text[0].isdigit():
+        free = parse_size(text)
+        if free >= MIB:
+            return Device(str(position), "CUDA", free)
+    return _base({"name": text}, position, look_up)
+
+
+def _fields(text: str) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for part in text.split(","):
+        key, sign, value = (piece.strip() for piece in part.partition("="))
+        if key not in _KEYS or not sign or not value:
+            names = ", ".join(_KEYS)
+            raise PlanError(f"{quoted(part)!r} does not describe a GPU; use KEY=VALUE with {names}")
+        if key in fields:
+            raise PlanError(f"{key} occurs twice in {quoted(text)!r}")
+        fields[key] = value
+    return fields
+
+
+def _base(fields: Mapping[str, str], position: int, look_up: LookUp | None) -> Device:
+    """Return the GPU of that name, or one without a name that other fields must describe."""
+    name = fields.get("name", "")
+    found = look_up(name) if look_up is not None and name else None
+    if found is not None:
+        return replace(found, id=str(position))
+    if "free" not in fields and "total" not in fields:
+        known = f"{quoted(name)!r} is in no list of GPUs" if name else "its memory is not stated"
+        raise PlanError(f"{known}; say free=24GiB, or write the size alone")
+    return Device(str(position), "CUDA", 0, name=name)
+
+
+def _yes_no(text: str) -> bool:
+    if text.lower() not in _YES_NO:
+        raise PlanError(f"{quoted(text)!r} is neither yes nor no")
+    return _YES_NO[text.lower()]
+
+
+def _driver(text: str) -> int:
+    major = text.partition(".")[0]
+    if not (major.isascii() and major.isdigit() and len(major) < 6):
+        raise PlanError(f"{quoted(text)!r} is no version of a driver; write 12 or 12.4")
+    return int(major)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from explorer.planner.checks import quoted
-from explorer.planner.graph.size import FALLBACK
-from explorer.planner.graph.symbols import TENSOR_ORIGINS
+from explorer.planner.compute_graph import TENSOR_ORIGINS
+from explorer.planner.devices import quoted
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.kv_cache import FORMULAS, kv_cache
+from explorer.planner.kv_cache import FORMULAS, Workload, kv_cache
 from explorer.planner.layout import DeviceLayout, Layout
-from explorer.planner.prediction import CACHE_FORMULA, Prediction
-from explorer.planner.result import Plan
+from explorer.planner.profiles import CACHE_FORMULA, Prediction
+from explorer.planner.result import Input, Number, Plan, Term, symbols_in
 from explorer.planner.settings import EffectiveSettings
-from explorer.planner.terms import Input, Number, Term, symbols_in
-from explorer.planner.workload import Workload
+from explorer.planner.sizes import FALLBACK
 
 
 def explain(plan: Plan) -> tuple[Term, ...]:

@@ -6,15 +6,164 @@ planner.md section 2. The symbols of the formulas (L, E, H, …) are the propert
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
-from explorer.planner.checks import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, whole, whole_or_none
-from explorer.planner.tensor_groups import TensorGroups, group_list, group_table
+from explorer.formats.tensors import TensorTable
+from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, quoted, whole, whole_or_none
+from explorer.quantization import GGML_TYPES, TENSOR_TYPES, TensorType
+
+# Sizes of a model's tensors, summed over the groups in which Ollama places them.
+#
+# planner.md section 2, "Tensors and groups"; Ollama's `Tensors.GroupLayers` and `Tensor.Size` in
+# fs/ggml/ggml.go. A block goes to a device as a whole, so its tensors are one figure.
+
+
+_JOINED: Final = frozenset({"blk", "mm"})
+_OLD_SLOT: Final = 4  # Ollama reads this type id as MXFP4
+_UPSTREAM: Final = frozenset((
+    "F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
+    "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS",
+    "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "IQ1_M", "MXFP4",
+))  # fmt: skip
+_NO_OTHERS: Final[Mapping[int, TensorType]] = MappingProxyType({})
+
+STACKED_EXPERTS: Final = ("blk.0", "ffn_gate_exps.weight")
+SPLIT_EXPERT: Final = ("blk.0", "ffn_gate.0.weight")
+FUSED_BIAS: Final = ("blk.0", "attn_qkv.bias")
+ROPE_WEIGHTS: Final = ("rope_freqs", "weights")  # as the source spells it; files say "weight"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroups:
+    """What the formulas read of a model's tensors.
+
+    Attributes:
+        nbytes: Bytes of each group.
+        gate_experts_bytes: Bytes of block 0's stacked gate experts (G), or None without them.
+        expert_width: Width of block 0's first split gate expert (W), or None without it.
+        fused_bias_length: Length of block 0's fused attention bias (S), or None without it.
+        rope_weights: Elements of the tensor ``rope_freqs.weights`` (R); 0 without it.
+        warnings: What is not as Ollama would count it.
+    """
+
+    nbytes: Mapping[str, int] = field(default_factory=dict)
+    gate_experts_bytes: int | None = None
+    expert_width: int | None = None
+    fused_bias_length: int | None = None
+    rope_weights: int = 0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all groups."""
+        return sum(self.nbytes.values())
+
+
+def split_group(name: str) -> tuple[str, str]:
+    """Return the group of a tensor and the rest of its name.
+
+    ``blk.7.attn_q.weight`` is ``attn_q.weight`` of ``blk.7``; ``output.weight`` is ``weight`` of
+    ``output``.
+    """
+    parts = name.split(".")
+    for place, part in enumerate(parts):
+        if part in _JOINED:
+            if len(parts) > place + 2:
+                return ".".join(parts[: place + 2]), ".".join(parts[place + 2 :])
+            break
+    return parts[0], ".".join(parts[1:])
+
+
+def group_table(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHERS) -> TensorGroups:
+    """Group the tensors of an opened model, from its header alone.
+
+    Args:
+        table: The tensors.
+        others: Types that some of them are to have instead of their own, by row.
+    """
+    columns, rows = table.columns, table.main_rows
+    types = columns.types[:rows]
+    if others:
+        types = [others.get(row, kind) for row, kind in enumerate(types)]
+    return _group(
+        columns.names[:rows],
+        types,
+        columns.parameters[:rows],
+        lambda row: columns.shapes[row][::-1],
+    )
+
+
+def group_list(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> TensorGroups:
+    """Group tensors that are given as (name, name of the type, dimensions in GGUF's order).
+
+    Raises:
+        KeyError: No such type.
+    """
+    rows = list(tensors)
+    counts = []
+    for _name, _kind, shape in rows:
+        count = 1
+        for extent in shape:
+            count *= extent
+        counts.append(count)
+    types = [TENSOR_TYPES[kind] for _, kind, _ in rows]
+    return _group([row[0] for row in rows], types, counts, lambda row: tuple(rows[row][2]))
+
+
+def _group(
+    names: Sequence[str],
+    types: Sequence[TensorType],
+    counts: Sequence[int],
+    dims: Callable[[int], tuple[int, ...]],
+) -> TensorGroups:
+    """Sum the tensors up; of two with one name the last counts, as in Ollama's map."""
+    rows = {split_group(name): row for row, name in enumerate(names)}
+    nbytes: dict[str, int] = {}
+    for (group, _), row in rows.items():
+        size = _tensor_bytes(types[row], counts[row])
+        nbytes[group] = nbytes.get(group, 0) + size
+    stacked, split = rows.get(STACKED_EXPERTS), rows.get(SPLIT_EXPERT)
+    bias, rope = rows.get(FUSED_BIAS), rows.get(ROPE_WEIGHTS)
+    return TensorGroups(
+        nbytes=MappingProxyType(nbytes),
+        gate_experts_bytes=None
+        if stacked is None
+        else _tensor_bytes(types[stacked], counts[stacked]),
+        expert_width=None if split is None else _extent(dims(split), 1),
+        fused_bias_length=None if bias is None else _extent(dims(bias), 0),
+        rope_weights=0 if rope is None else counts[rope],
+        warnings=tuple(_type_warnings(types)),
+    )
+
+
+def _extent(dims: tuple[int, ...], axis: int) -> int:
+    """Return one dimension; those that are not stored are 1, as in ggml."""
+    return dims[axis] if axis < len(dims) else 1
+
+
+def _tensor_bytes(kind: TensorType, count: int) -> int:
+    """Return the size as Ollama works it out, over the whole tensor and rounded down."""
+    kind = TENSOR_TYPES["MXFP4"] if kind is GGML_TYPES[_OLD_SLOT] else kind
+    return count * kind.block_bytes // kind.block_weights if kind.known else 0
+
+
+def _type_warnings(types: Sequence[TensorType]) -> Iterable[str]:
+    for name, kind in sorted({kind.name: kind for kind in types}.items()):
+        if kind is GGML_TYPES[_OLD_SLOT]:
+            yield "tensor type 4 is counted as MXFP4, as Ollama reads it"
+        elif not kind.known:
+            yield f"tensor type {quoted(name)} has no known size and is counted as 0 bytes"
+        elif kind.id is not None and name not in _UPSTREAM:
+            yield (
+                f"Ollama's estimator counts tensors of type {quoted(name)} as 0 bytes; "
+                "here they have their true size"
+            )
 
 
 @dataclass(frozen=True)
@@ -109,12 +258,14 @@ class Hyperparameters:
             ExplorerError: The file changed since it was opened.
         """
         if model.format == "gguf":
-            from explorer.planner.gguf_keys import read_metadata  # noqa: PLC0415 - it imports us
+            from explorer.planner.header_keys import (  # noqa: PLC0415 - it imports us
+                read_metadata,
+            )
 
             file_bytes = sum(file.source.size for file in model.files)
             tensors = group_table(model.tensors)
             return read_metadata(model.metadata, tensors, file_bytes, str(model.path))
-        from explorer.planner.config_keys import read_config  # noqa: PLC0415 - it imports us
+        from explorer.planner.header_keys import read_config  # noqa: PLC0415 - it imports us
 
         return read_config(model)
 
@@ -135,7 +286,7 @@ class Hyperparameters:
         Raises:
             PlanError: A value is of the wrong type, negative, or absurdly large.
         """
-        from explorer.planner.gguf_keys import plain_metadata, read_metadata  # noqa: PLC0415
+        from explorer.planner.header_keys import plain_metadata, read_metadata  # noqa: PLC0415
 
         groups = group_list(tensors)
         return read_metadata(plain_metadata(metadata), groups, groups.total_bytes, name)

@@ -2,15 +2,361 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from explorer.errors import PlanError
-from explorer.planner.checks import quoted
-from explorer.planner.graphsize_profile import GraphSizeProfile
-from explorer.planner.prediction import PredictionProfile
-from explorer.planner.result import Plan, PlanRequest
+from explorer.formats.model import Model
+from explorer.planner import settings as env
+from explorer.planner.devices import GIB, MAX_COUNT, MIB, Device, Host, quoted, sized
+from explorer.planner.header_keys import group_config
+from explorer.planner.hyperparameters import Hyperparameters, group_table
+from explorer.planner.kv_cache import MAX_PARALLEL
+from explorer.planner.layout import Layout, Trace, lay_out
+from explorer.planner.result import (
+    Plan,
+    PlanRequest,
+    graphsize_notes,
+    graphsize_warnings,
+    settings_notes,
+)
+from explorer.planner.settings import (
+    Difference,
+    EffectiveSettings,
+    Settings,
+    device_obstacle,
+    effective_settings,
+)
+from explorer.quantization import TensorType
+from explorer.text import integer_text
+
+# Profile `ollama-graphsize`: the estimator of Ollama 0.12.11 to 0.13.3, to the byte.
+
+
+class GraphSizeProfile:
+    """Formulas of each architecture, and a layout of the layers."""
+
+    name: Final = "ollama-graphsize"
+    title: Final = "Ollama 0.12.11 to 0.13.3: estimate and layout of layers"
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Make a plan.
+
+        Raises:
+            PlanError: The model cannot be planned, or Ollama would refuse to load it.
+        """
+        effective = effective_for(request)
+        layout = layout_for(request, effective)
+        return Plan(
+            profile=self.name,
+            request=request,
+            effective=effective,
+            weights=sum(layout.layer_weights),
+            kv_total=layout.sizes.kv_total,
+            sizes=layout.sizes,
+            layout=layout,
+            notes=tuple(graphsize_notes(request, effective, layout)),
+            warnings=tuple(graphsize_warnings(request, layout)),
+        )
+
+
+def effective_for(request: PlanRequest, **changes: Any) -> EffectiveSettings:
+    """Return the settings that hold in a server, of a request with some settings changed.
+
+    Args:
+        request: What is asked for.
+        changes: Other values of `Settings`, by name.
+
+    Raises:
+        PlanError: A setting cannot be used.
+    """
+    settings = replace(request.settings, **changes)
+    return effective_settings(
+        request.h, settings, request.devices, request.environment, server_rules=True
+    )
+
+
+def layout_for(
+    request: PlanRequest, effective: EffectiveSettings, trace: Trace | None = None
+) -> Layout:
+    """Place the layers of a request's model under the settings that hold; see `lay_out`.
+
+    Args:
+        request: The model and the machine; its own settings do not count.
+        effective: The settings.
+        trace: As in `lay_out`.
+
+    Raises:
+        PlanError: As in `lay_out`.
+    """
+    return lay_out(
+        request.h,
+        effective,
+        request.devices,
+        host=request.host,
+        num_gpu=effective.num_gpu,
+        require_full=effective.require_full,
+        overhead=effective.overhead,
+        spread=effective.spread,
+        projector=effective.projector_bytes,
+        trace=trace,
+    )
+
+
+# Profile `ollama-0.30`: what newer releases predict (planner.md section 12).
+#
+# Source: Ollama v0.33.0-rc2. The prediction chooses GPUs and a batch, and whether other models
+# must go; the layers are then placed by a server program of its own, so no layer split is
+# claimed. No golden data exists: the tests hold cases worked by hand.
+
+
+_ONE_SEQUENCE: Final = frozenset((
+    "mllama", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe",
+    "nemotron_h", "nemotron_h_moe", "nemotron_h_omni",
+))  # fmt: skip
+_CONTEXTS: Final = ((47 * GIB, 262_144), (23 * GIB, 32_768), (0, 4_096))
+_STEPS: Final = (32_768, 4_096)  # where a failed load with an automatic context goes on
+_LARGE, _MEDIUM, _SMALL, _LEAST = 2048, 1024, 512, 256
+_BATCHES: Final = ((32_768, _LARGE), (4_096, _MEDIUM), (-1, _SMALL))  # above so many cells
+_SHARES: Final = {_LARGE: 60, _MEDIUM: 75}  # per cent of memory that a batch may meet
+_SURCHARGES: Final = ((_LARGE, 2 * GIB), (_MEDIUM, 768 * MIB))
+_SMALL_CARD: Final = 8 * GIB
+_SMALL_CARD_CELLS: Final = 4096
+_AUTOMATIC: Final = "chosen by the memory of the GPUs"
+_CACHE_BYTES: Final = 2  # of an element, whatever its type
+
+CACHE_FORMULA: Final = "2 * L * max(Kmin, 1) * head * C * 2"
+"""Bytes of the cache, as Python writes it; head is E // H with the largest H, or 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the server expects before it loads a model.
+
+    Attributes:
+        file_bytes: Bytes of the model's files.
+        cache_bytes: Bytes of the cache.
+        surcharge_bytes: What a large batch adds; stands in for the compute graph.
+        available_bytes: Free memory of the GPUs, or of the machine if there is none.
+        cells: Context × parallel.
+        head_length: E // H.
+        automatic_context: Whether nobody asked for a context.
+    """
+
+    file_bytes: int
+    cache_bytes: int
+    surcharge_bytes: int
+    available_bytes: int
+    cells: int
+    head_length: int
+    automatic_context: bool
+
+    @property
+    def predicted(self) -> int:
+        """File and cache."""
+        return self.file_bytes + self.cache_bytes
+
+    @property
+    def total(self) -> int:
+        """File, cache and surcharge."""
+        return self.predicted + self.surcharge_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether it fits beside other loaded models, within 80 % of the available memory."""
+        return self.total <= self.usable_bytes
+
+    @property
+    def usable_bytes(self) -> int:
+        """What one model may take; the rest is left to others."""
+        return _usable(self.available_bytes)
+
+    @property
+    def reserve_left(self) -> int:
+        """Bytes left to other models, as far as this one does not take of them."""
+        return min(self.available_bytes - self.usable_bytes, self._left)
+
+    @property
+    def free_left(self) -> int:
+        """Bytes that are neither taken nor left to other models."""
+        return self._left - self.reserve_left
+
+    @property
+    def _left(self) -> int:
+        return max(0, self.available_bytes - self.total)
+
+
+class PredictionProfile:
+    """File size and a plain cache; no layer split."""
+
+    name: Final = "ollama-0.30"
+    title: Final = "Ollama from 0.30 on: predicted size, no layout"
+
+    def plan(self, request: PlanRequest) -> Plan:
+        """Make a plan.
+
+        Raises:
+            PlanError: A size does not fit 63 bits.
+        """
+        h = request.h
+        context = _context(request)
+        parallel = _parallel(request)
+        cells = context.value * parallel.value
+        head = h.embedding_length // h.heads if h.heads else 0
+        cache = 2 * h.block_count * max(h.kv_heads_min, 1) * head * cells * _CACHE_BYTES
+        predicted = sized(h.file_bytes + cache, "the model with its cache")
+        available = _available(request)
+        flash_attention = _flash_attention(request)
+        batch = request.settings.batch or choose_batch(
+            cells, predicted, available, request.devices, flash_attention=flash_attention
+        )
+        prediction = Prediction(
+            file_bytes=h.file_bytes,
+            cache_bytes=cache,
+            surcharge_bytes=surcharge(batch),
+            available_bytes=available,
+            cells=cells,
+            head_length=head,
+            automatic_context=context.origin == _AUTOMATIC,
+        )
+        effective = EffectiveSettings(
+            context=context.value,
+            parallel=parallel.value,
+            batch=batch,
+            kv_cache_type=request.settings.kv_cache_type or "f16",
+            flash_attention=flash_attention,
+            requested=request.settings,
+            differences=(*context.differences, *parallel.differences),
+            origins={"context": context.origin, "parallel": parallel.origin},
+        )
+        return Plan(
+            profile=self.name,
+            request=request,
+            effective=effective,
+            weights=h.file_bytes,
+            kv_total=cache,
+            prediction=prediction,
+            notes=tuple(_notes(effective, prediction)),
+            warnings=h.warnings,
+        )
+
+
+def choose_batch(
+    cells: int, predicted: int, available: int, devices: Sequence[Device], *, flash_attention: bool
+) -> int:
+    """Return the batch that the server chooses when nobody asks for one.
+
+    Args:
+        cells: Context × parallel.
+        predicted: Bytes of file and cache.
+        available: Bytes of free memory.
+        devices: The GPUs.
+        flash_attention: Whether it is on.
+    """
+    cuda = [device for device in devices if device.library == "CUDA"]
+    if cuda and not flash_attention:
+        small = any(min(card.free, card.capacity_bytes) <= _SMALL_CARD for card in cuda)
+        return _LEAST if cells > _SMALL_CARD_CELLS and small else _SMALL
+    batch = next(size for above, size in _BATCHES if cells > above)
+    usable = _usable(available)
+    while batch > _SMALL:
+        within = predicted <= usable and predicted <= available * _SHARES[batch] // 100
+        if within and surcharge(batch) <= usable - predicted:
+            break
+        batch = {_LARGE: _MEDIUM, _MEDIUM: _SMALL}[batch]
+    return batch
+
+
+def _usable(available: int) -> int:
+    """Return the part of free memory that a model may take beside others."""
+    return available * 80 // 100
+
+
+def surcharge(batch: int) -> int:
+    """Return the bytes that a batch adds to the prediction."""
+    return next((nbytes for least, nbytes in _SURCHARGES if batch >= least), 0)
+
+
+def next_context(context: int) -> int | None:
+    """Return the context with which a failed load is tried again, or None to give up.
+
+    Only where the context was chosen automatically.
+    """
+    return next((step for step in _STEPS if context > step), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A setting's value, where it came from, and how it differs from the request."""
+
+    value: int
+    origin: str
+    differences: tuple[Difference, ...] = ()
+
+
+def _first(request: PlanRequest, name: str, variable: str) -> _Choice | None:
+    """Return what the settings, the model's own parameters or the environment say, or None."""
+    settings = request.settings
+    asked: int | None = getattr(settings, name)
+    if asked is not None:
+        return _Choice(asked, f"setting {name}")
+    if name == "context" and request.h.own_context is not None:
+        return _Choice(request.h.own_context, "the model's own parameter num_ctx")
+    number = env.integer(request.environment, variable)
+    return _Choice(number, variable) if number else None
+
+
+def _context(request: PlanRequest) -> _Choice:
+    """Return the context: the request, else one by the memory of the GPUs; at most the trained."""
+    limit = request.h.trained_context or MAX_COUNT
+    asked = _first(request, "context", env.CONTEXT_LENGTH)
+    if asked is None:
+        vram = sum(device.capacity_bytes for device in request.devices)
+        value = next(tokens for least, tokens in _CONTEXTS if vram >= least)
+        return _Choice(min(value, limit), _AUTOMATIC)
+    if asked.value <= limit:
+        return asked
+    reason = f"the model was trained for {integer_text(limit)} tokens"
+    return _Choice(limit, reason, (Difference("context", asked.value, limit, reason),))
+
+
+def _parallel(request: PlanRequest) -> _Choice:
+    asked = _first(request, "parallel", env.NUM_PARALLEL) or _Choice(1, "default 1")
+    value = min(max(asked.value, 1), MAX_PARALLEL)
+    architecture = request.h.architecture
+    if value == 1 or architecture not in _ONE_SEQUENCE:
+        return _Choice(value, asked.origin)
+    reason = f"{architecture} runs one sequence at a time"
+    return _Choice(1, reason, (Difference("parallel", value, 1, reason),))
+
+
+def _flash_attention(request: PlanRequest) -> bool:
+    """Return whether it is on: newer releases leave it on unless told otherwise or impossible."""
+    asked = request.settings.flash_attention
+    if asked is None:
+        asked = env.boolean(request.environment, env.FLASH_ATTENTION)
+    return asked is not False and not device_obstacle(request.devices)
+
+
+def _available(request: PlanRequest) -> int:
+    if request.devices:
+        return sum(device.free for device in request.devices)
+    return request.host.free if request.host is not None else 0
+
+
+def _notes(effective: EffectiveSettings, prediction: Prediction) -> Iterator[str]:
+    yield from settings_notes(effective)
+    yield (
+        "a crude prediction, used for scheduling only: the type of the KV cache, lengths of keys "
+        "and values, sliding windows, recurrent blocks and the compute buffer are all ignored, so "
+        "that the KV cache type changes nothing"
+    )
+    yield "the server places the layers itself; no layer split is predicted"
+    following = next_context(effective.context)
+    if prediction.automatic_context and following is not None:
+        yield f"if loading fails, it is tried again with a context of {integer_text(following)}"
 
 
 class Profile(Protocol):
@@ -49,3 +395,60 @@ def profile_named(name: str) -> Profile:
     if name not in PROFILES:
         raise PlanError(f"there is no profile {quoted(name)!r}; use one of {', '.join(PROFILES)}")
     return PROFILES[name]
+
+
+# A plan in one call.
+
+
+def plan(  # noqa: PLR0913 - the options by name are interface.md's promise
+    model: Model | Hyperparameters,
+    settings: Settings | None = None,
+    devices: Sequence[Device] = (),
+    *,
+    host: Host | None = None,
+    environment: Mapping[str, str] | None = None,
+    profile: str = GRAPH_SIZE.name,
+) -> Plan:
+    """Return the memory that a model needs, and where its layers go.
+
+    Args:
+        model: The model, or what was read of it before; reading is the slower part.
+        settings: What is asked for; None asks for nothing.
+        devices: The GPUs. None are looked for.
+        host: Memory of the machine; None checks nothing against it.
+        environment: Ollama's environment variables; those of the process are not looked at.
+        profile: Name of one profile.
+
+    Raises:
+        PlanError: The model cannot be planned, the profile does not exist, or Ollama would refuse
+            to load the model (see `PlanError.reason`).
+    """
+    h = model if isinstance(model, Hyperparameters) else Hyperparameters.from_model(model)
+    request = PlanRequest(h, settings or Settings(), tuple(devices), host, environment or {})
+    return profile_named(profile).plan(request)
+
+
+# What the formulas would read of a model if some of its tensors had other types.
+#
+# Weights enter a plan by the bytes of each group of tensors, and by those of block 0's stacked
+# gate experts, which the size of the compute graph depends on (planner.md sections 2 and 6).
+# Everything else of a model stays as it is.
+
+
+def with_types(
+    model: Model, h: Hyperparameters, types: Mapping[int, TensorType]
+) -> Hyperparameters:
+    """Return hyperparameters with other types of tensors.
+
+    Args:
+        model: The model.
+        h: What was read of it.
+        types: The types that tensors get, by row of its table; their rows are whole blocks.
+    """
+    group = group_table if model.format == "gguf" else group_config
+    columns = model.tensors.columns
+    more = sum(
+        (kind.nbytes(columns.parameters[row]) or 0) - columns.nbytes[row]
+        for row, kind in types.items()
+    )
+    return replace(h, tensors=group(model.tensors, types), file_bytes=max(0, h.file_bytes + more))

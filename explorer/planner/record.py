@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from explorer.planner import environment as env
-from explorer.planner.graph.size import GraphSize
+from explorer.planner import settings as env
 from explorer.planner.layout import DeviceLayout, Layout
-from explorer.planner.result import Plan
-from explorer.planner.terms import Term
+from explorer.planner.result import Plan, Term
+from explorer.planner.sizes import GraphSize
 
 if TYPE_CHECKING:
     from explorer.planner.advice import Advice

@@ -12,13 +12,145 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
-from explorer.planner import environment as env
-from explorer.planner.checks import MAX_COUNT, MAX_MEMORY, whole, whole_or_none
-from explorer.planner.devices import GIB, Device, check_devices
-from explorer.planner.flash_attention import choose_flash_attention
+from explorer.planner.devices import (
+    GIB,
+    MAX_COUNT,
+    MAX_MEMORY,
+    Device,
+    check_devices,
+    whole,
+    whole_or_none,
+)
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.workload import DEFAULT_BATCH, DEFAULT_CONTEXT, MAX_PARALLEL
+from explorer.planner.kv_cache import DEFAULT_BATCH, DEFAULT_CONTEXT, MAX_PARALLEL
 from explorer.text import integer_text
+
+# Ollama's environment variables, read as Ollama reads them (envconfig/config.go).
+#
+# The environment comes in as a mapping: nothing here looks at the process.
+
+
+CONTEXT_LENGTH: Final = "OLLAMA_CONTEXT_LENGTH"
+NUM_PARALLEL: Final = "OLLAMA_NUM_PARALLEL"
+FLASH_ATTENTION: Final = "OLLAMA_FLASH_ATTENTION"
+KV_CACHE_TYPE: Final = "OLLAMA_KV_CACHE_TYPE"
+GPU_OVERHEAD: Final = "OLLAMA_GPU_OVERHEAD"
+SCHED_SPREAD: Final = "OLLAMA_SCHED_SPREAD"
+NEW_ENGINE: Final = "OLLAMA_NEW_ENGINE"
+
+VARIABLES: Final = (
+    NUM_PARALLEL,
+    CONTEXT_LENGTH,
+    FLASH_ATTENTION,
+    KV_CACHE_TYPE,
+    GPU_OVERHEAD,
+    SCHED_SPREAD,
+    NEW_ENGINE,
+)
+"""The variables that a plan depends on (planner.md section 9)."""
+
+_FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})  # Go's strconv.ParseBool
+_MOST: Final = 1 << 40
+
+
+def text(environment: Mapping[str, str], name: str) -> str:
+    """Return a variable without the spaces and quotes around it; empty if it is not set."""
+    return environment.get(name, "").strip().strip("\"'")
+
+
+def boolean(environment: Mapping[str, str], name: str) -> bool | None:
+    """Return a switch, or None if it is not set or empty. Any other text counts as true."""
+    value = text(environment, name)
+    if not value:
+        return None
+    return value not in _FALSE
+
+
+def integer(environment: Mapping[str, str], name: str) -> int | None:
+    """Return a number, or None if it is not set or not a number, which Ollama ignores too."""
+    value = text(environment, name)
+    if not (value.isascii() and value.isdigit()) or len(value) > 20:
+        return None
+    return min(int(value), _MOST)
+
+
+def used(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a plan depends on, as far as they are set."""
+    return {name: environment[name] for name in VARIABLES if name in environment}
+
+
+# Whether flash attention is on (planner.md section 3, step 6).
+#
+# Source: Ollama, llm/server.go, start of `NewLlamaServer`; fs/ggml/ggml.go, `FlashAttention` and
+# `SupportsFlashAttention`; ml/device.go, `FlashAttentionSupported`.
+
+
+_ON_BY_DEFAULT: Final = frozenset(
+    {"gemma3", "gptoss", "gpt-oss", "mistral3", "qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe"}
+)
+_NEVER: Final = frozenset({"gemma2"})
+
+
+@dataclass(frozen=True, slots=True)
+class FlashAttention:
+    """A decision.
+
+    Attributes:
+        on: Whether it is on.
+        requested: What the settings or the environment ask for, or None.
+        reason: What decided.
+    """
+
+    on: bool
+    requested: bool | None
+    reason: str
+
+
+def choose_flash_attention(
+    h: Hyperparameters,
+    requested: bool | None,
+    devices: Sequence[Device],
+    environment: Mapping[str, str],
+) -> FlashAttention:
+    """Decide: the request, else the architecture's default; then off where it cannot be."""
+    reason = "setting flash_attention"
+    if requested is None:
+        requested = boolean(environment, FLASH_ATTENTION)
+        reason = FLASH_ATTENTION
+    wanted = requested
+    if wanted is None:
+        wanted = h.architecture in _ON_BY_DEFAULT
+        reason = f"{'on' if wanted else 'off'} by default for this architecture"
+    if wanted:
+        obstacle = device_obstacle(devices) or model_obstacle(h)
+        if obstacle:
+            return FlashAttention(False, requested, obstacle)
+    return FlashAttention(bool(wanted), requested, reason)
+
+
+def device_obstacle(devices: Sequence[Device]) -> str:
+    """Say which GPU rules flash attention out for the whole machine; empty if none does."""
+    for device in devices:
+        if not device.supports_flash_attention:
+            return f"{device.label} does not support flash attention, which turns it off for all"
+    return ""
+
+
+def model_obstacle(h: Hyperparameters) -> str:
+    """Say why the model has no flash attention; empty if it can have it."""
+    if h.embedding_model:
+        return "an embedding model has no flash attention"
+    if h.architecture in _NEVER:
+        return f"{h.architecture} has no flash attention"
+    if h.key_length == 0 or h.value_length == 0:
+        return "without the length of a head's key and value there is no flash attention"
+    if h.key_length != h.value_length:
+        return (
+            f"keys of length {h.key_length} and values of length {h.value_length} differ, "
+            "which rules flash attention out"
+        )
+    return ""
+
 
 AUTOMATIC: Final = -1
 """The number of GPU layers that asks for as many as fit."""
@@ -218,12 +350,12 @@ def _context(
     server_rules: bool,
 ) -> int:
     """Steps 1 and 2: the request, raised to what the model needs, lowered to what it learned."""
-    variable = env.integer(log.environment, env.CONTEXT_LENGTH)
+    variable = integer(log.environment, CONTEXT_LENGTH)
     asked = value = log.first(
         "context",
         (settings.context, "setting context"),
         (h.own_context, "the model's own parameter num_ctx"),
-        (variable, env.CONTEXT_LENGTH),
+        (variable, CONTEXT_LENGTH),
         (DEFAULT_CONTEXT, f"default {DEFAULT_CONTEXT}"),
     )
     if server_rules or settings.context is None:
@@ -273,7 +405,7 @@ def _parallel(h: Hyperparameters, settings: Settings, log: _Log, server_rules: b
     asked = log.first(
         "parallel",
         (settings.parallel, "setting parallel"),
-        (env.integer(log.environment, env.NUM_PARALLEL), env.NUM_PARALLEL),
+        (integer(log.environment, NUM_PARALLEL), NUM_PARALLEL),
         (1, "default 1"),
     )
     value = min(max(asked, 1), MAX_PARALLEL)
@@ -295,7 +427,7 @@ def _cache_type(settings: Settings, flash_attention: bool, log: _Log) -> str:
     """Step 7: q8_0 and q4_0 take effect with flash attention only; f32 is a what-if."""
     origin, asked = "setting kv_cache_type", (settings.kv_cache_type or "").strip().lower()
     if not asked:
-        origin, asked = env.KV_CACHE_TYPE, env.text(log.environment, env.KV_CACHE_TYPE).lower()
+        origin, asked = KV_CACHE_TYPE, text(log.environment, KV_CACHE_TYPE).lower()
     elif asked == _WHAT_IF_TYPE:
         log.origins["kv_cache_type"] = f"{origin}, a what-if: a running server does not accept it"
         return asked
@@ -313,11 +445,11 @@ def _cache_type(settings: Settings, flash_attention: bool, log: _Log) -> str:
 
 
 def _overhead(settings: Settings, log: _Log) -> int:
-    variable = env.integer(log.environment, env.GPU_OVERHEAD)
+    variable = integer(log.environment, GPU_OVERHEAD)
     return log.first(
         "overhead",
         (settings.overhead, "setting overhead"),
-        (None if variable is None else min(variable, MAX_MEMORY), env.GPU_OVERHEAD),
+        (None if variable is None else min(variable, MAX_MEMORY), GPU_OVERHEAD),
         (0, "default 0"),
     )
 
@@ -326,6 +458,6 @@ def _spread(settings: Settings, log: _Log) -> bool:
     if settings.spread is not None:
         log.origins["spread"] = "setting spread"
         return bool(settings.spread)
-    variable = env.boolean(log.environment, env.SCHED_SPREAD)
-    log.origins["spread"] = "default off" if variable is None else env.SCHED_SPREAD
+    variable = boolean(log.environment, SCHED_SPREAD)
+    log.origins["spread"] = "default off" if variable is None else SCHED_SPREAD
     return bool(variable)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QMainWindow
 
-from explorer.notation import ByteUnits
 from explorer.qt.theme import Scheme
+from explorer.text import ByteUnits
 
 Key = QKeySequence.StandardKey
 

@@ -61,7 +61,9 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     waker.start(_SIGNAL_POLL_MS)
 
     def go_on() -> None:
-        from explorer.formats.ollama.name import is_name  # noqa: PLC0415 - after the first paint
+        from explorer.formats.ollama.manifest import (  # noqa: PLC0415 - after the first paint
+            is_name,
+        )
 
         files = [Path(path) for path in paths if not is_name(path)]
         _open_first(window, files, [path for path in paths if is_name(path)])
@@ -80,7 +82,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
 
 
 def _icon() -> QIcon:
-    from explorer.resources import resource  # noqa: PLC0415 - not before the first paint
+    from explorer.paths import resource  # noqa: PLC0415 - not before the first paint
 
     return QIcon(str(resource("icons/gguf-explorer.svg")))
 
@@ -146,8 +148,8 @@ def _open_named(window: MainWindow, name: str) -> None:
 
     def find(_job: Job) -> Path:
         # the stores' modules are loaded where they are needed, not before the first paint
-        from explorer.stores.names import resolve  # noqa: PLC0415
-        from explorer.stores.places import this_machine_ollama  # noqa: PLC0415
+        from explorer.stores.entries import this_machine_ollama  # noqa: PLC0415
+        from explorer.stores.library import resolve  # noqa: PLC0415
 
         return resolve(name, this_machine_ollama())
 

@@ -22,7 +22,7 @@ from PySide6.QtCore import qVersion
 from PySide6.QtGui import QGuiApplication
 
 from explorer import __version__
-from explorer.cache import cache_folder
+from explorer.paths import cache_folder
 from explorer.text import plain_text
 
 MOST_REPORTS: Final = 20

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from PySide6.QtCore import QObject
 
-from explorer.formats.naming import parse_name
+from explorer.formats.tensors import parse_name
 from explorer.qt.models.document import Document
 from explorer.qt.panels import Panels
 from explorer.qt.views.contents.open_models import OpenModelsView

@@ -9,15 +9,8 @@ from PySide6.QtCore import QCoreApplication, QEvent, QLocale
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
-from explorer.notation import (
-    PLAIN,
-    ByteUnits,
-    Notation,
-    NumberFormat,
-    notation,
-    set_notation,
-)
 from explorer.qt.descendants import descendants
+from explorer.text import PLAIN, ByteUnits, Notation, NumberFormat, notation, set_notation
 
 _PROBE = 123_456_789_012
 _LEAST_PROBED, _MOST_PROBED = 4, 8
@@ -27,7 +20,7 @@ def number_format(locale: QLocale) -> NumberFormat:
     """Return the separators of a country.
 
     A country with digits of its own (Arabic, Persian, Nepali, …) gets a point and commas: the
-    program writes 0 to 9 everywhere, see `explorer.notation`, and CLDR sets these with such digits
+    program writes 0 to 9 everywhere, see `explorer.text`, and CLDR sets these with such digits
     (``numbers/symbols-numberSystem-latn`` of ``ar``, ``ne`` and others).
     """
     if locale.zeroDigit() != "0" or locale.language() == QLocale.Language.C:

@@ -7,11 +7,11 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
-from explorer.notation import ByteUnits
 from explorer.qt.actions import Actions
 from explorer.qt.locale_numbers import take_units
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme
+from explorer.text import ByteUnits
 
 
 class Look(QObject):

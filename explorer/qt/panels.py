@@ -29,7 +29,7 @@ from explorer.qt.views.raw.panel import RawView
 from explorer.qt.views.tables.table_view import TableView
 
 if TYPE_CHECKING:
-    from explorer.qt.models.planner.inputs import PlanInputs
+    from explorer.planner.inputs import PlanInputs
     from explorer.qt.views.errors.panel import ErrorsView
     from explorer.qt.views.library.panel import LibraryView
     from explorer.qt.views.planner.panel import PlannerView

@@ -9,10 +9,9 @@ from typing import Final
 
 from PySide6.QtCore import QByteArray, QCoreApplication, QSettings
 
-from explorer.notation import ByteUnits
 from explorer.qt.models.weights.histogram_choices import HistogramChoices
 from explorer.qt.theme import Scheme
-from explorer.text import plain_text
+from explorer.text import ByteUnits, plain_text
 
 _VERSION: Final = 1
 _MOST_RECENT: Final = 12

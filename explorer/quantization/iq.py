@@ -32,6 +32,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.paths import resource
 from explorer.quantization.jit import (
     f32,
     float32_of_half,
@@ -46,7 +47,6 @@ from explorer.quantization.jit import (
     u64,
 )
 from explorer.quantization.registry import Blocks, Decoder, Weights
-from explorer.resources import resource
 
 # The code books of the IQ types: data of ggml, shipped in `resources/code_books`.
 

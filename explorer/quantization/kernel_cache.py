@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from explorer import __version__
-from explorer.cache import cache_folder
+from explorer.paths import cache_folder
 
 SOURCES: Final = (
     "quantization/*.py",

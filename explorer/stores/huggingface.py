@@ -9,18 +9,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from explorer.errors import ExplorerError, unreadable_reason
 from explorer.formats import Severity
-from explorer.formats.confinement import HUB_REPOSITORY, leads_out
-from explorer.formats.problems import ProblemLog
+from explorer.formats.model import ProblemLog
+from explorer.formats.side_files import HUB_REPOSITORY, leads_out
 from explorer.sources import FileSource
 from explorer.stores.entries import Blob, Check, Entry, PartialDownload, Store, StoreKind
-from explorer.stores.folders import list_folder, unreadable_entry, walk
-from explorer.stores.model_files import models_and_files, partial_file
+from explorer.stores.folders import (
+    list_folder,
+    models_and_files,
+    partial_file,
+    scan_folder,
+    unreadable_entry,
+    walk,
+)
 
 _MAIN: Final = "main"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
@@ -194,3 +200,29 @@ def _read_commit(path: Path) -> str | None:
         return None
     match = _COMMIT.fullmatch(text.strip().decode("ascii", "replace"))
     return None if match is None else match[0]
+
+
+# llama.cpp's cache: flat files in older versions, the hub cache's layout since 2026.
+#
+# safetensors_and_blobs.md section 6. One folder may hold both, after an update.
+
+
+def scan_llama_cpp(root: Path, check: Check) -> Generator[Entry, None, Store]:
+    """Read a cache; yield models as they are found, and return the store.
+
+    Folders in it are not searched: ``rpc`` holds tensors of other machines' models.
+
+    Args:
+        root: The folder.
+        check: Called now and then; raises to give up.
+    """
+    flat = yield from scan_folder(StoreKind.LLAMA_CPP, root, check, deep=False)
+    if not is_hub_cache(root):
+        return flat
+    hub = yield from scan_hub_cache(root, check, StoreKind.LLAMA_CPP)
+    return replace(
+        hub,
+        entries=flat.entries + hub.entries,
+        partials=flat.partials + hub.partials,
+        problems=flat.problems + hub.problems,
+    )

@@ -6,16 +6,23 @@ while one waits. What a model is, `details.py` finds out for one entry at a time
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+import os
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
 from typing import TypeAlias
 
-from explorer.stores.entries import Check, Entry, Store, StoreKind
+from explorer.errors import ExplorerError, SourceError, unreadable_reason
+from explorer.formats import Model, Problem, Severity, open_model
+from explorer.formats.facts import Facts, describe
+from explorer.formats.ollama.manifest import MANIFESTS, SCHEME, OllamaName, parse_name
+from explorer.formats.ollama.open import open_manifest
+from explorer.formats.strict_json import shorten
+from explorer.stores.entries import Check, Entry, Place, Store, StoreKind
 from explorer.stores.folders import scan_folder
-from explorer.stores.huggingface import scan_hub_cache
-from explorer.stores.llama_cpp import scan_llama_cpp
-from explorer.stores.ollama import scan_ollama
-from explorer.stores.places import Place
+from explorer.stores.huggingface import scan_hub_cache, scan_llama_cpp
+from explorer.stores.ollama import models_folder, scan_ollama
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +108,112 @@ def _scanner(place: Place, check: Check) -> Generator[Entry, None, Store]:
             return scan_llama_cpp(place.root, check)
         case _:
             return scan_folder(place.kind, place.root, check)
+
+
+# What a listed model is: its header is opened, and closed again, for three facts.
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a model's header says. What is not known is None.
+
+    Attributes:
+        architecture: Its architecture, as the file names it.
+        parameters: Number of weights.
+        file_type: What most weights are stored as.
+        problems: What is wrong with the model, its entry's problems included.
+    """
+
+    architecture: str | None = None
+    parameters: int | None = None
+    file_type: str | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+def read_details(entry: Entry, check: Check = lambda: None) -> Details:
+    """Open a model and return what it is; what keeps it from opening is a problem.
+
+    Args:
+        entry: An entry of a store.
+        check: Called before each file is opened; raises to give up.
+    """
+    if entry.format is None:  # nothing there to open
+        return Details(problems=entry.problems)
+    check()
+    try:
+        with _open_model(entry, check) as model:
+            facts = describe(model)
+            problems: tuple[Problem, ...] = model.problems
+    except ExplorerError as error:
+        facts = Facts()
+        what = f"{error.what} {error.where}".rstrip()
+        problems = (Problem(Severity.ERROR, entry.name, what),)
+    # Listing told some of them already, in its own words.
+    told = {(problem.severity, problem.where) for problem in entry.problems}
+    new = (problem for problem in problems if (problem.severity, problem.where) not in told)
+    return Details(facts.architecture, facts.parameters, facts.file_type, (*entry.problems, *new))
+
+
+def _open_model(entry: Entry, check: Check) -> Model:
+    if entry.format == "ollama":  # thousands of blobs
+        return open_manifest(entry.path, check)
+    return open_model(entry.path)
+
+
+# From a model's name to its manifest: ``ollama:NAME[:TAG]``.
+
+
+_SHOWN = 5
+
+
+def resolve(text: str, roots: Sequence[Path]) -> Path:
+    """Return the manifest of a named model, from the first store that has it.
+
+    Args:
+        text: ``ollama:NAME[:TAG]``.
+        roots: The stores to look into.
+
+    Raises:
+        FormatError: The name is not a valid one.
+        SourceError: No store has the model, or a store cannot be read.
+    """
+    name = parse_name(text.removeprefix(SCHEME))
+    failure: SourceError | None = None
+    for root in roots:
+        try:
+            path = models_folder(root).joinpath(MANIFESTS, *name.parts)
+            os.stat(path)
+        except FileNotFoundError:
+            found = _other_case(root, name)
+            if found is not None:
+                return found
+        except OSError as error:
+            what = f"the store cannot be read: {unreadable_reason(error)}"
+            failure = failure or SourceError(what, root)
+        else:
+            return path
+    raise failure or _not_found(name, roots)
+
+
+def _other_case(root: Path, name: OllamaName) -> Path | None:
+    """Find a name whose letters differ in case only, as Ollama does."""
+    path = models_folder(root) / MANIFESTS
+    for part in name.parts:
+        try:
+            names = os.listdir(path)
+        except OSError:
+            return None
+        same = [found for found in names if found.casefold() == part.casefold()]
+        if not same:
+            return None
+        path /= part if part in same else same[0]
+    return path
+
+
+def _not_found(name: OllamaName, roots: Sequence[Path]) -> SourceError:
+    library = read_library([Place(StoreKind.OLLAMA, root) for root in roots])
+    known = [entry.name for store in library.stores for entry in store.entries]
+    near = get_close_matches(str(name), known, n=_SHOWN) or known[:_SHOWN]
+    hint = f"; there are: {', '.join(map(shorten, near))}" if near else ""
+    places = ", ".join(map(str, roots)) or "no folder"
+    return SourceError(f"the Ollama store ({places}) has no model {str(name)!r}{hint}")

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from explorer.formats.config import loaded_entry
 from explorer.formats.enums import FILE_TYPES
-from explorer.formats.metadata import Metadata, MetadataEntry
-from explorer.formats.model import Model
+from explorer.formats.model import Metadata, MetadataEntry, Model
+from explorer.formats.side_files import loaded_entry
 from explorer.formats.tensors import ListedColumns, Tensor, TensorTable
 from explorer.quantization.types import TENSOR_TYPES
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from explorer.analysis.sharing import Portion, Tell, share_out
-from explorer.formats.weights_fold import SPAN_WEIGHTS
-from explorer.in_order import Check, never
+from explorer.formats.weights import SPAN_WEIGHTS
+from explorer.parallel import Check, never
 from tests.helpers.patience import PATIENCE_S
 
 LARGE = 4 * SPAN_WEIGHTS  # for two threads

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from explorer.demo import cache_folder, make_demo
-from explorer.demo import recipe as recipe_module
-from explorer.demo.vocabulary import make_vocabulary
+from explorer.demo import store as recipe_module
+from explorer.demo.model import make_vocabulary
 from explorer.errors import SourceError
 from explorer.formats import StringArray, open_model
-from explorer.resources import resource
+from explorer.paths import resource
 from tests.helpers.patience import PROGRAM_S
 from tests.helpers.stopwatch import in_time
 

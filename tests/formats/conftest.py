@@ -9,7 +9,7 @@ import pytest
 
 from explorer.errors import FormatError
 from explorer.formats import Model
-from explorer.formats.gguf.opening import open_gguf
+from explorer.formats.gguf.open import open_gguf
 from tests.helpers.gguf_files import Accept, Refuse
 from tests.helpers.gguf_writer import GgufFile, small_model
 from tests.helpers.limits import bounded

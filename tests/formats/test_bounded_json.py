@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import ExplorerError, FormatError
-from explorer.formats.bounded_json import RepeatedKeys, json_depth, read_json_file, shorten
 from explorer.formats.limits import MAX_JSON_FILE_BYTES
+from explorer.formats.strict_json import RepeatedKeys, json_depth, read_json_file, shorten
 from tests.helpers.rewriting import rewrite
 
 VALUES = st.recursive(

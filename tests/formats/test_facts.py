@@ -14,7 +14,7 @@ from explorer.demo import make_demo
 from explorer.errors import FormatError
 from explorer.formats import Metadata, MetadataEntry, Model, open_model
 from explorer.formats.facts import Facts, describe, range_text
-from explorer.formats.metadata import Value
+from explorer.formats.model import Value
 from explorer.formats.tensors import ListedColumns, TensorTable
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.formats.folding import Folding
+from explorer.formats.tensors import Folding
 from explorer.quantization import TENSOR_TYPES
 
 

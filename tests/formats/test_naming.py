@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.formats.naming import TensorName, natural_key, parse_name
+from explorer.formats.tensors import TensorName, natural_key, parse_name
 from tests.helpers.stopwatch import in_time
 
 

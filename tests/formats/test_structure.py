@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import FormatError
-from explorer.formats import structure_elements
-from explorer.formats.metadata import Metadata, MetadataEntry
-from explorer.formats.model import Model, ModelFile
+from explorer.formats import structure as structure_elements
+from explorer.formats.model import Metadata, MetadataEntry, Model, ModelFile
 from explorer.formats.structure import FieldKind, Structure
 from explorer.formats.tensors import Extent, ListedColumns, Tensor, TensorTable
 from explorer.quantization import ggml_type

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.formats.naming import natural_key
-from explorer.formats.tensor_arrays import TensorArrays, tensor_arrays, text_ranks
+from explorer.formats.columns import TensorArrays, tensor_arrays, text_ranks
 from explorer.formats.tensor_filter import parse_filter
-from explorer.formats.tensors import Extent, ListedColumns, Shape, Tensor, TensorTable
+from explorer.formats.tensors import Extent, ListedColumns, Shape, Tensor, TensorTable, natural_key
 from explorer.quantization import TENSOR_TYPES, TensorType, ggml_type
 from explorer.sources import MemorySource
 from tests.helpers.stopwatch import in_time

@@ -13,13 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import FormatError
-from explorer.formats.gguf.opening import open_gguf
-from explorer.formats.metadata import Metadata, MetadataEntry, NumberArray, StringArray, Value
-from explorer.formats.model import Model
+from explorer.formats.gguf.open import open_gguf
+from explorer.formats.model import Metadata, MetadataEntry, Model, NumberArray, StringArray, Value
 from explorer.formats.tensors import ListedColumns, TensorTable
-from explorer.formats.token_text import NO_TYPE, Scheme, decode_token, decode_tokens
-from explorer.formats.vocabulary import Vocabulary, read_vocabulary
-from explorer.formats.vocabulary_columns import MAX_SHOWN
+from explorer.formats.vocabulary import (
+    MAX_SHOWN,
+    NO_TYPE,
+    Scheme,
+    Vocabulary,
+    decode_token,
+    decode_tokens,
+    read_vocabulary,
+)
 from tests.helpers.gguf_writer import ARRAY, F32, STRING, U32, Array, GgufFile, Order
 
 _DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from explorer.errors import FormatError
 from explorer.formats import Tensor
+from explorer.formats.export import npy_bytes, write_csv, write_npy
 from explorer.formats.weights import CHUNK_WEIGHTS
-from explorer.formats.weights_export import npy_bytes, write_csv, write_npy
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of
 
 _LEAST = np.float32(1e-45)  # the smallest number above zero

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from explorer.errors import SourceError
-from explorer.formats import weights_fold
-from explorer.formats.weights import Chunk, WeightReader
-from explorer.formats.weights_fold import SPAN_WEIGHTS, Fold, fold_parts, map_spans
+from explorer.formats import weights as weights_fold
+from explorer.formats.weights import SPAN_WEIGHTS, Chunk, Fold, WeightReader, fold_parts, map_spans
 from explorer.sources import MemorySource
 from tests.helpers.tensors import float_tensor, tensor_of
 from tests.helpers.threads import own_threads

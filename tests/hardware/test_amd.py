@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.hardware.amd import Places, amd_devices
+from explorer.hardware.gpus import Places, amd_devices
 from tests.hardware.fakes import GIB, radeon, write_card
 
 TABLE = """# List of AMDGPU IDs

@@ -15,7 +15,7 @@ from explorer.hardware.catalogue import (
     load_catalogue,
     read_gpus,
 )
-from explorer.resources import resource
+from explorer.paths import resource
 
 GIB = 1 << 30
 GPUS = load_catalogue().gpus

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from explorer.hardware.findings import Findings
-from explorer.hardware.memory import read_memory
-from explorer.hardware.nvidia import load_nvml, nvidia_devices
+from explorer.hardware.gpus import Findings, load_nvml, nvidia_devices, read_memory
 from tests.hardware.fakes import GIB, FakeGpu, FakeNvml, fake_psutil
 
 MEMORY = read_memory(fake_psutil())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from explorer.formats.gguf.opening import open_gguf
+from explorer.formats.gguf.open import open_gguf
 
 
 def _bits(value: Any) -> Any:

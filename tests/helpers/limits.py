@@ -30,7 +30,7 @@ _OPEN_AND_MEASURE = """
 import json, sys, time
 from pathlib import Path
 from explorer.errors import ExplorerError
-from explorer.formats.gguf.opening import open_gguf
+from explorer.formats.gguf.open import open_gguf
 from tests.helpers.stopwatch import in_time
 
 def status(name):

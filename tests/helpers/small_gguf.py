@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from explorer.formats.gguf.header import read_header
-from explorer.formats.gguf.tensors import Shard, TableBuilder
-from explorer.formats.metadata import Metadata
-from explorer.formats.model import Model, ModelFile
-from explorer.formats.problems import ProblemLog
+from explorer.formats.gguf.open import Shard, TableBuilder
+from explorer.formats.model import Metadata, Model, ModelFile, ProblemLog
 from explorer.sources import ByteSource, MemorySource
 
 

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 from explorer import __version__
-from explorer.resources import resource
+from explorer.paths import resource
 
 ROOT = Path(__file__).resolve().parents[2]
 LINUX = ROOT / "packaging" / "linux"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from explorer.stores.places import default_places
+from explorer.stores.entries import default_places
 
 FOLDER = Path(__file__).resolve().parents[2] / "packaging" / "flatpak"
 MANIFEST = FOLDER / "io.github.gguf_explorer.GGUFExplorer.json"

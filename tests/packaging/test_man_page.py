@@ -12,11 +12,11 @@ from types import ModuleType
 import click
 import pytest
 
-from explorer.cache import CACHE_VARIABLE
 from explorer.cli.main import EXIT_INTERRUPTED, EXIT_UNUSABLE, EXIT_USAGE, program
-from explorer.hardware import visible
-from explorer.planner.environment import VARIABLES
-from explorer.stores.places import default_places
+from explorer.hardware import gpus as visible
+from explorer.paths import CACHE_VARIABLE
+from explorer.planner.settings import VARIABLES
+from explorer.stores.entries import default_places
 
 PAGE = Path(__file__).resolve().parents[2] / "packaging" / "linux" / "gguf-explorer.1"
 

@@ -1,6 +1,6 @@
 """The search for a layout as planner.md section 7 describes it, layer by layer, without shortcuts.
 
-Slow and plain, to compare with `explorer.planner.fitting`.
+Slow and plain, to compare with `explorer.planner.layout`.
 """
 
 from __future__ import annotations

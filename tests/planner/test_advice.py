@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
-from explorer.planner.advice import QUESTIONS, solve
+from explorer.planner.advice import QUESTIONS, Found, Outcome, largest, solve
 from explorer.planner.result import PlanRequest
-from explorer.planner.search import Found, Outcome, largest
 from tests.planner.golden import Golden
 from tests.planner.models import GIB, MIB, random_devices, random_models, small_model
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings, effective_settings, lay_out
-from explorer.planner.fitting import Rooms, Wish, as_float32, assign_layers
-from explorer.planner.layout import Layout
+from explorer.planner.layout import Layout, Rooms, Wish, as_float32, assign_layers
 from tests.helpers.stopwatch import in_time
 from tests.planner import naive_fitting
 from tests.planner.models import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.planner import Device
-from explorer.planner.parsing import parse_context, parse_gpu, parse_size
+from explorer.planner.devices import parse_context, parse_gpu, parse_size
 from explorer.text import plain_text
 from tests.planner.models import GIB
 

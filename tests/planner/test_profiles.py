@@ -9,8 +9,7 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Settings, plan
-from explorer.planner.prediction import choose_batch, next_context
-from explorer.planner.profiles import PROFILES
+from explorer.planner.profiles import PROFILES, choose_batch, next_context
 from explorer.planner.result import Plan, PlanRequest
 from tests.planner.models import GIB, MIB, small_model
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _PROGRAM = """
 import sys
 from PySide6.QtCore import QTimer
-from explorer.__main__ import main
+from explorer.cli.main import main
 from explorer.qt.main_window import MainWindow
 
 action = sys.argv.pop(1)

@@ -13,10 +13,10 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
-from explorer.notation import notation, set_notation
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import Rounding
+from explorer.text import notation, set_notation
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.window import wait_idle
 from tests.soak.monkey import Monkey

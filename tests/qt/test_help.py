@@ -199,7 +199,7 @@ def test_closing_the_window_ends_the_tour_and_the_guide(
 _PROGRAM = """
 import sys
 from PySide6.QtCore import QTimer
-from explorer.__main__ import main
+from explorer.cli.main import main
 from explorer.qt.main_window import MainWindow
 
 plain_show = MainWindow.show

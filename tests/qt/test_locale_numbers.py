@@ -9,8 +9,8 @@ from PySide6.QtCore import QLocale
 from PySide6.QtWidgets import QApplication, QSpinBox
 from pytestqt.qtbot import QtBot
 
-from explorer.notation import PLAIN, ByteUnits, NumberFormat, notation, set_notation
 from explorer.qt.locale_numbers import number_format, take_locale
+from explorer.text import PLAIN, ByteUnits, NumberFormat, notation, set_notation
 
 
 @pytest.fixture(autouse=True)

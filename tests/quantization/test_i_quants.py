@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from explorer.paths import resource
 from explorer.quantization import TENSOR_TYPES, QuantizationError, iq, iq4
 from explorer.quantization.iq import SIGNS_OF_CODE, Book, code_book, grid
 from explorer.quantization.registry import anatomy, decoder
-from explorer.resources import resource
 
 TYPES = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS")
 _ROOT = Path(__file__).parents[2]

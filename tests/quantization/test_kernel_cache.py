@@ -29,7 +29,7 @@ _ROOT = _PACKAGE.parent
 _NOT_COMPILED = {
     "explorer.quantization.registry",
     "explorer.quantization.kernel_cache",
-    "explorer.resources",
+    "explorer.paths",
 }
 
 

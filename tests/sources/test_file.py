@@ -98,7 +98,7 @@ def test_fifo_swapped_in_after_the_check(
     pipe = tmp_path / "pipe.gguf"
     os.mkfifo(pipe)
     regular = os.stat(file)
-    monkeypatch.setattr("explorer.sources.file.os.stat", lambda _: regular)
+    monkeypatch.setattr("explorer.sources.files.os.stat", lambda _: regular)
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     with pytest.raises(SourceError, match="pipe"):
         FileSource(pipe)
@@ -153,7 +153,7 @@ def test_no_permission_as_the_system_tells_it(file: Path, monkeypatch: pytest.Mo
     def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("explorer.sources.file.os.open", refuse)
+    monkeypatch.setattr("explorer.sources.files.os.open", refuse)
     with pytest.raises(SourceError, match="permission denied"):
         FileSource(file)
 
@@ -164,8 +164,8 @@ def test_a_disk_error_is_a_source_error(file: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(5, "Input/output error")
 
     with FileSource(file) as source:
-        monkeypatch.setattr("explorer.sources.file.os.preadv", fail)
-        monkeypatch.setattr("explorer.sources.file.os.pread", fail)
+        monkeypatch.setattr("explorer.sources.files.os.preadv", fail)
+        monkeypatch.setattr("explorer.sources.files.os.pread", fail)
         with pytest.raises(SourceError, match="input/output error") as caught:
             source.read(5, 5)
     assert caught.value.offset == 5
@@ -240,8 +240,8 @@ def test_closing_under_readers_gives_errors_only(file: Path) -> None:
 
 def test_without_positioned_reads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Windows, where `os` has neither `pread` nor `preadv`."""
-    monkeypatch.delattr("explorer.sources.file.os.preadv", raising=False)
-    monkeypatch.delattr("explorer.sources.file.os.pread", raising=False)
+    monkeypatch.delattr("explorer.sources.files.os.preadv", raising=False)
+    monkeypatch.delattr("explorer.sources.files.os.pread", raising=False)
     with FileSource(file) as source:
         assert source.read(300, 5) == _CONTENT[300:305]
         with ThreadPoolExecutor(4) as pool:

@@ -19,7 +19,7 @@ from explorer.stores import (
     read_library,
     scan,
 )
-from explorer.stores.digests import digest_fault, manifest_blobs
+from explorer.stores.ollama import digest_fault, manifest_blobs
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.small_gguf import SmallGguf
 

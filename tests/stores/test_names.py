@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import FormatError, SourceError
-from explorer.formats.ollama.name import OllamaName, parse_name
-from explorer.stores.names import resolve
+from explorer.formats.ollama.manifest import OllamaName, parse_name
+from explorer.stores.library import resolve
 from tests.helpers.closed_folders import close_folder
 from tests.helpers.ollama_store import OllamaStore
 

@@ -17,7 +17,7 @@ from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair, Weig
 from explorer.analysis.matching.views import TensorPart
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.in_order import Check, never
+from explorer.parallel import Check, never
 
 Places = NDArray[np.int64]
 

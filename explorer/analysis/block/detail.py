@@ -17,7 +17,7 @@ from explorer.analysis.splitting import Splitter, is_quantized
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Extent, Tensor
 from explorer.formats.weights import Chunk, WeightReader
-from explorer.in_order import Check, never
+from explorer.parallel import Check, never
 from explorer.quantization.block_bits import (
     BlockBits,
     SubScales,

@@ -7,7 +7,7 @@ from typing import Any
 
 from explorer.analysis.block.beside import Beside
 from explorer.analysis.block.detail import BlockDetail
-from explorer.formats.folding import Folding
+from explorer.formats.tensors import Folding
 
 
 def block_record(detail: BlockDetail, beside: Beside | None = None) -> dict[str, Any]:

@@ -14,14 +14,11 @@ from explorer.analysis.block.beside import parts_of
 from explorer.analysis.errors.lockstep import RUN_WEIGHTS, Run
 from explorer.analysis.errors.weights_pair import WeightsPair
 from explorer.analysis.matching.views import TensorPart
-from explorer.analysis.parallel import Pool, map_in_order
 from explorer.analysis.splitting import ThreadSplitter
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import WeightReader
-from explorer.formats.weights_fold import Fold, fold_parts
-from explorer.formats.weights_runs import Stored
-from explorer.in_order import Check, never
+from explorer.formats.weights import Fold, Stored, WeightReader, fold_parts
+from explorer.parallel import Check, Pool, map_in_order, never
 
 Progress = Callable[[int], object]
 """Called in the caller's thread with the number of weights done."""

@@ -17,8 +17,8 @@ from explorer.analysis.matching import Match, TensorView
 from explorer.analysis.matching.views import Weights, view_of, without_ones
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights_runs import check_decodable
-from explorer.in_order import Check, never
+from explorer.formats.weights import check_decodable
+from explorer.parallel import Check, never
 
 
 @dataclass(frozen=True, kw_only=True)

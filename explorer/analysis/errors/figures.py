@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors import kernel_fields as at
-from explorer.formats.weights_runs import Values
+from explorer.formats.weights import Values
 
 ERROR_PERCENTS: Final = (50.0, 90.0, 99.0, 99.9)
 """Percentiles of |e| that are told."""

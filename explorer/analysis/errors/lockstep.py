@@ -12,10 +12,8 @@ from explorer.analysis.errors.figures import RunningErrors
 from explorer.analysis.errors.kernel_fields import new_work
 from explorer.analysis.matching.view_reader import ViewReader
 from explorer.analysis.matching.views import TensorView
-from explorer.analysis.parallel import Pool, map_in_order
-from explorer.formats.weights_fold import SPAN_WEIGHTS
-from explorer.formats.weights_runs import Values
-from explorer.in_order import Check, never
+from explorer.formats.weights import SPAN_WEIGHTS, Values
+from explorer.parallel import Check, Pool, map_in_order, never
 
 Run: TypeAlias = tuple[int, int]
 """Flat index of the first weight, and number of weights."""

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors import kernels_pairs_fields as at
-from explorer.formats.weights_runs import Values
-from explorer.in_order import Check
+from explorer.formats.weights import Values
+from explorer.parallel import Check
 
 MOST_COUNTED: Final = (1 << 32) - 1
 """Pairs for which a cell has room."""

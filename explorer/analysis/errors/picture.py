@@ -21,8 +21,8 @@ from explorer.analysis.errors.pair_pictures import (
 )
 from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair, WeightsPair
 from explorer.analysis.rounding.rounded_weights import RoundedWeights, rounded_saturated_share
-from explorer.formats.weights_runs import check_decodable
-from explorer.in_order import Check, never
+from explorer.formats.weights import check_decodable
+from explorer.parallel import Check, never
 
 _SNAPSHOT_SECONDS: Final = 0.05  # between two, at least
 _SNAPSHOT_SHARE: Final = 0.05  # of the time, at most

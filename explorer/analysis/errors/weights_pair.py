@@ -18,10 +18,9 @@ from explorer.analysis.matching.view_reader import ViewReader
 from explorer.analysis.matching.views import TensorView
 from explorer.analysis.rounding.rounders import Rounder, rounded_type, rounder
 from explorer.errors import ExplorerError
-from explorer.formats.folding import Folding
-from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights_runs import Values
-from explorer.in_order import Check
+from explorer.formats.tensors import Folding, Shape, Tensor
+from explorer.formats.weights import Values
+from explorer.parallel import Check
 from explorer.quantization.kernel_sets import rounding_to
 
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from explorer.analysis.matching.views import TensorPart, TensorView
 from explorer.formats.tensors import Shape
-from explorer.formats.weights import WeightReader
-from explorer.formats.weights_runs import Values
-from explorer.in_order import Check, never
+from explorer.formats.weights import Values, WeightReader
+from explorer.parallel import Check, never
 
 WINDOW_WEIGHTS: Final = 1 << 20
 """Most weights that are read at once to be put in order: 4 MiB, and as much for the result."""

@@ -16,7 +16,7 @@ from explorer.analysis.recipes.rules import DEPENDS_ON_IMATRIX, RecipeError
 from explorer.analysis.recipes.subject import Category, Subject, SubjectModel
 from explorer.analysis.recipes.table import RECIPES, Recipe, declared_recipe
 from explorer.formats.model import Model
-from explorer.formats.naming import parse_name
+from explorer.formats.tensors import parse_name
 
 __all__ = ["Deviation", "RecipeFit", "compare_with_recipes", "why_no_recipe"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.formats.model import Model
-from explorer.formats.naming import parse_name
+from explorer.formats.tensors import parse_name
 
 
 @dataclass(frozen=True, slots=True)

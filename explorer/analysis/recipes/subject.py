@@ -12,8 +12,7 @@ from enum import Enum, auto
 from typing import Final
 
 from explorer.errors import ExplorerError
-from explorer.formats.metadata import Metadata
-from explorer.formats.model import Model
+from explorer.formats.model import Metadata, Model
 from explorer.formats.tensors import Shape
 from explorer.quantization.types import TensorType
 

@@ -11,8 +11,8 @@ from explorer.analysis.errors.lockstep import Run
 from explorer.analysis.matching.view_reader import ViewReader
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.rounding.rounders import Rounder
-from explorer.formats.weights_runs import Values
-from explorer.in_order import Check
+from explorer.formats.weights import Values
+from explorer.parallel import Check
 
 
 class RoundedWeights:

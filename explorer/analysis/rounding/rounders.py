@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import ExplorerError
-from explorer.formats.weights_runs import Values
+from explorer.formats.weights import Values
 from explorer.quantization import TENSOR_TYPES, TensorType, dequantize, quantize
 from explorer.quantization.grouped import (
     AFFINE_GROUPS,

@@ -25,10 +25,10 @@ from explorer.analysis.statistics import TensorStatistics
 from explorer.analysis.surveys import error_records
 from explorer.analysis.surveys import records as survey_records
 from explorer.analysis.surveys.kept_lines import MAX_FILE_BYTES, Codec, KeptLines
-from explorer.cache import cache_folder
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model, ModelFile
 from explorer.formats.tensors import Tensor
+from explorer.paths import cache_folder
 
 MAX_BYTES: Final = 4 * MAX_FILE_BYTES
 """Most bytes that all surveys together are kept in."""

@@ -16,7 +16,7 @@ from explorer.analysis.surveys.cache import KeptErrors, KeptSurvey
 from explorer.analysis.surveys.tensors import WALKS, SurveyRow, survey_row
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.in_order import Check, never
+from explorer.parallel import Check, never
 
 _POLL_S: Final = 0.05
 

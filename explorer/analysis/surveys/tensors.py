@@ -12,7 +12,7 @@ from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
-from explorer.in_order import Check, never
+from explorer.parallel import Check, never
 
 WALKS: Final = 2
 """How often the weights of a tensor are walked over."""

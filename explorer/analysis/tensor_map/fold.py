@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.lockstep import RUN_WEIGHTS
-from explorer.analysis.parallel import Pool, map_in_order
 from explorer.analysis.tensor_map.picture import Grid, TensorMap, Window
 from explorer.analysis.tensor_map.planes import Plane, Source
-from explorer.formats.weights_fold import SPAN_WEIGHTS
-from explorer.in_order import Check, never
+from explorer.formats.weights import SPAN_WEIGHTS
+from explorer.parallel import Check, Pool, map_in_order, never
 
 _WHOLE_ROWS: Final = 4
 """Rows are read whole where so many times what is wanted of them is as fast as picking it out."""

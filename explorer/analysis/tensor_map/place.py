@@ -11,7 +11,7 @@ from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair, Weig
 from explorer.analysis.splitting import is_quantized
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
-from explorer.in_order import Check, never
+from explorer.parallel import Check, never
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from explorer.analysis.errors.weights_pair import WeightsPair
 from explorer.analysis.splitting import Splitter, splitter_of
 from explorer.errors import ExplorerError
-from explorer.formats.folding import Folding
-from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights import WeightReader
-from explorer.formats.weights_runs import Values
-from explorer.in_order import Check
+from explorer.formats.tensors import Folding, Shape, Tensor
+from explorer.formats.weights import Values, WeightReader
+from explorer.parallel import Check
 
 ERROR_GROUP: Final = 32
 """Consecutive weights whose RMS a relative error is told in: a block of most types."""

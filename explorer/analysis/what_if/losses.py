@@ -23,10 +23,10 @@ from explorer.analysis.recipes.revisions import CURRENT
 from explorer.analysis.recipes.subject import SubjectModel
 from explorer.analysis.rounding.rounders import rounder
 from explorer.analysis.what_if.requantization import round_weights
-from explorer.formats.folding import Folding
 from explorer.formats.model import Model
-from explorer.formats.weights_runs import Values, check_decodable
-from explorer.in_order import Check, never
+from explorer.formats.tensors import Folding
+from explorer.formats.weights import Values, check_decodable
+from explorer.parallel import Check, never
 from explorer.quantization import TensorType
 
 PRESENT: Final = ""

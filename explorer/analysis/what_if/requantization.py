@@ -21,10 +21,9 @@ from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.rounding.rounded_weights import RoundedWeights, rounded_saturated_share
 from explorer.analysis.rounding.rounders import rounder
 from explorer.errors import ExplorerError
-from explorer.formats.folding import Folding
-from explorer.formats.tensors import Tensor
-from explorer.formats.weights_runs import Values, check_decodable
-from explorer.in_order import Check, never
+from explorer.formats.tensors import Folding, Tensor
+from explorer.formats.weights import Values, check_decodable
+from explorer.parallel import Check, never
 
 MAX_ROW: Final = 1 << 20
 """Most weights of a row that importance can be given for: a row is rounded at once then."""

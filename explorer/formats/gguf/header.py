@@ -23,8 +23,7 @@ from explorer.formats.gguf.arrays import (
     array_loader,
     locate_array,
 )
-from explorer.formats.gguf.cursor import Cursor, quoted
-from explorer.formats.gguf.records import RecordRun, find_records
+from explorer.formats.gguf.records import Cursor, RecordRun, find_records, quoted
 from explorer.formats.limits import (
     EAGER_STRING_BYTES,
     EAGER_TOTAL_BYTES,
@@ -35,7 +34,7 @@ from explorer.formats.limits import (
     MAX_TENSORS,
     MAX_TEXT_BYTES,
 )
-from explorer.formats.metadata import MetadataEntry, Value, decode_text
+from explorer.formats.model import MetadataEntry, Value, decode_text
 from explorer.sources import ByteSource
 
 MAGIC: Final = b"GGUF"

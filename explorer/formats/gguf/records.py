@@ -8,25 +8,237 @@ where they lie.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import FormatError
-from explorer.formats.gguf.arrays import Layout
-from explorer.formats.gguf.chains import Starts, follow_chain, short_lengths
-from explorer.formats.gguf.cursor import Cursor, quoted
-from explorer.formats.gguf.names import TensorNames
+from explorer.formats.gguf.arrays import Layout, Places, Starts, follow_chain, short_lengths
 from explorer.formats.limits import MAX_DIMENSIONS, MAX_KEY_BYTES, MAX_NAMES_BYTES
-from explorer.formats.metadata import decode_text
+from explorer.formats.model import decode_text
+from explorer.sources import ByteSource
+
+# A place in the header of a GGUF file, with the bytes around it.
+
+
+_WINDOW_BYTES: Final = 1 << 14
+_MOST_QUOTED: Final = 120
+
+
+def quoted(name: str) -> str:
+    """Return a name from the file for a message: escaped, and not longer than a line."""
+    shown = repr(name[:_MOST_QUOTED])
+    if len(name) <= _MOST_QUOTED and len(shown) <= 2 * _MOST_QUOTED:
+        return shown
+    return f"{shown[: 2 * _MOST_QUOTED]}…"  # a byte that is no text takes four or six characters
+
+
+class Cursor:
+    """A position in the header and a window of bytes around it.
+
+    All that reads moves the position on, and takes `what` it reads for messages.
+
+    Attributes:
+        source: The file.
+        layout: How it writes numbers.
+        position: Offset of the next byte.
+
+    Raises:
+        FormatError: The file ends before what is read does, or a string is longer than its limit.
+        SourceError: The file changed since it was opened.
+    """
+
+    def __init__(self, source: ByteSource, layout: Layout) -> None:
+        self.source = source
+        self.layout = layout
+        self.position = 0
+        self._window = b""
+        self._base = 0
+
+    def window(self, length: int) -> tuple[bytes, int]:
+        """Return bytes that hold at least `length` from the position on, or up to the file's end.
+
+        Returns:
+            The bytes, and the place of the position in them.
+        """
+        left = max(0, self.source.size - self.position)
+        start = self.position - self._base
+        if start < 0 or start + min(length, left) > len(self._window):
+            size = min(max(length, _WINDOW_BYTES), left)
+            self._window = self.source.read(self.position, size)
+            self._base = self.position
+            start = 0
+        return self._window, start
+
+    def take(self, length: int, what: str) -> bytes:
+        """Return the next `length` bytes."""
+        start = self.position - self._base
+        if 0 <= start <= len(self._window) - length:
+            self.position += length
+            return self._window[start : start + length]
+        if length > self.source.size - self.position:
+            raise FormatError(
+                f"file ends inside {what}: {length} bytes expected, "
+                f"{self.source.size - self.position} left; download it again",
+                self.source.path,
+                self.position,
+            )
+        window, start = self.window(length)
+        self.position += length
+        return window[start : start + length]
+
+    def u32(self, what: str) -> int:
+        """Return the next number of 4 bytes."""
+        return int.from_bytes(self.take(4, what), self.layout.order)
+
+    def count(self, what: str) -> int:
+        """Return the next count or length: 8 bytes, or 4 in version 1."""
+        return int.from_bytes(self.take(self.layout.width, what), self.layout.order)
+
+    def string(self, what: str, limit: int) -> bytes:
+        """Return the next string of at most `limit` bytes."""
+        at = self.position
+        length = self.count(f"the length of {what}")
+        if length > limit:
+            raise FormatError(
+                f"{what} is {length} bytes long, at most {limit} are allowed; "
+                "the header is damaged",
+                self.source.path,
+                at,
+            )
+        return self.take(length, what)
+
+
+# The names of a tensor table, left as bytes until somebody looks.
+#
+# Opening a file has to know one thing about them, whether one occurs twice, and hashes of their
+# bytes tell that without 20,000 pieces of text.
+
+
+PIECE_BYTES: Final = 32
+"""Names are hashed in pieces of so many bytes: most are not longer."""
+
+# The first n bytes of a piece, for n from 0 to 32, as words of 8 bytes.
+_MASKS: Final = np.where(
+    np.arange(PIECE_BYTES) < np.arange(PIECE_BYTES + 1)[:, np.newaxis], np.uint8(255), np.uint8(0)
+).view(np.uint64)
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: odd, mixes well
+_UPPER_HALF: Final = np.uint64(32)
+_SLOTS: Final = 1 << 16
+
+
+class TensorNames(Sequence[str]):
+    """Names by position; one is decoded when it is asked for, or all at once by `listed`.
+
+    Attributes:
+        text: Bytes with the names in them; at least `PIECE_BYTES` follow each name.
+        starts: First byte of each name, int64 [n].
+        ends: The byte behind each name, int64 [n].
+    """
+
+    def __init__(self, text: bytes, starts: Places, ends: Places) -> None:
+        self.text = text
+        self.starts = starts
+        self.ends = ends
+
+    @classmethod
+    def joined(cls, parts: Sequence[TensorNames]) -> TensorNames:
+        """Return the names of all parts."""
+        shifts = np.cumsum([0, *(len(part.text) for part in parts)]).tolist()
+        return cls(
+            b"".join(part.text for part in parts),
+            np.concatenate([part.starts + at for part, at in zip(parts, shifts, strict=False)]),
+            np.concatenate([part.ends + at for part, at in zip(parts, shifts, strict=False)]),
+        )
+
+    @cached_property
+    def listed(self) -> list[str]:
+        """All names: pieces of one text if all are ASCII, which is four times faster."""
+        starts, ends = self.starts.tolist(), self.ends.tolist()
+        text = self.text.decode("latin-1")
+        names = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+        if "".join(names).isascii():
+            return names
+        raw = self.text
+        return [decode_text(raw[start:end]) for start, end in zip(starts, ends, strict=True)]
+
+    def repeated(self) -> list[str]:
+        """Return each further occurrence of a name that occurred before, in order."""
+        if not _any_equal(self._hashes()):
+            return []
+        seen: set[str] = set()
+        again = []
+        for name in self.listed:  # equal hashes may come from different names
+            if name in seen:
+                again.append(name)
+            seen.add(name)
+        return again
+
+    def _hashes(self) -> NDArray[np.uint64]:
+        """Return a hash of each name's bytes, uint64 [n]: equal names have equal hashes."""
+        left = self.ends - self.starts
+        result = left.astype(np.uint64)
+        if not len(left):
+            return result
+        pieces = np.ndarray(
+            len(self.text) - PIECE_BYTES + 1, f"V{PIECE_BYTES}", buffer=self.text, strides=(1,)
+        )
+        places = self.starts
+        rows: NDArray[np.int64] | slice = slice(None)  # the names that go on
+        while len(left):
+            words = pieces[places].view(np.uint64).reshape(len(left), -1)
+            words &= _MASKS.take(np.minimum(left, PIECE_BYTES), axis=0)
+            mixed = result[rows]
+            for word in words.T:
+                mixed = (mixed ^ word) * _MULTIPLIER
+                mixed ^= mixed >> _UPPER_HALF
+            result[rows] = mixed
+            longer = np.flatnonzero(left > PIECE_BYTES)
+            rows = longer if isinstance(rows, slice) else rows[longer]
+            places, left = places[longer] + PIECE_BYTES, left[longer] - PIECE_BYTES
+        return result
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return self.listed[index]
+        return decode_text(self.text[self.starts[index] : self.ends[index]])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.listed)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+def _any_equal(hashes: NDArray[np.uint64]) -> bool:
+    """Tell whether two hashes are equal.
+
+    To sort them all would take twice as long as to compute them. So those are left out first that
+    share 16 of their bits with no other one.
+    """
+    for part in (1, 3):
+        slots = hashes.view(np.uint16)[part::4].astype(np.intp)
+        rows = np.arange(len(hashes), dtype=np.uint32)
+        last = np.empty(_SLOTS, dtype=np.uint32)  # row of each slot; only what is set is read
+        last[slots] = rows
+        shared = np.zeros(_SLOTS, dtype=np.bool_)
+        shared[slots[last[slots] != rows]] = True
+        hashes = hashes[shared[slots]]
+    ordered = np.sort(hashes)
+    return bool((ordered[1:] == ordered[:-1]).any())
+
 
 _FEW: Final = 64  # records that are walked faster one at a time
-_WINDOW_BYTES: Final = 1 << 18  # with its arrays it stays within a core's cache
+_RECORDS_WINDOW_BYTES: Final = 1 << 18  # with its arrays it stays within a core's cache
 _USUAL_BYTES: Final = 64  # of a record with the names that are common
 _AXES: Final = [f"dimension {axis}" for axis in range(MAX_DIMENSIONS)]
 
@@ -134,7 +346,7 @@ def find_records(cursor: Cursor, count: int) -> list[RecordRun]:
     runs: list[RecordRun] = []
     left = count
     while left:
-        for size in (min(_WINDOW_BYTES, left * _USUAL_BYTES), longest):
+        for size in (min(_RECORDS_WINDOW_BYTES, left * _USUAL_BYTES), longest):
             window, at = cursor.window(size)
             window = window[at : at + size]
             starts, end = _walk_window(window, left, layout)

@@ -14,9 +14,8 @@ from functools import cached_property
 from math import prod
 from typing import Any, Final, NamedTuple, overload
 
-from explorer.formats.model import Severity
-from explorer.formats.problems import ProblemLog
-from explorer.formats.safetensors.entry import Spec
+from explorer.formats.model import ProblemLog, Severity
+from explorer.formats.safetensors.header import Spec
 from explorer.formats.tensors import (
     Extent,
     GroupedWeights,

@@ -8,8 +8,8 @@ from pathlib import Path
 from explorer.display import value_text
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model
+from explorer.formats.columns import TensorArrays, tensor_arrays
 from explorer.formats.facts import Facts, describe
-from explorer.formats.tensor_arrays import TensorArrays, tensor_arrays
 from explorer.qt.jobs import Job
 from explorer.qt.models.quick_open.names import NameList, name_list
 from explorer.text import bytes_text, count_text
@@ -82,8 +82,8 @@ def load_document(path: Path, job: Job) -> Document:
 
 def _title(path: Path) -> str:
     """Return the name that users know: of a manifest or a snapshot it is not the file's."""
-    from explorer.formats.confinement import HUB_REPOSITORY  # noqa: PLC0415 - as above
     from explorer.formats.ollama.manifest import is_manifest_path, name_of  # noqa: PLC0415
+    from explorer.formats.side_files import HUB_REPOSITORY  # noqa: PLC0415 - as above
 
     if is_manifest_path(path):
         return str(name_of(path))

@@ -6,8 +6,7 @@ from typing import Final
 
 from explorer.display import type_text, value_text
 from explorer.errors import ExplorerError
-from explorer.formats.metadata import MetadataEntry
-from explorer.formats.model import Model
+from explorer.formats.model import MetadataEntry, Model
 from explorer.report.components import cut, details, section, table
 from explorer.report.elements import Element, element
 from explorer.report.gathering import Evidence

@@ -12,7 +12,7 @@ from explorer.analysis.errors.comparison import Comparison
 from explorer.analysis.matching import Match, TensorView
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor
-from explorer.formats.weights_fold import SPAN_WEIGHTS
+from explorer.formats.weights import SPAN_WEIGHTS
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of
 from tests.helpers.threads import own_threads
 

@@ -24,7 +24,7 @@ from explorer.analysis.matching import TensorView, match_models
 from explorer.analysis.what_if.requantization import requantize
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import open_model
-from explorer.in_order import Check
+from explorer.parallel import Check
 from tests.helpers.model_pairs import write_gguf
 
 Weights = NDArray[np.float32]

@@ -25,7 +25,7 @@ from explorer.analysis.tensor_map.planes import (
 from explorer.errors import ExplorerError, FormatError, SourceError
 from explorer.formats import open_model
 from explorer.formats.tensors import Tensor
-from explorer.in_order import never
+from explorer.parallel import never
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of

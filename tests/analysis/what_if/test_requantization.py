@@ -15,7 +15,7 @@ from explorer.analysis.what_if.importance import importance_of, is_importance_ma
 from explorer.analysis.what_if.requantization import Requantized
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor, open_model
-from explorer.formats.weights_fold import SPAN_WEIGHTS
+from explorer.formats.weights import SPAN_WEIGHTS
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.tensors import float_tensor, tensor_of

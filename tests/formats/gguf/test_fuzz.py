@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Model
-from explorer.formats.gguf.opening import open_gguf
+from explorer.formats.gguf.open import open_gguf
 from explorer.formats.limits import MAX_DIMENSIONS
 from tests.helpers.gguf_writer import (
     ARRAY,

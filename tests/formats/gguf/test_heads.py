@@ -9,7 +9,7 @@ import pytest
 
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
-from explorer.formats.gguf.heads import first_elements
+from explorer.formats.gguf.arrays import first_elements
 
 
 def text(raw: bytes) -> bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from explorer.errors import FormatError
-from explorer.formats.gguf.opening import open_gguf
+from explorer.formats.gguf.open import open_gguf
 from tests.helpers.gguf_files import Accept, Refuse, problem_texts
 from tests.helpers.gguf_writer import (
     ARRAY,

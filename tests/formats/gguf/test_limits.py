@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.formats.gguf.opening import open_gguf
+from explorer.formats.gguf.open import open_gguf
 from tests.helpers.gguf_writer import (
     ARRAY,
     F32,

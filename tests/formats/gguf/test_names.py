@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.formats.gguf.names import PIECE_BYTES, TensorNames
+from explorer.formats.gguf.records import PIECE_BYTES, TensorNames
 
 _NAMES = st.lists(st.binary(max_size=80), max_size=30)
 

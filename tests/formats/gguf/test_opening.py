@@ -11,7 +11,7 @@ import pytest
 
 from explorer.errors import FormatError, SourceError
 from explorer.formats import open_model
-from explorer.formats.gguf.opening import open_gguf
+from explorer.formats.gguf.open import open_gguf
 from tests.helpers.gguf_files import plain_value
 from tests.helpers.gguf_writer import (
     ARRAY,
@@ -332,7 +332,7 @@ def test_a_record_across_the_reading_window(
     path = small_model().write(tmp_path / "s.gguf")
     seen = []
     for size in (1, 7, 64, 1 << 17):
-        monkeypatch.setattr("explorer.formats.gguf.cursor._WINDOW_BYTES", size)
+        monkeypatch.setattr("explorer.formats.gguf.records._WINDOW_BYTES", size)
         with open_gguf(path) as model:
             seen.append(
                 (

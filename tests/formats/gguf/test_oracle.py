@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from explorer.formats import MetadataEntry
-from explorer.formats.gguf.opening import open_gguf
+from explorer.formats.gguf.open import open_gguf
 from tests.helpers.gguf_oracle import assert_same_as_gguf_package
 
 FILES = pytest.mark.parametrize(

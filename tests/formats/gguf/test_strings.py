@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from explorer.errors import FormatError
-from explorer.formats.gguf import strings as gguf_strings
-from explorer.formats.gguf.strings import end_of_strings, walk_strings
+from explorer.formats.gguf import arrays as gguf_strings
+from explorer.formats.gguf.arrays import end_of_strings, walk_strings
 from explorer.sources import MemorySource
 from tests.helpers.stopwatch import in_time
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Model, Severity, open_model
 from explorer.formats.facts import describe
-from explorer.formats.ollama import opening as ollama
-from explorer.formats.ollama.opening import open_manifest
+from explorer.formats.ollama import open as ollama
+from explorer.formats.ollama.open import open_manifest
 from tests.helpers.json_values import JSON
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import safetensors_bytes

@@ -19,8 +19,8 @@ from safetensors import SafetensorError, safe_open
 from explorer.errors import ExplorerError
 from explorer.formats import FormatError, Severity, open_model
 from explorer.formats.model import Model
-from explorer.formats.safetensors.entry import SAFETENSORS_TYPES
-from explorer.formats.safetensors.opening import open_safetensors
+from explorer.formats.safetensors.header import SAFETENSORS_TYPES
+from explorer.formats.safetensors.open import open_safetensors
 from tests.helpers.rewriting import rewrite
 from tests.helpers.safetensors_writer import entry, safetensors_bytes, tensors_bytes
 from tests.helpers.stopwatch import in_time

@@ -9,7 +9,7 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.display import scalar_text
 from explorer.formats import NumberArray
-from explorer.formats.metadata import Value
+from explorer.formats.model import Value
 from explorer.qt.models.figure_texts.columns import array_texts
 from explorer.qt.models.table import Cell, Column
 from explorer.text import integer_text, plain_text

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
 from explorer.display import type_text
-from explorer.formats.tensor_arrays import text_ranks
+from explorer.formats.columns import text_ranks
 from explorer.qt.models.document import Document
 from explorer.qt.models.figure_texts.columns import metadata_texts
 from explorer.qt.models.table import Column

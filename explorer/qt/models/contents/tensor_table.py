@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
-from explorer.formats.tensor_arrays import TensorArrays
+from explorer.formats.columns import TensorArrays
 from explorer.qt.models.document import Document
 from explorer.qt.models.figure_texts.columns import tensor_texts
 from explorer.qt.models.table import Cell, Column

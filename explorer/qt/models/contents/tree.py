@@ -21,7 +21,7 @@ from PySide6.QtCore import (
 )
 
 from explorer.display import type_text
-from explorer.formats.naming import natural_key, parse_name
+from explorer.formats.tensors import natural_key, parse_name
 from explorer.qt.models.document import Document
 from explorer.qt.models.figure_texts.columns import model_tree_texts
 from explorer.qt.models.roles import ItemRole

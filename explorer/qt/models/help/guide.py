@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from explorer.resources import resource
+from explorer.paths import resource
 
 ORDER: Final = (
     "start",

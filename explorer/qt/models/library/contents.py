@@ -14,11 +14,10 @@ from typing import Final
 
 from explorer.errors import ExplorerError, system_reason
 from explorer.formats import Problem, Severity, open_model
-from explorer.formats.confinement import hub_cache, leads_out
-from explorer.formats.naming import natural_key
-from explorer.formats.ollama.blobs import find_blob, size_fault
-from explorer.formats.ollama.manifest import Layer, Manifest, read_manifest
-from explorer.formats.ollama.opening import open_manifest
+from explorer.formats.ollama.manifest import Layer, Manifest, find_blob, read_manifest, size_fault
+from explorer.formats.ollama.open import open_manifest
+from explorer.formats.side_files import hub_cache, leads_out
+from explorer.formats.tensors import natural_key
 from explorer.qt.models.library.rows import Row, RowKind, note_row, title_of, translate
 from explorer.qt.models.library.tensor_rows import TensorRows
 from explorer.qt.models.library.texts import is_text_file, is_text_layer

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from explorer.formats import Problem, Severity
-from explorer.formats.confinement import HUB_REPOSITORY
-from explorer.formats.naming import natural_key
+from explorer.formats.side_files import HUB_REPOSITORY
+from explorer.formats.tensors import natural_key
 from explorer.qt.models.library.rows import PROGRAM, Row, RowKind, counted, title_of, translate
 from explorer.qt.models.library.usage import Usage
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind

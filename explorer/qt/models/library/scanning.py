@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from explorer.formats.confinement import HUB_REPOSITORY
 from explorer.formats.ollama.manifest import BLOBS, MANIFESTS
+from explorer.formats.side_files import HUB_REPOSITORY
 from explorer.qt.models.library.blob_table import BlobList
 from explorer.qt.models.library.listing import rows_of_models, store_row, waiting_row
 from explorer.qt.models.library.rows import Row

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from explorer.formats import Model, Problem, Severity
-from explorer.formats.naming import natural_key, parse_name
-from explorer.formats.tensors import Tensor
+from explorer.formats.tensors import Tensor, natural_key, parse_name
 from explorer.qt.models.library.rows import Pages, Row, RowKind, title_of, translate
 from explorer.stores.entries import Check
 from explorer.text import integer_text, shape_text

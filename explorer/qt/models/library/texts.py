@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from explorer.errors import ExplorerError
-from explorer.formats.bounded_json import read_json_file
-from explorer.formats.metadata import decode_text
+from explorer.formats.model import decode_text
 from explorer.formats.ollama.manifest import CONFIG_KIND
+from explorer.formats.strict_json import read_json_file
 from explorer.qt.models.library.rows import translate
 from explorer.sources import FileSource
 from explorer.text import integer_text

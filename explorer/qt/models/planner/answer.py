@@ -12,11 +12,11 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.errors import PlanError
 from explorer.planner.advice import Advice, solve
+from explorer.planner.inputs import Outcome
+from explorer.planner.kv_cache import BYTES_PER_ELEMENT
 from explorer.planner.layout import Layout
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import PlanRequest
-from explorer.planner.workload import BYTES_PER_ELEMENT
-from explorer.qt.models.planner.outcome import Outcome
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 SETTING_OF: Final[Mapping[str, str]] = MappingProxyType(

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QCoreApplication
 
+from explorer.planner.inputs import Outcome
 from explorer.planner.layout import Layout
 from explorer.planner.result import Plan
 from explorer.qt.models.figure_texts.plans import comparison_texts
 from explorer.qt.models.planner.answer import verdict_of
-from explorer.qt.models.planner.outcome import Outcome
 from explorer.qt.models.planner.tables import number_column, text_column
 from explorer.qt.models.table import Column
 from explorer.text import bytes_text, integer_text, plain_text, shorten

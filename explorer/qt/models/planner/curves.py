@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.planner import Hyperparameters
-from explorer.planner.workload import BYTES_PER_ELEMENT
-from explorer.qt.models.planner.inputs import PlanInputs
-from explorer.qt.models.planner.outcome import make_outcome
+from explorer.planner.inputs import PlanInputs, make_outcome
+from explorer.planner.kv_cache import BYTES_PER_ELEMENT
 from explorer.qt.models.planner.stops import Stops, context_stops
 
 CACHE_TYPES: Final = tuple(BYTES_PER_ELEMENT)

@@ -17,14 +17,13 @@ from PySide6.QtCore import (
 )
 
 from explorer.errors import PlanError
-from explorer.notation import written_number
 from explorer.planner import Device
-from explorer.planner.parsing import parse_size
+from explorer.planner.devices import parse_size
 from explorer.qt.models.figure_texts.plans import gpu_texts
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.table import RIGHT, Index
-from explorer.text import byte_unit, bytes_text, integer_text, plain_text, shorten
+from explorer.text import byte_unit, bytes_text, integer_text, plain_text, shorten, written_number
 
 NAME, FREE = 0, 1
 _MIME: Final = "application/x-gguf-explorer-gpu"

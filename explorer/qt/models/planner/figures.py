@@ -10,7 +10,7 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.planner import Host
 from explorer.planner.layout import DeviceLayout, Layout
-from explorer.planner.prediction import Prediction
+from explorer.planner.profiles import Prediction
 from explorer.planner.result import Plan
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 

@@ -17,8 +17,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
-from explorer.qt.models.planner.inputs import PlanInputs
-from explorer.qt.models.planner.outcome import Outcome
+from explorer.planner.inputs import Outcome, PlanInputs
 from explorer.qt.models.planner.state import PlannerState, Scenario, Subject
 
 FRAME_MS: Final = 8

@@ -15,15 +15,16 @@ from typing import Final
 from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Hyperparameters
-from explorer.planner import environment as env
-from explorer.qt.models.planner.history import History
-from explorer.qt.models.planner.inputs import (
+from explorer.planner import settings as env
+from explorer.planner.inputs import (
+    Outcome,
     PlanInputs,
     device_records,
     devices_of,
+    make_outcome,
     saved_text,
 )
-from explorer.qt.models.planner.outcome import Outcome, make_outcome
+from explorer.qt.models.planner.history import History
 
 MOST_SCENARIOS: Final = 26
 _LONGEST_NAME: Final = 60

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication, QObject
 
 from explorer.hardware.catalogue import Gpu
-from explorer.planner.terms import Input, Term
+from explorer.planner.result import Input, Term
 from explorer.qt.models.figure_texts.plans import (
     bar_texts,
     curve_texts,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from explorer.planner import Device, Host
-from explorer.planner import environment as env
+from explorer.planner import settings as env
+from explorer.planner.inputs import PlanInputs
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import Plan
-from explorer.qt.models.planner.inputs import PlanInputs
 from explorer.text import plain_text
 
 _SERVER_TYPES: Final = ("f16", "q8_0", "q4_0")

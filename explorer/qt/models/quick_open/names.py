@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.formats.tensor_arrays import text_ranks
+from explorer.formats.columns import text_ranks
 
 _PIECE: Final = 16_384
 _NO_WORD: Final = re.compile(r"[^\w\n]|_")

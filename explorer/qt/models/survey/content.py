@@ -18,7 +18,7 @@ from explorer.analysis.model_grid import ModelGrid, model_grid
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights_runs import check_decodable
+from explorer.formats.weights import check_decodable
 from explorer.qt.jobs import Job, consideration
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import MatchedModels, Rounding

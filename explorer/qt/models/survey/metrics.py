@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.formats.tensor_arrays import TensorArrays
+from explorer.formats.columns import TensorArrays
 from explorer.qt.models.survey.figures import (
     ErrorColumns,
     Floats,

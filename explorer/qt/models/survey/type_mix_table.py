@@ -19,8 +19,8 @@ from explorer.analysis.recipes import (
     verdict,
 )
 from explorer.analysis.recipes.verdict import layers_text
+from explorer.formats.columns import text_ranks
 from explorer.formats.model import Model
-from explorer.formats.tensor_arrays import text_ranks
 from explorer.qt.models.figure_texts.columns import mix_texts, recipe_texts
 from explorer.qt.models.table import Cell, Column
 from explorer.text import bytes_text, fixed_text, float_text, integer_text, plain_text

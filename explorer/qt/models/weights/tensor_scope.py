@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from explorer.formats.naming import TensorName, parse_name
+from explorer.formats.tensors import TensorName, parse_name
 from explorer.qt.models.document import Document
 
 MOST_TENSORS: Final = 32

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt, Signal
 
-from explorer.formats.folding import Folding
-from explorer.formats.tensors import Tensor
+from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import WeightReader
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.table import RIGHT, Index

@@ -11,7 +11,7 @@ from explorer.analysis.what_if.requantization import checked_importance
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.formats.model import Model
-from explorer.formats.weights_runs import Values
+from explorer.formats.weights import Values
 
 _SUMS = ".in_sum2"
 

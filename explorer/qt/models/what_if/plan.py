@@ -11,10 +11,9 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.hardware.detect import Machine
 from explorer.planner import Hyperparameters, Settings
-from explorer.planner import environment as env
-from explorer.planner.replacement import with_types
-from explorer.qt.models.planner.inputs import PlanInputs
-from explorer.qt.models.planner.outcome import make_outcome
+from explorer.planner import settings as env
+from explorer.planner.inputs import PlanInputs, make_outcome
+from explorer.planner.profiles import with_types
 from explorer.quantization import TensorType
 
 USUAL_CONTEXT: Final = 8192

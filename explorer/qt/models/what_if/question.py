@@ -27,8 +27,8 @@ from explorer.analysis.what_if.losses import (
 )
 from explorer.analysis.what_if.sizes import SizeThen, present_size, size_then
 from explorer.hardware.detect import Machine
+from explorer.planner.inputs import PlanInputs
 from explorer.qt.models.document import Document
-from explorer.qt.models.planner.inputs import PlanInputs
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.what_if.imatrix import ImportanceMatrix
 from explorer.qt.models.what_if.plan import Plans, PlanThen

@@ -16,7 +16,7 @@ from explorer.analysis.what_if.losses import (
     measure_piece,
 )
 from explorer.errors import ExplorerError
-from explorer.formats.weights_runs import Values
+from explorer.formats.weights import Values
 from explorer.qt.jobs import Job, consideration, drop_frames
 from explorer.qt.jobs.cores import all_cores
 from explorer.qt.models.what_if.question import Kept, Prospect, piece_name

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QSplitter, QStackedWidget, QVBoxLayo
 from explorer.display import scalar_text, type_text
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry
-from explorer.formats.metadata import Value
+from explorer.formats.model import Value
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.contents.array_table import array_columns
 from explorer.qt.models.contents.metadata_table import metadata_columns, metadata_mask

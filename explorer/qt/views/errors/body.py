@@ -23,7 +23,7 @@ from explorer.qt.views.tabbed_body import TabbedBody
 from explorer.qt.views.weights.header import Header
 
 if TYPE_CHECKING:
-    from explorer.qt.models.planner.inputs import PlanInputs
+    from explorer.planner.inputs import PlanInputs
     from explorer.qt.views.errors.what_if.page import WhatIfPage
 
 

@@ -17,8 +17,8 @@ from explorer.qt.views.late_panel import TensorPanel
 from explorer.text import integer_text, plain_text, shape_text
 
 if TYPE_CHECKING:
+    from explorer.planner.inputs import PlanInputs
     from explorer.qt.models.errors.gathering import PairSubject
-    from explorer.qt.models.planner.inputs import PlanInputs
     from explorer.qt.views.errors.body import ErrorsBody
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from explorer.formats.ollama.name import OllamaName
+from explorer.formats.ollama.manifest import OllamaName
 from explorer.qt.models.library.blob_table import StoredFile
 from explorer.qt.models.library.node import Node
 from explorer.stores import StoreKind

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue
 from explorer.planner import Device
-from explorer.planner.parsing import parse_gpu
+from explorer.planner.devices import parse_gpu
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.planner.tables import LiveTable, gpu_columns
 from explorer.qt.views.planner.editors import CalmSpinBox

@@ -5,10 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QByteArray, Signal
 from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from explorer.planner.inputs import Outcome, PlanInputs
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.planner.comparison import Candidate, comparison_columns
-from explorer.qt.models.planner.inputs import PlanInputs
-from explorer.qt.models.planner.outcome import Outcome
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.planner.state import Subject
 from explorer.qt.models.planner.tables import LiveTable

@@ -11,10 +11,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.planner.kv_cache import DEFAULT_BATCH, DEFAULT_CONTEXT
 from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC, EffectiveSettings
-from explorer.planner.workload import DEFAULT_BATCH, DEFAULT_CONTEXT
 from explorer.qt.models.planner.curves import CACHE_TYPES
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.planner.stops import (

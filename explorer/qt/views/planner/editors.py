@@ -7,7 +7,7 @@ from PySide6.QtGui import QKeyEvent, QKeySequence, QValidator, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QLineEdit, QSpinBox, QWidget
 
 from explorer.errors import PlanError
-from explorer.planner.parsing import parse_context, parse_size
+from explorer.planner.devices import parse_context, parse_size
 from explorer.qt.models.planner.devices import size_text
 from explorer.qt.models.planner.stops import Stops
 from explorer.text import integer_text

@@ -6,7 +6,7 @@ import numpy as np
 from PySide6.QtCore import QByteArray, Qt
 from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 
-from explorer.planner.terms import Term
+from explorer.planner.result import Term
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.planner.figures import exact_text

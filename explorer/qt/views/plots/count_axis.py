@@ -7,8 +7,7 @@ from typing import Final
 
 import pyqtgraph as pg
 
-from explorer.notation import written_number
-from explorer.text import count_text, float_text, integer_text
+from explorer.text import count_text, float_text, integer_text, written_number
 
 _LONGEST: Final = 100_000  # from here on a count is rounded
 

@@ -6,8 +6,7 @@ import re
 import struct
 from typing import Final, Literal
 
-from explorer.notation import plain_number
-from explorer.text import float_text, integer_text, plain_text
+from explorer.text import float_text, integer_text, plain_number, plain_text
 
 _OFFSET: Final = re.compile(r"(?:0[xX](?P<hex>[0-9a-fA-F]{1,16})|(?P<decimal>[0-9]{1,20}))")
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})+")

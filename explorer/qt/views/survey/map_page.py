@@ -18,7 +18,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.notation import locale_free
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.survey.content import ComparisonContent, SurveyContent
 from explorer.qt.models.survey.figures import Floats
@@ -33,7 +32,7 @@ from explorer.qt.views.survey.model_map import ModelMap
 from explorer.qt.views.survey.notice import Notice
 from explorer.qt.views.survey.session import SurveySession
 from explorer.tabular import to_tsv
-from explorer.text import bytes_text, integer_text, plain_text, shape_text
+from explorer.text import bytes_text, integer_text, locale_free, plain_text, shape_text
 
 
 class MapPage(QWidget):

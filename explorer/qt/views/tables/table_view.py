@@ -12,12 +12,12 @@ from PySide6.QtCore import QByteArray, QEvent, QItemSelectionModel, QModelIndex,
 from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QMenu, QTableView, QWidget
 
-from explorer.notation import locale_free
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.table import Cell, TableModel
 from explorer.qt.views.saving import FileSaver
 from explorer.qt.views.tables.table_padding import PaddedDelegate, PaddedHeader
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
+from explorer.text import locale_free
 
 _SAMPLE_ROWS = 100
 _WIDEST_CHARACTERS = 60

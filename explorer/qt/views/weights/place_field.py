@@ -7,7 +7,7 @@ import re
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLineEdit, QWidget
 
-from explorer.formats.folding import Folding
+from explorer.formats.tensors import Folding
 from explorer.text import integer_text
 
 _NUMBERS = re.compile(r"\d{1,18}")

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.formats.own_files import refuse_own_file
+from explorer.formats.export import refuse_own_file, write_csv, write_npy
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights_export import write_csv, write_npy
 from explorer.qt.jobs import Job
 from explorer.qt.views.saving import FileSaver, file_name
 from explorer.tabular import write_atomically

@@ -16,8 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.errors import ExplorerError
-from explorer.formats.folding import Folding
-from explorer.formats.tensors import Tensor
+from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import WeightReader
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text

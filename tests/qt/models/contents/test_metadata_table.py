@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
-from explorer.formats.tensor_arrays import text_ranks
+from explorer.formats.columns import text_ranks
 from explorer.qt.models.contents.metadata_table import metadata_columns, metadata_mask
 from explorer.qt.models.document import Document
 from explorer.qt.models.roles import ItemRole

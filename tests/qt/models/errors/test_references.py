@@ -15,7 +15,7 @@ from explorer.analysis.errors.lockstep import Run
 from explorer.analysis.errors.weights_pair import RoundedPair, WeightsPair
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
-from explorer.in_order import never
+from explorer.parallel import never
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document, load_document
 from explorer.qt.models.errors.references import Partner, References, Rounding

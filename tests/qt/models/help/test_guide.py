@@ -12,9 +12,10 @@ import pytest
 
 from explorer.cli.main import program
 from explorer.formats import limits, open_model
-from explorer.formats.tensor_arrays import tensor_arrays
+from explorer.formats.columns import tensor_arrays
 from explorer.formats.tensor_filter import parse_filter
 from explorer.formats.vocabulary import read_vocabulary
+from explorer.paths import resource
 from explorer.qt.models.figure_texts.pictures import panel_texts
 from explorer.qt.models.help.guide import (
     KEYS_PAGE,
@@ -26,7 +27,6 @@ from explorer.qt.models.help.guide import (
     page_of,
     pages_with,
 )
-from explorer.resources import resource
 
 PAGES = {page.name: page for page in load_guide()}
 _CODE = re.compile(r"`([^`]+)`")

@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
 from explorer.planner import Device, Host, Hyperparameters, Settings
+from explorer.planner.inputs import PlanInputs, make_outcome
 from explorer.qt.models.planner.answer import Level, verdict_of
 from explorer.qt.models.planner.comparison import Candidate, comparison_columns
 from explorer.qt.models.planner.figures import (
@@ -18,8 +19,6 @@ from explorer.qt.models.planner.figures import (
     layers_text,
     memory_bars,
 )
-from explorer.qt.models.planner.inputs import PlanInputs
-from explorer.qt.models.planner.outcome import make_outcome
 from explorer.qt.models.planner.tables import (
     LiveTable,
     bar_columns,

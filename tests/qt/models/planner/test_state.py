@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings
-from explorer.planner.parsing import parse_context, parse_gpu, parse_size
+from explorer.planner.devices import parse_context, parse_gpu, parse_size
+from explorer.planner.inputs import PlanInputs
 from explorer.qt.models.planner.curves import curve_contexts, make_curves
 from explorer.qt.models.planner.devices import added, size_text
 from explorer.qt.models.planner.history import History
-from explorer.qt.models.planner.inputs import PlanInputs
 from explorer.qt.models.planner.state import MOST_SCENARIOS, PlannerState, Subject
 from explorer.qt.models.planner.stops import Stops, context_stops, context_text, parallel_stops
 from explorer.qt.models.planner.take_away import device_spec, server_command

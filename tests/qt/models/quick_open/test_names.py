@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.formats.naming import natural_key
+from explorer.formats.tensors import natural_key
 from explorer.qt.models.quick_open.names import _PIECE, NameList, name_list
 
 

@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from explorer.formats.folding import Folding
+from explorer.formats.tensors import Folding
 from explorer.formats.weights import WeightReader
 from explorer.qt.models.document import Document
 from explorer.qt.models.roles import ItemRole

@@ -21,11 +21,11 @@ from explorer.analysis.what_if.losses import Piece, PieceErrors
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
+from explorer.planner.inputs import PlanInputs
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import Rounding
-from explorer.qt.models.planner.inputs import PlanInputs
 from explorer.qt.models.what_if import work as what_if_work
 from explorer.qt.models.what_if.table import Line
 from explorer.qt.views.errors.what_if.controls import Scope

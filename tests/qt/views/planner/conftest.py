@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from explorer.planner.environment import VARIABLES
+from explorer.planner.settings import VARIABLES
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.views.planner import panel as panel_module

@@ -14,10 +14,10 @@ from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 from explorer.analysis.what_if.losses import TypeErrors
 from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
+from explorer.planner.inputs import PlanInputs
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import References, Rounding
-from explorer.qt.models.planner.inputs import PlanInputs
 from explorer.qt.models.what_if.originals import OriginalsKeeper
 from explorer.qt.models.what_if.question import Kept, Prospect, Question, look_ahead
 from explorer.qt.models.what_if.table import lines_of

@@ -9,8 +9,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSpinBox, QWidget
 
 from explorer.analysis.tensor_map.picture import Reduction
 from explorer.analysis.tensor_map.planes import ERROR_GROUP, Quantity
-from explorer.formats.folding import Folding
-from explorer.formats.tensors import Shape
+from explorer.formats.tensors import Folding, Shape
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.weights.map.subject import quantity_name, sheet_count
 from explorer.qt.views.weights.place_field import PlaceField

@@ -13,8 +13,7 @@ from explorer.analysis.splitting import is_quantized
 from explorer.analysis.tensor_map.picture import Window
 from explorer.analysis.tensor_map.place import places_agree
 from explorer.analysis.tensor_map.planes import Quantity, Source, pair_source, tensor_source
-from explorer.formats.folding import Folding
-from explorer.formats.tensors import Shape
+from explorer.formats.tensors import Folding, Shape
 from explorer.qt.models.errors.references import References
 from explorer.qt.models.weights.figures import Subject
 from explorer.quantization import TENSOR_TYPES, TensorType

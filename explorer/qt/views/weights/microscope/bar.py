@@ -17,8 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.formats.folding import Folding
-from explorer.formats.tensors import Shape
+from explorer.formats.tensors import Folding, Shape
 from explorer.qt.models.errors.references import References
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.values_table import Place

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QStackedLayout, QStackedWidget, QVBoxLayout, QWidg
 from explorer.analysis.block.record import block_record
 from explorer.analysis.block.search import FoundBlock, Progress, largest_scale, worst_block
 from explorer.errors import ExplorerError
-from explorer.in_order import Check
+from explorer.parallel import Check
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.errors.references import References
 from explorer.qt.models.recent import Recent

@@ -12,7 +12,7 @@ from explorer.analysis.block.detail import BlockDetail, BlockReader
 from explorer.analysis.errors.weights_pair import MatchedPair, WeightsPair
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.in_order import Check
+from explorer.parallel import Check
 from explorer.qt.models.errors.references import References
 
 

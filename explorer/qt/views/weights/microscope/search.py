@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from explorer.analysis.block.search import FoundBlock, Progress
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.in_order import Check
+from explorer.parallel import Check
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.recent import Recent
 from explorer.qt.views.progress.job_slot import JobSlot

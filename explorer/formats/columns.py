@@ -1,0 +1,188 @@
+"""A model's tensors as NumPy columns, so that a table filters and sorts without touching a tensor.
+
+Made once for a model, in a worker: it makes every `Tensor` and works out a rank for each text.
+Sorting a column of text is then a sort of integers; comparing texts while sorting, as a proxy model
+does, holds up the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.formats.tensors import Shape, TensorTable, natural_key, parse_name
+from explorer.quantization import TensorType
+
+_INT64_MAX: Final = (1 << 63) - 1
+_CHECK_EVERY: Final = 4096
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class TensorArrays:
+    """The columns of a tensor table, a row for each tensor in file order.
+
+    What repeats (types, roles, shapes, files) is kept once, with a code for each row. Numbers that
+    do not fit into 64 bits are held at the largest that does.
+
+    Attributes:
+        names: Names in lower case.
+        types: The tensor types that occur.
+        type_codes: Index into `types`, int64 [n].
+        roles: The roles that occur, in lower case.
+        role_codes: Index into `roles`, int64 [n].
+        shapes: The shapes that occur, outermost dimension first.
+        shape_codes: Index into `shapes`, int64 [n].
+        files: The files that hold tensors.
+        file_codes: Index into `files`, int64 [n].
+        layers: Layer number, -1 outside the layers, int64 [n].
+        parameters: Weights, int64 [n].
+        nbytes: Stored bytes, 0 where the type's size is unknown, int64 [n].
+        offsets: First byte in the file, int64 [n].
+        damaged: Whether the bytes cannot all be read, bool [n].
+        name_ranks: Place of the name in natural order, int64 [n].
+        role_ranks: Place of the role in natural order, int64 [n].
+        type_ranks: Place of the type's name in natural order, int64 [n].
+        shape_ranks: Place of the shape, by its outermost dimension first, int64 [n].
+    """
+
+    names: Sequence[str]
+    types: Sequence[TensorType]
+    type_codes: NDArray[np.int64]
+    roles: Sequence[str]
+    role_codes: NDArray[np.int64]
+    shapes: Sequence[Shape]
+    shape_codes: NDArray[np.int64]
+    files: Sequence[Path]
+    file_codes: NDArray[np.int64]
+    layers: NDArray[np.int64]
+    parameters: NDArray[np.int64]
+    nbytes: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    damaged: NDArray[np.bool_]
+    name_ranks: NDArray[np.int64]
+    role_ranks: NDArray[np.int64]
+    type_ranks: NDArray[np.int64]
+    shape_ranks: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def bits_per_weight(self) -> NDArray[np.float64]:
+        """Stored bits for each weight, 0.0 for an empty tensor, float64 [n]."""
+        parameters = self.parameters.astype(np.float64)
+        bits = 8.0 * self.nbytes.astype(np.float64)
+        return np.divide(bits, parameters, out=np.zeros_like(bits), where=parameters > 0)
+
+    @cached_property
+    def dimensions(self) -> NDArray[np.int64]:
+        """Number of dimensions, int64 [n]."""
+        counts = np.array([len(shape) for shape in self.shapes], dtype=np.int64)
+        return counts[self.shape_codes]
+
+
+class _Codes(Generic[K]):
+    """Numbers the distinct values of a column in the order in which they appear."""
+
+    def __init__(self) -> None:
+        self._code_of: dict[K, int] = {}
+        self._codes: list[int] = []
+
+    def add(self, value: K) -> None:
+        self._codes.append(self._code_of.setdefault(value, len(self._code_of)))
+
+    @property
+    def values(self) -> list[K]:
+        return list(self._code_of)
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        return np.array(self._codes, dtype=np.int64)
+
+
+def tensor_arrays(table: TensorTable, check: Callable[[], None] = lambda: None) -> TensorArrays:
+    """Make the columns of a table. For a worker: it looks at every tensor.
+
+    Args:
+        table: The tensors of a model.
+        check: Called every few thousand tensors; raises to give up.
+    """
+    shapes: _Codes[Shape] = _Codes()
+    files: _Codes[Path] = _Codes()
+    roles: _Codes[str] = _Codes()
+    types: _Codes[TensorType] = _Codes()
+    layers: list[int] = []
+    offsets: list[int] = []
+    damaged: list[bool] = []
+    for row, tensor in enumerate(table.rows):
+        if row % _CHECK_EVERY == 0:
+            check()
+        shapes.add(tensor.shape)
+        files.add(tensor.file)
+        types.add(tensor.type)
+        offsets.append(tensor.offset)
+        damaged.append(tensor.damage is not None)
+        parsed = parse_name(tensor.name)
+        roles.add(parsed.role.lower())
+        layers.append(-1 if parsed.layer is None else parsed.layer)
+    columns = table.columns
+    return TensorArrays(
+        names=[name.lower() for name in columns.names],
+        types=types.values,
+        type_codes=types.codes,
+        roles=roles.values,
+        role_codes=roles.codes,
+        shapes=shapes.values,
+        shape_codes=shapes.codes,
+        files=files.values,
+        file_codes=files.codes,
+        layers=_int64(layers),
+        parameters=_int64(columns.parameters),
+        nbytes=_int64(columns.nbytes),
+        offsets=_int64(offsets),
+        damaged=np.array(damaged, dtype=np.bool_),
+        name_ranks=text_ranks(columns.names, check),
+        role_ranks=text_ranks(roles.values, check)[roles.codes],
+        type_ranks=text_ranks([kind.name for kind in types.values], check)[types.codes],
+        shape_ranks=_ranks(shapes.values, shapes.values)[shapes.codes],
+    )
+
+
+def text_ranks(texts: Sequence[str], check: Callable[[], None] = lambda: None) -> NDArray[np.int64]:
+    """Return each text's place in natural order, int64 [n]; equal texts share a place.
+
+    Args:
+        texts: Any texts.
+        check: Called every few thousand texts; raises to give up.
+    """
+    keys: list[tuple[Any, str]] = []
+    for row, text in enumerate(texts):
+        if row % _CHECK_EVERY == 0:
+            check()
+        keys.append((natural_key(text), text))
+    return _ranks(keys, texts)
+
+
+def _ranks(keys: Sequence[Any], values: Sequence[Hashable]) -> NDArray[np.int64]:
+    """Return the places of values sorted by their keys; equal values share one."""
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    ranks = np.zeros(len(keys), dtype=np.int64)
+    rank = -1
+    previous: object = None
+    for row in order:
+        if rank < 0 or values[row] != previous:
+            rank, previous = rank + 1, values[row]
+        ranks[row] = rank
+    return ranks
+
+
+def _int64(numbers: Iterable[int]) -> NDArray[np.int64]:
+    return np.array([min(number, _INT64_MAX) for number in numbers], dtype=np.int64)

@@ -1,0 +1,370 @@
+"""Open a model of Ollama's store by its manifest.
+
+safetensors_and_blobs.md sections 2 and 3. The weights are a GGUF file, and then the model is a GGUF
+model with what the manifest adds; or they are hundreds of safetensors blobs, a tensor or a group of
+tensors in each, and then they become one model. A blob that is missing or damaged is a problem of
+the model, and stays in the list of tensors, as long as one opens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from explorer.errors import ExplorerError, FormatError
+from explorer.formats.gguf.open import open_gguf
+from explorer.formats.limits import (
+    EAGER_STRING_BYTES,
+    MAX_JSON_FILE_BYTES,
+    MAX_TENSORS,
+    MAX_TEXT_BYTES,
+)
+from explorer.formats.model import Metadata, MetadataEntry, Model, ProblemLog, Severity, decode_text
+from explorer.formats.ollama.manifest import (
+    BLOBS,
+    CONFIG_KIND,
+    Layer,
+    Manifest,
+    find_blob,
+    read_manifest,
+    size_fault,
+)
+from explorer.formats.safetensors.groups import (
+    OLD_OLLAMA_NAMING,
+    OLLAMA_NAMING,
+    Stored,
+    assemble,
+    find_weights,
+    is_group_name,
+)
+from explorer.formats.safetensors.header import Spec
+from explorer.formats.safetensors.open import SafetensorsFile, model_files, open_file
+from explorer.formats.side_files import CONFIG_NAME, Config, loaded_entry, read_object
+from explorer.formats.strict_json import read_json_file
+from explorer.formats.tensors import Extent, natural_key
+from explorer.quantization import TensorType
+from explorer.sources import FileSource, MemorySource
+
+# What an Ollama model carries beside its weights: template, system prompt, licence, parameters.
+#
+# safetensors_and_blobs.md section 2. All of it becomes metadata: ``ollama.template``,
+# ``ollama.params.temperature``, ``ollama.config.renderer`` and so on. A file of a model of tensor
+# blobs becomes ``config.…`` (config.json, as in a Hugging Face folder) or a text by its name.
+
+
+NAME_KEY: Final = "ollama.name"
+
+_TEXTS: Final = {
+    "template": "template",
+    "prompt": "template",  # its old name
+    "system": "system",
+    "license": "license",
+}
+_INDEX_NAME: Final = "model_index.json"  # of models that make images
+_PARSED: Final = frozenset({CONFIG_KIND, "params", "messages"})
+_PARSED_FILES: Final = frozenset({CONFIG_NAME, _INDEX_NAME})
+_WEIGHTS: Final = frozenset({"model", "tensor"})
+_BESIDE: Final = ("projector", "adapter", "draft")
+_PREFIX: Final = "ollama."
+
+
+def blob_size(manifest: Manifest, layer: Layer, log: ProblemLog) -> tuple[Path, int] | None:
+    """Find a layer's blob; report a fault, and return None if there is nothing to read.
+
+    Returns:
+        Its path and its size in bytes.
+    """
+    try:
+        path = find_blob(manifest.models, layer)
+        with FileSource(path) as source:
+            nbytes = source.size
+    except ExplorerError as error:
+        log.add(Severity.ERROR, layer.title, blob_fault(layer, error))
+        return None
+    fault = layer.fault or size_fault(layer, nbytes)
+    if fault is not None:
+        log.add(Severity.ERROR, layer.title, fault)
+    return path, nbytes
+
+
+def blob_fault(layer: Layer, error: ExplorerError) -> str:
+    """Return why a layer's blob cannot be used, as a sentence."""
+    if not layer.digest:
+        return error.what
+    return f"its blob {layer.digest[:19]}… {error.what} {error.where}".rstrip()
+
+
+def read_texts(manifest: Manifest, log: ProblemLog) -> tuple[Config, list[MetadataEntry]]:
+    """Read all layers but the weights.
+
+    Args:
+        manifest: The model's manifest.
+        log: Where missing and unusable layers go; the model opens without them.
+
+    Returns:
+        What ``config.json`` says, and all metadata, that of ``config.json`` included.
+    """
+    config = Config()
+    entries = [loaded_entry(NAME_KEY, "string", str(manifest.name))]
+    numbers: dict[str, int] = {}
+    room = MAX_JSON_FILE_BYTES  # for all of them: many layers may name one large blob
+    for layer in manifest.all_layers:
+        if layer.kind in _WEIGHTS:
+            continue
+        found = blob_size(manifest, layer, log)
+        if found is None:
+            continue
+        path, nbytes = found
+        room -= nbytes if layer.kind in _PARSED or layer.name in _PARSED_FILES else 0
+        if room < 0:
+            what = f"left out: at most {MAX_JSON_FILE_BYTES} bytes of such texts are read"
+            log.add(Severity.WARNING, layer.title, what)
+            continue
+        if layer.kind == "json" and layer.name == CONFIG_NAME:
+            config = read_object(path, layer.title, "config.", log)
+            entries += config.entries
+        elif layer.kind == "json" and layer.name == _INDEX_NAME:
+            entries += read_object(path, layer.title, "model_index.", log).entries
+        else:
+            key = _key_of(layer)
+            numbers[key] = numbers.get(key, 0) + 1
+            if numbers[key] > 1:  # a model may have several licences
+                key = f"{key}.{numbers[key]}"
+            entries += _entries_of(layer, key, path, nbytes, log)
+    return config, entries
+
+
+def _key_of(layer: Layer) -> str:
+    if layer.kind == "json":
+        return f"file.{layer.name}" if layer.name else "file"
+    return _PREFIX + _TEXTS.get(layer.kind, layer.kind)
+
+
+def _entries_of(
+    layer: Layer, key: str, path: Path, nbytes: int, log: ProblemLog
+) -> Iterator[MetadataEntry]:
+    if layer.kind in {CONFIG_KIND, "params"}:
+        yield from read_object(path, layer.title, f"{key}.", log).entries
+    elif layer.kind == "messages":
+        yield from _messages(layer, key, path, log)
+    elif layer.kind in _TEXTS or layer.kind == "json":
+        yield _text_entry(key, path, nbytes)
+    elif layer.kind in _BESIDE:
+        yield loaded_entry(key, "string", str(path))
+
+
+def _text_entry(key: str, path: Path, nbytes: int) -> MetadataEntry:
+    """Return a text; a long one (a tokenizer has megabytes) is read when it is looked at."""
+    load = _text_loader(path)
+    if nbytes > EAGER_STRING_BYTES:
+        return MetadataEntry(key, "string", None, load)
+    try:
+        return loaded_entry(key, "string", load())
+    except ExplorerError:  # it went away just now: looking at it will tell
+        return MetadataEntry(key, "string", None, load)
+
+
+def _text_loader(path: Path) -> Callable[[], str]:
+    def load() -> str:
+        with FileSource(path) as source:
+            if source.size > MAX_TEXT_BYTES:
+                what = f"has {source.size} bytes; at most {MAX_TEXT_BYTES} of text are shown"
+                raise FormatError(what, path)
+            return decode_text(source.read(0, source.size))
+
+    return load
+
+
+def _messages(layer: Layer, key: str, path: Path, log: ProblemLog) -> Iterator[MetadataEntry]:
+    """Yield one line for each message: who says what."""
+    try:
+        value = read_json_file(path)
+    except ExplorerError as error:
+        log.add(Severity.WARNING, layer.title, f"it {error.what}, and is left out")
+        return
+    if not isinstance(value, list):
+        log.add(Severity.WARNING, layer.title, "it is not a JSON list, and is left out")
+        return
+    lines = [_message(item) for item in value]
+    yield loaded_entry(key, "array[string]", lines)
+
+
+def _message(item: object) -> str:
+    if isinstance(item, dict) and isinstance(item.get("content"), str):
+        return f"{item.get('role')}: {item['content']}"
+    return json.dumps(item, ensure_ascii=False)
+
+
+_OLD_KEY: Final = "data"  # of every tensor up to 0.15; the layer has the real name
+_DRAFT_PREFIX: Final = "draft."
+_UNKNOWN: Final = Spec(TensorType("unknown", 0, 0), (), 0, 0)
+
+
+def open_manifest(path: Path, check: Callable[[], None] = lambda: None) -> Model:
+    """Open the model of a manifest.
+
+    Args:
+        path: A file four levels below ``manifests``.
+        check: Called before each blob; raises to give up.
+
+    Raises:
+        FormatError: It is no manifest, has no weights, or none of its blobs can be used.
+        SourceError: It cannot be read.
+    """
+    manifest = read_manifest(path)
+    if manifest.of_kind("model"):
+        return _open_file(manifest)
+    if manifest.of_kind("tensor"):
+        return _TensorBlobs(manifest, check).open()
+    what = "has no weights here: it runs on another machine, or its download did not finish"
+    raise FormatError(what, path)
+
+
+def _open_file(manifest: Manifest) -> Model:
+    log = ProblemLog()
+    layer, *others = {part.digest: part for part in manifest.of_kind("model")}.values()
+    found = [blob_size(manifest, part, log) for part in others]  # shards, of a split model
+    try:
+        path = find_blob(manifest.models, layer)
+        model = open_gguf(path, [place[0] for place in found if place is not None])
+    except ExplorerError as error:
+        raise FormatError(f"{layer.title}: {blob_fault(layer, error)}", manifest.path) from error
+    try:
+        for problem in model.problems:
+            log.add(problem.severity, problem.where, problem.what)
+        blob_size(manifest, layer, log)
+        _, entries = read_texts(manifest, log)
+        return replace(
+            model,
+            path=manifest.path,
+            metadata=Metadata([*model.metadata.entries, *entries]),
+            problems=log.problems(),
+            projector=_projector(manifest),
+        )
+    except ExplorerError:
+        model.close()
+        raise
+
+
+def _projector(manifest: Manifest) -> Path | None:
+    """Return the first projector's blob; a fault of it is among the problems already."""
+    for layer in manifest.of_kind("projector"):
+        try:
+            return find_blob(manifest.models, layer)
+        except ExplorerError:
+            continue
+    return None
+
+
+class _TensorBlobs:
+    """Opens a model whose weights are safetensors blobs."""
+
+    def __init__(self, manifest: Manifest, check: Callable[[], None]) -> None:
+        self._manifest = manifest
+        self._check = check
+        self._log = ProblemLog()
+        self._blobs: dict[str, SafetensorsFile | str] = {}  # or why one cannot be used
+
+    @property
+    def _files(self) -> list[SafetensorsFile]:
+        return [blob for blob in self._blobs.values() if not isinstance(blob, str)]
+
+    def open(self) -> Model:
+        """Read the header of every blob and make one model of them."""
+        try:
+            return self._open()
+        except BaseException:  # whatever `check` raises to give up, too
+            for file in self._files:
+                file.source.close()
+            raise
+
+    def _open(self) -> Model:
+        manifest, log = self._manifest, self._log
+        config, entries = read_texts(manifest, log)
+        stored: dict[str, Stored] = {}
+        found = 0
+        for scope, layer in enumerate(manifest.of_kind("tensor")):
+            self._check()
+            for tensor in self._stored(layer, scope):
+                found += 1
+                if stored.setdefault(tensor.name, tensor) is not tensor:
+                    what = "is in more than one layer; the first one counts"
+                    log.add(Severity.ERROR, tensor.name, what)
+            if found > MAX_TENSORS:  # many layers may name one blob
+                what = f"has more than {MAX_TENSORS} tensors; it is damaged"
+                raise FormatError(what, manifest.path)
+        if not self._files:
+            title = manifest.of_kind("tensor")[0].title
+            fault = next(iter(self._blobs.values()))
+            raise FormatError(f"none of its blobs can be used; {title}: {fault}", manifest.path)
+        assembly = assemble(
+            list(stored.values()), (OLLAMA_NAMING, OLD_OLLAMA_NAMING), config.fields, log
+        )
+        metadata = Metadata(entries)
+        prefix = metadata.text("ollama.config.draft.tensor_prefix") or _DRAFT_PREFIX
+        table = assembly.table(prefix)  # which sorts the tensors
+        return Model(
+            format="ollama",
+            path=manifest.path,
+            files=model_files(self._files, assembly.tensors),
+            metadata=metadata,
+            tensors=table,
+            groups=tuple(assembly.groups),
+            problems=log.problems(),
+            config=config.fields,
+            projector=_projector(manifest),
+        )
+
+    def _stored(self, layer: Layer, scope: int) -> Iterator[Stored]:
+        """Yield the tensors of a layer under their names in the model."""
+        file = self._blob(layer)
+        if isinstance(file, str):
+            yield self._placeholder(layer, file)
+            return
+        rows = [file.stored(row)._replace(scope=scope) for row in range(len(file.header.names))]
+        weights = find_weights(rows, (OLLAMA_NAMING,))
+        companions = {id(part) for weight in weights for part in weight.stored[1:]}
+        main = [row for row in rows if id(row) not in companions]
+        key = main[0].key
+        if len(main) == 1 and layer.name and (key == _OLD_KEY or not is_group_name(layer.name)):
+            # A key may be any text; the layer's name is the tensor's.
+            if key == _OLD_KEY:  # scales, if any, are in layers of their own
+                scope = -1
+            for row in rows:
+                name = layer.name + row.key.removeprefix(key)
+                yield row._replace(name=name, scope=scope)
+            return
+        rows.sort(key=lambda row: natural_key(row.name))  # the order of the data means nothing
+        for row in rows:
+            yield row._replace(packed_in=layer.name or None)
+
+    def _blob(self, layer: Layer) -> SafetensorsFile | str:
+        """Return a layer's blob, read once however many layers share it, or what is wrong."""
+        key = layer.digest or layer.title
+        blob = self._blobs.get(key)
+        if blob is None:
+            try:
+                blob = open_file(find_blob(self._manifest.models, layer), self._log)
+                if not blob.header.names:
+                    blob.source.close()
+                    blob = "its blob holds no tensor"
+            except ExplorerError as error:
+                blob = blob_fault(layer, error)
+            self._blobs[key] = blob
+        if isinstance(blob, str):
+            fault: str | None = blob
+        else:
+            fault = layer.fault or size_fault(layer, blob.source.size)
+        if fault is not None:
+            self._log.add(Severity.ERROR, layer.title, fault)
+        return blob
+
+    def _placeholder(self, layer: Layer, fault: str) -> Stored:
+        """Return a tensor of which nothing but the name is known."""
+        folder = self._manifest.models / BLOBS
+        path = folder / layer.digest if layer.digest else self._manifest.path
+        extent = Extent(MemorySource(b"", path), 0, 0)
+        return Stored(layer.title, _UNKNOWN, extent, fault, layer.title, {})

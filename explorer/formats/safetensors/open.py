@@ -1,0 +1,197 @@
+"""Open a safetensors file: its header becomes a model, its data stays where it is.
+
+Also what the shards of a sharded model share: each is read into a `SafetensorsFile`, and
+`build_model` makes one model of several.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from explorer.errors import ExplorerError
+from explorer.formats.model import Metadata, MetadataEntry, Model, ModelFile, ProblemLog, Severity
+from explorer.formats.safetensors.groups import (
+    MLX_NAMING,
+    OLLAMA_NAMING,
+    Assembly,
+    ExpertGroups,
+    Stored,
+    assemble,
+    may_hold_weights,
+)
+from explorer.formats.safetensors.header import (
+    LENGTH_BYTES,
+    METADATA,
+    Header,
+    read_header,
+    sort_and_check,
+)
+from explorer.formats.side_files import Config, loaded_entry, read_config
+from explorer.formats.tensors import Extent, ListedColumns, Tensor, TensorTable
+from explorer.sources import ByteSource, FileSource
+
+
+@dataclass
+class SafetensorsFile:
+    """One open safetensors file with its header.
+
+    Attributes:
+        source: The file.
+        header: Its header, tensors in the order of their data.
+        damage: For each damaged row, why its bytes cannot all be read.
+    """
+
+    source: ByteSource
+    header: Header
+    damage: dict[int, str]
+
+    def stored(self, row: int) -> Stored:
+        """Return one tensor as the file stores it."""
+        header = self.header
+        spec, name = header.specs[row], header.names[row]
+        extent = Extent(self.source, header.data_offset + header.begins[row], spec.nbytes)
+        return Stored(name, spec, extent, self.damage.get(row), name, header.metadata)
+
+    def leave_out(self, names: set[str]) -> None:
+        """Drop the tensors of these names."""
+        kept = [row for row, name in enumerate(self.header.names) if name not in names]
+        damage = {new: self.damage[row] for new, row in enumerate(kept) if row in self.damage}
+        self.header.reorder(kept)
+        self.damage = damage
+
+
+def open_safetensors(path: Path) -> Model:
+    """Open one safetensors file, with the `config.json` beside it if there is one.
+
+    Raises:
+        FormatError: Its header cannot be read.
+        SourceError: It cannot be read at all.
+    """
+    log = ProblemLog()
+    file = open_file(path, log)
+    return build_model(path, [file], read_config(path.parent, log), log)
+
+
+def open_file(path: Path, log: ProblemLog) -> SafetensorsFile:
+    """Read one file's header and check it, without `config.json`.
+
+    Args:
+        path: The file.
+        log: Where problems go that do not keep it from opening.
+
+    Raises:
+        FormatError: Its header cannot be read.
+        SourceError: It cannot be read at all.
+    """
+    source = FileSource(path)
+    try:
+        return read_file(source, log)
+    except ExplorerError:
+        source.close()
+        raise
+
+
+def read_file(source: ByteSource, log: ProblemLog) -> SafetensorsFile:
+    """Read and check the header of an open file; raises as `open_file` does."""
+    header = read_header(source)
+    for name in header.repeated:
+        what = "the tensor name occurs more than once in the header; the last one counts"
+        log.add(Severity.WARNING, name, what)
+    for key in header.repeated_metadata:
+        log.add(Severity.WARNING, key, f"the key occurs more than once in {METADATA}")
+    damage = sort_and_check(header, source.size - header.data_offset, source.path.name, log)
+    return SafetensorsFile(source, header, damage)
+
+
+def build_model(
+    path: Path, files: Sequence[SafetensorsFile], config: Config, log: ProblemLog
+) -> Model:
+    """Make one model of files.
+
+    Args:
+        path: What was opened.
+        files: At least one file, in the order of shards.
+        config: What its config.json says.
+        log: All problems found.
+    """
+    entries: dict[str, MetadataEntry] = {}
+    for index, file in enumerate(files):
+        for key, value in file.header.metadata.items():
+            if key not in entries:
+                entries[key] = loaded_entry(key, "string", value, index)
+    metadata = Metadata([*entries.values(), *config.entries])
+    assembly = _assembly(files, config, log)
+    table = _table(files) if assembly is None else assembly.table()
+    return Model(
+        format="safetensors",
+        path=path,
+        files=model_files(files, None if assembly is None else assembly.tensors),
+        metadata=metadata,
+        tensors=table,
+        groups=ExpertGroups(table) if assembly is None else tuple(assembly.groups),
+        problems=log.problems(),
+        config=config.fields,
+    )
+
+
+def model_files(
+    files: Sequence[SafetensorsFile], tensors: Sequence[Tensor] | None = None
+) -> tuple[ModelFile, ...]:
+    """Return how each file is laid out.
+
+    Args:
+        files: The files, in order.
+        tensors: The model's tensors, if they are not simply those of the files, in order.
+    """
+    first_rows: dict[int, int] = {}
+    if tensors is None:
+        counts = accumulate((len(file.header.names) for file in files), initial=0)
+        first_rows = dict(zip((id(file.source) for file in files), counts, strict=False))
+    else:
+        for row, tensor in enumerate(tensors):
+            first_rows.setdefault(id(tensor.extents[0].source), row)
+    return tuple(
+        ModelFile(
+            source=file.source,
+            header_bytes=file.header.data_offset,
+            table_offset=LENGTH_BYTES,
+            table_end=file.header.data_offset,
+            first_tensor=first_rows.get(id(file.source), 0),
+        )
+        for file in files
+    )
+
+
+def _assembly(files: Sequence[SafetensorsFile], config: Config, log: ProblemLog) -> Assembly | None:
+    """Put weights and their scales together; None if there can be none to put together."""
+    if not may_hold_weights([name for file in files for name in file.header.names]):
+        return None
+    stored = [file.stored(row) for file in files for row in range(len(file.header.names))]
+    return assemble(stored, (MLX_NAMING, OLLAMA_NAMING), config.fields, log)
+
+
+def _table(files: Sequence[SafetensorsFile]) -> TensorTable:
+    headers = [file.header for file in files]
+    names = [name for header in headers for name in header.names]
+    specs = [spec for header in headers for spec in header.specs]
+    columns = ListedColumns(
+        names=names,
+        shapes=[spec.shape for spec in specs],
+        types=[spec.type for spec in specs],
+        parameters=[spec.parameters for spec in specs],
+        nbytes=[spec.nbytes for spec in specs],
+    )
+    first_rows = [0]
+    for header in headers:
+        first_rows.append(first_rows[-1] + len(header.names))
+
+    def build(row: int) -> Tensor:
+        # behind the last file whose first row is not above: a file without tensors is passed over
+        index = bisect_right(first_rows, row) - 1
+        return files[index].stored(row - first_rows[index]).tensor()
+
+    return TensorTable(columns, build)

@@ -1,0 +1,182 @@
+"""`config.json` of a Hugging Face model, as a mapping for scripts and as metadata for the window.
+
+safetensors_and_blobs.md section 5: values may be null or of any type, and nothing promises that the
+file is right. What cannot be used is a warning; the weights open without it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from explorer.errors import ExplorerError, system_reason
+from explorer.formats.limits import MAX_CONFIG_ENTRIES
+from explorer.formats.model import MetadataEntry, ProblemLog, Severity, Value
+from explorer.formats.strict_json import read_json_file
+
+CONFIG_NAME: Final = "config.json"
+_PREFIX: Final = "config."
+_INT64_MAX: Final = (1 << 63) - 1
+_SCALARS: Final = {bool: "bool", int: "int64", float: "float64", str: "string"}
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a config.json says.
+
+    Attributes:
+        fields: The parsed file; empty if there is none.
+        entries: Its values as metadata, ``config.<dotted path>``; null is left out.
+    """
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    entries: tuple[MetadataEntry, ...] = ()
+
+
+def read_config(folder: Path, log: ProblemLog) -> Config:
+    """Read the config.json of a folder, if it has one.
+
+    Args:
+        folder: Where to look.
+        log: Where the warning goes if it cannot be used.
+    """
+    path = folder / CONFIG_NAME
+    try:
+        if not path.exists():
+            return Config()
+    except OSError as error:  # the folder may not be searched
+        log.add(Severity.WARNING, CONFIG_NAME, f"it cannot be read: {system_reason(error)}")
+        return Config()
+    return read_object(path, CONFIG_NAME, _PREFIX, log)
+
+
+def read_object(path: Path, where: str, prefix: str, log: ProblemLog) -> Config:
+    """Read a file that should be one JSON object; warn if it cannot be used, or not wholly.
+
+    Args:
+        path: The file.
+        where: What to call it in the warning.
+        prefix: What the keys of its metadata begin with.
+        log: Where the warning goes.
+    """
+    try:
+        value = read_json_file(path)
+    except ExplorerError as error:
+        log.add(Severity.WARNING, where, f"it {error.what}, and is left out")
+        return Config()
+    if not isinstance(value, dict):
+        log.add(Severity.WARNING, where, "it is not a JSON object, and is left out")
+        return Config()
+    entries: list[MetadataEntry] = []
+    for key, leaf in _flatten(value):
+        if len(entries) == MAX_CONFIG_ENTRIES:
+            what = f"only its first {MAX_CONFIG_ENTRIES} fields are shown as metadata"
+            log.add(Severity.WARNING, where, what)
+            break
+        entry = _entry(prefix + key, leaf)
+        if entry is not None:
+            entries.append(entry)
+    return Config(value, tuple(entries))
+
+
+def loaded_entry(key: str, type_name: str, value: Value, file_index: int = 0) -> MetadataEntry:
+    """Return a metadata entry whose value is in memory.
+
+    Args:
+        key: Its key.
+        type_name: Its type, as interface.md calls it: ``"string"``, ``"array[uint32]"`` …
+        value: Its value; an array is a list.
+        file_index: Position in `Model.files` of the file that it is from.
+    """
+    length = len(value) if type_name.startswith("array") and isinstance(value, list) else None
+    entry = MetadataEntry(key, type_name, length, lambda: value, file_index=file_index)
+    vars(entry)["value"] = value  # what the cached property would put there: never a disk access
+    return entry
+
+
+def _flatten(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield dotted path and value, objects opened, in file order; the parser bounded the depth."""
+    for key, value in fields.items():
+        if isinstance(value, dict) and value:
+            for inner, leaf in _flatten(value):
+                yield f"{key}.{inner}", leaf
+        else:
+            yield key, value
+
+
+def _entry(key: str, value: Any) -> MetadataEntry | None:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        kind = _array_type(value)
+        if kind is not None:
+            return loaded_entry(key, f"array[{kind}]", value)
+    elif isinstance(value, int) and abs(value) > _INT64_MAX:
+        return loaded_entry(key, "string", str(value))
+    elif type(value) in _SCALARS:
+        return loaded_entry(key, _SCALARS[type(value)], value)
+    return loaded_entry(key, "string", json.dumps(value, ensure_ascii=False))
+
+
+def _array_type(values: list[Any]) -> str | None:
+    """Name the type of a list's elements, or None if they differ: such a list is shown as JSON."""
+    kinds = {type(value) for value in values}
+    if kinds == {int, float}:
+        return "float64"
+    if kinds == {int} and max(map(abs, values)) > _INT64_MAX:
+        return None
+    if len(kinds) == 1 and kinds <= _SCALARS.keys():
+        return _SCALARS[kinds.pop()]
+    if kinds == {list}:
+        inner = {_array_type(value) for value in values}
+        if len(inner) == 1 and None not in inner:
+            return f"array[{inner.pop()}]"
+    return None
+
+
+# Whether a path that a stranger's file names stays where it belongs.
+#
+# A digest or a file name in an index is checked as text before it becomes a path. What text
+# cannot tell is whether the path is a symbolic link: an archive or a repository may bring one
+# that points anywhere.
+
+
+HUB_REPOSITORY: Final = "models--"
+"""What the folders of repositories in the Hugging Face hub's cache begin with."""
+
+
+def leads_out(path: Path, *roots: Path) -> bool:
+    """Tell whether a path, all symbolic links followed, is outside of all the folders given.
+
+    A folder may be a link itself: whoever uses the program put it there. A path that cannot be
+    looked at leads nowhere.
+
+    Args:
+        path: A path that begins in one of the folders.
+        roots: Folders that it may lead into.
+    """
+    try:
+        target = os.path.realpath(path)
+        return not any(_is_inside(target, os.path.realpath(root)) for root in roots)
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return False
+
+
+def hub_cache(folder: Path) -> Path | None:
+    """Return the Hugging Face cache of which a folder is a snapshot, or lies in one; else None."""
+    for parent in (found := Path(os.path.abspath(folder)), *found.parents):
+        if parent.parent.name == "snapshots":
+            repository = parent.parents[1]
+            return repository.parent if repository.name.startswith(HUB_REPOSITORY) else None
+    return None
+
+
+def _is_inside(target: str, folder: str) -> bool:
+    try:
+        return os.path.commonpath((target, folder)) == folder
+    except ValueError:  # on different drives
+        return False
