@@ -1,15 +1,18 @@
-"""Start GGUF Explorer, or its tests, from a checkout, installing whatever is missing first.
+"""Start GGUF Explorer or its tests from a checkout; install what is missing first.
 
   python3 packaging/run.py [PATH ...]            start the program
   python3 packaging/run.py tests [PYTEST ARGS]   run the tests
-  python3 packaging/run.py -- [ARGUMENTS ...]    start the program with just these (-- --help)
+  python3 packaging/run.py -- [ARGUMENTS ...]    start the program with these arguments (-- --help)
+  python3 packaging/run.py --newest ...          any of these, with the newest dependencies
 
-The first start makes .venv in the checkout and installs the project into it, and on Debian
-and Ubuntu also the system libraries that Qt needs; later starts only look. To begin again,
-delete .venv.
+The first start makes .venv in the checkout and installs the project into it, with the versions
+that packaging/lock/ lists. On Debian and Ubuntu it also installs the system libraries that Qt
+needs. Later starts only check. --newest ignores the lock; the next start without it installs
+the locked versions again. To start afresh, delete .venv.
 
-A bare machine has only the standard library, and so has this file. Tools such as uv are faster,
-but do not install system libraries.
+A bare machine has only the standard library, so this file uses nothing else. Tools such as uv
+are faster, but do not install system libraries. The lock lists files for Linux; other systems
+get the newest versions.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-OLDEST_PYTHON = (3, 11)
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
+LOCK = "packaging/lock"
 PYTHON_VERSION = "{}.{}".format(*sys.version_info)
 
 # What Qt's wheels leave to the system: shared library → Debian package.
@@ -48,26 +52,32 @@ WINDOW_LIBRARIES = {
 
 
 class Task(NamedTuple):
-    """What one command needs, and the Python arguments that carry it out."""
+    """What one command needs, and the arguments of Python that run it."""
 
+    lock: str
     extras: tuple[str, ...]
     libraries: dict[str, str]
     command: tuple[str, ...]
 
 
-# -P: a folder of downloaded models is no place to import modules from.
-APP = Task(("gui",), {**OFFSCREEN_LIBRARIES, **WINDOW_LIBRARIES}, ("-P", "-m", "explorer"))
+APP = Task(
+    "program.txt",
+    ("gui", "nvidia"),
+    {**OFFSCREEN_LIBRARIES, **WINDOW_LIBRARIES},
+    ("-P", "-m", "explorer"),  # -P: import nothing from a folder of downloaded models
+)
 # One process more than there are cores: a window's test often waits for a timer.
 WORKERS = str((os.cpu_count() or 1) + 1)
 TESTS = Task(
-    ("gui", "test"),
+    "tests.txt",
+    ("gui", "nvidia", "test"),
     OFFSCREEN_LIBRARIES,
     ("-m", "pytest", "-n", WORKERS, "--dist", "worksteal"),
 )
 
 
 def say(text: str) -> None:
-    """Print a line of progress, leaving standard output to the program."""
+    """Print a line of progress to standard error; standard output is the program's."""
     print(f"run.py: {text}", file=sys.stderr, flush=True)
 
 
@@ -77,19 +87,19 @@ def fail(text: str) -> NoReturn:
 
 
 def succeeds(command: list[str], cwd: Path | None = None) -> bool:
-    """Run a command, its output on standard error, and tell whether it succeeded."""
+    """Run a command with its output on standard error; return whether it succeeded."""
     return subprocess.run(command, cwd=cwd, stdout=sys.stderr, check=False).returncode == 0
 
 
 def choose(arguments: list[str]) -> tuple[Task, list[str]]:
-    """Split the command line into the task and the arguments that it gets."""
+    """Split the command line into the task and its arguments."""
     if arguments[:1] == ["tests"]:
         return TESTS, arguments[1:]
     return APP, arguments[1:] if arguments[:1] == ["--"] else arguments
 
 
 def loads(library: str) -> bool:
-    """Tell whether the dynamic linker finds a shared library and all that it needs."""
+    """Return whether the dynamic linker finds a shared library and its dependencies."""
     try:
         ctypes.CDLL(library)
     except OSError:
@@ -98,7 +108,7 @@ def loads(library: str) -> bool:
 
 
 def missing_from_system(task: Task, root: Path) -> dict[str, str]:
-    """Return what the system lacks for a task: the thing → its Debian package."""
+    """Return what the system lacks for a task: name → Debian package."""
     libraries = task.libraries if sys.platform == "linux" else {}
     missing = {name: package for name, package in libraries.items() if not loads(name)}
     if not venv_python(root).exists() and find_spec("ensurepip") is None:
@@ -107,14 +117,14 @@ def missing_from_system(task: Task, root: Path) -> dict[str, str]:
 
 
 def install_packages(missing: dict[str, str]) -> None:
-    """Install Debian packages, through sudo unless run by root."""
+    """Install Debian packages; use sudo unless root runs this."""
     say(f"missing on this system: {', '.join(missing)}")
     install = ["apt-get", "install", "-y", "--no-install-recommends", *missing.values()]
     sudo = [] if getattr(os, "geteuid", lambda: 1)() == 0 else ["sudo"]
     if not all(shutil.which(program) for program in [*sudo, "apt-get"]):
         fail(f"please install these and start again; on Debian, as root: {' '.join(install)}")
     say(f"running {' '.join([*sudo, *install])}")
-    # One dead source fails the update, while the packages may still be had from the others.
+    # One dead source fails the update; the others may still have the packages.
     succeeds([*sudo, "apt-get", "update", "-q"])
     if not succeeds([*sudo, *install]):
         fail("apt-get could not install the packages: see its message above")
@@ -127,14 +137,16 @@ def venv_python(root: Path) -> Path:
 
 
 def fingerprint(root: Path) -> str:
-    """Return a digest of all that makes an installation out of date when it changes."""
+    """Return a digest of everything that an installation depends on."""
     digest = hashlib.sha256((root / "pyproject.toml").read_bytes())
+    for lock in sorted((root / LOCK).glob("*.txt")):
+        digest.update(b"\0" + lock.read_bytes())
     digest.update(f"\0{PYTHON_VERSION}\0{root}".encode())
     return digest.hexdigest()
 
 
 def installed_extras(root: Path) -> set[str]:
-    """Return the extras that are installed and up to date; empty when nothing is."""
+    """Return the extras that are installed and up to date."""
     stamp = root / ".venv" / "installed"
     if not (stamp.exists() and venv_python(root).exists()):
         return set()
@@ -143,7 +155,7 @@ def installed_extras(root: Path) -> set[str]:
 
 
 def has_pip(root: Path) -> bool:
-    """Tell whether the virtual environment works and is of this Python version."""
+    """Return whether the virtual environment works and has this Python version."""
     command = [str(venv_python(root)), "-m", "pip", "--version"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
@@ -153,7 +165,7 @@ def has_pip(root: Path) -> bool:
 
 
 def make_venv(root: Path) -> None:
-    """Make the virtual environment anew, leaving nothing behind where that fails."""
+    """Make the virtual environment anew; remove it when that fails."""
     say(f"making .venv with Python {PYTHON_VERSION}")
     made = False
     try:
@@ -165,41 +177,61 @@ def make_venv(root: Path) -> None:
         fail(f"Python could not make {root / '.venv'}: see its message above")
 
 
-def install_project(root: Path, extras: tuple[str, ...]) -> None:
-    """Install the project, editable, with its extras; the stamp is written last."""
+def pip_arguments(task: Task, newest: bool) -> list[list[str]]:
+    """Return the arguments of each call of pip that installs the project for a task."""
+    project = f".[{','.join(task.extras)}]"
+    if newest:
+        return [["--upgrade", "--upgrade-strategy", "eager", "--editable", project]]
+    if sys.platform != "linux":
+        return [["--editable", project]]
+    return [
+        ["--require-hashes", "--requirement", f"{LOCK}/{task.lock}"],
+        ["--no-deps", "--no-build-isolation", "--editable", "."],
+    ]
+
+
+def install_project(root: Path, task: Task, newest: bool = False) -> None:
+    """Install the project, editable, with what a task needs; record it last.
+
+    The newest versions are not recorded, so each start with them looks for newer ones, and the
+    next start without them installs the locked versions.
+    """
     if not has_pip(root):
         make_venv(root)
     stamp = root / ".venv" / "installed"
     stamp.unlink(missing_ok=True)
     digest = fingerprint(root)
-    project = f".[{','.join(extras)}]"
-    say(f"installing {project} into .venv: a large download the first time")
-    pip = [str(venv_python(root)), "-m", "pip", "--disable-pip-version-check"]
-    if not succeeds([*pip, "install", "-e", project], cwd=root):
-        fail("pip could not install the project: see its message above, and start again")
-    stamp.write_text(" ".join([digest, *extras]), encoding="utf-8")
+    versions = "the newest versions" if newest else "the project"
+    say(f"installing {versions} into .venv: a large download the first time")
+    pip = [str(venv_python(root)), "-m", "pip", "--disable-pip-version-check", "install"]
+    for arguments in pip_arguments(task, newest):
+        if not succeeds([*pip, *arguments], cwd=root):
+            fail("pip could not install the project: see its message above, and start again")
+    if not newest:
+        stamp.write_text(" ".join([digest, *task.extras]), encoding="utf-8")
 
 
 def start(command: list[str]) -> int:
-    """Become the command; on Windows, where that would detach the terminal, wait for it."""
+    """Become the command; on Windows, where this would detach the terminal, wait for it."""
     if sys.platform != "win32":
         os.execv(command[0], command)
     return subprocess.call(command)
 
 
 def main(arguments: list[str]) -> int:
-    """Set up what is missing and start the task; return the exit status."""
+    """Install what is missing and start the task; return the exit status."""
     if arguments[:1] in (["-h"], ["--help"]):
         print(__doc__.split("\n\nA bare")[0])
         return 0
-    if sys.version_info < OLDEST_PYTHON:
-        fail(f"Python 3.11 or newer is needed; this is {PYTHON_VERSION}")
-    task, rest = choose(arguments)
+    if not OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
+        fail(f"Python 3.11 to 3.14 is needed; this is {PYTHON_VERSION}")
+    newest = arguments[:1] == ["--newest"]
+    task, rest = choose(arguments[1:] if newest else arguments)
     try:
         if missing := missing_from_system(task, ROOT):
             install_packages(missing)
-        if not installed_extras(ROOT).issuperset(task.extras):
-            install_project(ROOT, task.extras)
+        if newest or not installed_extras(ROOT).issuperset(task.extras):
+            install_project(ROOT, task, newest)
         if task is TESTS:
             os.chdir(ROOT)
         return start([str(venv_python(ROOT)), *task.command, *rest])

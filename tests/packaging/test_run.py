@@ -28,8 +28,11 @@ def run() -> ModuleType:
 
 @pytest.fixture
 def checkout(run: ModuleType, tmp_path: Path) -> Path:
-    """Make a checkout with a project file and an empty virtual environment."""
+    """Make a checkout with a project file, a lock and an empty virtual environment."""
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n", encoding="utf-8")
+    lock = tmp_path / run.LOCK / "program.txt"
+    lock.parent.mkdir(parents=True)
+    lock.write_text("x==1 --hash=sha256:0\n", encoding="utf-8")
     python = run.venv_python(tmp_path)
     python.parent.mkdir(parents=True)
     python.touch()
@@ -47,17 +50,19 @@ def shell_script(path: Path, body: str) -> Path:
     return path
 
 
-def fake_python(run: ModuleType, root: Path, install_status: int) -> None:
-    """Put an interpreter into the virtual environment whose pip knows its version and no more."""
+def fake_python(run: ModuleType, root: Path, install_status: int) -> Path:
+    """Put an interpreter into the virtual environment; its pip writes arguments to a file."""
     answer = f"pip 1 from nowhere (python {run.PYTHON_VERSION})"
-    body = f'[ "$3" = --version ] && echo "{answer}" || exit {install_status}'
-    shell_script(run.venv_python(root), body)
+    log = root / "pip.log"
+    body = f'[ "$3" = --version ] && echo "{answer}" && exit; echo "$@" >> "{log}"'
+    shell_script(run.venv_python(root), f"{body}; exit {install_status}")
+    return log
 
 
 def script_of(root: Path) -> Path:
     """Copy the script into a checkout, so that it works there and not in ours."""
     copy = root / "packaging" / "run.py"
-    copy.parent.mkdir()
+    copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(SCRIPT.read_bytes())
     return copy
 
@@ -92,7 +97,7 @@ def test_the_window_needs_more_libraries_than_the_tests(run: ModuleType) -> None
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Qt's wheels need no libraries")
 def test_only_absent_libraries_are_missing(run: ModuleType, checkout: Path) -> None:
-    task = run.Task(extras=(), libraries={"libc.so.6": "libc6", **ABSENT}, command=())
+    task = run.Task(lock="", extras=(), libraries={"libc.so.6": "libc6", **ABSENT}, command=())
     assert run.missing_from_system(task, checkout) == ABSENT
 
 
@@ -121,10 +126,16 @@ def test_a_changed_project_file_is_installed_again(run: ModuleType, checkout: Pa
     assert run.installed_extras(checkout) == set()
 
 
+def test_a_changed_lock_is_installed_again(run: ModuleType, checkout: Path) -> None:
+    stamp(run, checkout, "gui")
+    (checkout / run.LOCK / "program.txt").write_text("x==2 --hash=sha256:0\n", encoding="utf-8")
+    assert run.installed_extras(checkout) == set()
+
+
 def test_a_moved_checkout_is_installed_again(run: ModuleType, checkout: Path) -> None:
     root = checkout / "old"
     root.mkdir()
-    for name in ("pyproject.toml", ".venv"):
+    for name in ("pyproject.toml", "packaging", ".venv"):
         (checkout / name).rename(root / name)
     stamp(run, root, "gui")
     assert run.installed_extras(root) == {"gui"}
@@ -172,26 +183,70 @@ def test_a_failed_venv_is_said_and_removed(
 @needs_sh
 def test_a_finished_installation_is_recorded(run: ModuleType, checkout: Path) -> None:
     fake_python(run, checkout, install_status=0)
-    run.install_project(checkout, ("gui", "test"))
-    assert run.installed_extras(checkout) == {"gui", "test"}
+    run.install_project(checkout, run.TESTS)
+    assert run.installed_extras(checkout) == set(run.TESTS.extras)
+
+
+@needs_sh
+@pytest.mark.skipif(sys.platform != "linux", reason="the lock lists files for Linux")
+def test_dependencies_come_from_the_lock_and_nothing_else(run: ModuleType, checkout: Path) -> None:
+    log = fake_python(run, checkout, install_status=0)
+    run.install_project(checkout, run.APP)
+    locked, project = log.read_text(encoding="utf-8").splitlines()
+    assert locked.endswith("install --require-hashes --requirement packaging/lock/program.txt")
+    assert project.endswith("install --no-deps --no-build-isolation --editable .")
+
+
+@needs_sh
+def test_the_newest_versions_are_installed_each_time(run: ModuleType, checkout: Path) -> None:
+    stamp(run, checkout, *run.TESTS.extras)
+    log = fake_python(run, checkout, install_status=0)
+    run.install_project(checkout, run.TESTS, newest=True)
+    (command,) = log.read_text(encoding="utf-8").splitlines()
+    assert command.endswith("--upgrade-strategy eager --editable .[gui,nvidia,test]")
+    assert run.installed_extras(checkout) == set()
+
+
+@needs_sh
+def test_newest_is_an_argument_before_all_others(run: ModuleType, checkout: Path) -> None:
+    script = script_of(checkout)
+    stamp(run, checkout, *run.TESTS.extras)
+    log = fake_python(run, checkout, install_status=0)
+    command = [sys.executable, str(script), "--newest", "tests", "-k", "name"]
+    subprocess.run(command, capture_output=True, check=True)
+    installed, started = log.read_text(encoding="utf-8").splitlines()
+    assert "--upgrade" in installed
+    assert started.startswith("-m pytest")
+    assert started.endswith("-k name")
 
 
 @needs_sh
 def test_a_failed_installation_is_said_and_done_again(run: ModuleType, checkout: Path) -> None:
     stamp(run, checkout, "gui")
-    fake_python(run, checkout, install_status=1)
+    log = fake_python(run, checkout, install_status=1)
     with pytest.raises(SystemExit, match=r"^run\.py: pip could not install"):
-        run.install_project(checkout, ("gui", "test"))
+        run.install_project(checkout, run.TESTS)
+    assert len(log.read_text(encoding="utf-8").splitlines()) == 1
     assert run.installed_extras(checkout) == set()
 
 
-def test_help_tells_both_commands_and_installs_nothing(checkout: Path) -> None:
+@pytest.mark.parametrize("version", [(3, 10, 9), (3, 15, 0)])
+def test_another_python_is_refused(
+    run: ModuleType, monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(sys, "version_info", version)
+    with pytest.raises(SystemExit, match=r"^run\.py: Python 3\.11 to 3\.14 is needed"):
+        run.main([])
+
+
+def test_help_names_every_command_and_installs_nothing(checkout: Path) -> None:
     script = script_of(checkout)
     answer = subprocess.run(
         [sys.executable, script, "--help"], capture_output=True, text=True, check=True
     )
     assert "packaging/run.py [PATH ...]" in answer.stdout
     assert "packaging/run.py tests" in answer.stdout
+    assert "packaging/run.py --newest" in answer.stdout
     assert not (checkout / ".venv" / "installed").exists()
 
 
