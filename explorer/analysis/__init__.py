@@ -11,30 +11,37 @@ from typing import TYPE_CHECKING
 from explorer.late import late_names
 
 if TYPE_CHECKING:
-    from explorer.analysis.binning import Histogram
-    from explorer.analysis.codes import CodeShares, code_shares
-    from explorer.analysis.codes_and_scales import BlockStatistics, Distribution, block_statistics
-    from explorer.analysis.errors.comparison import Comparison, TensorErrors, compare_tensors
+    from explorer.analysis.blocks import (
+        BlockStatistics,
+        CodeShares,
+        Distribution,
+        block_statistics,
+        code_shares,
+    )
+    from explorer.analysis.errors.compare import Comparison, TensorErrors, compare_tensors
     from explorer.analysis.errors.figures import ErrorFigures
-    from explorer.analysis.lines import LineFigures, Lines, tensor_lines
+    from explorer.analysis.histogram import Histogram
     from explorer.analysis.moments import Moments
+    from explorer.analysis.requantization import Requantized, requantize
     from explorer.analysis.statistics import Snapshot, TensorStatistics, tensor_statistics
-    from explorer.analysis.surveys.tensors import SurveyRow, survey
-    from explorer.analysis.what_if.requantization import Requantized, requantize
+    from explorer.analysis.surveys import SurveyRow, survey
+    from explorer.analysis.tensor_map.draw import LineFigures, Lines, tensor_lines
 else:
     __getattr__ = late_names(
         __name__,
         {
-            "binning": ["Histogram"],
-            "codes_and_scales": ["BlockStatistics", "Distribution", "block_statistics"],
-            "codes": ["CodeShares", "code_shares"],
-            "errors.comparison": ["Comparison", "TensorErrors", "compare_tensors"],
+            "blocks": [
+                *("BlockStatistics", "CodeShares", "Distribution"),
+                *("block_statistics", "code_shares"),
+            ],
+            "errors.compare": ["Comparison", "TensorErrors", "compare_tensors"],
             "errors.figures": ["ErrorFigures"],
-            "lines": ["LineFigures", "Lines", "tensor_lines"],
+            "histogram": ["Histogram"],
             "moments": ["Moments"],
-            "what_if.requantization": ["Requantized", "requantize"],
+            "requantization": ["Requantized", "requantize"],
             "statistics": ["Snapshot", "TensorStatistics", "tensor_statistics"],
-            "surveys.tensors": ["SurveyRow", "survey"],
+            "surveys": ["SurveyRow", "survey"],
+            "tensor_map.draw": ["LineFigures", "Lines", "tensor_lines"],
         },
     )
 

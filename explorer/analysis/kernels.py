@@ -17,7 +17,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 
-from explorer.analysis.kernel_fields import (
+from explorer.analysis.kernel_api import (
     FINITE,
     LANES,
     M2,
@@ -283,3 +283,112 @@ def fold_lines(values: Any, place: Any, rows: Any, columns: Any) -> None:
         rows[3, entry] = greatest
         done += length
         index += length
+
+
+# Loops over stored blocks, which decode a piece and take it up while it is in the cache.
+#
+# The other loops (`explorer.analysis.kernels`) get weights that somebody decoded. With these a
+# thread runs for milliseconds without Python in between, whose lock two threads would have to
+# pass to each other: a survey on two of them takes a quarter less time. They know no tensor type,
+# but are given its decoder, so that one of each is compiled for all types.
+
+
+@kernel
+def measure_blocks(  # noqa: PLR0913, PLR0917 - a kernel makes no array
+    decode: Any, blocks: Any, weights: Any, sums: Any, tops: Any, figures: Any
+) -> Any:
+    """Decode blocks piece by piece, and note the statistics of each as `measure` does.
+
+    Args:
+        decode: What `registry.decoder_callback` returns.
+        blocks: uint8 [n, block_bytes], of whole pieces.
+        weights: float32 [PIECE / block_weights, block_weights], to decode to.
+        sums: See `measure`.
+        tops: See `measure`.
+        figures: float64 [at least as many as pieces, FIGURES], to be filled.
+
+    Returns:
+        Number of pieces done: fewer than all if one has a weight that is not finite.
+    """
+    step = weights.shape[0]
+    rows = weights.reshape(-1, LANES)
+    done = 0
+    for first in range(0, blocks.shape[0], step):
+        decode(blocks[first : first + step], weights)
+        if measure(rows, sums, tops, figures[done:]) == 0:
+            break
+        done += 1
+    return done
+
+
+@kernel
+def count_blocks(  # noqa: PLR0913, PLR0917 - a kernel makes no array
+    decode: Any, blocks: Any, weights: Any, edges: Any, geometry: Any, work: Any, counts: Any
+) -> None:
+    """Decode blocks piece by piece, and count the weights as `count_bins` does.
+
+    Args:
+        decode: What `registry.decoder_callback` returns.
+        blocks: uint8 [n, block_bytes].
+        weights: float32 [PIECE / block_weights, block_weights], to decode to.
+        edges: See `count_bins`.
+        geometry: See `count_bins`.
+        work: See `count_bins`.
+        counts: See `count_bins`.
+    """
+    step = weights.shape[0]
+    for first in range(0, blocks.shape[0], step):
+        part = blocks[first : first + step]
+        piece = weights[: part.shape[0]]
+        decode(part, piece)
+        count_bins(piece.reshape(-1), edges, geometry, work, counts)
+
+
+# The loop that makes a picture of a matrix: each cell of it keeps what its numbers amount to.
+#
+# The module's name puts it among the sources of compiled code
+# (`quantization.kernel_cache.SOURCES`).
+
+
+@kernel
+def fold_cells(values: Any, place: Any, tops: Any, sums: Any) -> None:
+    """Add a run of numbers to the cells that they lie in; only finite ones enter.
+
+    Folding rows into one another first, which becomes vector instructions, was no faster and took
+    twice as long to compile.
+
+    Args:
+        values: float32 [n].
+        place: int64 [5]: row and column of the first number, columns of the matrix, rows of a
+            cell, columns of a cell.
+        tops: float32 [2, cell rows, cell columns]: least and greatest number; infinity and
+            -infinity at first.
+        sums: float64 of the same shape: sum of squares, and how many numbers entered.
+    """
+    row, first, width, per_row, per_column = place[0], place[1], place[2], place[3], place[4]
+    done = 0
+    while done < values.size:
+        length, rest = width - first, values.size - done
+        length = length if length < rest else rest
+        y, cell = row // per_row, first // per_column
+        column, stop = 0, (cell + 1) * per_column - first
+        while column < length:
+            stop = stop if stop < length else length
+            least, greatest, total, number = tops[0, y, cell], tops[1, y, cell], 0.0, 0
+            for i in range(done + column, done + stop):
+                x = values[i]
+                if x - x == 0:
+                    least = x if x < least else least
+                    greatest = x if x > greatest else greatest
+                    total += np.float64(x) * x
+                    number += 1
+            tops[0, y, cell] = least
+            tops[1, y, cell] = greatest
+            sums[0, y, cell] += total
+            sums[1, y, cell] += number
+            column = stop
+            stop += per_column
+            cell += 1
+        done += length
+        row += 1
+        first = 0

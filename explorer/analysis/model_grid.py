@@ -7,16 +7,166 @@ Only names are looked at.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.role_order import Column, RoleName, column_of
+from explorer.formats.tensors import natural_key, parse_name
+
+# The roles of tensors in the order in which a layer computes, and short names for them.
+#
+# Both vocabularies are known: GGUF's (gguf.md section 9) and Hugging Face's. A role that nobody
+# expected keeps its name and stands behind the others; nothing here is needed to read a model.
+
+
+# Words that follow a module's path ("self_attn.q_proj"), by short name. The first that fits counts.
+_ATTENTION: Final = (
+    ("norm", r"attn_norm|input_layernorm|ln_?1|layer_norm1|norm1|attention_norm|operator_norm"),
+    ("norm 2", r"attn_norm_2"),
+    ("qkv", r"attn_qkv|query_key_value|qkv_proj|qkv|c_attn|wqkv"),
+    ("q a", r"attn_q_a|q_a_proj"),
+    ("q a norm", r"attn_q_a_norm|q_a_layernorm"),
+    ("q b", r"attn_q_b|q_b_proj"),
+    ("q", r"attn_q|q_proj|query|wq"),
+    ("q norm", r"attn_q_norm|q_norm|q_layernorm"),
+    ("kv a", r"attn_kv_a_mqa|kv_a_proj_with_mqa"),
+    ("kv a norm", r"attn_kv_a_norm|kv_a_layernorm"),
+    ("kv b", r"attn_kv_b|kv_b_proj"),
+    ("k b", r"attn_k_b"),
+    ("k", r"attn_k|k_proj|key|wk"),
+    ("k norm", r"attn_k_norm|k_norm|k_layernorm"),
+    ("v b", r"attn_v_b"),
+    ("v", r"attn_v|v_proj|value|wv"),
+    ("sinks", r"attn_sinks|sinks"),
+    ("rope", r"rope_freqs|rope_factors_(?:long|short)|inv_freq"),
+    ("o gate", r"attn_gate"),
+    ("o norm", r"attn_sub_norm"),
+    ("o", r"attn_output|attn_out|o_proj|out_proj|wo|attention\.output\.dense|attn\.c_proj"),
+    ("post norm", r"post_attention_norm|attn_post_norm|attn_output_norm|post_attention_layernorm"),
+    ("ssm in", r"ssm_in|in_proj"),
+    ("ssm conv", r"ssm_conv1d|conv1d"),
+    ("ssm x", r"ssm_x|x_proj"),
+    ("ssm dt", r"ssm_dt|dt_proj"),
+    ("ssm a", r"ssm_a|a_log"),
+    ("ssm d", r"ssm_d"),
+    ("ssm norm", r"ssm_norm"),
+    ("ssm out", r"ssm_out"),
+)
+_FEED_FORWARD: Final = (
+    ("ffn norm", r"ffn_norm|pre_feedforward_layernorm|ln_?2|layer_norm2|norm2"),
+    ("router", r"ffn_gate_inp|router|mlp\.gate|block_sparse_moe\.gate"),
+    ("router bias", r"exp_probs_b|e_score_correction_bias"),
+    ("gate+up", r"ffn_gate_up|gate_up_proj"),
+    ("gate", r"ffn_gate|gate_proj|w1"),
+    ("up", r"ffn_up|up_proj|w3|fc1|c_fc|dense_h_to_4h|intermediate\.dense"),
+    ("ffn sub norm", r"ffn_sub_norm"),
+    ("down", r"ffn_down|down_proj|w2|fc2|dense_4h_to_h|mlp\.c_proj|output\.dense"),
+)
+_AFTER: Final = (
+    ("ffn post norm", r"post_ffw_norm|post_feedforward_layernorm|ffn_post_norm"),
+    ("out norm", r"layer_output_norm"),
+)
+_UNKNOWN: Final = 3
+
+_EXPERT: Final = re.compile(r"(?P<before>(?:^|\.)experts\.)\d{1,9}(?P<after>\.|$)")
+_GROUPS: Final = (  # how a role says that it is one of experts, and what is added to its name
+    (2, " shared", re.compile(r"_shexp$"), re.compile(r"(?:^|\.)shared_experts?\.")),
+    (1, " experts", re.compile(r"_(?:ch)?exps$"), re.compile(r"(?:^|\.)experts\.")),
+)
+_SUFFIXES: Final = ("weight", "", "bias", "scale", "input_scale")
+_LAST: Final = re.compile(
+    r"(?:.*\.)?(?:output_norm|output|lm_head|final_norm|final_layernorm|norm|ln_f|score|classifier)"
+)
+_MOST_CHARACTERS: Final = 512  # a longer role is none of these, and patterns take their time
+
+
+def _compiled(words: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((name, re.compile(rf"(?:.*\.)?(?:{pattern})")) for name, pattern in words)
+
+
+_TABLES: Final = tuple(map(_compiled, (_ATTENTION, _FEED_FORWARD, _AFTER)))
+
+
+class RoleName(NamedTuple):
+    """What a tensor does, told of all tensors that do the same in some layer.
+
+    Attributes:
+        stack: Prefix of its stack of layers, or "".
+        layer: Its layer, or None outside of layers.
+        role: Its role; numbers of experts are a ``*``.
+        suffix: ``"weight"``, ``"bias"`` …, or "" without one that is known.
+    """
+
+    stack: str
+    layer: int | None
+    role: str
+    suffix: str
+
+    @classmethod
+    def of(cls, name: str) -> RoleName:
+        """Take a tensor's name apart; any text is accepted."""
+        parsed = parse_name(name)
+        role = parsed.role
+        if len(role) <= _MOST_CHARACTERS:
+            role = _EXPERT.sub(r"\g<before>*\g<after>", role)
+        suffix = name.rpartition(".")[2] if name.endswith(_DOTTED) else ""
+        return cls(parsed.stack, parsed.layer, role, suffix)
+
+    @property
+    def comes_last(self) -> bool:
+        """Whether a tensor outside of layers is used behind them."""
+        return len(self.role) <= _MOST_CHARACTERS and _LAST.fullmatch(self.role) is not None
+
+
+_DOTTED: Final = tuple(f".{suffix}" for suffix in _SUFFIXES if suffix)
+
+Rank: TypeAlias = tuple[Any, ...]
+"""Something to sort by."""
+
+
+class Column(NamedTuple):
+    """How a role is called in a layer, and where it stands.
+
+    Attributes:
+        rank: Its place among the roles of a layer.
+        label: A short name; its own where nobody knows it.
+    """
+
+    rank: Rank
+    label: str
+
+
+def column_of(role: str, suffix: str = "weight") -> Column:
+    """Return the place of a role in its layer's computation, and a short name."""
+    place = (_UNKNOWN, 0, 0)
+    label = role
+    if len(role) <= _MOST_CHARACTERS:
+        place, label = _known(role.lower()) or (place, label)
+    if suffix not in ("weight", "") and not label.endswith(" bias"):
+        label = f"{label} {suffix.replace('_', ' ')}"
+    order = _SUFFIXES.index(suffix) if suffix in _SUFFIXES else len(_SUFFIXES)
+    return Column((*place, order, natural_key(role)), label)
+
+
+def _known(role: str) -> tuple[tuple[int, int, int], str] | None:
+    group, behind = 0, ""
+    for number, words, ending, path in _GROUPS:
+        if ending.search(role) is not None or path.search(role) is not None:
+            group, behind = number, words
+            role = ending.sub("", role)
+            break
+    for table, words_of in enumerate(_TABLES):
+        for place, (label, pattern) in enumerate(words_of):
+            if pattern.fullmatch(role) is not None:
+                return (table, group, place), label + behind
+    return None
+
 
 _CHECK_EVERY: Final = 4096
 

@@ -10,21 +10,21 @@ order of the runs matters to no more than rounding.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import kernel_fields
-from explorer.analysis.decoding import BlockDecoding
-from explorer.analysis.kernel_fields import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS
+from explorer.analysis import kernel_api
+from explorer.analysis.kernel_api import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS, BlockDecoding
 from explorer.formats.weights import CHUNK_WEIGHTS, Values
 from explorer.quantization.registry import Blocks, read_only
 
 _ROOM: Final = 1024  # pieces whose figures wait: 64 KiB
 _TOGETHER: Final = 256  # of more than 500 numbers NumPy hands the interpreter's lock to others
-_AT_ONCE: Final = (_ROOM // 2) * kernel_fields.PIECE  # weights
+_AT_ONCE: Final = (_ROOM // 2) * kernel_api.PIECE  # weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +75,12 @@ class RunningMoments:
     """Statistics of the weights so far. One thread at a time may add to them."""
 
     def __init__(self) -> None:
-        self._others = np.zeros(kernel_fields.OTHERS, np.int64)
-        self._figures = np.zeros((_ROOM, kernel_fields.FIGURES))  # of each piece
+        self._others = np.zeros(kernel_api.OTHERS, np.int64)
+        self._figures = np.zeros((_ROOM, kernel_api.FIGURES))  # of each piece
         self._used = 0
         self._looked: tuple[int, NDArray[np.float64]] | None = None  # when so many were used
-        self._sums = np.empty(3 * kernel_fields.LANES)
-        self._tops = np.empty(3 * kernel_fields.LANES, np.float32)
+        self._sums = np.empty(3 * kernel_api.LANES)
+        self._tops = np.empty(3 * kernel_api.LANES, np.float32)
 
     def add(self, values: Values) -> None:
         """Add weights, float32 [n]."""
@@ -90,7 +90,7 @@ class RunningMoments:
             if done < part.size:
                 rest = part[done:]
                 clean = np.empty_like(rest)
-                kept = kernel_fields.kernels().keep_finite(rest, clean, self._others)
+                kept = kernel_api.kernels().keep_finite(rest, clean, self._others)
                 self._measure(clean[:kept])
 
     def add_blocks(self, blocks: Blocks, decoding: BlockDecoding) -> None:
@@ -116,7 +116,7 @@ class RunningMoments:
 
     @property
     def figures(self) -> NDArray[np.float64]:
-        """What is known of the finite weights, float64 [FIGURES], in the order of `kernel_fields`.
+        """What is known of the finite weights, float64 [FIGURES], in the order of `kernel_api`.
 
         To look changes nothing: what is put together when decides how it is rounded.
         """
@@ -174,18 +174,18 @@ class RunningMoments:
 
     def _measure(self, values: Values) -> int:
         """Add weights up to a piece with one that is not finite; return how many were added."""
-        whole = values.size // kernel_fields.LANES * kernel_fields.LANES
+        whole = values.size // kernel_api.LANES * kernel_api.LANES
         done = 0
-        for run in (values[:whole].reshape(-1, kernel_fields.LANES), values[whole:].reshape(1, -1)):
+        for run in (values[:whole].reshape(-1, kernel_api.LANES), values[whole:].reshape(1, -1)):
             if run.size == 0:
                 continue
-            pieces = -(-run.size // kernel_fields.PIECE)
+            pieces = -(-run.size // kernel_api.PIECE)
             self._settle(pieces)
-            found = kernel_fields.kernels().measure(
+            found = kernel_api.kernels().measure(
                 run, self._sums, self._tops, self._figures[self._used :]
             )
             self._used += found
-            done += min(found * kernel_fields.PIECE, run.size)
+            done += min(found * kernel_api.PIECE, run.size)
             if found < pieces:
                 break
         return done
@@ -197,7 +197,7 @@ class RunningMoments:
         if not pieces:
             return 0
         self._settle(pieces)
-        found: int = kernel_fields.kernels_blocks().measure_blocks(
+        found: int = kernel_api.kernels_blocks().measure_blocks(
             decoding.callback,
             read_only(blocks[: pieces * per_piece]),
             decoding.weights,
@@ -225,7 +225,7 @@ def _together(figures: NDArray[np.float64]) -> NDArray[np.float64]:
     if len(figures) > _TOGETHER:
         groups = range(0, len(figures), _TOGETHER)
         return _together(np.stack([_together(figures[at : at + _TOGETHER]) for at in groups]))
-    total = np.zeros(kernel_fields.FIGURES)
+    total = np.zeros(kernel_api.FIGURES)
     total[MIN], total[MAX] = math.inf, -math.inf
     if not figures[:, FINITE].all():
         figures = figures[figures[:, FINITE] > 0]
@@ -246,3 +246,41 @@ def _together(figures: NDArray[np.float64]) -> NDArray[np.float64]:
     total[M3] = (m3 + d * (3 * m2 + number * square)).sum()
     total[M4] = (m4 + 4 * d * m3 + square * (6 * m2 + number * square)).sum()
     return total
+
+
+# Percentiles from a histogram of many bins: right to the width of a bin.
+
+
+PERCENTS: Final = (0.1, 1.0, 5.0, 50.0, 95.0, 99.0, 99.9)
+"""Percentiles that statistics tell."""
+
+
+def percentiles(
+    counts: NDArray[np.int64], low: float, high: float, percents: Sequence[float] = PERCENTS
+) -> list[float]:
+    """Return percentiles, linearly between the two nearest weights as `numpy.percentile` has them.
+
+    The weights of a bin are taken to lie in it at equal distances.
+
+    Args:
+        counts: int64 [bins], not all 0; equal bins from `low` to `high`.
+        low: First edge.
+        high: Last edge.
+        percents: What to find, 0 to 100.
+    """
+    behind = np.cumsum(counts)
+    last = int(behind[-1]) - 1
+    wanted = [percent / 100 * last for percent in percents]
+    ranks = [min(int(rank) + up, last) for rank in wanted for up in (0, 1)]  # 0: the least weight
+    places = behind.searchsorted(ranks, side="right")
+    width = (high - low) / counts.size
+    # a dozen numbers: Python is done with them before NumPy has looked at its arguments
+    found = zip(
+        ranks, places.tolist(), counts[places].tolist(), behind[places].tolist(), strict=True
+    )
+    weights = []
+    for rank, place, count, end in found:
+        inside = (rank - (end - count) + 0.5) / count
+        weights.append(low + (place + inside) * width)
+    pairs = zip(wanted, weights[::2], weights[1::2], strict=True)
+    return [first + rank % 1 * (second - first) for rank, first, second in pairs]

@@ -15,13 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from explorer.analysis import provisional
-from explorer.analysis.binning import Binning, Histogram, RunningCounts
-from explorer.analysis.decoding import ThreadDecoding
-from explorer.analysis.moments import Moments, RunningMoments
-from explorer.analysis.percentiles import PERCENTS, percentiles
+from explorer.analysis import histogram as provisional
+from explorer.analysis.blocks import RunningScales, ThreadSplitter, level_error
+from explorer.analysis.histogram import Binning, Histogram, RunningCounts
+from explorer.analysis.kernel_api import ThreadDecoding
+from explorer.analysis.moments import PERCENTS, Moments, RunningMoments, percentiles
 from explorer.analysis.remembering import remembering
-from explorer.analysis.splitting import RunningScales, ThreadSplitter, level_error
 from explorer.formats.tensors import Shape, Tensor
 from explorer.formats.weights import Chunk, Fold, Stored, WeightReader, check_decodable, fold_parts
 from explorer.parallel import Check, never

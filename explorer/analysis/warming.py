@@ -12,12 +12,10 @@ import contextlib
 
 import numpy as np
 
-from explorer.analysis.binning import Binning, RunningCounts
-from explorer.analysis.codes_and_scales import block_statistics
-from explorer.analysis.decoding import BlockDecoding
-from explorer.analysis.kernel_fields import PIECE
+from explorer.analysis.blocks import RunningScales, block_statistics, splitter_of
+from explorer.analysis.histogram import Binning, RunningCounts
+from explorer.analysis.kernel_api import PIECE, BlockDecoding
 from explorer.analysis.moments import RunningMoments
-from explorer.analysis.splitting import RunningScales, splitter_of
 from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
 from explorer.formats.weights import WeightReader
@@ -117,7 +115,7 @@ def warm_up_rounding(type_name: str, weighed: bool = False) -> None:
         ExplorerError: Weights cannot be rounded to it.
     """
     # what one looks at first is not to wait for this module
-    from explorer.analysis.rounding.rounders import rounder  # noqa: PLC0415 - see above
+    from explorer.analysis.rounding import rounder  # noqa: PLC0415 - see above
 
     layout = grouped_layout(type_name)
     has_scale_types = layout is not None and layout.mode is Mode.AFFINE
@@ -136,12 +134,12 @@ def warm_up_blocks(type_name: str) -> None:
         FormatError: Weights of that type cannot be decoded.
     """
     # what one looks at first is not to wait for these modules
-    from explorer.analysis.tensor_map.fold import draw_map  # noqa: PLC0415 - see above
-    from explorer.analysis.tensor_map.picture import Grid, Window  # noqa: PLC0415 - see above
-    from explorer.analysis.tensor_map.planes import (  # noqa: PLC0415 - see above
+    from explorer.analysis.tensor_map.draw import (  # noqa: PLC0415 - see above
         Quantity,
+        draw_map,
         tensor_source,
     )
+    from explorer.analysis.tensor_map.map import Grid, Window  # noqa: PLC0415 - see above
 
     tensor = _zeros(type_name)
     block_statistics(tensor, 1)
@@ -155,8 +153,8 @@ def warm_up_errors(type_name: str) -> None:
         FormatError: Weights of that type cannot be decoded.
     """
     # what one looks at first is not to wait for these modules
-    from explorer.analysis.errors.picture import picture_errors  # noqa: PLC0415 - see above
-    from explorer.analysis.errors.weights_pair import MatchedPair  # noqa: PLC0415 - see above
+    from explorer.analysis.errors.pairs import MatchedPair  # noqa: PLC0415 - see above
+    from explorer.analysis.errors.pictures import picture_errors  # noqa: PLC0415 - see above
     from explorer.analysis.matching import Match, TensorView  # noqa: PLC0415 - see above
 
     view = TensorView.of(_zeros(type_name))

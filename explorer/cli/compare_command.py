@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from explorer.analysis.errors.comparison import Comparison
+from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.matching import Match, Matching, match_models
 from explorer.cli.arguments import json_option, model_path, root_option
 from explorer.cli.compare_record import COLUMNS, cells, compared_record, document

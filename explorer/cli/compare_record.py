@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from explorer.analysis.errors.comparison import ComparedRow, TotalErrors
+from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching import Matching
 from explorer.cli.errors_record import ABOUT_ERRORS, errors_record
 from explorer.tabular import Cell

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from explorer.analysis.errors.comparison import ComparedRow, Comparison, TotalErrors
+from explorer.analysis.errors.compare import ComparedRow, Comparison, TotalErrors
 from explorer.analysis.matching import Matching, Mismatch, TensorView
 from explorer.cli.errors_record import ABOUT_ERRORS, SHOWN_FIGURES
 from explorer.cli.output import line_width, style, write

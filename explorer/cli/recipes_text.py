@@ -14,7 +14,7 @@ from explorer.analysis.recipes import (
     type_mix,
     verdict,
 )
-from explorer.analysis.recipes.verdict import percent_text
+from explorer.analysis.recipes.fits import percent_text
 from explorer.cli.output import name_cell, style, table
 from explorer.formats import Model
 from explorer.text import bytes_text, count_text, float_text, integer_text, plain_text

@@ -10,9 +10,9 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.rounding.rounders import rounder, rounding_types
-from explorer.analysis.what_if.importance import importance_of, is_importance_matrix
-from explorer.analysis.what_if.requantization import Requantized, requantize
+from explorer.analysis.requantization import Requantized, requantize
+from explorer.analysis.rounding import rounder, rounding_types
+from explorer.analysis.what_if import importance_of, is_importance_matrix
 from explorer.cli.arguments import json_option, model_path, path_argument, root_option
 from explorer.cli.errors_record import ABOUT_ERRORS, SHOWN_FIGURES, errors_record
 from explorer.cli.output import line_width, on_terminal, style, write, write_json

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from explorer.analysis import Histogram, TensorStatistics, tensor_statistics
-from explorer.analysis.binning import FINE_BINS, MAX_BINS, Binning
+from explorer.analysis.histogram import FINE_BINS, MAX_BINS, Binning
 from explorer.cli.arguments import json_option, model_path, path_argument, root_option
 from explorer.cli.output import style, table, write, write_json
 from explorer.cli.progress import Progress

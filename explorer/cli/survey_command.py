@@ -9,9 +9,9 @@ from typing import Any, Final
 import click
 
 from explorer.analysis import SurveyRow
-from explorer.analysis.percentiles import PERCENTS
-from explorer.analysis.surveys.cache import KeptSurvey, SurveyCache
-from explorer.analysis.surveys.run import run_survey
+from explorer.analysis.moments import PERCENTS
+from explorer.analysis.survey_cache import KeptSurvey, SurveyCache
+from explorer.analysis.surveys import run_survey
 from explorer.cli.arguments import json_option, model_path, path_argument, root_option
 from explorer.cli.output import on_terminal, write, write_error, write_json
 from explorer.cli.progress import Progress

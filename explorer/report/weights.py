@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.analysis import ErrorFigures, Histogram, TensorStatistics
-from explorer.analysis.errors.weights_pair import MatchedPair
+from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.matching import match_models
-from explorer.analysis.surveys.cache import KeptErrors, KeptSurvey, SurveyCache
-from explorer.analysis.surveys.run import PairRow, run_errors, run_survey
+from explorer.analysis.survey_cache import KeptErrors, KeptSurvey, SurveyCache
+from explorer.analysis.surveys import PairRow, run_errors, run_survey
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape, Tensor

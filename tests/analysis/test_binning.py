@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from explorer.analysis.binning import FINE_BINS, Binning, Histogram, RunningCounts
+from explorer.analysis.histogram import FINE_BINS, Binning, Histogram, RunningCounts
 
 _WEIGHTS = hnp.arrays(
     np.float32,
@@ -109,7 +109,7 @@ def test_weights_so_small_that_float32_divides_them_coarsely(bins: int) -> None:
 
 
 def test_counters_are_emptied_before_they_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.analysis.binning._COUNTER_MAX", 1000)
+    monkeypatch.setattr("explorer.analysis.histogram._COUNTER_MAX", 1000)
     counts = RunningCounts([Binning.of_weights(0.0, 1.0, 4)])
     part = RunningCounts([Binning.of_weights(0.0, 1.0, 4)])
     values = np.linspace(0, 1, 300, dtype=np.float32)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from explorer.analysis import block_statistics, tensor_statistics
-from explorer.analysis.splitting import level_error
+from explorer.analysis.blocks import level_error
 from explorer.formats import open_model
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.binning import Binning, RunningCounts
-from explorer.analysis.decoding import BlockDecoding, ThreadDecoding
-from explorer.analysis.kernel_fields import PIECE
+from explorer.analysis.histogram import Binning, RunningCounts
+from explorer.analysis.kernel_api import PIECE, BlockDecoding, ThreadDecoding
 from explorer.analysis.moments import RunningMoments
 from explorer.analysis.statistics import tensor_statistics
 from explorer.formats.weights import CHUNK_WEIGHTS

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from explorer.analysis import LineFigures, tensor_lines
-from explorer.analysis import lines as lines_module
+from explorer.analysis.tensor_map import draw as lines_module
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.analysis.model_grid import Kind, ModelGrid, model_grid
-from explorer.analysis.role_order import RoleName, column_of
+from explorer.analysis.model_grid import Kind, ModelGrid, RoleName, column_of, model_grid
 
 GGUF = (
     *("attn_norm", "attn_q", "attn_q_norm", "attn_k", "attn_k_norm", "attn_v", "attn_output"),

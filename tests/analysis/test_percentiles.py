@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.analysis.percentiles import PERCENTS, percentiles
+from explorer.analysis.moments import PERCENTS, percentiles
 
 _BINS = 65_536
 

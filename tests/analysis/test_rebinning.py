@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.binning import Binning
-from explorer.analysis.rebinning import count_weights
+from explorer.analysis.histogram import Binning, count_weights
 from explorer.formats import open_model
 from tests.helpers.weight_files import huge_model, layer_weights, weights_model
 

@@ -27,7 +27,7 @@ from explorer.analysis.recipes import (
     verdict,
     why_no_recipe,
 )
-from explorer.analysis.recipes.verdict import layers_text, percent_text
+from explorer.analysis.recipes.fits import layers_text, percent_text
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
 from explorer.formats.enums import FILE_TYPES

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from explorer.analysis.sharing import Portion, Tell, share_out
+from explorer.analysis.surveys import Portion, Tell, share_out
 from explorer.formats.weights import SPAN_WEIGHTS
 from explorer.parallel import Check, never
 from tests.helpers.patience import PATIENCE_S

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from explorer.analysis.splitting import RunningScales
+from explorer.analysis.blocks import RunningScales
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 64, 1001])

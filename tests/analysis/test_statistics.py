@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from explorer.analysis import Snapshot, TensorStatistics, tensor_statistics
-from explorer.analysis.percentiles import PERCENTS
+from explorer.analysis.moments import PERCENTS
 from explorer.analysis.remembering import REMEMBERED_BYTES
 from explorer.errors import FormatError
 from explorer.formats import Tensor, open_model

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis import kernel_fields
-from explorer.analysis.tensor_map.fold import map_kernels
+from explorer.analysis import kernel_api
+from explorer.analysis.tensor_map.draw import map_kernels
 from explorer.analysis.warming import warm_up, warm_up_blocks, warm_up_errors, warm_up_reading
 from explorer.errors import FormatError
 from explorer.quantization.grouped import kernels as affine
@@ -21,8 +21,8 @@ NAMES = ("measure", "count_keys", "count_bins", "sum_squares")
 
 
 def _variants() -> dict[str, list[object]]:
-    loops = {name: getattr(kernel_fields.kernels(), name) for name in NAMES}
-    blocks = kernel_fields.kernels_blocks()
+    loops = {name: getattr(kernel_api.kernels(), name) for name in NAMES}
+    blocks = kernel_api.kernels_blocks()
     loops |= {"measure_blocks": blocks.measure_blocks, "count_blocks": blocks.count_blocks}
     return {name: list(loop.signatures) for name, loop in loops.items()}
 
@@ -45,12 +45,12 @@ def test_a_real_tensor_then_needs_no_other_variant_of_a_kernel() -> None:
 def test_a_first_look_needs_less_than_exact_statistics() -> None:
     """In a process of its own, where nothing is compiled: what comes first comes sooner."""
     script = """
-from explorer.analysis import kernel_fields
+from explorer.analysis import kernel_api
 from explorer.analysis.warming import warm_up
 from explorer.quantization import k_quants
 
 def compiled():
-    kernels, blocks = kernel_fields.kernels(), kernel_fields.kernels_blocks()
+    kernels, blocks = kernel_api.kernels(), kernel_api.kernels_blocks()
     counted = [k.__name__ for k in (kernels.measure, kernels.count_keys, kernels.count_bins,
                kernels.sum_squares, blocks.measure_blocks, blocks.count_blocks,
                k_quants.decode_q4_k, k_quants.scales_of_q4_k) if k.signatures]
@@ -75,16 +75,16 @@ for name in ("general", "Q4_K", "general-exact", "Q4_K-exact"):
 
 def test_blocks_of_any_type() -> None:
     warm_up_blocks("Q4_0")
-    assert kernel_fields.kernels().count_codes.signatures
+    assert kernel_api.kernels().count_codes.signatures
     assert map_kernels().fold_cells.signatures
     warm_up_blocks("F32")  # has none
 
 
 def test_errors_of_real_tensors_then_need_no_other_variant_of_a_kernel() -> None:
     from explorer.analysis.errors import figures as errors
-    from explorer.analysis.errors import pair_counts
-    from explorer.analysis.errors.picture import picture_errors
-    from explorer.analysis.errors.weights_pair import MatchedPair
+    from explorer.analysis.errors import pictures as pair_counts
+    from explorer.analysis.errors.pairs import MatchedPair
+    from explorer.analysis.errors.pictures import picture_errors
     from explorer.analysis.matching import Match, TensorView
     from tests.helpers.tensors import random_blocks, tensor_of
 
@@ -133,13 +133,13 @@ def test_weights_with_scales_in_arrays_of_their_own(name: str) -> None:
 
 def test_a_range_that_float32_cannot_divide() -> None:
     warm_up(later(GENERAL))
-    edges = {str(arguments[1].dtype) for arguments in kernel_fields.kernels().count_bins.signatures}
+    edges = {str(arguments[1].dtype) for arguments in kernel_api.kernels().count_bins.signatures}
     assert "float64" in edges
 
 
 def test_later_sets_of_a_type_compile_what_its_pages_need() -> None:
     warm_up(later("Q4_0"))
-    assert kernel_fields.kernels().count_codes.signatures
+    assert kernel_api.kernels().count_codes.signatures
 
 
 @pytest.mark.parametrize("weighed", [False, True])
@@ -150,7 +150,7 @@ def test_rounding_then_needs_no_other_variant_of_a_kernel(name: str, weighed: bo
 import numpy as np
 from numba.core import event
 from explorer.analysis.warming import warm_up
-from explorer.analysis.rounding.rounders import rounder
+from explorer.analysis.rounding import rounder
 from explorer.quantization.kernel_sets import has_kernels, rounding_to
 kernels = rounding_to({name!r}, weighed={weighed})
 assert has_kernels(kernels)

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from explorer.analysis import TensorErrors, compare_tensors
-from explorer.analysis.errors.picture import picture_errors
-from explorer.analysis.errors.weights_pair import MatchedPair
+from explorer.analysis.errors.pairs import MatchedPair
+from explorer.analysis.errors.pictures import picture_errors
 from explorer.analysis.matching import Match, TensorView
 from explorer.formats import open_model
 from explorer.quantization import dequantize
@@ -36,9 +36,9 @@ _MEMORY = 64 << 20
 _COMPARE_AND_MEASURE = """
 import sys
 from explorer.analysis import compare_tensors
-from explorer.analysis.errors.picture import picture_errors
+from explorer.analysis.errors.pictures import picture_errors
 from explorer.analysis.matching import Match, TensorView
-from explorer.analysis.errors.weights_pair import MatchedPair
+from explorer.analysis.errors.pairs import MatchedPair
 from explorer.formats import open_model
 
 def compare(one, two, workers=1):

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.surveys.cache import KeptSurvey
-from explorer.analysis.surveys.run import run_survey
+from explorer.analysis.survey_cache import KeptSurvey
+from explorer.analysis.surveys import run_survey
 from explorer.formats import Model, open_model
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.benchmarks.two_cores import work_on_one_and_two

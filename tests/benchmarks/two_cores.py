@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from explorer.analysis.binning import Binning, RunningCounts
-from explorer.analysis.decoding import BlockDecoding
+from explorer.analysis.histogram import Binning, RunningCounts
+from explorer.analysis.kernel_api import BlockDecoding
 from explorer.analysis.moments import RunningMoments
 from explorer.formats.weights import RUN_WEIGHTS
 from explorer.quantization import TENSOR_TYPES

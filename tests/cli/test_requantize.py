@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.rounding.rounders import rounding_types
+from explorer.analysis.rounding import rounding_types
 from explorer.cli.main import main
 from tests.helpers.model_pairs import arrays_of, write_gguf
 

@@ -122,7 +122,7 @@ def test_the_second_survey_reads_no_weights(
         return SurveyRow(tensor, None, FormatError("weights of that type cannot be decoded"))
 
     with monkeypatch.context() as patch:
-        patch.setattr("explorer.analysis.surveys.run.survey_row", survey_row)
+        patch.setattr("explorer.analysis.surveys.survey_row", survey_row)
         assert main(["survey", str(path)]) == 0
         assert capsys.readouterr().out.splitlines()[3:] == told[0].splitlines()[3:]
         assert read == ["newer"]  # of which nothing can be kept

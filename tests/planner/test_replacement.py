@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.rounding.rounders import rounder
+from explorer.analysis.rounding import rounder
 from explorer.formats import open_model
 from explorer.planner import Hyperparameters, Settings, plan
 from explorer.planner.profiles import with_types

@@ -88,7 +88,7 @@ def test_the_second_report_reads_no_weights(
         first = gather(model, other, Question())
     with open_model(quantized) as model, open_model(reference) as other:
         for name in ("survey_row", "_measure"):
-            monkeypatch.delattr(f"explorer.analysis.surveys.run.{name}")
+            monkeypatch.delattr(f"explorer.analysis.surveys.{name}")
         second = gather(model, other, Question())
     assert [one.errors for one in first.tensors] == [one.errors for one in second.tensors]
 

@@ -15,7 +15,7 @@ import subprocess
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
-from explorer.analysis.rounding.rounders import rounding_types
+from explorer.analysis.rounding import rounding_types
 from explorer.qt.jobs.kernel_maker import compile_command
 from explorer.quantization.grouped import AFFINE_BITS, FIXED_SIZES, Mode, quantization_name
 from explorer.quantization.kernel_sets import GENERAL, exact, has_kernels, later, rounding_to

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from explorer.analysis.what_if.importance import importance_of, is_importance_matrix
+from explorer.analysis.what_if import importance_of, is_importance_matrix
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
 from explorer.formats.facts import describe

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.errors import kernel_fields as at
+from explorer.analysis.errors import kernel_api as at
 from explorer.formats.weights import Values
 
 ERROR_PERCENTS: Final = (50.0, 90.0, 99.0, 99.9)
@@ -189,7 +189,7 @@ def one_minus_cosine(totals: list[float]) -> float:
     numbers are subtracted there; of others, r c itself says it well.
 
     Args:
-        totals: Sums, as `kernel_fields` orders them.
+        totals: Sums, as `kernel_api` orders them.
     """
     r, c = math.sqrt(totals[at.RR]), math.sqrt(totals[at.CC])
     if r == 0 or c == 0:

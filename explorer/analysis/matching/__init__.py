@@ -2,8 +2,7 @@
 
 from explorer.analysis.matching.pairing import Match, Matching, Mismatch, match_models
 from explorer.analysis.matching.rules import NotComparable
-from explorer.analysis.matching.view_reader import ViewReader
-from explorer.analysis.matching.views import TensorPart, TensorView
+from explorer.analysis.matching.views import TensorPart, TensorView, ViewReader
 
 __all__ = [
     "Match",

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from explorer.analysis.matching import expert_rules as experts
+from explorer.analysis.matching import rules as experts
 from explorer.analysis.matching import rules as make
 from explorer.analysis.matching.rules import Maker, Rule
 

@@ -6,13 +6,28 @@ against its label. They are llama.cpp's rules of one day (`revisions.py` says wh
 time; other programs have rules of their own. Only names and shapes are looked at, never a weight.
 """
 
-from explorer.analysis.recipes.expected import ExpectedType, expected_types, why_no_recipe
-from explorer.analysis.recipes.fits import Deviation, RecipeFit, compare_with_recipes
-from explorer.analysis.recipes.mix import MixRow, type_mix
-from explorer.analysis.recipes.revisions import CURRENT, EARLIER, RULES_SOURCE, Revision
-from explorer.analysis.recipes.rules import RecipeError
-from explorer.analysis.recipes.table import RECIPES, Recipe, declared_recipe
-from explorer.analysis.recipes.verdict import deviation_text, verdict
+from explorer.analysis.recipes.fits import (
+    Deviation,
+    ExpectedType,
+    MixRow,
+    RecipeFit,
+    compare_with_recipes,
+    deviation_text,
+    expected_types,
+    type_mix,
+    verdict,
+    why_no_recipe,
+)
+from explorer.analysis.recipes.rules import (
+    CURRENT,
+    EARLIER,
+    RECIPES,
+    RULES_SOURCE,
+    Recipe,
+    RecipeError,
+    Revision,
+    declared_recipe,
+)
 
 __all__ = [
     "CURRENT",

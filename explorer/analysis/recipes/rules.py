@@ -9,13 +9,158 @@ layers is llama.cpp's own doing and is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
-from explorer.analysis.recipes.revisions import Revision
-from explorer.analysis.recipes.subject import Category, Subject, SubjectModel
-from explorer.analysis.recipes.table import Recipe
+from explorer.analysis.recipes.tensors import Category, Subject, SubjectModel
 from explorer.errors import ExplorerError
+from explorer.formats.enums import FILE_TYPE_KEY, FILE_TYPES, enum_name
+from explorer.formats.model import Model
 from explorer.quantization.types import TENSOR_TYPES
+
+# Which state of llama.cpp's rules the recipes follow, and what was different before.
+#
+# Read in src/llama-quant.cpp (`tensor_get_category`, `tensor_allows_quantization`,
+# `llama_tensor_get_type_impl`, `tensor_type_fallback`, `llama_ftype_get_default_type`) of
+# github.com/ggml-org/llama.cpp at the commit below, and for the state before pull request 19770
+# (spring of 2026) in `llama_tensor_get_type` of a fork of early 2025,
+# github.com/Cipherxzc/vlut.cpp at 12e8a6dbdbd7. Most files that people have downloaded were made
+# by the earlier rules.
+
+
+RULES_COMMIT: Final = "007dbbf3fd17eefe9b47fee45f48f7ba5e62b714"
+
+RULES_SOURCE: Final = (
+    f"llama.cpp, src/llama-quant.cpp at commit {RULES_COMMIT[:12]} (2026), and as it was before "
+    "pull request 19770 (2024 to spring 2026). The rules change over time, and other programs have "
+    "their own."
+)
+"""Where the rules come from, for people; to be said wherever their figures are shown."""
+
+_SHORT_ROWS: Final = {
+    **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S"), "IQ4_NL"),
+    **dict.fromkeys(("IQ3_XXS", "IQ3_S", "IQ4_XS"), "IQ4_NL"),
+    **dict.fromkeys(("TQ1_0", "TQ2_0"), "Q4_0"),
+    "Q4_K": "Q5_0",
+    "Q5_K": "Q5_1",
+    "Q6_K": "Q8_0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One state of the rules.
+
+    Attributes:
+        name: What to call it in a sentence.
+        fused_as_value: Whether fused q, k and v, and MLA's fused k and v (`attn_kv_b`), are treated
+            as `attn_v` is. Both states count them among the value tensors.
+        per_layer_embedding: Whether `per_layer_token_embd` is treated as `token_embd` is.
+        fallbacks: What takes the place of a type whose blocks do not divide a row.
+    """
+
+    name: str
+    fused_as_value: bool
+    per_layer_embedding: bool
+    fallbacks: Mapping[str, str]
+
+
+CURRENT: Final = Revision(
+    name="2026",
+    fused_as_value=True,
+    per_layer_embedding=True,
+    fallbacks=MappingProxyType({**_SHORT_ROWS, "Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q2_0": "Q4_0"}),
+)
+"""The rules at `RULES_COMMIT`."""
+
+EARLIER: Final = Revision(
+    name="before spring 2026",
+    fused_as_value=False,
+    per_layer_embedding=False,
+    fallbacks=MappingProxyType({**_SHORT_ROWS, "Q2_K": "IQ4_NL", "Q3_K": "IQ4_NL"}),
+)
+"""The rules before pull request 19770."""
+
+
+# The file types that llama-quantize offers, with the type that most of their tensors get.
+#
+# llama.cpp, tools/quantize/quantize.cpp (`QUANT_OPTIONS`) and src/llama-quant.cpp
+# (`llama_ftype_get_default_type`).
+
+
+# The type of tensors that no rule of the recipe singles out, where it is not the recipe's own name.
+_DEFAULTS: Final = {
+    "Q2_K_S": "Q2_K",
+    "Q3_K_S": "Q3_K",
+    "Q3_K_M": "Q3_K",
+    "Q3_K_L": "Q3_K",
+    "Q4_K_S": "Q4_K",
+    "Q4_K_M": "Q4_K",
+    "Q5_K_S": "Q5_K",
+    "Q5_K_M": "Q5_K",
+    "IQ2_S": "IQ2_XS",
+    "IQ2_M": "IQ2_S",
+    "IQ3_XS": "IQ3_S",
+    "IQ3_M": "IQ3_S",
+    "MXFP4_MOE": "MXFP4",
+}
+_NOT_OFFERED: Final = ("removed", "NVFP4")  # a converter writes NVFP4; llama-quantize has no such
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A file type as a rule that gives each tensor its type.
+
+    Attributes:
+        name: llama.cpp's name: ``"Q4_K_M"``.
+        default: Name of the type of tensors that no rule singles out.
+    """
+
+    name: str
+    default: str
+
+    @property
+    def quantized(self) -> bool:
+        """Whether it quantizes: F32, F16 and BF16 give every tensor the same plain type."""
+        return TENSOR_TYPES[self.default].quantized
+
+
+RECIPES: Final[Mapping[str, Recipe]] = MappingProxyType(
+    {
+        name: Recipe(name, _DEFAULTS.get(name, name))
+        for name in FILE_TYPES.values()
+        if not name.startswith(_NOT_OFFERED)
+    }
+)
+"""Every recipe by name, in the order of the numbers that files carry."""
+
+
+def recipe_named(recipe: Recipe | str) -> Recipe:
+    """Return a recipe; a name is looked up.
+
+    Raises:
+        ExplorerError: There is none of that name.
+    """
+    if isinstance(recipe, Recipe):
+        return recipe
+    found = RECIPES.get(recipe.upper())
+    if found is None:
+        known = ", ".join(RECIPES)
+        raise ExplorerError(f"llama-quantize has no file type {recipe[:80]!r}; it has {known}")
+    return found
+
+
+def declared_recipe(model: Model) -> str | None:
+    """Return the file type that a model's metadata name, as a label; None without any.
+
+    The label need not be a recipe: numbers that nobody knows (yet) are labels too.
+    """
+    try:
+        value = model.metadata.integer(FILE_TYPE_KEY)
+    except ExplorerError:
+        return None
+    return None if value is None else enum_name(FILE_TYPE_KEY, value)
 
 
 class RecipeError(ExplorerError):

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from explorer.analysis.recipes import CURRENT, RULES_SOURCE, MixRow, RecipeFit, deviation_text
-from explorer.analysis.recipes.verdict import percent_text
+from explorer.analysis.recipes.fits import percent_text
 from explorer.report.components import cut, details, figure, paragraph, section, table
 from explorer.report.elements import Element, element
 from explorer.report.gathering import Evidence

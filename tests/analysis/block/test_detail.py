@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.analysis.block.beside import places_in_part, read_beside
-from explorer.analysis.block.detail import BlockDetail, BlockReader
-from explorer.analysis.block.record import block_record
-from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair
+from explorer.analysis.block_detail import BlockDetail, BlockReader, block_record
+from explorer.analysis.block_search import places_in_part, read_beside
+from explorer.analysis.errors.pairs import MatchedPair, RoundedPair
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorPart, TensorView
 from explorer.errors import ExplorerError, FormatError

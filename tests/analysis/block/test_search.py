@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from explorer.analysis.block.search import largest_scale, worst_block
-from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair
+from explorer.analysis.block_search import largest_scale, worst_block
+from explorer.analysis.errors.pairs import MatchedPair, RoundedPair
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorPart, TensorView
 from explorer.errors import ExplorerError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.analysis import TensorErrors, code_shares, compare_tensors
-from explorer.analysis.errors.comparison import Comparison
+from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.matching import Match, TensorView
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor

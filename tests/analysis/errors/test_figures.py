@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.figures import ERROR_PERCENTS, ErrorFigures, RunningErrors
-from explorer.analysis.errors.kernel_fields import new_work
+from explorer.analysis.errors.kernel_api import new_work
 
 Weights = NDArray[np.float32]
 

@@ -12,16 +12,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from explorer.analysis.binning import Histogram
-from explorer.analysis.errors import pair_counts
-from explorer.analysis.errors.comparison import compare_tensors
-from explorer.analysis.errors.lockstep import RUN_WEIGHTS
-from explorer.analysis.errors.pair_counts import AllCounts
-from explorer.analysis.errors.pair_pictures import PairSquare, error_histograms, squares
-from explorer.analysis.errors.picture import ErrorPicture, picture_errors
-from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair
+from explorer.analysis.errors import pictures as pair_counts
+from explorer.analysis.errors.compare import compare_tensors
+from explorer.analysis.errors.pairs import RUN_WEIGHTS, MatchedPair, RoundedPair
+from explorer.analysis.errors.pictures import (
+    AllCounts,
+    ErrorPicture,
+    PairSquare,
+    error_histograms,
+    picture_errors,
+    squares,
+)
+from explorer.analysis.histogram import Histogram
 from explorer.analysis.matching import TensorView, match_models
-from explorer.analysis.what_if.requantization import requantize
+from explorer.analysis.requantization import requantize
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import open_model
 from explorer.parallel import Check
@@ -240,8 +244,8 @@ def test_any_number_of_threads_finds_the_same() -> None:
 def test_what_is_told_meanwhile_grows_to_what_is_told_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("explorer.analysis.errors.picture._SNAPSHOT_SECONDS", 0.0)
-    monkeypatch.setattr("explorer.analysis.errors.picture._SNAPSHOT_SHARE", 1e9)
+    monkeypatch.setattr("explorer.analysis.errors.pictures._SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr("explorer.analysis.errors.pictures._SNAPSHOT_SHARE", 1e9)
     random = np.random.default_rng(10)
     reference = random.normal(0, 0.02, 24 * RUN_WEIGHTS).astype(np.float32)
     candidate = np.round(reference, 2).astype(np.float32)

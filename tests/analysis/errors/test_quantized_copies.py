@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from explorer.analysis import requantize
-from explorer.analysis.errors.comparison import Comparison
+from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.matching import match_models
 from explorer.formats import open_model
 from tests.helpers.model_pairs import write_gguf, write_safetensors

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair
+from explorer.analysis.errors.pairs import MatchedPair, RoundedPair
 from explorer.analysis.matching import Match, TensorView
 from explorer.formats import open_model
 from explorer.quantization.kernel_sets import has_kernels
@@ -19,7 +19,7 @@ VALUES = np.random.default_rng(0).normal(size=(4, 256)).astype(np.float32)
 COMPILE_NOTHING_MORE = """
 import gc, sys
 from numba.core.dispatcher import Dispatcher
-from explorer.analysis.errors.weights_pair import RoundedPair
+from explorer.analysis.errors.pairs import RoundedPair
 from explorer.analysis.warming import warm_up
 from explorer.formats import open_model
 

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.analysis.errors.comparison import Comparison
+from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.matching import families, match_models
 from explorer.formats import Model, open_model
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec

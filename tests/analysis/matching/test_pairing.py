@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.errors.comparison import Comparison
+from explorer.analysis.errors.compare import Comparison
 from explorer.analysis.matching import Matching, families, match_models
 from explorer.analysis.matching import rules as make
-from explorer.analysis.matching.sources import Names
+from explorer.analysis.matching.pairing import Names
 from explorer.formats import open_model
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors

@@ -15,10 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.analysis import SurveyRow, TensorStatistics, tensor_statistics
-from explorer.analysis.surveys import run as survey_run
-from explorer.analysis.surveys.cache import KeptSurvey, SurveyCache, identify
-from explorer.analysis.surveys.records import from_line, to_line
-from explorer.analysis.surveys.run import SurveyCancelled, SurveyControl, run_survey
+from explorer.analysis import surveys as survey_run
+from explorer.analysis.survey_cache import KeptSurvey, SurveyCache, identify
+from explorer.analysis.survey_cache import (
+    survey_from_line as from_line,
+)
+from explorer.analysis.survey_cache import (
+    survey_to_line as to_line,
+)
+from explorer.analysis.surveys import SurveyCancelled, SurveyControl, run_survey
 from explorer.formats import Model, open_model
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.patience import PATIENCE_S

@@ -13,13 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.analysis import compare_tensors
+from explorer.analysis import surveys as survey_run
 from explorer.analysis.errors.figures import ErrorFigures
-from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair, WeightsPair
+from explorer.analysis.errors.pairs import MatchedPair, RoundedPair, WeightsPair
 from explorer.analysis.matching import match_models
-from explorer.analysis.surveys import run as survey_run
-from explorer.analysis.surveys.cache import KeptErrors, SurveyCache
-from explorer.analysis.surveys.error_records import from_line, to_line
-from explorer.analysis.surveys.run import PairRow, SurveyCancelled, SurveyControl, run_errors
+from explorer.analysis.survey_cache import KeptErrors, SurveyCache
+from explorer.analysis.survey_cache import (
+    errors_from_line as from_line,
+)
+from explorer.analysis.survey_cache import (
+    errors_to_line as to_line,
+)
+from explorer.analysis.surveys import PairRow, SurveyCancelled, SurveyControl, run_errors
 from explorer.formats import Model, open_model
 from explorer.quantization import dequantize, quantize
 from tests.helpers.model_pairs import arrays_of, write_gguf

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.tensor_map import fold as tensor_map_fold
-from explorer.analysis.tensor_map.fold import Growing, draw_map
-from explorer.analysis.tensor_map.picture import (
+from explorer.analysis.tensor_map import draw as tensor_map_fold
+from explorer.analysis.tensor_map.draw import Growing, Quantity, draw_map, tensor_source
+from explorer.analysis.tensor_map.map import (
     MOST_CELLS,
     MOST_SIDE,
     Grid,
@@ -19,7 +19,6 @@ from explorer.analysis.tensor_map.picture import (
     Window,
     levels_of,
 )
-from explorer.analysis.tensor_map.planes import Quantity, tensor_source
 from explorer.errors import SourceError
 from explorer.formats.tensors import Tensor
 from tests.helpers.tensors import CountingSource, float_tensor, tensor_of

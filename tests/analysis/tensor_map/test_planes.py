@@ -11,17 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.errors.weights_pair import MatchedPair, RoundedPair
+from explorer.analysis.blocks import Splitter
+from explorer.analysis.errors.pairs import MatchedPair, RoundedPair
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorPart, TensorView
-from explorer.analysis.splitting import Splitter
-from explorer.analysis.tensor_map.place import pair_facts, places_agree, weight_facts
-from explorer.analysis.tensor_map.planes import (
-    Quantity,
-    Source,
-    pair_source,
-    tensor_source,
-)
+from explorer.analysis.tensor_map.draw import Quantity, Source, pair_source, tensor_source
+from explorer.analysis.tensor_map.map import pair_facts, places_agree, weight_facts
 from explorer.errors import ExplorerError, FormatError, SourceError
 from explorer.formats import open_model
 from explorer.formats.tensors import Tensor

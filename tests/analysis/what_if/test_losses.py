@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.analysis import compare_tensors, requantize
-from explorer.analysis.errors.lockstep import RUN_WEIGHTS
+from explorer.analysis.errors.pairs import RUN_WEIGHTS
 from explorer.analysis.matching import match_models
-from explorer.analysis.what_if.losses import (
+from explorer.analysis.requantization import checked_importance
+from explorer.analysis.what_if import (
     PRESENT,
     Piece,
     PieceErrors,
@@ -23,11 +24,11 @@ from explorer.analysis.what_if.losses import (
     missing_tasks,
     original_pieces,
     own_pieces,
+    pareto_front,
+    present_size,
+    size_then,
     tasks_of,
 )
-from explorer.analysis.what_if.pareto import pareto_front
-from explorer.analysis.what_if.requantization import checked_importance
-from explorer.analysis.what_if.sizes import present_size, size_then
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Model, open_model
 from explorer.quantization import dequantize, quantize

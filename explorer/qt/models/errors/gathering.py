@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from explorer.analysis.errors.pair_counts import kernels
-from explorer.analysis.errors.picture import ErrorPicture, picture_errors
-from explorer.analysis.errors.weights_pair import MatchedPair, WeightsPair
+from explorer.analysis.errors.pairs import MatchedPair, WeightsPair
+from explorer.analysis.errors.pictures import ErrorPicture, kernels, picture_errors
 from explorer.formats.tensors import Tensor
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.weights.gathering import Worker, considerate, load_kernels, worker_count

@@ -19,7 +19,7 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.document import Document
 
 if TYPE_CHECKING:
-    from explorer.analysis.errors.weights_pair import WeightsPair
+    from explorer.analysis.errors.pairs import WeightsPair
     from explorer.analysis.matching import Match, Matching
 
 
@@ -167,7 +167,7 @@ class References(QObject):
         document, chosen = self.document, self.chosen
         if document is None or chosen is None or not _is_at(document, row, tensor):
             return Partner(None)
-        from explorer.analysis.errors.weights_pair import (  # noqa: PLC0415 - not for the first paint
+        from explorer.analysis.errors.pairs import (  # noqa: PLC0415 - not for the first paint
             MatchedPair,
             RoundedPair,
         )

@@ -9,9 +9,9 @@ from typing import Final
 
 from PySide6.QtCore import QCoreApplication
 
+from explorer.analysis.errors.compare import ImpliedError
 from explorer.analysis.errors.figures import ErrorFigures
-from explorer.analysis.errors.implied import ImpliedError
-from explorer.analysis.errors.picture import ErrorPicture
+from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.analysis.moments import Moments
 from explorer.qt.models.errors.texts import Text, error_texts, implied_texts, percentile_text
 from explorer.qt.models.weights.statistics_table import Line

@@ -25,9 +25,9 @@ from explorer.qt.models.errors.references import MatchedModels, Rounding
 from explorer.qt.models.survey.figures import ErrorColumns, PairPlace, StatisticsColumns
 
 if TYPE_CHECKING:
-    from explorer.analysis.errors.weights_pair import WeightsPair
-    from explorer.analysis.surveys.cache import KeptErrors, KeptSurvey
-    from explorer.analysis.surveys.run import PairRow
+    from explorer.analysis.errors.pairs import WeightsPair
+    from explorer.analysis.survey_cache import KeptErrors, KeptSurvey
+    from explorer.analysis.surveys import PairRow
 
 _CHECK_EVERY = 256
 
@@ -171,7 +171,7 @@ def read_comparison(
         np.array(nbytes, np.float64),
         frozenset(kernels),
     )
-    from explorer.analysis.surveys.run import PairRow  # noqa: PLC0415 - see above
+    from explorer.analysis.surveys import PairRow  # noqa: PLC0415 - see above
 
     with consideration(lasting=False), kept_errors(document.model, content) as kept:
         for number, figures in kept.rows.items():
@@ -183,7 +183,7 @@ _Found = tuple["WeightsPair", Sequence[int], Sequence[Tensor], Sequence[Tensor]]
 
 
 def _rounded(document: Document, name: str, check: Callable[[], None]) -> Iterator[_Found]:
-    from explorer.analysis.errors.weights_pair import RoundedPair  # noqa: PLC0415 - see above
+    from explorer.analysis.errors.pairs import RoundedPair  # noqa: PLC0415 - see above
 
     for row, tensor in enumerate(document.model.tensors.rows):
         if row % _CHECK_EVERY == 0:
@@ -208,7 +208,7 @@ def is_left_alone(tensor: Tensor) -> bool:
 def _matched(
     document: Document, matched: MatchedModels, check: Callable[[], None]
 ) -> Iterator[_Found]:
-    from explorer.analysis.errors.weights_pair import MatchedPair  # noqa: PLC0415 - see above
+    from explorer.analysis.errors.pairs import MatchedPair  # noqa: PLC0415 - see above
 
     table = document.model.tensors
     for number, match in enumerate(matched.matching.matches):
@@ -232,7 +232,7 @@ def _problem(tensors: Iterable[Tensor]) -> str | None:
 @contextmanager
 def kept_statistics(model: Model) -> Iterator[KeptSurvey]:
     """Open what is kept of a model's statistics."""
-    from explorer.analysis.surveys.cache import KeptSurvey, SurveyCache  # noqa: PLC0415
+    from explorer.analysis.survey_cache import KeptSurvey, SurveyCache  # noqa: PLC0415
 
     cache = SurveyCache.of_user()
     with KeptSurvey(None, model) if cache is None else cache.open(model, slim=True) as kept:
@@ -242,7 +242,10 @@ def kept_statistics(model: Model) -> Iterator[KeptSurvey]:
 @contextmanager
 def kept_errors(model: Model, content: ComparisonContent) -> Iterator[KeptErrors]:
     """Open what is kept of its errors."""
-    from explorer.analysis.surveys.cache import KeptErrors, SurveyCache  # noqa: PLC0415 - see above
+    from explorer.analysis.survey_cache import (  # noqa: PLC0415 - see above
+        KeptErrors,
+        SurveyCache,
+    )
 
     cache = SurveyCache.of_user()
     with (

@@ -18,7 +18,7 @@ from explorer.analysis.recipes import (
     type_mix,
     verdict,
 )
-from explorer.analysis.recipes.verdict import layers_text
+from explorer.analysis.recipes.fits import layers_text
 from explorer.formats.columns import text_ranks
 from explorer.formats.model import Model
 from explorer.qt.models.figure_texts.columns import mix_texts, recipe_texts

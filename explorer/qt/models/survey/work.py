@@ -24,8 +24,7 @@ from explorer.qt.models.survey.content import (
 )
 
 if TYPE_CHECKING:
-    from explorer.analysis.surveys.run import PairRow, SurveyControl
-    from explorer.analysis.surveys.tensors import SurveyRow
+    from explorer.analysis.surveys import PairRow, SurveyControl, SurveyRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ class SurveyWork:
             self._compare(job, workers, self.comparison)
 
     def _survey(self, job: Job, workers: int) -> None:
-        from explorer.analysis.surveys.run import run_survey  # noqa: PLC0415 - see `content`
+        from explorer.analysis.surveys import run_survey  # noqa: PLC0415 - see `content`
 
         model = self.content.document.model
         rows = np.flatnonzero(self._missing).tolist()
@@ -152,7 +151,7 @@ class SurveyWork:
                 self._found.put(pair)
 
     def _compare(self, job: Job, workers: int, comparison: ComparisonContent) -> None:
-        from explorer.analysis.surveys.run import run_errors  # noqa: PLC0415 - see `content`
+        from explorer.analysis.surveys import run_errors  # noqa: PLC0415 - see `content`
 
         numbers = np.flatnonzero(self._missing_pairs).tolist()
         pairs, control = comparison.pairs, self.control

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from explorer.analysis import Histogram, TensorStatistics
-from explorer.analysis.binning import Binning
+from explorer.analysis.histogram import Binning
 from explorer.qt.models.weights.figures import Figures, Wish
 from explorer.qt.models.weights.histogram_choices import RangeKind
 from explorer.qt.models.weights.histogram_curve import (

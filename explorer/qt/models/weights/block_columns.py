@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
-from explorer.analysis.block.beside import Beside
-from explorer.analysis.block.detail import BlockDetail
+from explorer.analysis.block_detail import BlockDetail
+from explorer.analysis.block_search import Beside
 from explorer.qt.models.figure_texts.columns import block_texts
 from explorer.qt.models.table import Cell, Column
 from explorer.qt.models.weights.block_links import ranges_text

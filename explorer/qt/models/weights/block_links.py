@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
-from explorer.analysis.block.beside import Beside
-from explorer.analysis.block.detail import BlockDetail
-from explorer.analysis.block.record import place_of
+from explorer.analysis.block_detail import BlockDetail, place_of
+from explorer.analysis.block_search import Beside
 from explorer.text import float_text, integer_text
 
 _DIGITS = 9  # tell a float32 exactly

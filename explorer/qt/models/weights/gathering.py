@@ -21,11 +21,10 @@ from explorer.analysis import (
     Snapshot,
     TensorStatistics,
     block_statistics,
-    kernel_fields,
+    kernel_api,
     tensor_statistics,
 )
-from explorer.analysis.binning import Binning
-from explorer.analysis.rebinning import count_weights
+from explorer.analysis.histogram import Binning, count_weights
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.qt.jobs import consideration, drop_frames
@@ -58,9 +57,9 @@ def worker_count() -> int:
 
 def load_kernels() -> None:
     """Load the modules of kernels, which takes a third of a second; called in a worker."""
-    if kernel_fields.kernels.cache_info().currsize == 0:
+    if kernel_api.kernels.cache_info().currsize == 0:
         with consideration(lasting=True):
-            kernel_fields.kernels()
+            kernel_api.kernels()
 
 
 def gather(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import Histogram, Moments
-from explorer.analysis.percentiles import percentiles
+from explorer.analysis.moments import percentiles
 
 ROBUST_PERCENTS = (0.1, 99.9)
 """Percentiles between which a robust range lies."""

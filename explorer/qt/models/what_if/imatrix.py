@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from explorer.analysis.what_if.importance import importance_of, is_importance_matrix
-from explorer.analysis.what_if.losses import Piece
-from explorer.analysis.what_if.requantization import checked_importance
+from explorer.analysis.requantization import checked_importance
+from explorer.analysis.what_if import Piece, importance_of, is_importance_matrix
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.formats.model import Model

@@ -12,20 +12,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from explorer.analysis.matching import Matching
-from explorer.analysis.what_if.losses import (
+from explorer.analysis.what_if import (
     PRESENT,
     Piece,
     PieceErrors,
     RunningTotal,
+    SizeThen,
     Task,
     TypeErrors,
     matrix_rows,
     missing_tasks,
     original_pieces,
     own_pieces,
+    present_size,
+    size_then,
     tasks_of,
 )
-from explorer.analysis.what_if.sizes import SizeThen, present_size, size_then
 from explorer.hardware.detect import Machine
 from explorer.planner.inputs import PlanInputs
 from explorer.qt.models.document import Document

@@ -10,9 +10,7 @@ from typing import Final
 import numpy as np
 from PySide6.QtCore import QCoreApplication
 
-from explorer.analysis.what_if.losses import PRESENT, TypeErrors
-from explorer.analysis.what_if.pareto import pareto_front
-from explorer.analysis.what_if.sizes import SizeThen
+from explorer.analysis.what_if import PRESENT, SizeThen, TypeErrors, pareto_front
 from explorer.qt.models.errors.texts import error_texts
 from explorer.qt.models.figure_texts.columns import what_if_texts
 from explorer.qt.models.table import Cell, Column

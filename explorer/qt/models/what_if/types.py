@@ -6,7 +6,7 @@ from typing import Final
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.analysis.rounding.rounders import rounding_types
+from explorer.analysis.rounding import rounding_types
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.registry import family
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from explorer.analysis.surveys.run import SurveyControl
-from explorer.analysis.what_if.losses import (
+from explorer.analysis.surveys import SurveyControl
+from explorer.analysis.what_if import (
     PRESENT,
     PieceErrors,
     RunningTotal,

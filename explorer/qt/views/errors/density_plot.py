@@ -12,7 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.analysis.errors.pair_pictures import PairSquare
+from explorer.analysis.errors.pictures import PairSquare
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.errors.square_box import SquareBox
 from explorer.qt.views.plots.themed_plot import PlotColours, ThemedPlot

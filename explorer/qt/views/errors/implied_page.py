@@ -6,8 +6,8 @@ from PySide6.QtCore import QByteArray, Signal
 from PySide6.QtGui import QHideEvent, QPalette, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.analysis.codes_and_scales import BlockStatistics
-from explorer.analysis.errors.implied import ImpliedError, implied_error
+from explorer.analysis.blocks import BlockStatistics
+from explorer.analysis.errors.compare import ImpliedError, implied_error
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.errors.table import implied_lines

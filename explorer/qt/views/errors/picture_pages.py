@@ -8,7 +8,7 @@ from typing import TypeAlias
 from PySide6.QtCore import QByteArray, QObject, QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
-from explorer.analysis.errors.picture import ErrorPicture
+from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.errors.gathering import (

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QCoreApplication, QSignalBlocker, Signal
 from PySide6.QtWidgets import QComboBox, QWidget
 
-from explorer.analysis.errors.pair_pictures import PairSquare
-from explorer.analysis.errors.picture import ErrorPicture
+from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.histogram_curve import HistogramCurve

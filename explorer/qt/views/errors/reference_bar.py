@@ -8,7 +8,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSizePolicy, QWidget
 
-from explorer.analysis.rounding.rounders import rounding_types
+from explorer.analysis.rounding import rounding_types
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import Reference, References, Rounding
 from explorer.qt.views.labels import plain_label

@@ -176,7 +176,7 @@ class SurveySession(QObject):
             self.resume()
         if self.state is not SurveyState.READY or self.content is None or not any(self.missing):
             return
-        from explorer.analysis.surveys.run import SurveyControl  # noqa: PLC0415 - see the module
+        from explorer.analysis.surveys import SurveyControl  # noqa: PLC0415 - see the module
         from explorer.qt.models.survey.work import SurveyWork  # noqa: PLC0415
 
         comparison = self.comparison if self.missing[1] else None

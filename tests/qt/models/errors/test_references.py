@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis.errors.comparison import compare_tensors
-from explorer.analysis.errors.lockstep import Run
-from explorer.analysis.errors.weights_pair import RoundedPair, WeightsPair
+from explorer.analysis.errors.compare import compare_tensors
+from explorer.analysis.errors.pairs import RoundedPair, Run, WeightsPair
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.parallel import never
@@ -138,7 +137,7 @@ def test_what_a_tensor_is_rounded_to_is_told_without_loading_what_rounds(tmp_pat
     path = write_gguf(tmp_path / "one.gguf", "llama", {"one": VALUES})
     program = (
         "import sys; from explorer.formats import open_model;"
-        "from explorer.analysis.errors.weights_pair import RoundedPair;"
+        "from explorer.analysis.errors.pairs import RoundedPair;"
         "tensor = open_model(sys.argv[1]).tensors.rows[0];"
         "print(RoundedPair(tensor, 'Q4_K').candidate_type, 'numba' in sys.modules)"
     )

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from pytestqt.modeltest import ModelTester
 
-from explorer.analysis.block.beside import Beside, read_beside
-from explorer.analysis.block.detail import BlockDetail, BlockReader
-from explorer.analysis.errors.weights_pair import RoundedPair
+from explorer.analysis.block_detail import BlockDetail, BlockReader
+from explorer.analysis.block_search import Beside, read_beside
+from explorer.analysis.errors.pairs import RoundedPair
 from explorer.formats import Tensor
 from explorer.qt.models.table import Column, TableModel
 from explorer.qt.models.weights.block_columns import (

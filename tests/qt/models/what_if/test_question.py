@@ -13,9 +13,8 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.modeltest import ModelTester
 
 from explorer.analysis.errors.figures import RunningErrors
-from explorer.analysis.rounding.rounders import rounding_types
-from explorer.analysis.what_if.losses import PRESENT, TypeErrors
-from explorer.analysis.what_if.sizes import SizeThen
+from explorer.analysis.rounding import rounding_types
+from explorer.analysis.what_if import PRESENT, SizeThen, TypeErrors
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
 from explorer.qt.models.document import Document

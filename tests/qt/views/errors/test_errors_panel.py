@@ -17,7 +17,7 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
-from explorer.analysis.errors.picture import ErrorPicture
+from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.document import Document

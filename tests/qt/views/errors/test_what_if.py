@@ -16,8 +16,7 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, requantize
-from explorer.analysis.what_if.importance import importance_of
-from explorer.analysis.what_if.losses import Piece, PieceErrors
+from explorer.analysis.what_if import Piece, PieceErrors, importance_of
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings

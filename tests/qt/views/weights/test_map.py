@@ -16,8 +16,8 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis.tensor_map.picture import MOST_CELLS, MOST_SIDE, Reduction
-from explorer.analysis.tensor_map.planes import Quantity
+from explorer.analysis.tensor_map.draw import Quantity
+from explorer.analysis.tensor_map.map import MOST_CELLS, MOST_SIDE, Reduction
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document

@@ -11,7 +11,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.analysis.what_if.losses import TypeErrors
+from explorer.analysis.what_if import TypeErrors
 from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
 from explorer.planner.inputs import PlanInputs

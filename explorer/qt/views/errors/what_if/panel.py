@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
-from explorer.analysis.what_if.losses import PRESENT
+from explorer.analysis.what_if import PRESENT
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.table import Column, TableModel
 from explorer.qt.models.what_if.table import GPU_COLUMNS, Line, WhatIfColumns

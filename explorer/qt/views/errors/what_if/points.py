@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from explorer.analysis.what_if.losses import PRESENT
+from explorer.analysis.what_if import PRESENT
 from explorer.qt.models.what_if.table import Line
 from explorer.qt.views.plots.count_axis import CountAxis
 from explorer.text import float_text

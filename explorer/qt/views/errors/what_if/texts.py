@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.analysis.what_if.losses import PRESENT
+from explorer.analysis.what_if import PRESENT
 from explorer.qt.models.what_if.question import Prospect
 from explorer.qt.models.what_if.table import (
     Line,

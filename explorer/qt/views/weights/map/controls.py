@@ -7,8 +7,8 @@ from typing import Final
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSpinBox, QWidget
 
-from explorer.analysis.tensor_map.picture import Reduction
-from explorer.analysis.tensor_map.planes import ERROR_GROUP, Quantity
+from explorer.analysis.tensor_map.draw import ERROR_GROUP, Quantity
+from explorer.analysis.tensor_map.map import Reduction
 from explorer.formats.tensors import Folding, Shape
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.weights.map.subject import quantity_name, sheet_count

@@ -8,8 +8,8 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.analysis.errors.weights_pair import RoundedPair
-from explorer.analysis.tensor_map.picture import Grid, Reduction, TensorMap, Window, levels_of
+from explorer.analysis.errors.pairs import RoundedPair
+from explorer.analysis.tensor_map.map import Grid, Reduction, TensorMap, Window, levels_of
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.errors.references import References

@@ -6,8 +6,7 @@ import math
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from explorer.analysis.tensor_map.picture import TensorMap
-from explorer.analysis.tensor_map.place import WeightFacts, pair_facts, weight_facts
+from explorer.analysis.tensor_map.map import TensorMap, WeightFacts, pair_facts, weight_facts
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.weights.values_table import Place

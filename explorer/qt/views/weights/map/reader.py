@@ -8,9 +8,8 @@ from typing import Final
 
 from PySide6.QtCore import QObject, Signal
 
-from explorer.analysis.tensor_map.fold import Growing, draw_map
-from explorer.analysis.tensor_map.picture import Grid, TensorMap
-from explorer.analysis.tensor_map.planes import weights_per_scale
+from explorer.analysis.tensor_map.draw import Growing, draw_map, weights_per_scale
+from explorer.analysis.tensor_map.map import Grid, TensorMap
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.recent import Recent

@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
-from explorer.analysis.tensor_map.picture import TensorMap
+from explorer.analysis.tensor_map.map import TensorMap
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.values_table import Place

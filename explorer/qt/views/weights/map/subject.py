@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.analysis.errors.weights_pair import RoundedPair, WeightsPair
-from explorer.analysis.splitting import is_quantized
-from explorer.analysis.tensor_map.picture import Window
-from explorer.analysis.tensor_map.place import places_agree
-from explorer.analysis.tensor_map.planes import Quantity, Source, pair_source, tensor_source
+from explorer.analysis.blocks import is_quantized
+from explorer.analysis.errors.pairs import RoundedPair, WeightsPair
+from explorer.analysis.tensor_map.draw import Quantity, Source, pair_source, tensor_source
+from explorer.analysis.tensor_map.map import Window, places_agree
 from explorer.formats.tensors import Folding, Shape
 from explorer.qt.models.errors.references import References
 from explorer.qt.models.weights.figures import Subject

@@ -8,8 +8,8 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication, QHideEvent, QShowEvent
 from PySide6.QtWidgets import QStackedLayout, QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.analysis.block.record import block_record
-from explorer.analysis.block.search import FoundBlock, Progress, largest_scale, worst_block
+from explorer.analysis.block_detail import block_record
+from explorer.analysis.block_search import FoundBlock, Progress, largest_scale, worst_block
 from explorer.errors import ExplorerError
 from explorer.parallel import Check
 from explorer.qt.jobs import Job, JobRunner

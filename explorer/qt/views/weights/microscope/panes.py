@@ -20,8 +20,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.analysis.block.beside import Beside
-from explorer.analysis.block.detail import BlockDetail
+from explorer.analysis.block_detail import BlockDetail
+from explorer.analysis.block_search import Beside
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.table import Column, TableModel

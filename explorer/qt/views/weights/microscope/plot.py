@@ -16,8 +16,8 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.analysis.block.beside import Beside
-from explorer.analysis.block.detail import BlockDetail
+from explorer.analysis.block_detail import BlockDetail
+from explorer.analysis.block_search import Beside
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.theme import series_colour
 from explorer.qt.views.plots.themed_plot import ThemedPlot

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.analysis.block.beside import Beside, read_beside
-from explorer.analysis.block.detail import BlockDetail, BlockReader
-from explorer.analysis.errors.weights_pair import MatchedPair, WeightsPair
+from explorer.analysis.block_detail import BlockDetail, BlockReader
+from explorer.analysis.block_search import Beside, read_beside
+from explorer.analysis.errors.pairs import MatchedPair, WeightsPair
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.parallel import Check

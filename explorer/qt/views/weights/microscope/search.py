@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
 
-from explorer.analysis.block.search import FoundBlock, Progress
+from explorer.analysis.block_search import FoundBlock, Progress
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.parallel import Check

@@ -1,18 +1,54 @@
-"""Blocks that are decoded within the loops that take up their weights."""
+"""Where the kernels keep what in their arrays, and how the kernels are loaded.
+
+Apart from the kernels, so that nothing has to import Numba before the first weight is read.
+"""
 
 from __future__ import annotations
 
 import threading
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import kernel_fields
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import CHUNK_WEIGHTS, Stored, Values
 from explorer.quantization.grouped import StoredGroups
 from explorer.quantization.registry import Blocks, decoder, decoder_callback
 from explorer.quantization.types import TensorType
+
+# Statistics of finite values, float64 [FIGURES]: their number, how many of them are zeros, …
+# M2 to M4 are sums of powers of the distance from the mean. A float64 counts exactly up to 2^53.
+FINITE, ZEROS, MIN, MAX, MEAN, M2, M3, M4, FIGURES = range(9)
+
+# Counts of the others, int64 [OTHERS]:
+NAN, POSITIVE_INF, NEGATIVE_INF, OTHERS = range(4)
+
+LANES: Final = 64
+"""Partial sums side by side."""
+
+PIECE: Final = 4096
+"""Values whose statistics are taken together: 16 KiB stay in the first-level cache."""
+
+KEYS: Final = 1 << 16
+"""Counters of `count_keys`: one for each upper half of a float32's bits."""
+
+
+@cache
+def kernels() -> Any:
+    """Return the module of the loops over weights; the first call takes a fifth of a second."""
+    return import_module("explorer.analysis.kernels")
+
+
+@cache
+def kernels_blocks() -> Any:
+    """Return the module of the loops over blocks that they decode."""
+    return import_module("explorer.analysis.kernels")
+
+
+# Blocks that are decoded within the loops that take up their weights.
 
 
 class BlockDecoding:
@@ -27,7 +63,7 @@ class BlockDecoding:
     def __init__(self, kind: TensorType) -> None:
         self.unit = kind.block_weights
         self.callback = decoder_callback(kind.name)
-        self.weights = np.empty((kernel_fields.PIECE // self.unit, self.unit), np.float32)
+        self.weights = np.empty((PIECE // self.unit, self.unit), np.float32)
         self._decode = decoder(kind.name)
         self._chunk: NDArray[np.float32] = np.empty((0, self.unit), np.float32)
 
@@ -60,6 +96,6 @@ class ThreadDecoding(threading.local):
 
 
 def _decodes_in_kernels(tensor: Tensor) -> bool:
-    if tensor.grouped is not None or kernel_fields.PIECE % tensor.type.block_weights:
+    if tensor.grouped is not None or PIECE % tensor.type.block_weights:
         return False
     return decoder_callback(tensor.type.name) is not None

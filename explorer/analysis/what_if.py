@@ -10,19 +10,25 @@ of a model's answers, and nothing here does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import isnan
 from typing import Final
 
-from explorer.analysis.errors.comparison import check_comparable, saturated_share
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis.errors.compare import check_comparable, saturated_share
 from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
-from explorer.analysis.errors.lockstep import TwoViews, flat_spans, measure_pairs
+from explorer.analysis.errors.pairs import TwoViews, flat_spans, measure_pairs
 from explorer.analysis.matching import Matching, TensorView
-from explorer.analysis.recipes.revisions import CURRENT
-from explorer.analysis.recipes.subject import SubjectModel
-from explorer.analysis.rounding.rounders import rounder
-from explorer.analysis.what_if.requantization import round_weights
+from explorer.analysis.recipes.rules import CURRENT
+from explorer.analysis.recipes.tensors import SubjectModel
+from explorer.analysis.requantization import round_weights
+from explorer.analysis.rounding import rounder
+from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Folding
 from explorer.formats.weights import Values, check_decodable
@@ -282,3 +288,172 @@ def missing_tasks(tasks: Sequence[Task], known: Callable[[Task], bool]) -> Itera
         if task.key not in seen and not known(task):
             seen.add(task.key)
             yield task
+
+
+# Importance of a tensor's columns, from an importance matrix that llama.cpp gathered.
+#
+# A file of `llama-imatrix` in GGUF holds for each weight tensor the sums of the squares of what
+# its columns were multiplied with, and how often. Their ratio is how much an error in a column
+# counts. Source: llama.cpp, tools/imatrix/imatrix.cpp (`save_imatrix`),
+# tools/quantize/quantize.cpp (`load_imatrix`).
+
+
+_SUMS: Final = ".in_sum2"
+_COUNTS: Final = ".counts"
+_MAX_WEIGHTS: Final = 1 << 26  # 1,024 experts of 65,536 columns
+
+
+def is_importance_matrix(model: Model) -> bool:
+    """Tell whether a model is an importance matrix."""
+    return any(name.endswith(_SUMS) for name in model.tensors.columns.names)
+
+
+def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:
+    """Return the importance of a tensor's columns, float32 [matrices, columns].
+
+    Columns of a matrix that was never used, such as an expert's, count 1.
+
+    Args:
+        matrix: An importance matrix, opened.
+        name: The tensor's name.
+
+    Returns:
+        None if the matrix does not have the tensor.
+
+    Raises:
+        ExplorerError: The matrix is not what it should be.
+    """
+    if name + _SUMS not in matrix.tensors or name + _COUNTS not in matrix.tensors:
+        return None
+    sums, counts = matrix.tensors[name + _SUMS], matrix.tensors[name + _COUNTS]
+    columns = sums.shape[-1] if sums.shape else 1
+    fit = sums.parameters == counts.parameters * columns
+    if not (fit and 0 < sums.parameters <= _MAX_WEIGHTS):
+        what = f"{sums.parameters} sums of {name!r} do not fit {counts.parameters} counts"
+        raise ExplorerError(what, matrix.path)
+    squares = sums.dequantize().reshape(-1, columns)
+    used = counts.dequantize().reshape(-1, 1)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        importance = np.where(used > 0, squares / used, np.float32(1)).astype(np.float32)
+    # of the quotients too: a count below 1, which only a damaged file has, takes one beyond float32
+    finite = all(np.isfinite(numbers).all() for numbers in (squares, used, importance))
+    if not (finite and (squares >= 0).all()):
+        raise ExplorerError(f"importance of {name!r} is not finite, or negative", matrix.path)
+    return importance
+
+
+# Which of several choices nobody needs, because another one is better in every way.
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Tell of each point whether no other one is better in one way and not worse in the other.
+
+    Args:
+        points: Two numbers each, of both of which less is better; NaN is never on the front.
+    """
+    known = [number for number, (x, y) in enumerate(points) if not (isnan(x) or isnan(y))]
+    front = [False] * len(points)
+    best: tuple[float, float] | None = None
+    for number in sorted(known, key=lambda number: points[number]):
+        if best is None or points[number][1] < best[1] or points[number] == best:
+            best = points[number]
+            front[number] = True
+    return front
+
+
+# How large tensors and their file would be in other types. Reads nothing but the header.
+
+
+@dataclass(frozen=True, slots=True)
+class SizeThen:
+    """How large some tensors of a model would be.
+
+    Attributes:
+        parameters: Weights of the tensors that are looked at.
+        nbytes: Their bytes.
+        model_nbytes: Bytes of all the model's tensors.
+        file_nbytes: Bytes of its files; headers and padding are taken as they are.
+        types: The type of each tensor that would have another one, by row.
+        kept: How many of those that would get the type cannot have it, and stay as they are.
+        substitutes: How many get another type in its place, by that type; see `Piece.fitting`.
+        problem: Why none can have it, or None.
+    """
+
+    parameters: int
+    nbytes: int
+    model_nbytes: int
+    file_nbytes: int
+    types: Mapping[int, TensorType] = field(default_factory=dict)
+    kept: int = 0
+    substitutes: Mapping[str, int] = field(default_factory=dict)
+    problem: str | None = None
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Bits that a weight of the tensors would take; NaN without weights."""
+        return 8 * self.nbytes / self.parameters if self.parameters else float("nan")
+
+
+def present_size(model: Model, rows: Collection[int]) -> SizeThen:
+    """Return how large tensors are.
+
+    Args:
+        model: The model.
+        rows: The tensors, by row.
+    """
+    columns = model.tensors.columns
+    return SizeThen(
+        parameters=sum(columns.parameters[row] for row in rows),
+        nbytes=sum(columns.nbytes[row] for row in rows),
+        model_nbytes=model.nbytes,
+        file_nbytes=sum(file.source.size for file in model.files),
+    )
+
+
+def size_then(model: Model, present: SizeThen, pieces: Sequence[Piece], type_name: str) -> SizeThen:
+    """Return how large tensors would be if their pieces had a type.
+
+    A tensor of which only some pieces can have the type stays as it is.
+
+    Args:
+        model: The model.
+        present: How large they are; the pieces' tensors are among them.
+        pieces: What gets the type.
+        type_name: The type; see `rounders.rounder`.
+    """
+    problems = [piece.problem(type_name) for piece in pieces]
+    if None not in problems:
+        return replace(present, problem=problems[0] if problems else None)
+    chosen = _chosen(pieces, type_name)
+    columns = model.tensors.columns
+    types: dict[int, TensorType] = {}
+    more = more_in_model = 0
+    for row, (_, kind) in chosen.items():
+        nbytes = None if kind is None else kind.nbytes(columns.parameters[row])
+        if kind is not None and nbytes is not None:
+            types[row] = kind
+            more += nbytes - columns.nbytes[row]
+            if row < model.tensors.main_rows:
+                more_in_model += nbytes - columns.nbytes[row]
+    names = Counter(chosen[row][0] for row in types)
+    del names[type_name]
+    return replace(
+        present,
+        nbytes=present.nbytes + more,
+        model_nbytes=present.model_nbytes + more_in_model,
+        file_nbytes=present.file_nbytes + more,
+        types=types,
+        kept=len(chosen) - len(types),
+        substitutes=dict(names),
+    )
+
+
+def _chosen(pieces: Sequence[Piece], type_name: str) -> dict[int, tuple[str, TensorType | None]]:
+    """Return the type of each tensor, by row; None where its pieces do not agree on one."""
+    chosen: dict[int, tuple[str, TensorType | None]] = {}
+    for piece in pieces:
+        name = piece.fitting(type_name)
+        found = (name, None if name == PRESENT else piece.kind(name))
+        for row in piece.rows:
+            chosen[row] = found if chosen.get(row, found) == found else (PRESENT, None)
+    return chosen

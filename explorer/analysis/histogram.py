@@ -15,7 +15,8 @@ float64, as if numpy had got the same weights as float64; where even that fails 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -23,9 +24,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis import kernel_fields
-from explorer.analysis.decoding import BlockDecoding
-from explorer.formats.weights import CHUNK_WEIGHTS, Values
+from explorer.analysis import kernel_api
+from explorer.analysis.kernel_api import BlockDecoding
+from explorer.formats.tensors import Tensor
+from explorer.formats.weights import CHUNK_WEIGHTS, Chunk, Fold, Values, WeightReader, fold_parts
+from explorer.parallel import Check, never
 from explorer.quantization.registry import Blocks, read_only
 
 FINE_BINS: Final = 1 << 16
@@ -132,8 +135,8 @@ class Binning:
             values: The weights.
             counts: int32 [bins * parts], to be added to.
         """
-        work = np.empty(2 * kernel_fields.PIECE, np.int32)
-        kernel_fields.kernels().count_bins(values, self.edges, self._geometry, work, counts)
+        work = np.empty(2 * kernel_api.PIECE, np.int32)
+        kernel_api.kernels().count_bins(values, self.edges, self._geometry, work, counts)
 
     def count_blocks(
         self, blocks: Blocks, decoding: BlockDecoding, counts: NDArray[np.int32]
@@ -144,8 +147,8 @@ class Binning:
             for first in range(0, len(blocks), step):
                 self.count(decoding.decode(blocks[first : first + step]), counts)
             return
-        work = np.empty(2 * kernel_fields.PIECE, np.int32)
-        kernel_fields.kernels_blocks().count_blocks(
+        work = np.empty(2 * kernel_api.PIECE, np.int32)
+        kernel_api.kernels_blocks().count_blocks(
             decoding.callback,
             read_only(blocks),
             decoding.weights,
@@ -237,3 +240,110 @@ def _edges(low: Any, high: Any, bins: int, kind: np.dtype[Any]) -> NDArray[Any] 
     except ValueError:  # the range is too narrow for so many bins
         return None
     return edges if np.isfinite(width) and np.isfinite(edges).all() and width > 0 else None
+
+
+# Another histogram of weights whose statistics are known: one walk instead of two.
+#
+# Whoever looks at a histogram changes its bins and its range, which changes no other figure.
+
+
+def count_weights(
+    tensor: Tensor,
+    binning: Binning,
+    workers: int = 1,
+    *,
+    cancel: Check | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Histogram:
+    """Count a tensor's weights by bin; those outside the bins and those not finite are left out.
+
+    Args:
+        tensor: The tensor.
+        binning: The bins.
+        workers: Threads. The result is the same for any number.
+        cancel: Called before every chunk, in the thread that reads it; what it raises is passed on.
+        progress: Called in the caller's thread with the weights walked over so far.
+
+    Raises:
+        FormatError: The file is damaged there, or the type's weights cannot be decoded.
+        SourceError: The file changed since it was opened.
+    """
+
+    def begin() -> RunningCounts:
+        return RunningCounts([binning])
+
+    def count(counts: RunningCounts, chunk: Chunk) -> None:
+        counts.add([chunk.values])
+
+    def watch(_counts: RunningCounts, done: int) -> None:
+        if progress is not None:
+            progress(done)
+
+    found = fold_parts(
+        tensor,
+        Fold(begin, count, RunningCounts.combine, WeightReader.chunks, any_order=True),
+        workers=workers,
+        check=never if cancel is None else cancel,
+        watch=watch,
+    )
+    return binning.histogram(found.totals[0])
+
+
+# A histogram of weights whose range is not known yet, good enough to look at.
+#
+# Weights are counted by a key, the upper half of their float32 bits: sign, exponent and seven
+# bits of mantissa. Whatever range they turn out to have, bins are filled from these counts, where
+# the weights of a key are taken to be spread over the numbers that share it.
+
+
+_HALF = kernel_api.KEYS // 2
+_FINITE = 0x7F80  # keys of one sign that are finite numbers
+
+
+class RunningKeys:
+    """Weights so far, counted by key; any number of threads may add to it at once."""
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+        self._all: list[NDArray[np.int64]] = []
+
+    def add(self, values: Values) -> None:
+        """Count weights, float32 [n]."""
+        own: NDArray[np.int64] | None = getattr(self._own, "counts", None)
+        if own is None:
+            own = self._own.counts = np.zeros(kernel_api.KEYS, np.int64)
+            self._all.append(own)
+        kernel_api.kernels().count_keys(values, own)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """What was counted, int64 [KEYS]; a thread that is at work may have counted a bit more."""
+        return sum(list(self._all), np.zeros(kernel_api.KEYS, np.int64))
+
+
+def histogram(
+    counts: NDArray[np.int64], low: float, high: float, bins: int, *, whole: bool
+) -> Histogram:
+    """Return a histogram whose counts are approximate.
+
+    Args:
+        counts: From `RunningKeys`.
+        low: First edge.
+        high: Last edge.
+        bins: Number of bins.
+        whole: Whether the edges are the least and the greatest weight: then the sum of the counts
+            is right.
+    """
+    if not low < high:
+        low, high = (low - 0.5, high + 0.5) if low == high else (0.0, 1.0)
+    edges = np.linspace(low, high, bins + 1)
+    # Borders between keys, in the order of numbers: of -inf, …, of -0 and 0, …, of inf.
+    positive = (np.arange(_FINITE + 1, dtype=np.uint32) << 16).view(np.float32).astype(np.float64)
+    borders = np.concatenate((-positive[::-1], positive))
+    negative = counts[_HALF : _HALF + _FINITE][::-1]
+    weights = np.concatenate((negative, [0], counts[:_FINITE]))
+    below = np.concatenate(([0], np.cumsum(weights)))
+    at_edges = np.rint(np.interp(edges, borders, below)).astype(np.int64)
+    if whole:
+        at_edges[0], at_edges[-1] = 0, below[-1]
+    return Histogram(low, high, edges, np.diff(at_edges))

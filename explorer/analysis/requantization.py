@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
-from explorer.analysis.errors.lockstep import RUN_WEIGHTS, Run, flat_spans, measure_pairs
+from explorer.analysis.errors.pairs import RUN_WEIGHTS, Run, flat_spans, measure_pairs
+from explorer.analysis.errors.pictures import RoundedWeights, rounded_saturated_share
 from explorer.analysis.matching.views import Weights, view_of
-from explorer.analysis.rounding.rounded_weights import RoundedWeights, rounded_saturated_share
-from explorer.analysis.rounding.rounders import rounder
+from explorer.analysis.rounding import rounder
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import Values, check_decodable

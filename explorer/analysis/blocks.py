@@ -1,0 +1,412 @@
+"""How a quantized tensor uses its codes: what can be told of its rounding without a reference.
+
+A weight that got the least or the greatest level of its type may have been farther out: it is
+saturated. Types whose scale comes from the largest weight of a block have one such weight in every
+block at least, so that the share says more between tensors of a type than between types.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis import kernel_api
+from explorer.analysis.errors.figures import kernels
+from explorer.analysis.histogram import Binning, Histogram, RunningCounts
+from explorer.analysis.moments import Moments, RunningMoments
+from explorer.analysis.remembering import remembering
+from explorer.formats.tensors import Tensor
+from explorer.formats.weights import Fold, Stored, WeightReader, fold_parts
+from explorer.parallel import Check, never
+from explorer.quantization.grouped import (
+    GroupAnatomy,
+    group_anatomy,
+    take_group_codes,
+    take_group_scales,
+)
+from explorer.quantization.registry import Anatomy, anatomy, has_anatomy
+
+# Chunks taken apart into codes, scales and minima, and what the scales say of the rounding.
+
+
+@dataclass(frozen=True, slots=True)
+class BlockScales:
+    """The scales of some blocks; float weights are scale * level of their code - minimum.
+
+    Attributes:
+        scales: float32 [blocks, scales of a block].
+        minima: float32 of the same shape; [blocks, 0] if the type has none.
+    """
+
+    scales: NDArray[np.float32]
+    minima: NDArray[np.float32]
+
+
+class Splitter:
+    """Takes the blocks of one tensor apart. Owns buffers: one thread, one splitter.
+
+    Attributes:
+        levels: float32 [codes]: the value of each code before scaling.
+        weights_per_scale: Weights that share a scale.
+        has_minimum: Whether there are minima.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        found: Anatomy | GroupAnatomy
+        self._count: Callable[[Any], int]
+        self._take_codes: Callable[[Any, NDArray[np.uint8]], None]
+        self._take_scales: Callable[[Any, NDArray[np.float32], NDArray[np.float32]], None]
+        if tensor.grouped is None:
+            found, self._count = anatomy(tensor.type.name), len
+            self._take_codes, self._take_scales = found.take_codes, found.take_scales
+        else:
+            layout = tensor.grouped.layout
+            found, self._count = group_anatomy(layout), layout.count
+            self._take_codes = partial(take_group_codes, layout)
+            self._take_scales = partial(take_group_scales, layout)
+        self.levels = found.levels
+        self.weights_per_scale = found.weights_per_scale
+        self.has_minimum = found.has_minimum
+        self._type = tensor.type
+        self._codes = np.empty((0, tensor.type.block_weights), np.uint8)
+        self._scales = self._room_for_scales(0)
+
+    def codes(self, stored: Stored) -> NDArray[np.uint8]:
+        """Return the codes of blocks, or groups: uint8 [blocks, weights of a block].
+
+        They are overwritten by the next ones.
+        """
+        count = self._count(stored)
+        if count > len(self._codes):
+            self._codes = np.empty((count, self._type.block_weights), np.uint8)
+        codes = self._codes[:count]
+        self._take_codes(stored, codes)
+        return codes
+
+    def scales(self, stored: Stored) -> BlockScales:
+        """Return the scales of blocks, or groups, overwritten by the next ones."""
+        count = self._count(stored)
+        if count > len(self._scales.scales):
+            self._scales = self._room_for_scales(count)
+        found = BlockScales(self._scales.scales[:count], self._scales.minima[:count])
+        self._take_scales(stored, found.scales, found.minima)
+        return found
+
+    def _room_for_scales(self, count: int) -> BlockScales:
+        width = self._type.block_weights // self.weights_per_scale
+        return BlockScales(
+            np.empty((count, width), np.float32),
+            np.empty((count, width if self.has_minimum else 0), np.float32),
+        )
+
+
+def is_quantized(tensor: Tensor) -> bool:
+    """Tell whether a tensor's blocks can be taken apart; loads nothing."""
+    return tensor.grouped is not None or has_anatomy(tensor.type.name)
+
+
+def splitter_of(tensor: Tensor) -> Splitter | None:
+    """Return what takes a tensor's blocks apart; None if it is not quantized."""
+    return Splitter(tensor) if is_quantized(tensor) else None
+
+
+class ThreadSplitter(threading.local):
+    """A splitter for each thread that asks, made when it first does.
+
+    Attributes:
+        splitter: The thread's own; None if the tensor is not quantized.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:  # Python calls it again in each thread
+        super().__init__()
+        self.splitter = splitter_of(tensor)
+
+
+def level_error(levels: NDArray[np.float32]) -> float:
+    """Return the RMS error of rounding to the nearest level, in units of the scale.
+
+    Numbers are taken to be spread evenly between the least and the greatest level. In a gap of
+    width g the mean square error is g^2 / 12, so that equal steps of 1 give 1/√12.
+
+    Args:
+        levels: float32 [codes], in any order; several codes may have one level.
+    """
+    return _level_error(levels.tobytes())
+
+
+@lru_cache(maxsize=64)  # a type's levels are those of all its tensors
+def _level_error(levels: bytes) -> float:
+    known = np.unique(np.frombuffer(levels, np.float32).astype(np.float64))
+    gaps = np.diff(known[np.isfinite(known)])
+    if gaps.size == 0:
+        return 0.0
+    return math.sqrt(float((gaps**3).sum() / gaps.sum()) / 12)
+
+
+class RunningScales:
+    """Mean square of the finite block scales so far.
+
+    Sums of runs are kept apart until the end, and then added exactly: their order changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._squares: list[float] = []  # of each run
+        self._count = 0
+
+    def add(self, scales: NDArray[np.float32]) -> None:
+        """Add a run of scales, each of which holds for as many weights as the others."""
+        sums = np.zeros(2, np.float64)
+        kernel_api.kernels().sum_squares(scales.reshape(-1), sums)
+        self._squares.append(float(sums[0]))
+        self._count += int(sums[1])
+
+    def combine(self, other: RunningScales) -> None:
+        """Add other scales."""
+        self._squares += other._squares
+        self._count += other._count
+
+    @property
+    def rms(self) -> float:
+        """Root of the mean square; NaN of none."""
+        return math.sqrt(math.fsum(self._squares) / self._count) if self._count else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class CodeShares:
+    """Counts of codes.
+
+    Attributes:
+        count: Number of weights.
+        saturated: Weights with the least or the greatest level of the type.
+        zeros: Weights whose level is 0, which is the value 0 if the type has no minimum, and
+            otherwise the least value of the block.
+    """
+
+    count: int
+    saturated: int
+    zeros: int
+
+    @property
+    def saturated_share(self) -> float:
+        """Share of saturated weights, 0 to 1; NaN of none."""
+        return self.saturated / self.count if self.count else float("nan")
+
+
+def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -> CodeShares | None:
+    """Return how many codes of a tensor are saturated or zero; None if it is not quantized.
+
+    Args:
+        tensor: The tensor.
+        workers: Threads.
+        cancel: Called before every run of blocks, in the thread that reads it; what it raises is
+            passed on.
+
+    Raises:
+        FormatError: The file is damaged there, or the type's weights cannot be decoded.
+        SourceError: The file changed since it was opened.
+    """
+    if not is_quantized(tensor):
+        return None
+    fold = Fold(
+        lambda: _CountedCodes(tensor),
+        _CountedCodes.add,
+        _CountedCodes.combine,
+        WeightReader.runs,
+        any_order=True,
+    )
+    return fold_parts(tensor, fold, workers=workers, check=cancel or never).codes.shares()
+
+
+def saturated_codes(levels: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Tell of each code whether it stands for the least or the greatest level, bool [codes].
+
+    Args:
+        levels: float32 [codes], of which one at least is finite.
+    """
+    known = levels[np.isfinite(levels)]
+    found: NDArray[np.bool_] = (levels == known.min()) | (levels == known.max())
+    return found
+
+
+class CodeCounts:
+    """Saturated and zero codes, counted.
+
+    Only codes of these levels are looked for, usually two or three: vectors of weights are compared
+    with each, which is several times as fast as counting all codes one by one.
+
+    Args:
+        levels: float32 [codes]: the value of each code before scaling.
+    """
+
+    def __init__(self, levels: NDArray[np.float32]) -> None:
+        ends = saturated_codes(levels)
+        wanted = np.flatnonzero(ends | (levels == 0))
+        self._ends, self._zeros = ends[wanted], levels[wanted] == 0
+        self._wanted = wanted.astype(np.uint8)
+        self._counts = np.zeros(wanted.size, np.int64)
+        self._seen = 0
+
+    def add(self, codes: NDArray[np.uint8]) -> None:
+        """Count codes, uint8 of any shape."""
+        self._seen += codes.size
+        kernels().count_some_codes(codes.reshape(-1), self._wanted, self._counts)
+
+    def combine(self, other: CodeCounts) -> None:
+        """Add what another one counted with the same levels."""
+        self._seen += other._seen
+        self._counts += other._counts
+
+    def shares(self) -> CodeShares:
+        """Return what was counted."""
+        saturated, zeros = (int(self._counts[one].sum()) for one in (self._ends, self._zeros))
+        return CodeShares(self._seen, saturated, zeros)
+
+
+class _CountedCodes:
+    """Codes of a tensor, counted."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._splitter = Splitter(tensor)
+        self.codes = CodeCounts(self._splitter.levels)
+
+    def add(self, stored: Stored) -> None:
+        self.codes.add(self._splitter.codes(stored))
+
+    def combine(self, other: _CountedCodes) -> None:
+        self.codes.combine(other.codes)
+
+
+# What a quantized tensor's blocks are made of: how often each code is used, how scales spread.
+
+
+_CODES = 256  # a code is a byte at most
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How numbers spread.
+
+    Attributes:
+        moments: Their statistics.
+        histogram: The finite ones by equal bins, as `numpy.histogram` counts.
+    """
+
+    moments: Moments
+    histogram: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStatistics:
+    """Codes, scales and minima of a quantized tensor.
+
+    Attributes:
+        levels: float32 [codes]: the value of each code before scaling.
+        code_counts: int64 [codes]: how many weights use each code.
+        weights_per_scale: Weights that share a scale.
+        scales: Effective block scales.
+        minima: Effective minima, which are subtracted; None if the type has none.
+    """
+
+    levels: NDArray[np.float32]
+    code_counts: NDArray[np.int64]
+    weights_per_scale: int
+    scales: Distribution
+    minima: Distribution | None
+
+
+def block_statistics(
+    tensor: Tensor, bins: int = 256, workers: int = 1, cancel: Check | None = None
+) -> BlockStatistics | None:
+    """Return statistics of a tensor's codes and scales; None if it is not quantized.
+
+    Args:
+        tensor: The tensor.
+        bins: Bins of the histograms.
+        workers: Threads. The result is the same to the bit for any number.
+        cancel: Called before every run of blocks, in the thread that reads it; what it raises is
+            passed on.
+
+    Raises:
+        FormatError: The file is damaged there, or the type's weights cannot be decoded.
+        SourceError: The file changed since it was opened.
+    """
+    if not is_quantized(tensor):
+        return None
+    check = never if cancel is None else cancel
+    tensor = remembering(tensor)
+    fold = Fold(lambda: _Gathered(tensor), _Gathered.add, _Gathered.combine, WeightReader.runs)
+    found = fold_parts(tensor, fold, workers=workers, check=check)
+    binnings = [Binning.of_weights(one.low, one.high, bins) for one in found.moments]
+    counting = Fold(
+        lambda: _CountedBlocks(tensor, binnings),
+        _CountedBlocks.add,
+        _CountedBlocks.combine,
+        WeightReader.runs,
+        any_order=True,
+    )
+    counted = fold_parts(tensor, counting, workers=workers, check=check).counts
+    spread = [
+        Distribution(one.moments(), binning.histogram(counts))
+        for one, binning, counts in zip(found.moments, binnings, counted.totals, strict=True)
+    ]
+    splitter = found.splitter
+    return BlockStatistics(
+        levels=splitter.levels,
+        code_counts=found.codes[: splitter.levels.size],
+        weights_per_scale=splitter.weights_per_scale,
+        scales=spread[0],
+        minima=spread[1] if splitter.has_minimum else None,
+    )
+
+
+class _Gathered:
+    """Codes counted, and statistics of scales and minima."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.splitter = Splitter(tensor)
+        self._codes = np.zeros((2, _CODES), np.int64)
+        self.moments = [RunningMoments() for _ in range(1 + self.splitter.has_minimum)]
+
+    def add(self, stored: Stored) -> None:
+        codes = self.splitter.codes(stored).reshape(-1)
+        kernel_api.kernels().count_codes(codes, self._codes[0], self._codes[1])
+        streams = _streams(self.splitter.scales(stored))
+        for moments, stream in zip(self.moments, streams, strict=True):
+            moments.add(stream)
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """How often each code is used, int64 [256]."""
+        counts: NDArray[np.int64] = self._codes.sum(axis=0)
+        return counts
+
+    def combine(self, other: _Gathered) -> None:
+        self._codes += other._codes
+        for moments, more in zip(self.moments, other.moments, strict=True):
+            moments.combine(more)
+
+
+class _CountedBlocks:
+    """Scales and minima counted by bin."""
+
+    def __init__(self, tensor: Tensor, binnings: Sequence[Binning]) -> None:
+        self._splitter = Splitter(tensor)
+        self.counts = RunningCounts(binnings)
+
+    def add(self, stored: Stored) -> None:
+        self.counts.add(_streams(self._splitter.scales(stored)))
+
+    def combine(self, other: _CountedBlocks) -> None:
+        self.counts.combine(other.counts)
+
+
+def _streams(found: BlockScales) -> list[NDArray[np.float32]]:
+    """Return scales, and minima if there are any, as flat arrays."""
+    return [part.reshape(-1) for part in (found.scales, found.minima) if part.shape[1]]
