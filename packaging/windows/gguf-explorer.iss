@@ -21,7 +21,6 @@ AppId={{6B0F2A8E-52F3-4C0B-9E0B-7C1F0A9D4E31}
 AppName={#Name}
 AppVersion={#Version}
 AppPublisher=The GGUF Explorer authors
-AppPublisherURL=https://github.com/gguf-explorer/gguf-explorer
 DefaultDirName={autopf}\{#Name}
 DefaultGroupName={#Name}
 PrivilegesRequired=lowest
