@@ -1,4 +1,4 @@
-"""What `compare` tells as JSON and CSV (interface.md)."""
+"""What `compare` tells as JSON and CSV (docs/interface.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error figures as `compare` and `requantize` print them (interface.md)."""
+"""Error figures as `compare` and `requantize` print them (docs/interface.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `inspect` says of a model, as the JSON object of interface.md.
+"""What `inspect` says of a model, as the JSON object of docs/interface.md.
 
 Shapes are row-major, offsets absolute in their file, and `bytes` is the sum of the stored bytes of
 the tensors, without headers and padding.

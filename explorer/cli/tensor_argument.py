@@ -36,7 +36,7 @@ def notes_on(model: Model, tensor: Tensor) -> list[str]:
     """Return what a reader of the tensor's figures must know.
 
     Converters keep the second factor of NVFP4 weights in a tensor beside them, which ggml's decoder
-    does not apply, nor does this program (gguf.md section 8).
+    does not apply, nor does this program (docs/gguf.md, section 8).
     """
     factor = tensor.name.removesuffix(".weight") + ".scale"
     if tensor.type.name == "NVFP4" and tensor.grouped is None and factor in model.tensors:

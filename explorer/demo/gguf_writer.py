@@ -1,6 +1,6 @@
 """Write a GGUF file, version 3, little-endian. Only for files that this program makes itself.
 
-gguf.md section 1. Nothing here ever opens a user's model.
+docs/gguf.md, section 1. Nothing here ever opens a user's model.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from explorer.paths import resource
 
 TOKEN_COUNT: Final = 2000
 BOS, EOS, UNKNOWN = 1, 2, 0
-_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6  # gguf.md section 9
+_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6  # docs/gguf.md, section 9
 _SPACE: Final = "▁"  # SentencePiece's sign of a word's beginning
 _CONTROL_TOKENS: Final = (
     "<|im_start|>",
@@ -43,7 +43,7 @@ class Vocabulary:
     Attributes:
         tokens: The pieces; bytes where they are no UTF-8.
         scores: Log probabilities, falling; 0 for tokens that are no pieces of text.
-        types: gguf.md section 9, `token_type`.
+        types: docs/gguf.md, section 9, `token_type`.
     """
 
     tokens: list[str | bytes]
@@ -87,7 +87,7 @@ def _pieces() -> Iterator[str | bytes]:
 
 _SEED: Final = 20_261_121
 _WIDTH, _INNER, _HEADS, _KV_HEADS, _HEAD, _CONTEXT = 256, 704, 4, 2, 64, 4096
-_FILE_TYPE_Q4_0: Final = 2  # gguf.md section 6: what most tensors are
+_FILE_TYPE_Q4_0: Final = 2  # docs/gguf.md, section 6: what most tensors are
 
 # Role, rows, columns, tensor type in layer 0 and in layer 1: all eight types occur.
 _LAYER: Final = (

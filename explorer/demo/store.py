@@ -124,7 +124,7 @@ def _fill(folder: Path) -> None:
 
 
 def _make_store(paths: DemoPaths) -> None:
-    """Make an Ollama store of one model (safetensors_and_blobs.md section 2)."""
+    """Make an Ollama store of one model (docs/safetensors_and_blobs.md, section 2)."""
     blobs = paths.store / "blobs"
     blobs.mkdir(parents=True)
     model = _layer(f"{_MEDIA}.model", *_digest_file(paths.model))

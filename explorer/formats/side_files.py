@@ -88,7 +88,7 @@ def loaded_entry(key: str, type_name: str, value: Value, file_index: int = 0) ->
 
     Args:
         key: Its key.
-        type_name: Its type, as interface.md calls it: ``"string"``, ``"array[uint32]"`` …
+        type_name: Its type, as docs/interface.md calls it: ``"string"``, ``"array[uint32]"`` …
         value: Its value; an array is a list.
         file_index: Position in `Model.files` of the file that it is from.
     """

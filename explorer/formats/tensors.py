@@ -99,7 +99,7 @@ class Folding:
 
 # What a tensor's name says: its layer and its role.
 #
-# Names of GGUF (`blk.3.ffn_down.weight`, gguf.md section 9) and of Hugging Face
+# Names of GGUF (`blk.3.ffn_down.weight`, docs/gguf.md, section 9) and of Hugging Face
 # (`model.layers.3.mlp.down_proj.weight`) both carry a layer number behind a word for "layer".
 # What is left of the name without that prefix and the suffix is the role. Unknown names are
 # normal.
@@ -188,7 +188,7 @@ class StoredArray:
 class GroupedWeights:
     """The parts of a quantized weight whose scales are arrays of their own.
 
-    safetensors_and_blobs.md section 3; MLX and Ollama store weights so.
+    docs/safetensors_and_blobs.md, section 3; MLX and Ollama store weights so.
 
     Attributes:
         weight: Packed codes: U32 [..., rows, columns * bits / 32], or U8 with two codes each.

@@ -1,4 +1,4 @@
-"""Compute graph of llama, its mixtures of experts, and mllama (planner.md section 5).
+"""Compute graph of llama, its mixtures of experts, and mllama (docs/planner.md, section 5).
 
 Source: Ollama, fs/ggml/ggml.go, `GraphSize`, cases "llama", "llama4" and "mllama". All divisions
 are integer, from left to right. The head length of the llama rows is D, not Dk.
@@ -15,7 +15,7 @@ from explorer.errors import PlanError
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.kv_cache import KvCache, Workload
 
-# The symbols of the formulas, with the spelling of planner.md section 5.
+# The symbols of the formulas, with the spelling of docs/planner.md, section 5.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ TENSOR_ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 """Where the symbols that are read from tensors come from."""
 
 
-# A row of the table of planner.md section 5: what computes it, and how it reads.
+# A row of the table of docs/planner.md, section 5: what computes it, and how it reads.
 
 
 Compute: TypeAlias = Callable[[Symbols], tuple[int, int]]
@@ -225,7 +225,7 @@ def mllama(s: Symbols) -> tuple[int, int]:
     return full, partial
 
 
-# Compute graphs of the other families with a row of their own (planner.md section 5).
+# Compute graphs of the other families with a row of their own (docs/planner.md, section 5).
 #
 # Source: Ollama, fs/ggml/ggml.go, `GraphSize`, cases "command-r", "qwen2", "phi2", "stablelm",
 # "deepseek2" and "chatglm". All divisions are integer, from left to right.
@@ -354,7 +354,7 @@ def chatglm_fused_bias(s: Symbols) -> tuple[int, int]:
     return full, partial
 
 
-# Compute graph of the gemma family (planner.md section 5).
+# Compute graph of the gemma family (docs/planner.md, section 5).
 #
 # Source: Ollama, fs/ggml/ggml.go, `GraphSize`, case "gemma", "gemma2", "gemma3", "gemma3n".
 
@@ -395,7 +395,7 @@ def _gemma(s: Symbols) -> tuple[int, int]:
     return full, partial
 
 
-# Compute graph of gpt-oss (planner.md section 5).
+# Compute graph of gpt-oss (docs/planner.md, section 5).
 #
 # Source: Ollama, fs/ggml/ggml.go, `GraphSize`, case "gptoss", "gpt-oss". Full is 0, so that the
 # fallback copies Partial.
@@ -420,7 +420,7 @@ def gptoss_flash_attention(s: Symbols) -> tuple[int, int]:
     return 0, (4 * s.Np + s.C // 1024 + 110) * _MIB
 
 
-# Which architecture has which row (planner.md section 5, the table and its details).
+# Which architecture has which row (docs/planner.md, section 5, the table and its details).
 
 
 _ROWS: Final[Mapping[str, Row]] = MappingProxyType(

@@ -84,7 +84,7 @@ GIB: Final = 1 << 30
 MAX_DEVICES: Final = 64
 """Most GPUs of a plan."""
 
-_MINIMUM_BYTES: Final = 457 * MIB  # planner.md section 7; Ollama's DeviceInfo.MinimumMemory
+_MINIMUM_BYTES: Final = 457 * MIB  # docs/planner.md, section 7; Ollama's DeviceInfo.MinimumMemory
 _METAL_MINIMUM_BYTES: Final = 512 * MIB
 _FLASH_ATTENTION_LIBRARIES: Final = frozenset({"Metal", "ROCm", "Vulkan", "cpu"})
 _CUDA_DRIVER: Final = 7
@@ -145,7 +145,7 @@ class Device:
 
     @property
     def supports_flash_attention(self) -> bool:
-        """Whether Ollama uses flash attention on it (planner.md section 3, step 6).
+        """Whether Ollama uses flash attention on it (docs/planner.md, section 3, step 6).
 
         Of a CUDA device whose driver or compute capability is not known, a usual one is assumed.
         """
@@ -215,7 +215,7 @@ def compute_capability(value: object) -> tuple[int, int] | None:
     raise PlanError("a compute capability is a text such as 8.6, or a pair of integers")
 
 
-# Sizes, contexts and GPUs as people type them (interface.md, `plan`).
+# Sizes, contexts and GPUs as people type them (docs/interface.md, `plan`).
 
 
 LookUp: TypeAlias = Callable[[str], Device | None]

@@ -1,4 +1,4 @@
-"""Reads hyperparameters from GGUF metadata, with Ollama's fallbacks (planner.md section 2).
+"""Reads hyperparameters from GGUF metadata, with Ollama's fallbacks (docs/planner.md, section 2).
 
 Ollama reads a scalar only if it is stored as uint32, and a list as uint32 or int32; any integer
 type is accepted here. A list where a scalar belongs counts as absent, as it does there. Text, a

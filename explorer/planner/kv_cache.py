@@ -1,4 +1,4 @@
-"""Bytes of the key-value cache, block by block (planner.md section 4).
+"""Bytes of the key-value cache, block by block (docs/planner.md, section 4).
 
 Ollama's `GraphSize` (fs/ggml/ggml.go): a default for every block, of which some architectures
 replace entries. Integer products are formed first, multiplied by the bytes of an element as a

@@ -374,7 +374,7 @@ class Layout:
         return self.vram_total + self.cpu_weights + self.cpu_kv_cache
 
 
-def lay_out(  # noqa: PLR0913 - the options by name are interface.md's promise
+def lay_out(  # noqa: PLR0913 - the options by name are docs/interface.md's promise
     h: Hyperparameters,
     settings: Any,
     devices: Sequence[Device],

@@ -105,7 +105,7 @@ def layout_for(
     )
 
 
-# Profile `ollama-0.30`: what newer releases predict (planner.md section 12).
+# Profile `ollama-0.30`: what newer releases predict (docs/planner.md, section 12).
 #
 # Source: Ollama v0.33.0-rc2. The prediction chooses GPUs and a batch, and whether other models
 # must go; the layers are then placed by a server program of its own, so no layer split is
@@ -400,7 +400,7 @@ def profile_named(name: str) -> Profile:
 # A plan in one call.
 
 
-def plan(  # noqa: PLR0913 - the options by name are interface.md's promise
+def plan(  # noqa: PLR0913 - the options by name are docs/interface.md's promise
     model: Model | Hyperparameters,
     settings: Settings | None = None,
     devices: Sequence[Device] = (),
@@ -431,7 +431,7 @@ def plan(  # noqa: PLR0913 - the options by name are interface.md's promise
 # What the formulas would read of a model if some of its tensors had other types.
 #
 # Weights enter a plan by the bytes of each group of tensors, and by those of block 0's stacked
-# gate experts, which the size of the compute graph depends on (planner.md sections 2 and 6).
+# gate experts, which the size of the compute graph depends on (docs/planner.md, sections 2 and 6).
 # Everything else of a model stays as it is.
 
 

@@ -1,4 +1,4 @@
-"""A plan as the JSON object of interface.md."""
+"""A plan as the JSON object of docs/interface.md."""
 
 from __future__ import annotations
 

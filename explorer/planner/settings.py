@@ -1,4 +1,4 @@
-"""What the user asks for, and what Ollama makes of it (planner.md section 3).
+"""What the user asks for, and what Ollama makes of it (docs/planner.md, section 3).
 
 Both are kept, with the reason wherever they differ: a user who asked for a context of 100,000
 tokens and gets 8,192 wants to know why.
@@ -47,7 +47,7 @@ VARIABLES: Final = (
     SCHED_SPREAD,
     NEW_ENGINE,
 )
-"""The variables that a plan depends on (planner.md section 9)."""
+"""The variables that a plan depends on (docs/planner.md, section 9)."""
 
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})  # Go's strconv.ParseBool
 _MOST: Final = 1 << 40
@@ -79,7 +79,7 @@ def used(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in VARIABLES if name in environment}
 
 
-# Whether flash attention is on (planner.md section 3, step 6).
+# Whether flash attention is on (docs/planner.md, section 3, step 6).
 #
 # Source: Ollama, llm/server.go, start of `NewLlamaServer`; fs/ggml/ggml.go, `FlashAttention` and
 # `SupportsFlashAttention`; ml/device.go, `FlashAttentionSupported`.

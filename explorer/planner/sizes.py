@@ -43,7 +43,7 @@ class GraphSize:
     workload: Workload
 
 
-def graph_size(  # noqa: PLR0913 - the settings by name are interface.md's promise
+def graph_size(  # noqa: PLR0913 - the settings by name are docs/interface.md's promise
     h: Hyperparameters,
     *,
     context: int,

@@ -206,7 +206,7 @@ def _importance(given: Any, kind: TensorType, count: int) -> Weights | None:
 # A big-endian GGUF file is a little-endian one in which each such number is turned round; bytes
 # that hold packed codes stay as they are (llama.cpp, gguf-py/gguf/scripts/gguf_convert_endian.py,
 # does so for Q4_0, Q8_0, Q4_K, Q6_K and plain numbers). For the other types no converter exists:
-# fields are those of `gguf.md` section 8. Kernels and anatomy know little-endian blocks only.
+# fields are those of `docs/gguf.md`, section 8. Kernels and anatomy know little-endian blocks only.
 
 
 class Numbers(NamedTuple):

@@ -220,7 +220,7 @@ _IQ1_WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
 # A scale is for 32 weights in IQ2_XXS and for 16 in the others. A sign code is 7 signs; the
 # eighth makes the minus signs even.
 #
-# Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_iq2_xxs`, `_iq2_xs`,
+# Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_iq2_xxs`, `_iq2_xs`,
 # `_iq2_s`.
 
 
@@ -309,7 +309,7 @@ _IQ2_WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
 # Sizes are 4, 12, 20, 28, 36, 44, 52, 62 in IQ3_XXS, and 1, 3, .. 15 in IQ3_S. A scale is for 32
 # weights. A sign code is 7 signs; the eighth makes the minus signs even.
 #
-# Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_iq3_xxs`, `_iq3_s`.
+# Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_iq3_xxs`, `_iq3_s`.
 
 
 # Two rows in one word, because two loops of four would not become vector instructions.

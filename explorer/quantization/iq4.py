@@ -14,7 +14,7 @@
     IQ4_NL  value = d * KVALUES[code]
     IQ4_XS  value = (d * ((scales_l | scales_h << 4) - 32)) * KVALUES[code]
 
-Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_iq4_nl`, `_iq4_xs`.
+Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_iq4_nl`, `_iq4_xs`.
 """
 
 from __future__ import annotations

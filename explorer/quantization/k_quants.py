@@ -30,7 +30,7 @@
         byte k, 0-7  | scale k + 8: bits 0-3 | scale k: bits 0-3 |
         byte k + 8   | bits 4-5 of scales k + 12 | k + 8 | k + 4 | k |
 
-Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_q2_K` and its siblings.
+Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_q2_K` and its siblings.
 """
 
 from __future__ import annotations

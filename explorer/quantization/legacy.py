@@ -15,7 +15,7 @@
       low half:      weight 0   weight 1   ...   weight 15      on, one weight after the other
       high half:     weight 16  weight 17  ...   weight 31
 
-Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_q4_0` and its siblings.
+Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_q4_0` and its siblings.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@
     UE4M3   bit 7 unused | exponent 4 bits, bias 7 | mantissa 3 bits; 0x7F, a NaN, counts as 0
 
 Converted NVFP4 files carry one more float32 factor in a tensor beside the weights, which is not in
-the block and so not applied here. Source: `gguf.md` section 8; ggml/src/ggml-quants.c,
+the block and so not applied here. Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c,
 `dequantize_row_mxfp4`, `dequantize_row_nvfp4`; ggml-impl.h, `ggml_e8m0_to_fp32_half`,
 `ggml_ue4m3_to_fp32`.
 """

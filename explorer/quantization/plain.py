@@ -37,7 +37,7 @@ from explorer.quantization.registry import Blocks, Weights
 #     F8_*  | code             |    F6_*  | four codes in three bytes, lowest bit first
 #     F4    | two codes, the low nibble first
 #
-# Source: `safetensors_and_blobs.md` section 1; the values: `float_formats`.
+# Source: `docs/safetensors_and_blobs.md`, section 1; the values: `float_formats`.
 
 
 @kernel

@@ -53,7 +53,7 @@ class TensorType:
         return weights // self.block_weights * self.block_bytes
 
 
-# (id, name, weights in a block, bytes of a block), gguf.md section 7
+# (id, name, weights in a block, bytes of a block), docs/gguf.md, section 7
 _PLAIN = (
     (0, "F32", 1, 4),
     (1, "F16", 1, 2),
@@ -106,7 +106,7 @@ _REMOVED: Final[Mapping[int, str]] = MappingProxyType(
         38: "IQ4_NL_8_8",
     }
 )
-# Only in safetensors (safetensors_and_blobs.md section 1); F4 and F6 are packed floats.
+# Only in safetensors (docs/safetensors_and_blobs.md, section 1); F4 and F6 are packed floats.
 _SAFETENSORS_ONLY = (
     ("BOOL", 1, 1),
     ("U8", 1, 1),

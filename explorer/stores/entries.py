@@ -23,7 +23,7 @@ HIDDEN_CHARACTERS: Final = (
 
 
 class StoreKind(StrEnum):
-    """Programs that keep models, by the names of interface.md."""
+    """Programs that keep models, by the names of docs/interface.md."""
 
     OLLAMA = "ollama"
     HUGGINGFACE = "huggingface"
@@ -120,7 +120,7 @@ def name_problems(name: str) -> tuple[Problem, ...]:
     return (Problem(Severity.WARNING, name, HIDDEN_CHARACTERS),)
 
 
-# Where models lie, on each system: safetensors_and_blobs.md sections 2, 5 and 6.
+# Where models lie, on each system: docs/safetensors_and_blobs.md, sections 2, 5 and 6.
 
 
 _SERVICE_MODELS: Final = Path("/usr/share/ollama/.ollama/models")  # of the user `ollama`

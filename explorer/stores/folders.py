@@ -26,7 +26,7 @@ from explorer.stores.entries import Check, Entry, PartialDownload, Store, StoreK
 
 # Which models the files of one folder make, told by their names.
 #
-# safetensors_and_blobs.md sections 1 and 6. A GGUF model is a file, or shards with numbered
+# docs/safetensors_and_blobs.md, sections 1 and 6. A GGUF model is a file, or shards with numbered
 # names; a safetensors model is a folder with an index or a `config.json`, or else a file.
 
 

@@ -204,7 +204,7 @@ def _read_commit(path: Path) -> str | None:
 
 # llama.cpp's cache: flat files in older versions, the hub cache's layout since 2026.
 #
-# safetensors_and_blobs.md section 6. One folder may hold both, after an update.
+# docs/safetensors_and_blobs.md, section 6. One folder may hold both, after an update.
 
 
 def scan_llama_cpp(root: Path, check: Check) -> Generator[Entry, None, Store]:

@@ -1,6 +1,6 @@
 """Plans are made while somebody drags a slider: their time, beside plain Python at the same work.
 
-The peer is what the planner would be without its shortcuts: the reference search of planner.md
+The peer is what the planner would be without its shortcuts: the reference search of docs/planner.md
 section 7, layer by layer, for the same rooms. Absolute times are printed, ratios are asserted.
 """
 

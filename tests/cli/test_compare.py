@@ -16,7 +16,7 @@ from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 
 Capture = pytest.CaptureFixture[str]
 
-# interface.md, `compare`
+# docs/interface.md, `compare`
 _PROMISED = {
     *("reference_name", "candidate_name", "type", "shape", "count", "rmse", "relative_rmse"),
     *("max_abs_error", "mean_error", "sqnr_db", "cosine"),

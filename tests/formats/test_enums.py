@@ -1,4 +1,4 @@
-"""Names of enumerated values; the numbers are those of gguf.md sections 6 and 9."""
+"""Names of enumerated values; the numbers are those of docs/gguf.md, sections 6 and 9."""
 
 from __future__ import annotations
 

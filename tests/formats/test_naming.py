@@ -1,4 +1,4 @@
-"""What names say; the names are from gguf.md section 9 and from Hugging Face models."""
+"""What names say; the names are from docs/gguf.md, section 9 and from Hugging Face models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of a file's bytes; what is expected is worked out from gguf.md section 1."""
+"""Fields of a file's bytes; what is expected is worked out from docs/gguf.md, section 1."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Write GGUF files byte by byte, right ones and wrong ones.
 
-Made from the format's description alone (gguf.md sections 1 to 4), without the program's own
+Made from the format's description alone (docs/gguf.md, sections 1 to 4), without the program's own
 tables, so that a mistake there cannot hide itself. All that a file may claim can be overridden.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 Order = Literal["little", "big"]
 
-# Value types, gguf.md section 1.
+# Value types, docs/gguf.md, section 1.
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 _CODES = {
     U8: "B",

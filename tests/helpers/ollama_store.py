@@ -1,6 +1,6 @@
 """Writes small Ollama stores for tests: blobs named by their digest, manifests, broken ones too.
 
-safetensors_and_blobs.md section 2.
+docs/safetensors_and_blobs.md, section 2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes safetensors files for tests, byte by byte: also broken ones, which the library refuses to.
 
-safetensors_and_blobs.md section 1: length of the header (u64), JSON, data.
+docs/safetensors_and_blobs.md, section 1: length of the header (u64), JSON, data.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Small GGUF files, byte by byte (gguf.md section 1), and models opened from memory."""
+"""Small GGUF files, byte by byte (docs/gguf.md, section 1), and models opened from memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of a header: every key, fallback and list rule of planner.md section 2."""
+"""What is read of a header: every key, fallback and list rule of docs/planner.md, section 2."""
 
 from __future__ import annotations
 

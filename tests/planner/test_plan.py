@@ -1,4 +1,4 @@
-"""A whole plan: the JSON of interface.md, its notes and its warnings."""
+"""A whole plan: the JSON of docs/interface.md, its notes and its warnings."""
 
 from __future__ import annotations
 

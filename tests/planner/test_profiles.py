@@ -1,4 +1,4 @@
-"""Profiles; `ollama-0.30` with cases worked by hand from planner.md section 12."""
+"""Profiles; `ollama-0.30` with cases worked by hand from docs/planner.md, section 12."""
 
 from __future__ import annotations
 

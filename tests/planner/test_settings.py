@@ -1,4 +1,4 @@
-"""From the request to what holds: each step of planner.md section 3, with its reason."""
+"""From the request to what holds: each step of docs/planner.md, section 3, with its reason."""
 
 from __future__ import annotations
 

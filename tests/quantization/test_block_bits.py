@@ -1,4 +1,4 @@
-"""What the bits of a block act on, against the layouts as `gguf.md` section 8 draws them."""
+"""What the bits of a block act on, against the layouts as `docs/gguf.md`, section 8 draws them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from explorer.quantization.convert import NUMBERS, swap_byte_order
 from explorer.quantization.registry import anatomy
 
 _WIDTHS = {"f16": 2, "u16": 2, "i16": 2, "f32": 4, "u32": 4}
-# The anatomy of IQ2_XXS has words, of which every second is four bytes (gguf.md section 8).
+# The anatomy of IQ2_XXS has words, of which every second is four bytes (docs/gguf.md, section 8).
 _QUANTIZED = [n for n, kind in TENSOR_TYPES.items() if kind.quantized and n != "IQ2_XXS"]
 
 

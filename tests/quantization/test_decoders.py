@@ -1,5 +1,5 @@
 """Every decoder, bit for bit: against ggml's C code (golden blocks), the gguf package (any bytes),
-and where neither has the type, the formulas of `gguf.md` section 8 in NumPy."""
+and where neither has the type, the formulas of `docs/gguf.md`, section 8 in NumPy."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_scales_that_are_no_usual_numbers(bits: int) -> None:
 
 
 def test_mxfp4_exponents_beside_the_usual() -> None:
-    """The two subnormal scales, and 255, which ggml does not treat as NaN (`gguf.md`)."""
+    """The two subnormal scales, and 255, which ggml does not treat as NaN (`docs/gguf.md`)."""
     blocks = np.full((4, 17), 0x11, np.uint8)  # code 1: 0.5, doubled 1
     blocks[:, 0] = [0, 1, 2, 255]
     weights = dequantize(blocks, "MXFP4").reshape(4, 32)
@@ -173,7 +173,7 @@ def test_mxfp4_exponents_beside_the_usual() -> None:
 
 
 def test_nvfp4_scales_beside_the_usual() -> None:
-    """0 and 0x7F are 0, 0xFF is not, 1 is the least subnormal (`gguf.md`)."""
+    """0 and 0x7F are 0, 0xFF is not, 1 is the least subnormal (`docs/gguf.md`)."""
     block = bytes([0x00, 0x7F, 0xFF, 0x01]) + b"\x22" * 32  # code 2: 1, doubled 2
     assert dequantize(block, "NVFP4")[::16].tolist() == [0.0, 0.0, 480.0, 2.0**-9]
 

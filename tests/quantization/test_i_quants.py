@@ -23,7 +23,7 @@ TYPES = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ
 _ROOT = Path(__file__).parents[2]
 _DATA = _ROOT / "tests" / "data"
 
-# gguf.md section 8, the table of grids
+# docs/gguf.md, section 8, the table of grids
 _GRIDS = {
     "iq1s": ((2048, 8), {-1, 0, 1}),
     "iq2xxs": ((256, 8), {8, 25, 43}),
@@ -86,7 +86,7 @@ def test_any_bytes_as_the_gguf_package(name: str, seed: int, scale: int) -> None
 
 @pytest.mark.parametrize("bits", [0x7C00, 0xFC00, 0x7E00, 0x0001, 0x8001, 0x8000])
 def test_scales_that_are_no_usual_numbers(bits: int) -> None:
-    """Infinite, NaN, subnormal and negative zero, by the formula of gguf.md."""
+    """Infinite, NaN, subnormal and negative zero, by the formula of docs/gguf.md."""
     d = np.array([bits], np.uint16).view(np.float16).astype(np.float32)[0]
     blocks = np.zeros((1, 18), np.uint8)
     blocks[0, :2] = (bits & 0xFF, bits >> 8)

@@ -6,7 +6,7 @@ import pytest
 
 from explorer.quantization import GGML_TYPES, TENSOR_TYPES, ggml_type
 
-# gguf.md section 7: id name block bytes bits-per-weight, as printed there
+# docs/gguf.md, section 7: id name block bytes bits-per-weight, as printed there
 _TABLE = """
 0 F32 1 4 32|1 F16 1 2 16|2 Q4_0 32 18 4.5|3 Q4_1 32 20 5|6 Q5_0 32 22 5.5|7 Q5_1 32 24 6
 8 Q8_0 32 34 8.5|9 Q8_1 32 36 9|10 Q2_K 256 84 2.625|11 Q3_K 256 110 3.4375|12 Q4_K 256 144 4.5

@@ -249,7 +249,7 @@ def _step(window: bytes, position: int, count: int, width: int, order: Order) ->
 STRING: Final = 8
 ARRAY: Final = 9
 
-# Value types by id (gguf.md section 1): name, NumPy's code without byte order.
+# Value types by id (docs/gguf.md, section 1): name, NumPy's code without byte order.
 NUMBER_TYPES: Final[dict[int, tuple[str, str]]] = {
     0: ("uint8", "u1"),
     1: ("int8", "i1"),

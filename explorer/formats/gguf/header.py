@@ -1,6 +1,6 @@
 """The header of one GGUF file: keys, values and tensor records, without tensor data.
 
-gguf.md sections 1 to 3; ggml/src/gguf.cpp. Values are described, not decoded: see `metadata`.
+docs/gguf.md, sections 1 to 3; ggml/src/gguf.cpp. Values are described, not decoded: see `metadata`.
 The walk over the keys is plain Python over a window of the file, because they are few once arrays
 are skipped; every length is checked against the bytes left before it is used.
 """
@@ -129,7 +129,7 @@ def _read_start(source: ByteSource) -> tuple[int, Layout]:
     if len(start) < 8:
         raise FormatError("ends inside the GGUF header; download it again", source.path, len(start))
     version = int.from_bytes(start[4:8], "little")
-    big = version & 0xFFFF == 0 and version != 0  # gguf.md section 3: nothing else flags it
+    big = version & 0xFFFF == 0 and version != 0  # docs/gguf.md, section 3: nothing else flags it
     if big:
         version = int.from_bytes(start[4:8], "big")
     if version not in (1, 2, 3):

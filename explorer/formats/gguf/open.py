@@ -418,7 +418,7 @@ def _check_alone(shard: Shard, log: ProblemLog) -> None:
 
 
 def _check_split(shards: list[Shard], log: ProblemLog) -> None:
-    """Compare what the names say with the split keys, gguf.md section 4."""
+    """Compare what the names say with the split keys, docs/gguf.md, section 4."""
     declared_tensors = None
     expected = 0
     for shard in shards:

@@ -50,7 +50,7 @@ from explorer.sources import FileSource, MemorySource
 
 # What an Ollama model carries beside its weights: template, system prompt, licence, parameters.
 #
-# safetensors_and_blobs.md section 2. All of it becomes metadata: ``ollama.template``,
+# docs/safetensors_and_blobs.md, section 2. All of it becomes metadata: ``ollama.template``,
 # ``ollama.params.temperature``, ``ollama.config.renderer`` and so on. A file of a model of tensor
 # blobs becomes ``config.…`` (config.json, as in a Hugging Face folder) or a text by its name.
 

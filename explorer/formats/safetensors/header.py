@@ -38,7 +38,7 @@ from explorer.sources import ByteSource
 
 # One entry of a safetensors header: type, shape and place, and the rules that it keeps by itself.
 #
-# safetensors_and_blobs.md section 1, rules 6, 8 and 9; safetensors/src/tensor.rs, `Dtype`,
+# docs/safetensors_and_blobs.md, section 1, rules 6, 8 and 9; safetensors/src/tensor.rs, `Dtype`,
 # `TensorInfo` and `Metadata::validate`.
 
 

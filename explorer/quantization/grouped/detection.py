@@ -163,7 +163,7 @@ def _quoted(text: str) -> str:
 # Several layouts can have the same product; then what is said decides, and if nothing fits a
 # guess, which is told as one. Nothing here reads weights or knows where the shapes come from.
 #
-# Source: `safetensors_and_blobs.md` section 3.
+# Source: `docs/safetensors_and_blobs.md`, section 3.
 
 
 # Groups of 64 are the default of MLX. Only for 128 bits Ollama prefers 4 in groups of 32.

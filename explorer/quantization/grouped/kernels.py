@@ -37,7 +37,7 @@ from explorer.quantization.types import TENSOR_TYPES
 # The product and the sum are each rounded to float32. Four and eight bits have ways of their own,
 # which are three times as quick as the one for any width. `grouped` has the layout.
 #
-# Source: `safetensors_and_blobs.md` section 4; mlx/backend/metal/kernels/quantized.h,
+# Source: `docs/safetensors_and_blobs.md`, section 4; mlx/backend/metal/kernels/quantized.h,
 # `dequantize`.
 
 
@@ -137,7 +137,7 @@ def decode_affine(
 # not by a table, because arithmetic vectorizes. Every product but the one with a global scale is
 # exact in float32's normal range.
 #
-# Source: `safetensors_and_blobs.md` section 4; mlx/backend/metal/kernels/fp_quantized.h.
+# Source: `docs/safetensors_and_blobs.md`, section 4; mlx/backend/metal/kernels/fp_quantized.h.
 
 
 @inlined

@@ -134,7 +134,7 @@ class GroupedLayout:
 
 
 def quantization_name(mode: Mode, bits: int) -> str:
-    """Return the public name of a quantization (interface.md, `inspect`)."""
+    """Return the public name of a quantization (docs/interface.md, `inspect`)."""
     if mode is not Mode.AFFINE:
         return mode.value
     return f"int{bits}" if bits in {4, 8} else f"affine{bits}"
@@ -255,7 +255,7 @@ def _kernels() -> Any:
 
 # What the shapes of a weight and its companions say: the bits of a group, and little else.
 #
-# Source: `safetensors_and_blobs.md` section 3.
+# Source: `docs/safetensors_and_blobs.md`, section 3.
 
 
 Shape: TypeAlias = tuple[int, ...]

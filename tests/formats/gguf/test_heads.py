@@ -17,7 +17,7 @@ def text(raw: bytes) -> bytes:
 
 
 def file_of(tmp_path: Path, *values: tuple[int, bytes]) -> Path:
-    """A file with the keys k0, k1 … of these value types and bytes (gguf.md section 1)."""
+    """A file with the keys k0, k1 … of these value types and bytes (docs/gguf.md, section 1)."""
     keys = b"".join(
         text(b"k%d" % i) + struct.pack("<I", kind) + raw for i, (kind, raw) in enumerate(values)
     )

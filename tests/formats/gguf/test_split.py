@@ -1,4 +1,4 @@
-"""Split files: any shard opens the whole, what is wrong is named (gguf.md section 4)."""
+"""Split files: any shard opens the whole, what is wrong is named (docs/gguf.md, section 4)."""
 
 from __future__ import annotations
 

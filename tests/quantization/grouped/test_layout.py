@@ -1,7 +1,7 @@
 """Weights with companions: decoded to the bit, whole or in any run of groups.
 
 Against `blob_golden.npz` (values of MLX), and against a plain reader of bit streams here that
-follows safetensors_and_blobs.md section 4 word by word.
+follows docs/safetensors_and_blobs.md, section 4 word by word.
 """
 
 from __future__ import annotations

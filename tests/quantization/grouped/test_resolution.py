@@ -1,6 +1,6 @@
 """What a weight with companions is, weighed from shapes, metadata and configuration.
 
-The rules and the table of ambiguous ratios: safetensors_and_blobs.md section 3.
+The rules and the table of ambiguous ratios: docs/safetensors_and_blobs.md, section 3.
 """
 
 from __future__ import annotations

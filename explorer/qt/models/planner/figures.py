@@ -254,7 +254,7 @@ def boundary_of(layout: Layout) -> int:
 def layers_asked(layout: Layout, boundary: int) -> int:
     """Return the number of GPU layers to ask for so that the GPUs begin at a layer.
 
-    Fewer than all leave the output layer to the CPU: planner.md section 7, step 5.
+    Fewer than all leave the output layer to the CPU: docs/planner.md, section 7, step 5.
     """
     blocks = layout.total_layers - 1
     return layout.total_layers if boundary <= 0 else max(0, blocks - boundary)
