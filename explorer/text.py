@@ -291,6 +291,19 @@ def fixed_text(number: float, places: int) -> str:
     return written_number(f"{number:.{places}f}")
 
 
+def runs_text(numbers: Sequence[int], most: int | None = None) -> str:
+    """Return runs of ascending numbers: ``"0–11, 20"``; nothing for more than `most` runs."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    if most is not None and len(runs) > most:
+        return ""
+    return ", ".join(f"{low}" if low == high else f"{low}–{high}" for low, high in runs)
+
+
 def shape_text(shape: Sequence[int]) -> str:
     """Return a shape, outermost first: ``"2,048 × 640"``; one element without dimensions is 1."""
     return " × ".join(map(integer_text, shape)) or "1"

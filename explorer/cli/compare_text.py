@@ -12,17 +12,19 @@ from explorer.analysis.matching import Matching, Mismatch, TensorView
 from explorer.cli.errors_record import ABOUT_ERRORS, SHOWN_FIGURES
 from explorer.cli.output import line_width, style, write
 from explorer.cli.tensor_lines import Subject, TensorLines, printed
+from explorer.present.errors import error_label, error_text
 from explorer.text import float_text, integer_text, plain_text
 
 _LONGEST_NAME: Final = 48
 _SHOWN_NAMES: Final = 8
+_TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
 
 
 def printed_rows(
     comparison: Comparison, rows: Iterable[ComparedRow], *, needed: bool
 ) -> Iterator[ComparedRow]:
     """Print each row when it comes; see `tensor_lines.printed`."""
-    titles = [title for _, title in SHOWN_FIGURES]
+    titles = [*map(error_label, SHOWN_FIGURES)]
     subjects = (_subject(match.candidate) for match in comparison.matches)
     lines = TensorLines("candidate", titles, subjects, _LONGEST_NAME)
 
@@ -30,7 +32,7 @@ def printed_rows(
         subject = _subject(row.match.candidate)
         if row.errors is None:
             return lines.problem_line(subject, row.problem)
-        figures = (float_text(getattr(row.errors, name), 5) for name, _ in SHOWN_FIGURES)
+        figures = (error_text(name, getattr(row.errors, name)) for name in SHOWN_FIGURES)
         return lines.line(subject, figures)
 
     write(lines.head)
@@ -44,12 +46,13 @@ def _subject(view: TensorView) -> Subject:
 def summary(matching: Matching, total: TotalErrors, *, whole: bool) -> str:
     """Return what is printed below the rows."""
     figures = total.figures
+    told = ", ".join(
+        f"{error_label(name)} {error_text(name, getattr(figures, name))}" for name in _TOTAL
+    )
     lines = [
         "",
         style("All together", bold=True),
-        f"  {integer_text(figures.count)} weights, RMSE {float_text(figures.rmse, 5)}, "
-        f"relative {float_text(figures.relative_rmse, 5)}, "
-        f"SQNR {float_text(figures.sqnr_db, 5)} dB, "
+        f"  {integer_text(figures.count)} weights, {told}, "
         f"{float_text(total.bits_per_weight, 5)} bits per weight",
     ]
     if whole:

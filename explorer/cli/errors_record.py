@@ -13,14 +13,14 @@ ABOUT_ERRORS: Final = (
 """What has to be said wherever such figures are shown."""
 
 SHOWN_FIGURES: Final = (
-    ("rmse", "RMSE"),
-    ("relative_rmse", "relative"),
-    ("sqnr_db", "SQNR dB"),
-    ("max_abs_error", "max |e|"),
-    ("mean_error", "bias"),
-    ("one_minus_cosine", "1 - cosine"),
+    "rmse",
+    "relative_rmse",
+    "sqnr_db",
+    "max_abs_error",
+    "mean_error",
+    "one_minus_cosine",
 )
-"""Figures of the tables for people: attribute, title."""
+"""Figures of the tables for people."""
 
 
 def errors_record(found: ErrorFigures | None) -> dict[str, Any]:

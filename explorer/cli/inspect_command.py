@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -15,15 +14,8 @@ from explorer.display import type_text, value_text
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, open_model
 from explorer.formats.facts import Facts, describe
-from explorer.text import (
-    bytes_text,
-    count_text,
-    float_text,
-    integer_text,
-    plain_text,
-    shape_text,
-    shorten,
-)
+from explorer.present.model import model_facts
+from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text, shorten
 
 _LEAST_VALUE_WIDTH = 40
 _LONGEST_NAME = 200
@@ -89,7 +81,7 @@ def _summary(model: Model) -> str:
     facts = describe(model)
     parts = [style(plain_text(str(model.path)), bold=True) + "\n"]
     parts.append(
-        table((label, shorten(plain_text(text), 200)) for label, text in _lines(model, facts))
+        table((one.label, shorten(plain_text(one.text), 200)) for one in model_facts(model, facts))
     )
     if facts.types:
         parts += [_heading("Tensor types"), _types(facts)]
@@ -102,53 +94,6 @@ def _summary(model: Model) -> str:
     if model.problems:
         parts += [_heading("Problems", len(model.problems)), problem_lines(model.problems)]
     return "".join(parts)
-
-
-def _lines(model: Model, facts: Facts) -> Iterator[tuple[str, str]]:
-    """Yield the facts that are known."""
-    version = f" version {model.version}" if model.version is not None else ""
-    order = ", big-endian" if model.byte_order == "big" else ""
-    name = "GGUF" if model.format == "gguf" else model.format
-    experts = None
-    if facts.experts:
-        used = f", {integer_text(facts.experts_used)} used" if facts.experts_used else ""
-        experts = f"{integer_text(facts.experts)}{used}"
-    bits = facts.bits_per_weight
-    lines = (
-        ("Name", facts.name),
-        ("Format", f"{name}{version}{order}"),
-        ("Architecture", facts.architecture),
-        ("File type", facts.file_type),
-        ("Parameters", _both(facts.parameters, count_text)),
-        ("Size of tensors", _both(facts.nbytes, bytes_text)),
-        ("Bits per weight", None if bits is None else float_text(bits, 4)),
-        ("Context length", _integer(facts.context_length)),
-        ("Layers", _integer(facts.layers)),
-        ("Embedding length", _integer(facts.embedding_length)),
-        ("Feed-forward length", facts.feed_forward_length),
-        ("Attention heads", facts.heads),
-        ("KV heads", facts.kv_heads),
-        ("Key length", _integer(facts.key_length)),
-        ("Value length", _integer(facts.value_length)),
-        ("Experts", experts),
-        ("Vocabulary", _integer(facts.vocabulary)),
-        ("Tokenizer", facts.tokenizer),
-        ("Licence", facts.license),
-        ("Alignment", _integer(model.alignment)),
-        ("Data offset", _integer(model.data_offset)),
-    )
-    return ((label, text) for label, text in lines if text)
-
-
-def _integer(number: int | None) -> str | None:
-    return None if number is None else integer_text(number)
-
-
-def _both(number: int | None, short: Callable[[int], str]) -> str | None:
-    """Return a number in short and in full: ``"268 M (268,098,176)"``."""
-    if number is None:
-        return None
-    return f"{short(number)} ({integer_text(number)})"
 
 
 def _types(facts: Facts) -> str:

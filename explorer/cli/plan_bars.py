@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from explorer.cli.output import style
+from explorer.present.plan import part_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,12 @@ class Part:
     colour: str
 
 
-WEIGHTS: Final = Part("weights", "█", "#", "blue")
-KV_CACHE: Final = Part("KV cache", "▓", "=", "green")
-GRAPH: Final = Part("graph", "▒", "+", "yellow")
-PROJECTOR: Final = Part("projector", "◆", "@", "cyan")
-RESERVED: Final = Part("reserved", "░", "-", "magenta")
-FREE: Final = Part("free", "·", ".", "bright_black")
+WEIGHTS: Final = Part(part_label("weights"), "█", "#", "blue")
+KV_CACHE: Final = Part(part_label("kv_cache"), "▓", "=", "green")
+GRAPH: Final = Part(part_label("graph"), "▒", "+", "yellow")
+PROJECTOR: Final = Part(part_label("projector"), "◆", "@", "cyan")
+RESERVED: Final = Part(part_label("reserved"), "░", "-", "magenta")
+FREE: Final = Part(part_label("free"), "·", ".", "bright_black")
 
 
 def draw_bar(parts: Sequence[tuple[Part, int]], width: int) -> str:

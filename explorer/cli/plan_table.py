@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from explorer.cli.output import table
-from explorer.cli.plan_text import verdict_word
 from explorer.cli.plan_work import Answer
 from explorer.planner.result import Plan
+from explorer.present.plan import PLAN, plan_figures, verdict
 from explorer.tabular import Cell
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import integer_text, plain_text
 
 _HEAD: Final = (
-    *("model", "profile", "context", "cache type", "weights", "KV cache", "graph"),
-    *("GPU layers", "on GPUs", "on the CPU", "result"),
+    *("Model", "Profile", "Context", "KV cache type"),
+    *PLAN.values(),
+    "Result",
 )
-_NUMBERS: Final = range(4, 10)
+_NUMBERS: Final = range(4, 4 + len(PLAN))
 _LONGEST_NAME: Final = 60
 
 CSV_HEADER: Final = (
@@ -41,20 +42,15 @@ def plans_table(answers: Sequence[Answer]) -> str:
 
 
 def _row(path: str, plan: Plan) -> Sequence[str]:
-    effective, layout = plan.effective, plan.layout
+    effective = plan.effective
     sequences = f" × {integer_text(effective.parallel)}" if effective.parallel > 1 else ""
     return (
         _name(path),
         plan.profile,
         f"{integer_text(effective.context)}{sequences}",
         plain_text(effective.kv_cache_type),
-        bytes_text(plan.weights),
-        bytes_text(plan.kv_total),
-        bytes_text(_graph_bytes(plan)),
-        "–" if layout is None else f"{layout.placed} of {layout.total_layers}",
-        "–" if layout is None else bytes_text(layout.vram_total),
-        "–" if layout is None else bytes_text(layout.cpu_weights + layout.cpu_kv_cache),
-        verdict_word(plan),
+        *(figure.text for figure in plan_figures(plan)),
+        verdict(plan).level.value,
     )
 
 

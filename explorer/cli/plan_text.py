@@ -20,6 +20,7 @@ from explorer.cli.plan_bars import (
 from explorer.planner.advice import Advice
 from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.result import Plan, Term
+from explorer.present.plan import Level, cpu_layers, exact_text, layers_text, plan_figures, verdict
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _INDENT: Final = "  "
@@ -27,6 +28,7 @@ _WIDEST_BAR: Final = 96
 _NARROWEST_BAR: Final = 20
 _LONGEST_NAME: Final = 120
 _SHOWN_INPUTS: Final = 8
+_COLOURS: Final = {Level.FITS: "green", Level.PARTLY: "yellow", Level.NOT: "red"}
 _ANSWERS: Final = {
     "context": "Largest context with all layers on GPUs",
     "parallel": "Most sequences with all layers on GPUs",
@@ -87,26 +89,9 @@ def _advice(advice: Advice) -> str:
     return f"{_INDENT}{answer}\n{_INDENT}limited by: {plain_text(advice.limited_by)}\n\n"
 
 
-def verdict_word(plan: Plan) -> str:
-    """Return in one word or two whether the model fits."""
-    if plan.fully_offloaded:
-        return "fits"
-    if not plan.gpu_layers:
-        return "CPU only" if plan.layout is not None else "does not fit"
-    return "partly"
-
-
 def _verdict(plan: Plan) -> str:
-    colour = {"fits": "green", "partly": "yellow"}.get(verdict_word(plan), "red")
-    layout = plan.layout
-    if layout is None:
-        text = "fits beside other models" if plan.fully_offloaded else "does not fit"
-        return style(f"{text} (predicted)", fg=colour)
-    if plan.fully_offloaded:
-        return style(f"fits, all {layout.total_layers} layers on GPUs", fg=colour)
-    if not layout.placed:
-        return style(f"no layer on a GPU, all {layout.total_layers} on the CPU", fg=colour)
-    return style(f"fits partly, {layout.placed} of {layout.total_layers} layers on GPUs", fg=colour)
+    found = verdict(plan)
+    return style(found.sentence, fg=_COLOURS[found.level])
 
 
 def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -120,15 +105,13 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "Batch", integer_text(batch)
     attention = "on" if effective.flash_attention else "off"
     yield "KV cache type", f"{_safe(effective.kv_cache_type)}, flash attention {attention}"
-    yield "Weights", _size(plan.weights)
-    yield "KV cache", _size(plan.kv_total)
-    if layout is not None:
-        graphs = f"{bytes_text(layout.full)} full, {bytes_text(layout.partial)} partial"
-        yield "Compute graph", f"{graphs} offload"
-        yield "On GPUs", _size(layout.vram_total)
-        yield "On the CPU", _size(layout.cpu_weights + layout.cpu_kv_cache)
-        yield "Layers on GPUs", f"{layout.placed} of {layout.total_layers} ({_ratio(plan)})"
-    yield "In all", _size(plan.total)
+    for figure in plan_figures(plan):
+        if figure.name == "gpu_layers" and layout is not None:
+            graphs = f"{bytes_text(layout.full)} full, {bytes_text(layout.partial)} partial"
+            yield "Graph by offload", graphs
+            yield figure.label, f"{figure.text} ({_ratio(plan)})"
+        elif isinstance(figure.value, int):
+            yield figure.label, exact_text(figure.value)
 
 
 def _ratio(plan: Plan) -> str:
@@ -140,18 +123,12 @@ def _ratio(plan: Plan) -> str:
     return f"{text}; quick estimate by weights {min(max(quick, 0), 1):.0%}{cut}"
 
 
-def _size(nbytes: int) -> str:
-    if nbytes < 1024:
-        return bytes_text(nbytes)
-    return f"{bytes_text(nbytes)} ({integer_text(nbytes)} bytes)"
-
-
 def _device_block(held: DeviceLayout) -> str:
     """Return a GPU: its name, its bar, its parts, which add up to what was free on it."""
     device = held.device
-    layers = "no layers" if held.layers is None else _layers(held.layers)
+    layers = layers_text(held.layers or ())
     name = style(_safe(device.label), bold=True)
-    heading = f"\n{name}, {bytes_text(device.free)} free: {layers}\n"
+    heading = f"\n{name}, {bytes_text(device.free)} free, {layers}\n"
     parts = [
         (WEIGHTS, held.weights),
         (KV_CACHE, held.kv_cache),
@@ -181,13 +158,12 @@ def _parts(parts: Sequence[tuple[Part, int]]) -> str:
 
 
 def _cpu_block(layout: Layout) -> str:
-    owned = {i for held in layout.devices for i in held.layers or ()}
-    left = [i for i in range(layout.total_layers) if i not in owned]
+    left = cpu_layers(layout)
     if not left:
         return ""
     parts = [(WEIGHTS, layout.cpu_weights), (KV_CACHE, layout.cpu_kv_cache)]
     last = ", with the output layer" if left[-1] == layout.total_layers - 1 else ""
-    return f"\n{style('CPU', bold=True)}: {_layers(left)}{last}\n{_parts(parts)}"
+    return f"\n{style('CPU', bold=True)}, {layers_text(left)}{last}\n{_parts(parts)}"
 
 
 def _predicted_device(plan: Plan) -> str:
@@ -203,19 +179,6 @@ def _predicted_device(plan: Plan) -> str:
     ]
     heading = f"\n{style('All GPUs', bold=True)}, {bytes_text(prediction.available_bytes)} free\n"
     return heading + _parts(parts)
-
-
-def _layers(layers: Sequence[int]) -> str:
-    """Return runs of layers: ``"layers 0 to 11, 20 (13)"``."""
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], layer]
-        else:
-            runs.append([layer, layer])
-    text = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in runs)
-    noun = "layer" if len(layers) == 1 else "layers"
-    return f"{noun} {text}" + (f" ({len(layers)})" if len(layers) > 1 else "")
 
 
 def _sentences(title: str, sentences: Sequence[str], colour: str | None) -> str:

@@ -21,6 +21,7 @@ from explorer.cli.tensor_argument import find_tensor, notes_on, tensor_argument
 from explorer.cli.weights_walk import csv_option, refuse_model_file, teller, workers_option, writing
 from explorer.errors import ExplorerError
 from explorer.formats import Tensor, open_model
+from explorer.present.errors import error_label, error_text
 from explorer.tabular import Cell, write_csv
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
@@ -162,13 +163,13 @@ def _printed(tensor: Tensor, rows: Iterable[Requantized], *, needed: bool) -> It
     kind, shape = plain_text(tensor.type.name), shape_text(tensor.shape)
     size = f"{bytes_text(tensor.nbytes)}, {float_text(tensor.bits_per_weight, 5)} bits per weight"
     title = f"{plain_text(tensor.name)}  {kind}  {shape}"
-    heads = ("bytes", "bits/weight", *(head for _, head in SHOWN_FIGURES))
+    heads = ("bytes", "bits/weight", *map(error_label, SHOWN_FIGURES))
     write(f"{style(title, bold=True)}\n  {size}\n\n{_line('type', heads)}")
     for row in rows:
         if row.errors is None or row.nbytes is None or row.bits_per_weight is None:
             line = f"  {row.type:<10}  {plain_text(row.problem or '')}\n"
         else:
-            figures = (float_text(getattr(row.errors, name), 5) for name, _ in SHOWN_FIGURES)
+            figures = (error_text(name, getattr(row.errors, name)) for name in SHOWN_FIGURES)
             bits = float_text(row.bits_per_weight, 6)
             line = _line(row.type, (integer_text(row.nbytes), bits, *figures))
         if not write(line) and not needed:

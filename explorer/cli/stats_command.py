@@ -17,6 +17,7 @@ from explorer.cli.statistics_record import statistics_record
 from explorer.cli.tensor_argument import find_tensor, notes_on, tensor_argument
 from explorer.cli.weights_walk import teller, workers_option
 from explorer.formats import Tensor, open_model
+from explorer.present.statistics import moment_figures, percentile_figures, step_error_figures
 from explorer.text import float_text, integer_text, plain_text, shape_text
 
 _BAR_LINES: Final = 16
@@ -108,14 +109,14 @@ def _statistics(
 
 def _text(found: TensorStatistics, notes: list[str]) -> str:
     title = f"{plain_text(found.tensor)}  {plain_text(found.type)}  {shape_text(found.shape)}"
-    percentiles = [(f"{p:g} %", float_text(v)) for p, v in found.percentiles.items()]
+    percentiles = [(one.label, one.text) for one in percentile_figures(found.percentiles)]
     low, high = float_text(found.histogram.low), float_text(found.histogram.high)
     bins = found.histogram.counts.size
     parts = [
         style(title, bold=True) + "\n",
         table(_facts(found)),
         _heading(f"Percentiles (from a histogram of {integer_text(FINE_BINS)} bins or more)"),
-        table(percentiles, right=(0,)),
+        table(percentiles),
         _heading(f"Histogram ({integer_text(bins)} bins from {low} to {high})"),
         table(_bars(found.histogram), right=(0, 1)),
     ]
@@ -130,27 +131,10 @@ def _heading(text: str) -> str:
 
 
 def _facts(found: TensorStatistics) -> Iterator[tuple[str, str]]:
-    for label, count in (
-        ("Weights", found.count),
-        ("Finite", found.finite),
-        ("NaN", found.nan),
-        ("Infinite", found.inf),
-        ("Zeros", found.zeros),
-    ):
-        yield label, integer_text(count)
-    for label, figure in (
-        ("Minimum", found.min),
-        ("Maximum", found.max),
-        ("Mean", found.mean),
-        ("Standard deviation", found.std),
-        ("Root mean square", found.rms),
-        ("Greatest magnitude", found.abs_max),
-        ("Skewness", found.skewness),
-        ("Kurtosis (normal: 3)", found.kurtosis),
-    ):
-        yield label, float_text(figure)
-    if found.step_error_rms is not None:
-        yield "Rounding error (RMS)", f"{float_text(found.step_error_rms)} (from the block scales)"
+    for figure in moment_figures(found):
+        yield figure.label, figure.text
+    for figure in step_error_figures(found):
+        yield figure.label, f"{figure.text} (from the block scales)"
 
 
 def _bars(histogram: Histogram) -> Iterator[tuple[str, str, str]]:

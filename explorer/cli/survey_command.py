@@ -19,12 +19,22 @@ from explorer.cli.statistics_record import statistics_record
 from explorer.cli.tensor_lines import Subject, TensorLines, printed
 from explorer.cli.weights_walk import csv_option, refuse_model_file, teller, workers_option, writing
 from explorer.formats import Model, Tensor, open_model
+from explorer.present.statistics import statistic_figures, statistic_label
 from explorer.quantization.registry import has_decoder
 from explorer.tabular import Cell, write_csv
-from explorer.text import float_text, integer_text
+from explorer.text import integer_text
 
 _LONGEST_NAME: Final = 64
-_FIGURES: Final = ("min", "max", "mean", "std", "rms", "kurtosis", "step_error_rms")
+_FIGURES: Final = (
+    "min",
+    "max",
+    "mean",
+    "std",
+    "rms",
+    "outlier_ratio",
+    "kurtosis",
+    "step_error_rms",
+)
 
 
 @click.command("survey")
@@ -135,16 +145,16 @@ def _cells(record: dict[str, Any]) -> list[Cell]:
 
 def _printed(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> Iterator[SurveyRow]:
     """Print each row when it comes; see `tensor_lines.printed`."""
-    titles = ("zeros", "not finite", *_FIGURES)
+    titles = (statistic_label("zeros"), "Not finite", *map(statistic_label, _FIGURES))
     lines = TensorLines("tensor", titles, map(_subject, model.tensors.rows), _LONGEST_NAME)
 
     def line_of(row: SurveyRow) -> str:
         found = row.statistics
         if found is None:
             return lines.problem_line(_subject(row.tensor), row.error)
-        figures = [getattr(found, name) for name in _FIGURES]
-        numbers = [integer_text(found.zeros), integer_text(found.nan + found.inf)]
-        numbers += ["" if one is None else float_text(one, 5) for one in figures]
+        texts = {figure.name: figure.text for figure in statistic_figures(found)}
+        numbers = [texts["zeros"], integer_text(found.nan + found.inf)]
+        numbers += [texts.get(name, "") for name in _FIGURES]
         return lines.line(_subject(row.tensor), numbers)
 
     write(lines.head)

@@ -33,6 +33,7 @@ class TensorLines:
         self._longest_name = longest_name
         heads = (title, "type", "shape")
         self._widths = [cell_width(head) for head in heads]
+        self._figure_widths = [max(_FIGURE_WIDTH, cell_width(figure)) for figure in figures]
         for subject in subjects:
             found = map(cell_width, self._cells(subject))
             self._widths = list(map(max, self._widths, found))
@@ -56,7 +57,8 @@ class TensorLines:
             text + " " * (width - cell_width(text))
             for text, width in zip(cells, self._widths, strict=True)
         ]
-        padded += [f"{figure:>{_FIGURE_WIDTH}}" for figure in figures]
+        numbers = zip(figures, self._figure_widths, strict=False)  # a line of a problem has none
+        padded += [" " * (width - cell_width(figure)) + figure for figure, width in numbers]
         return "  ".join(padded).rstrip() + "\n"
 
 

@@ -14,6 +14,8 @@ from explorer.analysis.surveys import PairRow, run_errors, run_survey
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Shape, Tensor
+from explorer.present.statistics import outlier_ratio, relative_step_error
+from explorer.present.survey import ErrorColumns, PairPlace, TensorError
 from explorer.quantization.registry import has_decoder
 from explorer.report.privacy import message
 
@@ -45,7 +47,7 @@ class TensorFigures:
     parameters: int
     nbytes: int
     statistics: TensorStatistics | None = None
-    errors: ErrorFigures | None = None
+    errors: TensorError | None = None
     failure: str = ""
 
     @property
@@ -66,16 +68,12 @@ class TensorFigures:
     @property
     def relative_step(self) -> float:
         """RMS rounding error that the block scales imply, divided by the RMS; NaN if not known."""
-        found = self.statistics
-        if found is None or found.step_error_rms is None or not found.rms > 0:
-            return math.nan
-        return found.step_error_rms / found.rms
+        return math.nan if self.statistics is None else relative_step_error(self.statistics)
 
     @property
     def outlier_ratio(self) -> float:
-        """The greatest |weight|, in standard deviations; NaN if not known."""
-        found = self.statistics
-        return found.abs_max / found.std if found is not None and found.std > 0 else math.nan
+        """The greatest |weight| by the root mean square; NaN if not known."""
+        return math.nan if self.statistics is None else outlier_ratio(self.statistics)
 
     @property
     def std(self) -> float:
@@ -236,19 +234,17 @@ def _should_be_there(tensor: Tensor) -> bool:
 def _with_errors(
     tensors: Sequence[TensorFigures], pairs: Sequence[MatchedPair], rows: Sequence[PairRow]
 ) -> list[TensorFigures]:
-    """Return the tensors with their errors; of one that is compared in parts, the worst part's."""
-    errors: dict[str, ErrorFigures] = {}
+    """Return the tensors with their errors: of all pairs that each has a part in."""
+    places = {one.name: place for place, one in enumerate(tensors)}
+    columns = ErrorColumns(len(tensors))
     failures: dict[str, str] = {}
     for row in rows:
-        for tensor in pairs[row.number].match.candidate.tensors:
-            if row.error is not None:
-                failures[tensor.name] = message(row.error)
-            if row.figures is None:
-                continue
-            known = errors.get(tensor.name)
-            if known is None or row.figures.relative_rmse > known.relative_rmse:
-                errors[tensor.name] = row.figures
+        parts = pairs[row.number].match.candidate.tensors
+        if row.error is not None:
+            failures |= dict.fromkeys((part.name for part in parts), message(row.error))
+        if row.figures is not None:
+            columns.put(PairPlace.of([places[part.name] for part in parts], parts), row.figures)
     return [
-        replace(one, errors=errors.get(one.name), failure=one.failure or failures.get(one.name, ""))
-        for one in tensors
+        replace(one, errors=errors, failure=one.failure or failures.get(one.name, ""))
+        for one, errors in zip(tensors, columns.by_tensor(), strict=True)
     ]

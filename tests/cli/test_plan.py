@@ -112,7 +112,7 @@ def test_the_parts_of_a_gpu_add_up(model: Path, capsys: Capture, free: int) -> N
     reserved = min(left, device["reserved"])  # a graph may take of the reserve
     text = run(capsys, model, "--context", 2048, "--gpu", f"{free}MiB")
     sizes = (device["weights"], device["kv_cache"], device["graph"], reserved, left - reserved)
-    lines = text[text.index("MiB free: ") :].splitlines()[1:6]
+    lines = text[text.index("MiB free, ") :].splitlines()[1:6]
     assert [line.split("  ", 2)[-1].strip() for line in lines] == [bytes_text(n) for n in sizes]
 
 
@@ -120,23 +120,23 @@ def test_text_tells_everything_apart(model: Path, capsys: Capture) -> None:
     text = run(capsys, model, "--context", "8k", "--gpu", "RTX 3090")
     assert "\x1b" not in text
     lines = text.splitlines()
-    assert lines[0] == f"{model}: fits, all 5 layers on GPUs"
-    assert "  Context         8,192 tokens" in lines
-    assert "  Weights         20.0 MiB (20,971,520 bytes)" in lines
-    heading = "NVIDIA GeForce RTX 3090 (CUDA 0), 24.0 GiB free: layers 0 to 4 (5)"
+    assert lines[0] == f"{model}: Fits: 5 of 5 layers on NVIDIA GeForce RTX 3090; 23.4 GiB free."
+    assert "  Context             8,192 tokens" in lines
+    assert "  Weights             20.0 MiB (20,971,520 bytes)" in lines
+    heading = "NVIDIA GeForce RTX 3090 (CUDA 0), 24.0 GiB free, 5 layers: 0–4"
     below = lines[lines.index(heading) + 1 :]
     parts = [line.split("  ")[1] for line in below[:5]]
-    assert parts == ["weights", "KV cache", "graph", "reserved", "free"]
+    assert parts == ["Weights", "KV cache", "Graph", "Reserved", "Free"]
 
 
 def test_what_stays_on_the_cpu_is_listed(model: Path, capsys: Capture) -> None:
     text = run(capsys, model, "--num-gpu", 0, "--gpu", "24GiB")
-    assert "no layer on a GPU, all 5 on the CPU" in text
-    assert "CPU: layers 0 to 4 (5)" in text
+    assert "Does not fit: all 5 layers stay on the CPU." in text
+    assert "CPU, 5 layers: 0–4" in text
     assert "--memory" in text
     partly = run(capsys, model, "--num-gpu", 2, "--gpu", "24GiB", "--memory", "1GiB")
-    assert "fits partly, 2 of 5 layers on GPUs" in partly
-    assert "CPU: layers 0 to 1, 4 (3), with the output layer" in partly
+    assert "Fits partly: 3 of 5 layers stay on the CPU." in partly
+    assert "CPU, 3 layers: 0–1, 4, with the output layer" in partly
     assert "--memory" not in partly
 
 
@@ -304,12 +304,12 @@ def test_hostile_names_never_reach_the_terminal(tmp_path: Path, capsys: Capture)
 def test_many_models_are_a_table(tmp_path: Path, model: Path, capsys: Capture) -> None:
     other = write_model(tmp_path / "other.gguf", blocks=2)
     lines = run(capsys, model, other, "--gpu", "24GiB", "--context", 1024).splitlines()
-    assert lines[0].split()[:3] == ["model", "profile", "context"]
+    assert lines[0].split()[:3] == ["Model", "Profile", "Context"]
     names = [line.split()[0] for line in lines[1:3]]
     assert [name[-12:] for name in names] == [str(path)[-12:] for path in (model, other)]
     assert max(map(len, names)) <= 60
     assert [line.split()[-1] for line in lines[1:3]] == ["fits", "fits"]
-    assert lines[0].index("result") == lines[1].rindex("fits")
+    assert lines[0].index("Result") == lines[1].rindex("fits")
 
 
 def test_one_bad_model_does_not_stop_the_others(
@@ -343,7 +343,7 @@ def test_every_profile_at_once(model: Path, capsys: Capture) -> None:
     newer = run_json(capsys, model, "--gpu", "1GiB", "--profile", "ollama-0.30")
     assert newer == {key: plans[1][key] for key in KEYS}
     text = run(capsys, model, "--gpu", "1GiB", "--profile", "ollama-0.30")
-    assert "fits beside other models (predicted)" in text
+    assert "Fits, as predicted: " in text
 
 
 def test_json_of_many_tells_of_those_that_failed(

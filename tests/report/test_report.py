@@ -38,7 +38,7 @@ def test_a_report_of_the_header_alone(quantized: Path, target: Target) -> None:
     assert "The weights were not read" in text
     assert "The closest recipe is Q8_0" in text
     assert "ffn_down of layer 1 is Q4_0 instead of Q8_0" in text
-    assert "✓ all of it" in text
+    assert "✔ Fits: " in text
     assert "2,048 tokens" in text  # the model's longest context, below the usual ones
     assert "4,096 tokens" not in text
     assert "2026-07-25" in text
@@ -125,7 +125,7 @@ def test_a_model_that_cannot_be_planned(tmp_path: Path, target: Target) -> None:
     keys = [("general.architecture", STRING, "llama"), ("llama.block_count", STRING, "many")]
     with open_model(GgufFile(keys=keys, pad=True).write(tmp_path / "odd.gguf")) as model:
         page = report(model, targets=[target])
-    assert "✗ no plan" in page.text
+    assert "✘ No plan" in page.text
 
 
 def test_a_model_of_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 from explorer.analysis.recipes.rules import (
     CURRENT,
@@ -22,7 +21,7 @@ from explorer.analysis.recipes.tensors import Category, Subject, SubjectModel
 from explorer.formats.model import Model
 from explorer.formats.tensors import parse_name
 from explorer.quantization.types import TENSOR_TYPES
-from explorer.text import fixed_text, plain_text, shorten
+from explorer.text import fixed_text, plain_text, runs_text, shorten
 
 # Which type each tensor of a model would get.
 
@@ -405,14 +404,9 @@ def deviation_text(deviation: Deviation) -> str:
 
 def layers_text(layers: Sequence[int]) -> str:
     """Return ``"layer 3"`` or ``"layers 0, 3–7"``; very scattered ones are only counted."""
+    if not layers:
+        return ""
     if len(layers) == 1:
         return f"layer {layers[0]}"
-    # within a run of neighbours, number minus position is the same
-    runs = [
-        [layer for _, layer in run]
-        for _, run in groupby(enumerate(layers), lambda pair: pair[1] - pair[0])
-    ]
-    if len(runs) > _SHOWN_RUNS:
-        return f"{len(layers)} layers"
-    texts = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    return f"layers {', '.join(texts)}"
+    runs = runs_text(layers, _SHOWN_RUNS)
+    return f"layers {runs}" if runs else f"{len(layers)} layers"

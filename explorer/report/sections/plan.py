@@ -8,6 +8,16 @@ from typing import Final
 
 from explorer.planner.layout import Layout
 from explorer.planner.result import Plan
+from explorer.present.plan import (
+    PLAN,
+    Level,
+    cpu_layers,
+    layers_text,
+    part_label,
+    plan_figures,
+    plan_label,
+    verdict,
+)
 from explorer.report.components import cut, details, figure, paragraph, section, table
 from explorer.report.elements import Element, element
 from explorer.report.gathering import Evidence, PlannedCase
@@ -20,12 +30,19 @@ from explorer.text import bytes_text, integer_text
 _WEIGHTS, _CACHE, _GRAPH, _PROJECTOR = SERIES[0], SERIES[2], SERIES[1], SERIES[3]
 _CPU: Final = "#999999"
 _LEGEND: Final = (
-    ("weights", _WEIGHTS),
-    ("KV cache", _CACHE),
-    ("compute graph", _GRAPH),
-    ("projector", _PROJECTOR),
-    ("left to the CPU", _CPU),
+    (part_label("weights"), _WEIGHTS),
+    (part_label("kv_cache"), _CACHE),
+    (plan_label("graph_total"), _GRAPH),
+    (part_label("projector"), _PROJECTOR),
+    (plan_label("cpu_total"), _CPU),
 )
+
+
+_MARKS: Final = {
+    Level.FITS: ("✔", "good"),
+    Level.PARTLY: ("⚠", "warn"),
+    Level.NOT: ("✘", "bad"),
+}
 
 
 def plans(evidence: Evidence) -> Element:
@@ -58,9 +75,9 @@ def _machine(name: str, cases: Sequence[PlannedCase]) -> Iterator[Element]:
         for case in cases
         if case.plan is not None and case.plan.layout is not None
     ]
-    head = ("context", "fits", "layers on GPUs", "weights", "KV cache", "graph")
+    head = ("Context", "Fits", *PLAN.values(), "Layers", "Settings")
     rows = [_row(case) for case in cases]
-    data = table((*head, "on GPUs", "on the CPU", "settings"), rows, numbers=(0, 3, 4, 5, 6, 7))
+    data = table(head, rows, numbers=(0, *range(2, 2 + len(PLAN))))
     if bars:
         caption = f"Memory by context; {bytes_text(free)} free on the GPUs."
         yield figure(draw_bars(f"Memory on {cut(name)}", bars), caption, data)
@@ -71,13 +88,16 @@ def _machine(name: str, cases: Sequence[PlannedCase]) -> Iterator[Element]:
 def _bar(context: int, layout: Layout, free: int) -> Bar:
     held = layout.devices
     amounts = (
-        ("weights", sum(one.weights for one in held), _WEIGHTS),
-        ("KV cache", sum(one.kv_cache for one in held), _CACHE),
-        ("graph", sum(one.graph for one in held), _GRAPH),
-        ("projector", sum(one.projector for one in held), _PROJECTOR),
-        ("CPU", layout.cpu_weights + layout.cpu_kv_cache, _CPU),
+        sum(one.weights for one in held),
+        sum(one.kv_cache for one in held),
+        sum(one.graph for one in held),
+        sum(one.projector for one in held),
+        layout.cpu_weights + layout.cpu_kv_cache,
     )
-    parts = [Part(name, amount, bytes_text(amount), colour) for name, amount, colour in amounts]
+    parts = [
+        Part(name, amount, bytes_text(amount), colour)
+        for (name, colour), amount in zip(_LEGEND, amounts, strict=True)
+    ]
     return Bar(f"{integer_text(context)} tokens", parts, bytes_text(layout.total), limit=free)
 
 
@@ -85,29 +105,29 @@ def _row(case: PlannedCase) -> tuple[Element | str, ...]:
     made = case.plan
     context = integer_text(case.context)
     if made is None or made.layout is None:
-        why = without_paths(cut(case.failure, 300)) or "no layout is claimed"
-        return (context, element("span", f"✗ no plan: {why}", class_="bad"), *([""] * 7))
-    layout = made.layout
-    graph = layout.full if made.fully_offloaded else layout.partial
+        return (context, _fits(case), *([""] * (len(PLAN) + 2)))
     return (
         context,
-        _fits(made, layout),
-        f"{layout.placed} of {layout.total_layers}",
-        bytes_text(made.weights),
-        bytes_text(made.kv_total),
-        bytes_text(graph),
-        bytes_text(layout.vram_total),
-        bytes_text(layout.cpu_weights + layout.cpu_kv_cache),
+        _fits(case),
+        *(figure.text for figure in plan_figures(made)),
+        _placement(made.layout),
         _settings(made),
     )
 
 
-def _fits(made: Plan, layout: Layout) -> Element:
-    if made.fully_offloaded:
-        return element("span", "✓ all of it", class_="good")
-    if layout.placed:
-        return element("span", "◐ partly", class_="warn")
-    return element("span", "✗ CPU only", class_="bad")
+def _fits(case: PlannedCase) -> Element:
+    found = verdict(case.plan, without_paths(cut(case.failure, 300)))
+    mark, kind = _MARKS[found.level]
+    return element("span", f"{mark} {found.sentence}", class_=kind)
+
+
+def _placement(layout: Layout) -> str:
+    """Return which layers each GPU has, and which stay on the CPU."""
+    places = [
+        f"{cut(held.device.label)}, {layers_text(held.layers or ())}" for held in layout.devices
+    ]
+    left = cpu_layers(layout)
+    return "; ".join([*places, f"CPU, {layers_text(left)}"] if left else places)
 
 
 def _settings(made: Plan) -> str:

@@ -6,6 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from explorer.present.errors import error_label, error_text
+from explorer.present.statistics import (
+    STATISTICS,
+    statistic_figures,
+    statistic_label,
+    statistic_text,
+)
 from explorer.report.components import cut, details, paragraph, section, table
 from explorer.report.elements import Element, element
 from explorer.report.gathering import Evidence
@@ -18,6 +25,8 @@ from explorer.text import count_text, float_text, integer_text, shape_text
 _SHOWN_SPOTS: Final = 20
 _SHOWN_NAMES: Final = 40
 _HISTOGRAMS: Final = 6
+_STATISTICS: Final = ("min", "max", "mean", "std", "rms", "outlier_ratio", "step_error_rms")
+_ERRORS: Final = ("relative_rmse", "sqnr_db")
 
 CAUTION: Final = (
     "Weight error ranks tensors within a role (all ffn_down, say). It does not by itself predict "
@@ -37,15 +46,15 @@ def weights(evidence: Evidence) -> Element:
     if measured.comparison is not None:
         parts += _comparison(measured.comparison)
         worst = rank(matrices, lambda one: one.relative_rmse)
-        parts += _spots("Hot spots: greatest error against the reference", worst, "relative RMSE")
+        parts += _spots("Hot spots: greatest error against the reference", worst, "relative_rmse")
         orders.append(worst)
     else:
         steps = rank(matrices, lambda one: one.relative_step)
         title = "Hot spots: coarsest rounding, as the block scales imply it"
-        parts += _spots(title, steps, "step error / RMS")
+        parts += _spots(title, steps, "relative_step_error")
         orders.append(steps)
     outliers = rank(matrices, lambda one: one.outlier_ratio)
-    parts += _spots("Greatest outliers", outliers, "greatest |weight| / std")
+    parts += _spots("Greatest outliers", outliers, "outlier_ratio")
     orders.append(outliers)
     parts += maps(evidence)
     parts += _histograms(most_interesting(orders, _HISTOGRAMS))
@@ -57,7 +66,7 @@ def _comparison(found: ComparedModel) -> Iterator[Element]:
     """Yield what was compared, and what was not."""
     overall = ""
     if not math.isnan(found.relative_rmse):
-        figure = float_text(found.relative_rmse, 4)
+        figure = error_text("relative_rmse", found.relative_rmse)
         overall = f" Over the weights of all matrices the relative RMS error is {figure}."
     yield paragraph(
         f"{integer_text(found.compared)} pairs of tensors were compared with the reference, weight "
@@ -79,23 +88,28 @@ def _comparison(found: ComparedModel) -> Iterator[Element]:
             yield details(title, paragraph(f"{shown}{more}"))
 
 
-def _spots(title: str, ranked: Sequence[Ranked], figure: str) -> Iterator[Element]:
+def _spots(title: str, ranked: Sequence[Ranked], name: str) -> Iterator[Element]:
     if not ranked:
         return
     rows = [
         (
             cut(one.tensor.name),
             cut(one.tensor.type),
-            float_text(one.value, 4),
+            _text(name, one.value),
             f"{one.place} of {one.peers}",
             "" if math.isnan(one.to_median) else f"{one.to_median:.2f} ×",
             count_text(one.tensor.parameters),
         )
         for one in ranked[:_SHOWN_SPOTS]
     ]
+    figure = statistic_label(name) if name in STATISTICS else error_label(name)
     head = ("tensor", "type", figure, "place in its role", "of the role's median", "weights")
     yield element("h3", title)
     yield table(head, rows, numbers=(2, 3, 4, 5), names=(0,))
+
+
+def _text(name: str, value: float) -> str:
+    return statistic_text(name, value) if name in STATISTICS else error_text(name, value)
 
 
 def _histograms(tensors: Sequence[TensorFigures]) -> Iterator[Element]:
@@ -124,8 +138,8 @@ def _histograms(tensors: Sequence[TensorFigures]) -> Iterator[Element]:
 
 def _all_tensors(tensors: Sequence[TensorFigures], *, compared: bool) -> Element:
     """Return the figures of every tensor."""
-    head = ["tensor", "type", "shape", "min", "max", "mean", "std", "step error"]
-    head += ["relative RMSE", "SQNR, dB"] if compared else []
+    head = ["tensor", "type", "shape", *map(statistic_label, _STATISTICS)]
+    head += [error_label(name) for name in _ERRORS] if compared else []
     rows = (tuple(_line(one, compared=compared)) for one in tensors)
     body = table(head, rows, total=len(tensors), numbers=range(2, len(head)), names=(0,))
     return details(f"Figures of all {integer_text(len(tensors))} tensors", body)
@@ -135,11 +149,11 @@ def _line(one: TensorFigures, *, compared: bool) -> Iterator[str]:
     yield from (cut(one.name), cut(one.type), shape_text(one.shape))
     found = one.statistics
     if found is None:
-        yield from [""] * 5
+        yield from [""] * len(_STATISTICS)
     else:
-        for value in (found.min, found.max, found.mean, found.std, found.step_error_rms):
-            yield "" if value is None else float_text(value, 4)
+        texts = {figure.name: figure.text for figure in statistic_figures(found)}
+        yield from (texts.get(name, "") for name in _STATISTICS)
     if compared:
         errors = one.errors
-        figures = () if errors is None else (errors.relative_rmse, errors.sqnr_db)
-        yield from [float_text(value, 4) for value in figures] or ["", ""]
+        for name in _ERRORS:
+            yield "" if errors is None else error_text(name, getattr(errors, name))

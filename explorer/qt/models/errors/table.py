@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from PySide6.QtCore import QCoreApplication
@@ -13,46 +11,23 @@ from explorer.analysis.errors.compare import ImpliedError
 from explorer.analysis.errors.figures import ErrorFigures
 from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.analysis.moments import Moments
+from explorer.present.errors import ERRORS, error_text, share_text
 from explorer.qt.models.errors.texts import Text, error_texts, implied_texts, percentile_text
+from explorer.qt.models.figure_texts import translated
 from explorer.qt.models.weights.statistics_table import Line
 from explorer.text import float_text, integer_text
 
 _DIGITS: Final = 5
-_SIZES: Final = (
-    "rmse",
-    "relative_rmse",
-    "sqnr_db",
-    "max_abs_error",
-    "mean_abs_error",
-    "mean_error",
-    "one_minus_cosine",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ToldLine(Line):
-    """A figure that is written in a way of its own.
-
-    Attributes:
-        shown: The figure for people.
-    """
-
-    shown: str
-
-    @property
-    def text(self) -> str:
-        """The figure for people."""
-        return "…" if self.value is None else self.shown
 
 
 def error_lines(picture: ErrorPicture) -> list[Line]:
     """Return the lines of a tensor's errors, some without a value while it is read."""
     figures, texts = picture.figures, error_texts()
-    lines: list[Line] = [_size(name, texts[name], getattr(figures, name)) for name in _SIZES]
+    lines: list[Line] = [_size(name, texts[name], getattr(figures, name)) for name in ERRORS]
     for percent, value in figures.percentiles.items():
         known = value if picture.complete else None
         lines.append(
-            ToldLine(
+            Line(
                 f"p{percent:g}",
                 percentile_text(percent).title,
                 known,
@@ -80,7 +55,7 @@ def implied_lines(implied: ImpliedError) -> list[Line]:
     used = _tr("{used} of {all}").format(used=implied.used_codes, all=implied.codes)
     lines: list[Line] = [
         _size("step_error_rms", texts["step_error_rms"], implied.rms),
-        ToldLine(
+        Line(
             "used_codes",
             texts["used_codes"].title,
             implied.used_codes,
@@ -107,28 +82,22 @@ def _spread(name: str, moments: Moments) -> Iterator[Line]:
 
 
 def _size(name: str, text: Text, value: float) -> Line:
-    if name == "relative_rmse":
-        return _share(name, text, value)
-    shown = float_text(value, _DIGITS)
-    if name == "sqnr_db":
-        shown = _tr("{x} dB").format(x=float_text(value, 4))
-    return ToldLine(name, text.title, value, text.tip, shown)
+    return Line(name, text.title, value, text.tip, error_text(name, value, translated))
 
 
 def _count(name: str, text: Text, value: int) -> Line:
-    return ToldLine(name, text.title, value, text.tip, integer_text(value))
+    return Line(name, text.title, value, text.tip, integer_text(value))
 
 
 def _share(name: str, text: Text, value: float) -> Line:
-    shown = f"{float_text(100 * value, 4)} %" if math.isfinite(value) else float_text(value)
-    return ToldLine(name, text.title, value, text.tip, shown)
+    return Line(name, text.title, value, text.tip, share_text(value))
 
 
 def _part(name: str, figures: ErrorFigures) -> Line:
     value, text = getattr(figures, name), error_texts()[name]
     share = 100 * value / figures.compared if figures.compared else 0.0
     shown = _tr("{n} ({share} %)").format(n=integer_text(value), share=float_text(share, 3))
-    return ToldLine(name, text.title, value, text.tip, shown)
+    return Line(name, text.title, value, text.tip, shown)
 
 
 def _tr(text: str) -> str:

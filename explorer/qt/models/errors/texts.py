@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QCoreApplication
 
+from explorer.present.errors import error_label
+from explorer.present.statistics import statistic_label
+from explorer.qt.models.figure_texts import translated
 from explorer.text import float_text
 
 
@@ -33,7 +36,7 @@ def implied_texts() -> dict[str, Text]:
     """Return the texts of what blocks imply, by the figure's stable name."""
     return {
         "step_error_rms": Text(
-            _tr("Rounding error, RMS"),
+            statistic_label("step_error_rms", translated),
             _tr(
                 "What rounding to the nearest level costs if weights are spread evenly: the "
                 "distance of levels times the block scale, divided by the root of 12. The true "
@@ -80,39 +83,43 @@ def _size_texts() -> dict[str, Text]:
     """Return the texts of how large weights and errors are."""
     return {
         "rmse": Text(
-            _tr("RMSE"),
+            error_label("rmse", translated),
             _tr(
                 "Root mean square error: the usual size of an error. Large errors count more "
                 "than small ones."
             ),
         ),
         "relative_rmse": Text(
-            _tr("Relative RMSE"),
+            error_label("relative_rmse", translated),
             _tr(
                 "RMSE divided by the root mean square of the reference, so that tensors of "
                 "different sizes can be compared."
             ),
         ),
         "sqnr_db": Text(
-            _tr("SQNR"),
+            error_label("sqnr_db", translated),
             _tr(
                 "Signal to quantization noise ratio: the relative RMSE in decibels. More is "
                 "better; 6 dB are one bit."
             ),
         ),
         "max_abs_error": Text(
-            _tr("Greatest error"), _tr("The largest distance of a weight from its reference.")
+            error_label("max_abs_error", translated),
+            _tr("The largest distance of a weight from its reference."),
         ),
-        "mean_abs_error": Text(_tr("Mean |e|"), _tr("Mean of the errors without their signs.")),
+        "mean_abs_error": Text(
+            error_label("mean_abs_error", translated),
+            _tr("Mean of the errors without their signs."),
+        ),
         "mean_error": Text(
-            _tr("Bias"),
+            error_label("mean_error", translated),
             _tr(
                 "Mean of the errors with their signs: far from 0 if the candidate is too large "
                 "or too small on the whole."
             ),
         ),
         "one_minus_cosine": Text(
-            _tr("1 - cosine"),
+            error_label("one_minus_cosine", translated),
             _tr(
                 "How far reference and candidate point apart as vectors: 0 is the same "
                 "direction. It does not see a wrong scale."

@@ -5,3 +5,12 @@ The texts of errors and of what tensors are ranked by stand beside their tables 
 by the stable name of the figure, in the user's language: nothing is kept, so that another language
 is another answer. All are the program's own words and hold nothing of a model.
 """
+
+from __future__ import annotations
+
+from PySide6.QtCore import QCoreApplication
+
+
+def translated(text: str) -> str:
+    """Return a text of `explorer.present` in the user's language."""
+    return QCoreApplication.translate("Present", text)

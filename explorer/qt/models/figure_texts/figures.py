@@ -24,6 +24,9 @@ def statistic_texts() -> dict[str, str]:
         "std": _tr("How far they are spread around the mean: the root of the mean square of it."),
         "rms": _tr("The root of the mean of their squares: how large they usually are."),
         "abs_max": _tr("The one farthest from 0, without its sign."),
+        "outlier_ratio": _tr(
+            "The one farthest from 0 by the root mean square: how far it stands out."
+        ),
         "skewness": _tr(
             "Third standardized moment: 0 for a symmetric shape, above 0 if the tail on the right "
             "is longer."
@@ -77,13 +80,16 @@ def fact_texts() -> dict[str, str]:
         "kv_heads": _tr(
             "Heads that keys and values have. Fewer than attention heads make a smaller KV cache."
         ),
-        "head_length": _tr("Numbers in the key, and in the value, of one head for one token."),
         "key_length": _tr("Numbers in the key of one head for one token."),
         "value_length": _tr("Numbers in the value of one head for one token."),
         "experts": _tr("Feed-forward parts of a layer of which only some work on each token."),
         "experts_used": _tr("How many of the experts work on each token."),
         "vocabulary": _tr("How many different tokens the model reads and writes."),
         "tokenizer": _tr("How text is cut into tokens."),
+        "format": _tr("The kind of file, its version, and its byte order if it is not the usual."),
+        "license": _tr("The terms of use, as the file names them."),
+        "alignment": _tr("Bytes that the place of each tensor is a multiple of."),
+        "data_offset": _tr("Where the weights begin in the file."),
         "tensors": _tr("How many named arrays of weights the model is made of."),
         "metadata": _tr("How many named values the header holds beside the tensors."),
     }

@@ -127,6 +127,7 @@ def comparison_texts() -> dict[str, str]:
         "kv_cache_type": _tr("How keys and values are stored."),
         "weights": plan_text("weights"),
         "kv_cache": plan_text("kv_cache.total"),
+        "graph_each": _tr("Working memory of one GPU, for computing a batch of tokens."),
         "graph": _tr("Working memory of all GPUs together."),
         "vram_total": plan_text("vram_total"),
         "cpu_total": _tr("Weights and KV cache that stay in main memory."),

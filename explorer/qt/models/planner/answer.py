@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,10 +13,11 @@ from explorer.errors import PlanError
 from explorer.planner.advice import Advice, solve
 from explorer.planner.inputs import Outcome
 from explorer.planner.kv_cache import BYTES_PER_ELEMENT
-from explorer.planner.layout import Layout
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import PlanRequest
-from explorer.text import bytes_text, integer_text, plain_text, shorten
+from explorer.present.plan import Verdict, verdict
+from explorer.qt.models.figure_texts import translated
+from explorer.text import integer_text, plain_text, shorten
 
 SETTING_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -30,36 +30,13 @@ SETTING_OF: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The setting that answers a question of `explorer.planner.advice`."""
 
-_SHOWN_NAMES: Final = 2
-
-
-class Level(StrEnum):
-    """How good an answer is."""
-
-    FITS = "fits"
-    PARTLY = "partly"
-    NOT = "does not fit"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The answer.
-
-    Attributes:
-        level: How good it is.
-        sentence: What it says.
-    """
-
-    level: Level
-    sentence: str
-
 
 @dataclass(frozen=True)
 class Suggestion:
     """A change that makes all layers fit.
 
     Attributes:
-        words: How it continues "It would …": ``"at 18,432 tokens"``.
+        words: How it continues "It would fit …": ``"at 18,432 tokens"``.
         button: What a button says that applies it.
         changes: Settings to change.
     """
@@ -74,62 +51,8 @@ def _tr(text: str) -> str:
 
 
 def verdict_of(outcome: Outcome) -> Verdict:
-    """Say in one sentence whether a model fits."""
-    plan = outcome.plan
-    if plan is None:
-        return Verdict(Level.NOT, _tr("No plan: {why}.").format(why=plain_text(outcome.refusal)))
-    if outcome.refusal:
-        words = _tr("Ollama would refuse to load it: {why}.")
-        return Verdict(Level.NOT, words.format(why=plain_text(outcome.refusal)))
-    if plan.layout is not None:
-        return _layout_verdict(plan.layout)
-    prediction = plan.prediction
-    assert prediction is not None  # a plan has one or the other
-    sizes = {
-        "need": bytes_text(prediction.total),
-        "have": bytes_text(prediction.available_bytes),
-    }
-    if prediction.fits:
-        words = _tr("Fits, as predicted: {need} of {have}, within the 80 % that may be used.")
-        return Verdict(Level.FITS, words.format(**sizes))
-    words = _tr("Does not fit, as predicted: {need}, where 80 % of {have} may be used.")
-    return Verdict(Level.NOT, words.format(**sizes))
-
-
-def _layout_verdict(layout: Layout) -> Verdict:
-    total, placed = layout.total_layers, layout.placed
-    if not layout.devices:
-        words = _tr("Runs on the CPU: there is no GPU, and all {total} layers take {size}.")
-        size = bytes_text(layout.cpu_weights + layout.cpu_kv_cache)
-        return Verdict(Level.PARTLY, words.format(total=total, size=size))
-    if layout.fully_offloaded:
-        words = _tr("Fits: {total} of {total} layers on {devices}; {free} free.")
-        text = words.format(total=total, devices=_names(layout), free=_free(layout))
-        return Verdict(Level.FITS, text)
-    if not placed:
-        words = _tr("Does not fit: all {total} layers stay on the CPU.")
-        return Verdict(Level.NOT, words.format(total=total))
-    words = (
-        _tr("Does not fit: 1 of {total} layers stays on the CPU.")
-        if total - placed == 1
-        else _tr("Does not fit: {left} of {total} layers stay on the CPU.")
-    )
-    return Verdict(Level.PARTLY, words.format(left=total - placed, total=total))
-
-
-def _names(layout: Layout) -> str:
-    used = [held.device for held in layout.devices if held.layers is not None]
-    names = [shorten(plain_text(device.name or device.key), 60) for device in used]
-    counted = {name: names.count(name) for name in names}
-    texts = [name if n == 1 else f"{n} × {name}" for name, n in counted.items()]
-    if len(texts) > _SHOWN_NAMES:
-        return _tr("{n} GPUs").format(n=len(used))
-    return _tr(" and ").join(texts)
-
-
-def _free(layout: Layout) -> str:
-    """Return what is left on the GPUs used, beside what Ollama reserves."""
-    return bytes_text(sum(held.free_left for held in layout.devices if held.layers is not None))
+    """Return whether a model fits."""
+    return verdict(outcome.plan, outcome.refusal, translated)
 
 
 def suggestions(
@@ -218,10 +141,10 @@ def _fits(request: PlanRequest, **changes: Any) -> bool:
 
 
 def suggestions_sentence(found: tuple[Suggestion, ...]) -> str:
-    """Return "It would at 18,432 tokens, or with a q8_0 cache."; or that nothing helps."""
+    """Return "It would fit at 18,432 tokens, or with a q8_0 cache."; or that nothing helps."""
     if not found:
         return _tr("No other context, cache type or number of sequences alone makes it fit.")
-    return _tr("It would {ways}.").format(ways=_tr(", or ").join(one.words for one in found))
+    return _tr("It would fit {ways}.").format(ways=_tr(", or ").join(one.words for one in found))
 
 
 def question_name(what: str) -> str:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QCoreApplication
 
 from explorer.planner.inputs import Outcome
-from explorer.planner.layout import Layout
 from explorer.planner.result import Plan
+from explorer.present.plan import PLAN, plan_figure, plan_label, plan_value
+from explorer.qt.models.figure_texts import translated
 from explorer.qt.models.figure_texts.plans import comparison_texts
 from explorer.qt.models.planner.answer import verdict_of
 from explorer.qt.models.planner.tables import number_column, text_column
@@ -49,13 +50,7 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
         text_column("name", _tr("Name"), names, comparison_texts()["name"]),
         _text(plans, "context", _tr("Context"), _context),
         _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
-        _bytes(plans, "weights", _tr("Weights"), lambda plan: plan.weights),
-        _bytes(plans, "kv_cache", _tr("KV cache"), lambda plan: plan.kv_total),
-        _bytes(plans, "graph", _tr("Graphs"), graph_bytes),
-        _bytes(plans, "vram_total", _tr("On GPUs"), lambda plan: plan.vram_total),
-        _bytes(plans, "cpu_total", _tr("On the CPU"), _cpu_bytes),
-        _bytes(plans, "total", _tr("In all"), lambda plan: plan.total),
-        _text(plans, "gpu_layers", _tr("GPU layers"), _layers),
+        *(_figure(plans, name) for name in PLAN),
         _text(plans, "devices", _tr("GPUs"), _devices),
         _text(plans, "batch", _tr("Batch"), lambda plan: integer_text(plan.effective.batch)),
         _text(plans, "flash_attention", _tr("Flash attention"), _attention),
@@ -64,18 +59,13 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
     ]
 
 
-def graph_bytes(plan: Plan) -> int:
-    """Return the bytes of the compute graphs on all GPUs."""
-    layout: Layout | None = plan.layout
-    if layout is not None:
-        return sum(held.graph for held in layout.devices)
-    return 0 if plan.prediction is None else plan.prediction.surcharge_bytes
-
-
-def _bytes(
-    plans: Sequence[Plan | None], name: str, title: str, figure: Callable[[Plan], int | None]
-) -> Column:
-    values = [None if plan is None else figure(plan) for plan in plans]
+def _figure(plans: Sequence[Plan | None], name: str) -> Column:
+    """Return the column of a figure of the plans."""
+    title = plan_label(name, translated)
+    key = "graph" if name == "graph_total" else name  # as exported tables call it
+    if name == "gpu_layers":
+        return _text(plans, key, title, lambda plan: plan_figure(plan, name, translated).text)
+    values = [None if plan is None else plan_value(plan, name) for plan in plans]
     first = values[0] if values else None
 
     def show(row: int) -> str:
@@ -87,7 +77,7 @@ def _bytes(
         sign = "+" if value > first else "\N{MINUS SIGN}"
         return f"{bytes_text(value)} ({sign}{bytes_text(abs(value - first))})"
 
-    return replace(number_column(name, title, values, comparison_texts()[name]), text=show)
+    return replace(number_column(key, title, values, comparison_texts()[key]), text=show)
 
 
 def _text(
@@ -104,18 +94,6 @@ def _context(plan: Plan) -> str:
     effective = plan.effective
     times = "" if effective.parallel == 1 else f" × {integer_text(effective.parallel)}"
     return f"{integer_text(effective.context)}{times}"
-
-
-def _cpu_bytes(plan: Plan) -> int | None:
-    layout = plan.layout
-    return None if layout is None else layout.cpu_weights + layout.cpu_kv_cache
-
-
-def _layers(plan: Plan) -> str:
-    if plan.layout is None:
-        return "–"
-    words = _tr("{placed} of {total}")
-    return words.format(placed=plan.layout.placed, total=plan.layout.total_layers)
 
 
 def _devices(plan: Plan) -> str:

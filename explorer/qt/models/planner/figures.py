@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,7 +11,9 @@ from explorer.planner import Host
 from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.profiles import Prediction
 from explorer.planner.result import Plan
-from explorer.text import bytes_text, integer_text, plain_text, shorten
+from explorer.present.plan import cpu_layers, layers_text, part_label
+from explorer.qt.models.figure_texts import translated
+from explorer.text import plain_text, shorten
 
 _LONGEST_NAME = 60
 
@@ -115,23 +116,7 @@ def _tr(text: str) -> str:
 
 def kind_name(kind: Kind) -> str:
     """Return what a kind is called."""
-    return {
-        Kind.WEIGHTS: _tr("Weights"),
-        Kind.KV_CACHE: _tr("KV cache"),
-        Kind.GRAPH: _tr("Graph"),
-        Kind.PROJECTOR: _tr("Projector"),
-        Kind.RESERVED: _tr("Reserved"),
-        Kind.FREE: _tr("Free"),
-        Kind.SWAP: _tr("Free swap"),
-    }[kind]
-
-
-def exact_text(nbytes: int) -> str:
-    """Return a size rounded and in full: ``"4.37 GiB (4,692,251,770 bytes)"``."""
-    if nbytes < 1024:
-        return _tr("{n} bytes").format(n=nbytes)
-    full = _tr("{n} bytes").format(n=integer_text(nbytes))
-    return f"{bytes_text(nbytes)} ({full})"
+    return part_label(kind.value, translated)
 
 
 def device_title(number: int, held: DeviceLayout, count: int) -> str:
@@ -172,7 +157,7 @@ def _device_bar(number: int, held: DeviceLayout, count: int) -> Bar:
         device=number,
         capacity=held.device.free,
         parts=tuple(part for part in parts if part.nbytes or part.kind is not Kind.PROJECTOR),
-        layers=layers_text(layers),
+        layers=layers_text(layers, translated),
     )
 
 
@@ -194,7 +179,7 @@ def _cpu_bar(layout: Layout, host: Host | None) -> Bar:
         device=None,
         capacity=capacity,
         parts=tuple(parts),
-        layers=layers_text([layer.index for layer in layers_of(layout) if layer.device is None]),
+        layers=layers_text(cpu_layers(layout), translated),
         mark=host.free if host is not None and host.swap else None,
     )
 
@@ -227,22 +212,6 @@ def layers_of(layout: Layout) -> tuple[Layer, ...]:
         Layer(i, "output" if i == last else f"blk.{i}", weights, cache, owners.get(i))
         for i, (weights, cache) in enumerate(sizes)
     )
-
-
-def layers_text(layers: Sequence[int]) -> str:
-    """Return runs of layers: ``"layers 0–11, 20"``."""
-    if not layers:
-        return _tr("no layers")
-    runs: list[tuple[int, int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][1] + 1:
-            runs[-1] = runs[-1][0], layer
-        else:
-            runs.append((layer, layer))
-    text = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in runs)
-    if len(layers) == 1:
-        return _tr("layer {layer}").format(layer=text)
-    return _tr("{count} layers: {runs}").format(count=len(layers), runs=text)
 
 
 def boundary_of(layout: Layout) -> int:

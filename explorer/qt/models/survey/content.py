@@ -19,10 +19,10 @@ from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import check_decodable
+from explorer.present.survey import ErrorColumns, PairPlace, StatisticsColumns
 from explorer.qt.jobs import Job, consideration
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import MatchedModels, Rounding
-from explorer.qt.models.survey.figures import ErrorColumns, PairPlace, StatisticsColumns
 
 if TYPE_CHECKING:
     from explorer.analysis.errors.pairs import WeightsPair

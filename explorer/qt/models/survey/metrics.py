@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.formats.columns import TensorArrays
-from explorer.qt.models.survey.figures import (
+from explorer.present.errors import error_text
+from explorer.present.statistics import Floats, statistic_text
+from explorer.present.survey import (
     ErrorColumns,
-    Floats,
     StatisticsColumns,
     greatest,
     grouped,
 )
 from explorer.qt.models.survey.texts import metric_texts
-from explorer.text import bytes_text, fixed_text, float_text
+from explorer.text import bytes_text, float_text
 
 
 class Source(Enum):
@@ -124,14 +126,6 @@ def _percent(value: float) -> str:
 
 def _size(value: float) -> str:
     return bytes_text(round(value))
-
-
-def _decibels(value: float) -> str:
-    return f"{fixed_text(value, 1)} dB" if np.isfinite(value) else float_text(value)
-
-
-def _times(value: float) -> str:
-    return f"{float_text(value, 3)} ×"
 
 
 def _bytes(known: Known) -> Floats:
@@ -239,7 +233,7 @@ METRICS: Final = (
     Metric(
         "outlier_ratio",
         Source.STATISTICS,
-        _times,
+        partial(statistic_text, "outlier_ratio"),
         _outliers,
         _most(_outliers),
         lambda known: _outliers(known) * known.weights,
@@ -263,7 +257,7 @@ METRICS: Final = (
     Metric(
         "step_error",
         Source.STATISTICS,
-        _percent,
+        partial(statistic_text, "relative_step_error"),
         lambda known: known.statistics.relative_step_error,
         _root(_ratio(_step_squares, _squares)),
         _step_squares,
@@ -271,7 +265,7 @@ METRICS: Final = (
     Metric(
         "relative_rmse",
         Source.ERRORS,
-        _percent,
+        partial(error_text, "relative_rmse"),
         _of_errors(lambda errors: errors.relative_rmse),
         _summed(lambda errors: errors.relative_rmse),
         _error_squares,
@@ -279,7 +273,7 @@ METRICS: Final = (
     Metric(
         "sqnr_db",
         Source.ERRORS,
-        _decibels,
+        partial(error_text, "sqnr_db"),
         _of_errors(lambda errors: errors.sqnr_db),
         _summed(lambda errors: errors.sqnr_db),
         _error_squares,
@@ -288,7 +282,7 @@ METRICS: Final = (
     Metric(
         "rmse",
         Source.ERRORS,
-        _number,
+        partial(error_text, "rmse"),
         _of_errors(lambda errors: errors.rmse),
         _summed(lambda errors: errors.rmse),
         _error_squares,
@@ -296,7 +290,7 @@ METRICS: Final = (
     Metric(
         "max_abs_error",
         Source.ERRORS,
-        _number,
+        partial(error_text, "max_abs_error"),
         _of_errors(lambda errors: errors.max_abs_error),
         _most(_of_errors(lambda errors: errors.max_abs_error)),
         _error_squares,

@@ -7,6 +7,10 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QCoreApplication
 
+from explorer.present.errors import error_label
+from explorer.present.statistics import statistic_label
+from explorer.qt.models.figure_texts import translated
+
 
 class MetricTexts(NamedTuple):
     """How a figure is called.
@@ -46,7 +50,7 @@ def metric_texts(name: str) -> MetricTexts:
             tr("Share of variance"),
         ),
         "outlier_ratio": MetricTexts(
-            tr("Outlier ratio"),
+            statistic_label("outlier_ratio", translated),
             tr(
                 "Greatest absolute value by the root mean square of all weights: how far the "
                 "largest weight stands out. Of several tensors together, the greatest.",
@@ -67,7 +71,7 @@ def metric_texts(name: str) -> MetricTexts:
             tr("Share of zeros"),
         ),
         "step_error": MetricTexts(
-            tr("Step error"),
+            statistic_label("relative_step_error", translated),
             tr(
                 "Rounding error that the block scales imply (step/√12 for even steps), by the root "
                 "mean square of the weights. Needs no reference; only quantized tensors have one.",
@@ -75,22 +79,22 @@ def metric_texts(name: str) -> MetricTexts:
             tr("Share of squared step error"),
         ),
         "relative_rmse": MetricTexts(
-            tr("Relative RMSE"),
+            error_label("relative_rmse", translated),
             tr("Root mean square error by the root mean square of the reference."),
             tr("Share of squared error"),
         ),
         "sqnr_db": MetricTexts(
-            tr("SQNR"),
+            error_label("sqnr_db", translated),
             tr("Signal to quantization noise in dB: 6 dB less is twice the error."),
             tr("Share of squared error"),
         ),
         "rmse": MetricTexts(
-            tr("RMSE"),
+            error_label("rmse", translated),
             tr("Root mean square error."),
             tr("Share of squared error"),
         ),
         "max_abs_error": MetricTexts(
-            tr("Greatest error"),
+            error_label("max_abs_error", translated),
             tr("Greatest absolute error of a single weight."),
             tr("Share of squared error"),
         ),

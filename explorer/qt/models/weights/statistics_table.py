@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication, QObject
 
 from explorer.analysis import Moments
+from explorer.present import Figure
+from explorer.present.statistics import moment_figures, percentile_figures, step_error_figures
 from explorer.qt.models.errors.texts import implied_texts
+from explorer.qt.models.figure_texts import translated
 from explorer.qt.models.figure_texts.figures import (
     percentile_text,
     statistic_column_texts,
@@ -30,68 +33,43 @@ class Line:
         title: What it is called.
         value: The figure; None while it is not known.
         tip: What it means, as plain text.
+        shown: The figure for people, if not as all figures are written.
     """
 
     name: str
     title: str
     value: int | float | None
     tip: str
+    shown: str = ""
 
     @property
     def text(self) -> str:
         """The figure for people."""
         if self.value is None:
             return "…"
+        if self.shown:
+            return self.shown
         return integer_text(self.value) if isinstance(self.value, int) else float_text(self.value)
 
 
 def moment_lines(moments: Moments) -> list[Line]:
     """Return the lines that statistics of anything have."""
-    tips = statistic_texts()
-
-    def tr(text: str) -> str:
-        return QCoreApplication.translate("StatisticsTable", text)
-
-    def line(name: str, title: str, value: float) -> Line:
-        return Line(name, title, value, tips[name])
-
-    return [
-        line("count", tr("Count"), moments.count),
-        line("finite", tr("Finite"), moments.finite),
-        line("nan", tr("NaN"), moments.nan),
-        line("positive_inf", tr("+inf"), moments.positive_inf),
-        line("negative_inf", tr("-inf"), moments.negative_inf),
-        line("zeros", tr("Zeros"), moments.zeros),
-        line("min", tr("Minimum"), moments.min),
-        line("max", tr("Maximum"), moments.max),
-        line("mean", tr("Mean"), moments.mean),
-        line("std", tr("Standard deviation"), moments.std),
-        line("rms", tr("Root mean square"), moments.rms),
-        line("abs_max", tr("Greatest magnitude"), moments.abs_max),
-        line("skewness", tr("Skewness"), moments.skewness),
-        line("kurtosis", tr("Kurtosis (normal: 3)"), moments.kurtosis),
-    ]
+    return [_line(figure) for figure in moment_figures(moments, translated)]
 
 
 def figure_lines(figures: Figures) -> list[Line]:
     """Return the lines of a tensor, some without a value while it streams."""
     complete = figures.complete
+    found = [] if complete is None else step_error_figures(complete, translated)
+    found += percentile_figures(None if complete is None else complete.percentiles, translated)
+    return [*moment_lines(figures.moments), *map(_line, found)]
 
-    def tr(text: str) -> str:
-        return QCoreApplication.translate("StatisticsTable", text)
 
-    lines = moment_lines(figures.moments)
-    for percent in (0.1, 1.0, 5.0, 50.0, 95.0, 99.0, 99.9):
-        title = tr("Percentile {p} %").format(p=float_text(percent, 6))
-        if percent == 50.0:
-            title = tr("Median")
-        value = None if complete is None else complete.percentiles[percent]
-        lines.append(Line(f"p{percent:g}", title, value, percentile_text()))
-    if complete is not None and complete.step_error_rms is not None:
-        name = "step_error_rms"
-        text = implied_texts()[name]
-        lines.append(Line(name, text.title, complete.step_error_rms, text.tip))
-    return lines
+def _line(figure: Figure) -> Line:
+    tip = statistic_texts().get(figure.name)
+    if figure.name == "step_error_rms":
+        tip = implied_texts()[figure.name].tip
+    return Line(figure.name, figure.label, figure.value, tip or percentile_text(), figure.text)
 
 
 class StatisticsTable(TableModel):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.what_if import PRESENT, SizeThen, TypeErrors, pareto_front
+from explorer.present.errors import error_text
 from explorer.qt.models.errors.texts import error_texts
+from explorer.qt.models.figure_texts import translated
 from explorer.qt.models.figure_texts.columns import what_if_texts
 from explorer.qt.models.table import Cell, Column
 from explorer.qt.models.what_if.plan import PlanThen
@@ -23,7 +26,6 @@ MINUS: Final = "\N{MINUS SIGN}"
 GPU_COLUMNS: Final = ("memory_on_gpus", "layers_on_gpus")
 """Names of the columns that say nothing on a machine without GPUs."""
 
-_SHARES: Final = frozenset({"relative_rmse", "saturated_codes"})
 _FIGURES: Final = ("rmse", "relative_rmse", "sqnr_db", "max_abs_error")
 
 
@@ -159,7 +161,7 @@ class WhatIfColumns:
 
     def _error(self, name: str) -> Column:
         text = error_texts()[name]
-        return self._number(name, text.title, _error_text(name), text.tip)
+        return self._number(name, text.title, partial(error_text, name, tr=translated), text.tip)
 
     def _text(self, name: str, title: str, of: Callable[[Line], str], tip: str) -> Column:
         def text(row: int) -> str:
@@ -215,26 +217,10 @@ def note_text(line: Line) -> str:
     return plain_text("; ".join(parts))
 
 
-def share_text(value: float) -> str:
-    """Return a share of 1 in per cent."""
-    return f"{float_text(100 * value, 4)} %" if math.isfinite(value) else float_text(value)
-
-
-def decibel_text(value: float) -> str:
-    """Return decibels with their unit."""
-    return _tr("{x} dB").format(x=float_text(value, 4))
-
-
 def change_text(nbytes: int) -> str:
     """Return a difference of bytes with its sign."""
     sign = MINUS if nbytes < 0 else "+" if nbytes else "\N{PLUS-MINUS SIGN}"
     return f"{sign}{bytes_text(abs(nbytes))}"
-
-
-def _error_text(name: str) -> Callable[[float | int], str]:
-    if name == "sqnr_db":
-        return decibel_text
-    return share_text if name in _SHARES else _digits(4)
 
 
 def _digits(count: int) -> Callable[[float | int], str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QAccessible, QFont, QPalette
 from PySide6.QtWidgets import (
@@ -18,28 +15,17 @@ from PySide6.QtWidgets import (
 
 from explorer.formats import Problem
 from explorer.formats.facts import TypeShare
+from explorer.present import Figure
+from explorer.present.model import model_facts
 from explorer.qt.models.document import Document
+from explorer.qt.models.figure_texts import translated
 from explorer.qt.models.figure_texts.figures import fact_texts
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.labels import plain_label
-from explorer.text import bytes_text, count_text, float_text, integer_text, plain_text
+from explorer.text import plain_text
 
 _MOST_PROBLEMS = 50
-
-
-class _Fact(NamedTuple):
-    """A line of the page.
-
-    Attributes:
-        name: Stable name, by which `fact_texts` tells what it means.
-        title: What it is called.
-        text: The fact, plain text.
-    """
-
-    name: str
-    title: str
-    text: str
 
 
 class OverviewView(QScrollArea):
@@ -73,8 +59,8 @@ class OverviewView(QScrollArea):
 
     def facts(self) -> list[tuple[str, str]]:
         """Return what is known of the model, as label and text."""
-        lines = [] if self._document is None else _fact_lines(self, self._document)
-        return [(line.title, line.text) for line in lines]
+        found = [] if self._document is None else _facts(self._document)
+        return [(one.label, plain_text(one.text)) for one in found]
 
     def _fill_empty(self, page: QWidget, layout: QVBoxLayout) -> None:
         layout.addStretch(1)
@@ -105,14 +91,15 @@ class OverviewView(QScrollArea):
         form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
         form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
         meanings = fact_texts()
-        for name, title, text in _fact_lines(self, document):
-            label = _text(title, page)
+        for fact in _facts(document):
+            text = plain_text(fact.text)
+            label = _text(fact.label, page)
             label.setWordWrap(False)
             label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
             value = _text(text, page)
-            value.setAccessibleName(f"{title}: {text}")
+            value.setAccessibleName(f"{fact.label}: {text}")
             for part in (label, value):
-                part.setWhatsThis(meanings[name])
+                part.setWhatsThis(meanings[fact.name])
             form.addRow(label, value)
         layout.addLayout(form)
         types = document.facts.types
@@ -153,67 +140,17 @@ class OverviewView(QScrollArea):
 
 
 def _sentence(view: QWidget, document: Document) -> str:
-    facts, model = document.facts, document.model
-    kind = {"gguf": "GGUF", "safetensors": "safetensors", "ollama": "Ollama"}[model.format]
-    parts = [
-        view.tr("{format} version {version}").format(format=kind, version=model.version)
-        if model.version is not None
-        else kind
-    ]
-    if model.byte_order == "big":
-        parts.append(view.tr("big-endian"))
+    model, parts = document.model, []
     if len(model.files) > 1:
         parts.append(view.tr("{count} files").format(count=len(model.files)))
-    if facts.license:
-        parts.append(view.tr("licence: {name}").format(name=plain_text(facts.license)))
     parts.append(plain_text(str(document.path)))
     return "   ·   ".join(parts)
 
 
-def _fact_lines(view: QWidget, document: Document) -> list[_Fact]:
-    facts = document.facts
-    head = facts.key_length if facts.key_length == facts.value_length else None
-    lines = [
-        ("architecture", view.tr("Architecture"), facts.architecture),
-        ("parameters", view.tr("Parameters"), _both(facts.parameters, count_text)),
-        ("file_type", view.tr("File type"), facts.file_type),
-        ("nbytes", view.tr("Size of the weights"), _both(facts.nbytes, bytes_text)),
-        (
-            "bits_per_weight",
-            view.tr("Bits per weight"),
-            None if facts.bits_per_weight is None else float_text(facts.bits_per_weight, 4),
-        ),
-        ("context_length", view.tr("Context length"), _tokens(view, facts.context_length)),
-        ("layers", view.tr("Layers"), _number(facts.layers)),
-        ("embedding_length", view.tr("Embedding length"), _number(facts.embedding_length)),
-        ("feed_forward_length", view.tr("Feed-forward length"), facts.feed_forward_length),
-        ("heads", view.tr("Attention heads"), facts.heads),
-        ("kv_heads", view.tr("Key/value heads"), facts.kv_heads),
-        ("head_length", view.tr("Head length"), _number(head)),
-        ("key_length", view.tr("Key length"), None if head else _number(facts.key_length)),
-        ("value_length", view.tr("Value length"), None if head else _number(facts.value_length)),
-        ("experts", view.tr("Experts"), _number(facts.experts)),
-        ("experts_used", view.tr("Experts used per token"), _number(facts.experts_used)),
-        ("vocabulary", view.tr("Vocabulary"), _tokens(view, facts.vocabulary)),
-        ("tokenizer", view.tr("Tokenizer"), facts.tokenizer),
-        ("tensors", view.tr("Tensors"), _number(len(document.arrays))),
-        ("metadata", view.tr("Metadata keys"), _number(len(document.model.metadata.entries))),
-    ]
-    return [_Fact(name, title, plain_text(text)) for name, title, text in lines if text]
-
-
-def _both(number: int | None, short: Callable[[int], str]) -> str | None:
-    if number is None:
-        return None
-    return f"{short(number)}   ({integer_text(number)})"
-
-
-def _number(number: int | None) -> str | None:
-    return None if number is None else integer_text(number)
-
-
-def _tokens(view: QWidget, number: int | None) -> str | None:
-    return None if number is None else view.tr("{count} tokens").format(count=integer_text(number))
+def _facts(document: Document) -> list[Figure]:
+    """Return what is known of the model, beside its name, which is the heading."""
+    found = model_facts(document.model, document.facts, translated)
+    return [one for one in found if one.name != "name"]
 
 
 def _heading(text: str, parent: QWidget, scale: float) -> QLabel:

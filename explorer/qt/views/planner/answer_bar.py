@@ -26,13 +26,12 @@ from PySide6.QtWidgets import (
 
 from explorer.planner.advice import Advice, solve
 from explorer.planner.profiles import GRAPH_SIZE
+from explorer.present.plan import Level, Verdict
 from explorer.qt.jobs import Job, JobRunner, consideration
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.planner.answer import (
     CheckedEnvironment,
-    Level,
     Suggestion,
-    Verdict,
     advice_changes,
     advice_text,
     question_name,

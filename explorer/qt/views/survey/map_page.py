@@ -18,9 +18,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.present.statistics import Floats
 from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.survey.content import ComparisonContent, SurveyContent
-from explorer.qt.models.survey.figures import Floats
 from explorer.qt.models.survey.metrics import METRICS, Groups, Metric, Source, metric_named
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.plots.export import PlotExport

@@ -97,8 +97,7 @@ class BlockPages(QObject):
         """Stop reading."""
         if self._slot.busy:
             self._slot.cancel()
-            for page in self.pages:
-                page.tell(self.tr("Cancelled"), "", self.tr("Read on"))
+            self._show_cancelled()
 
     def _load(self) -> None:
         subject, recent = self._subject, self._recent
@@ -118,12 +117,18 @@ class BlockPages(QObject):
             self._runner.wait_for_kernels(types, job)
             return block_figures(subject, recent, job.check)
 
-        self._slot.run(
-            self.tr("Reading the blocks of {name}").format(name=subject.name),
-            read,
-            self._show,
-            self._fail,
-        )
+        title = self.tr("Reading the blocks of {name}").format(name=subject.name)
+        job = self._slot.run(title, read, self._show, self._fail)
+        job.finished.connect(self._look_for_cancelled)
+
+    def _look_for_cancelled(self) -> None:
+        """Show that the job was cancelled from elsewhere, such as the status bar."""
+        if self._slot.stopped:
+            self._show_cancelled()
+
+    def _show_cancelled(self) -> None:
+        for page in self.pages:
+            page.tell(self.tr("Cancelled"), "", self.tr("Read on"))
 
     def _leave(self) -> None:
         # from one page to another, the first is hidden before the second is shown

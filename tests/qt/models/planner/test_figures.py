@@ -8,15 +8,14 @@ from pytestqt.modeltest import ModelTester
 
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.inputs import PlanInputs, make_outcome
-from explorer.qt.models.planner.answer import Level, verdict_of
+from explorer.present.plan import Level, exact_text, layers_text
+from explorer.qt.models.planner.answer import verdict_of
 from explorer.qt.models.planner.comparison import Candidate, comparison_columns
 from explorer.qt.models.planner.figures import (
     Kind,
     boundary_of,
-    exact_text,
     layers_asked,
     layers_of,
-    layers_text,
     memory_bars,
 )
 from explorer.qt.models.planner.tables import (
@@ -107,7 +106,7 @@ def test_runs_of_layers_and_sizes_read_well() -> None:
     assert layers_text([4]) == "layer 4"
     assert layers_text([0, 1, 2, 7]) == "4 layers: 0–2, 7"
     assert exact_text(3 * GIB) == "3.00 GiB (3,221,225,472 bytes)"
-    assert exact_text(7) == "7 bytes"
+    assert exact_text(7) == "7 B"
 
 
 def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -> None:

@@ -17,6 +17,7 @@ from explorer.analysis.rounding import rounding_types
 from explorer.analysis.what_if import PRESENT, SizeThen, TypeErrors
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
+from explorer.present.errors import share_text
 from explorer.qt.models.document import Document
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.table import TableModel
@@ -28,7 +29,6 @@ from explorer.qt.models.what_if.table import (
     change_text,
     lines_of,
     note_text,
-    share_text,
 )
 from explorer.qt.models.what_if.types import USUAL_TYPES, type_groups
 from explorer.qt.models.what_if.work import WhatIfState, WhatIfWork

@@ -61,26 +61,31 @@ def test_it_tells_what_the_file_says(view: OverviewView, load: Load, tmp_path: P
     document = load(GgufFile(keys=keys, tensors=tensors).write(tmp_path / "little.gguf"))
     view.show_document(document)
     assert dict(view.facts()) == {
+        "Format": "GGUF version 3",
         "Architecture": "llama",
-        "Parameters": "192   (192)",
+        "Parameters": "192 (192)",
         "File type": "F16",
-        "Size of the weights": "384 B   (384)",
+        "Size of tensors": "384 B",
         "Bits per weight": "16",
         "Context length": "4,096 tokens",
         "Layers": "2",
         "Embedding length": "64",
         "Feed-forward length": "256",
         "Attention heads": "8",
-        "Key/value heads": "2",
-        "Head length": "8",
+        "KV heads": "2",
+        "Key length": "8",
+        "Value length": "8",
         "Vocabulary": "3 tokens",
         "Tokenizer": "gpt2",
+        "Licence": "mit",
         "Tensors": "1",
         "Metadata keys": "12",
+        "Alignment": "32 bytes",
+        "Data offset": f"{document.model.data_offset:,} bytes",
     }
     shown = texts(view)
     assert shown[0] == "Little"
-    assert shown[1].startswith("GGUF version 3   ·   licence: mit   ·   ")
+    assert shown[1] == str(document.path)
     assert not any("Problems" in text for text in shown)
     for title, text in view.facts():
         assert {title, text} <= set(shown)

@@ -278,7 +278,7 @@ def test_the_mouse_reads_points(opened: Page) -> None:
     chart._follow_mouse(chart.mapToScene(opened.pixel("Q5_0")))
     text = opened.page.panel.readout.text()
     assert text.startswith("Q5_0   5.5 bits/weight")
-    assert "relative RMSE" in text
+    assert "Relative RMSE" in text
     chart._follow_mouse(chart.mapToScene(QPoint(2, 2)))
     assert "Memory is planned for a context of 8,192" in opened.page.panel.readout.text()
     assert set(chart.shown_names()) >= {"Q8_0", "Q4_K, no error"}

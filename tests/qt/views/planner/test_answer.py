@@ -37,7 +37,7 @@ def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> 
     panel.settle()
     request = panel.session.inputs.request(panel.session.state.subject.h, {})
     largest = solve("context", request).value
-    assert f"It would at {largest:,} tokens" in _sentence(panel)
+    assert f"It would fit at {largest:,} tokens" in _sentence(panel)
     first = answer.suggestion_buttons[0]
     assert first.text() == f"Use {largest:,} tokens"
     qtbot.mouseClick(first, Qt.MouseButton.LeftButton)

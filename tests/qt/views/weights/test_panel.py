@@ -439,6 +439,33 @@ def test_codes_and_scales_of_a_quantized_tensor(
     assert "%" in minima.panel.readout.text()
 
 
+@pytest.mark.parametrize("which", ["codes", "scales", "minima"])
+def test_a_cancel_from_the_status_bar_leaves_a_button_to_read_the_blocks_again(
+    qtbot: QtBot, runner: JobRunner, panel: Panel, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    def wait(tensor: object, bins: int, workers: int, check: Callable[[], None]) -> None:
+        while True:
+            check()
+            time.sleep(0.001)
+
+    panel.show("blk.0.ffn_down.weight")
+    with monkeypatch.context() as patched:
+        patched.setattr("explorer.qt.models.weights.gathering.block_statistics", wait)
+        page = getattr(panel.body.blocks, which)
+        panel.body.tabs.setTabVisible(panel.body.tabs.indexOf(page), True)
+        panel.body.tabs.setCurrentWidget(page)
+        assert page.state.heading.text() == "Reading the blocks…"
+        (job,) = runner.jobs
+        job.cancel()  # as the status bar does
+        panel.settle()
+    for each in panel.body.blocks.pages:
+        assert each.state.heading.text() == "Cancelled"
+        assert each.state.button.text() == "Read on"
+    qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)
+    panel.settle()
+    assert page.has_content
+
+
 def test_blocks_are_read_only_while_their_pages_are_visible(
     qtbot: QtBot, runner: JobRunner, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

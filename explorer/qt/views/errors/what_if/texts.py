@@ -5,13 +5,13 @@ from __future__ import annotations
 from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.what_if import PRESENT
+from explorer.present.errors import error_label, error_text
+from explorer.qt.models.figure_texts import translated
 from explorer.qt.models.what_if.question import Prospect
 from explorer.qt.models.what_if.table import (
     Line,
     change_text,
-    decibel_text,
     note_text,
-    share_text,
 )
 from explorer.text import bytes_text, float_text, integer_text
 
@@ -80,12 +80,16 @@ def line_text(line: Line) -> str:
         parts.append(size)
     relative, sqnr = line.figure("relative_rmse"), line.figure("sqnr_db")
     if relative is not None and sqnr is not None:
-        parts.append(_tr("relative RMSE {x}").format(x=share_text(relative)))
-        parts.append(_tr("SQNR {x}").format(x=decibel_text(sqnr)))
+        parts.append(_figure("relative_rmse", relative))
+        parts.append(_figure("sqnr_db", sqnr))
     if line.plan is not None and line.size.problem is None:
         parts.append(_tr("memory {size}").format(size=bytes_text(line.plan.total)))
     note = note_text(line)
     return "   ".join([*parts, note] if note else parts)
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{error_label(name, translated)} {error_text(name, value, translated)}"
 
 
 def _tr(text: str) -> str:

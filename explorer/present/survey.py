@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.formats.tensors import Tensor
+from explorer.present.statistics import Floats, quotients
 
 if TYPE_CHECKING:
     from explorer.analysis.errors.figures import ErrorFigures
     from explorer.analysis.statistics import TensorStatistics
-
-Floats = NDArray[np.float64]
 
 _STATISTICS: Final = ("std", "rms", "abs_max", "kurtosis", "zeros", "finite", "step_error_rms")
 
@@ -58,17 +57,17 @@ class StatisticsColumns:
     @property
     def outlier_ratio(self) -> Floats:
         """Greatest absolute value by RMS: how far the largest weight stands out."""
-        return _divided(self.abs_max, self.rms)
+        return quotients(self.abs_max, self.rms)
 
     @property
     def zero_share(self) -> Floats:
         """Part of the weights that are 0."""
-        return _divided(self.zeros, self.finite)
+        return quotients(self.zeros, self.finite)
 
     @property
     def relative_step_error(self) -> Floats:
         """Rounding error that the block scales imply, by RMS."""
-        return _divided(self.step_error_rms, self.rms)
+        return quotients(self.step_error_rms, self.rms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,19 @@ class PairPlace:
         """Return the place of a pair by the candidate's tensors."""
         total = sum(tensor.parameters for tensor in tensors)
         return cls(tuple(rows), tuple(t.parameters / total if total else 0.0 for t in tensors))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorError:
+    """Errors of one tensor, of all pairs that it has a part in.
+
+    Attributes:
+        relative_rmse: RMS error by the RMS of the reference.
+        sqnr_db: Signal to quantization noise in dB.
+    """
+
+    relative_rmse: float
+    sqnr_db: float
 
 
 class ErrorColumns:
@@ -122,10 +134,18 @@ class ErrorColumns:
             self.max_abs_error[row] = np.fmax(self.max_abs_error[row], found.max_abs_error)
             self.known[row] = True
 
+    def by_tensor(self) -> list[TensorError | None]:
+        """Return the errors of each tensor; None if they are not known."""
+        figures = zip(self.relative_rmse.tolist(), self.sqnr_db.tolist(), strict=True)
+        return [
+            TensorError(*found) if known else None
+            for known, found in zip(self.known.tolist(), figures, strict=True)
+        ]
+
     @property
     def rmse(self) -> Floats:
         """Root mean square error."""
-        return np.sqrt(_divided(self.squares, self.compared))
+        return np.sqrt(quotients(self.squares, self.compared))
 
     @property
     def relative_rmse(self) -> Floats:
@@ -141,7 +161,7 @@ class ErrorColumns:
     @property
     def mean_error(self) -> Floats:
         """Bias."""
-        return _divided(self.errors, self.compared)
+        return quotients(self.errors, self.compared)
 
     def _noise(self, squares: Floats, signal: Floats) -> Floats:
         """Return noise by signal; 0 where neither is, inf where there is noise alone."""
@@ -164,7 +184,7 @@ def grouped(codes: NDArray[np.int64], groups: int, weights: Floats, values: Floa
     known = ~np.isnan(values) & (weights > 0)
     sums = np.bincount(codes[known], weights[known] * values[known], groups).astype(np.float64)
     counts = np.bincount(codes[known], weights[known], groups).astype(np.float64)
-    return _divided(sums, counts)
+    return quotients(sums, counts)
 
 
 def greatest(codes: NDArray[np.int64], groups: int, values: Floats) -> Floats:
@@ -177,9 +197,3 @@ def greatest(codes: NDArray[np.int64], groups: int, values: Floats) -> Floats:
 
 def _unknown(count: int) -> Floats:
     return np.full(count, np.nan)
-
-
-def _divided(dividend: Floats, divisor: Floats) -> Floats:
-    """Return a quotient; NaN where nothing is divided by, or something is not known."""
-    out = _unknown(len(dividend))
-    return np.divide(dividend, divisor, out=out, where=divisor > 0)

@@ -1,0 +1,36 @@
+"""What is said about models, weights, errors and plans: labels, order, wording, units. Knows no Qt.
+
+The window, the command line and the report render what is said here; none words or computes a
+figure by itself. Texts are English; a caller that shows another language passes its `Translate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Translate: TypeAlias = Callable[[str], str]
+"""Returns a text in the user's language; its places for values stay."""
+
+
+def english(text: str) -> str:
+    """Return the text as it is; the `Translate` of the command line and the report."""
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One labelled figure or fact.
+
+    Attributes:
+        name: Stable name, as in the JSON of the command line where it is there.
+        label: What it is called.
+        value: The figure; None if it is not known, or is a text.
+        text: The figure for people.
+    """
+
+    name: str
+    label: str
+    value: int | float | None
+    text: str

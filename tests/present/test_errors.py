@@ -1,0 +1,44 @@
+"""Errors of tensors: written in one way, and added over the parts that are compared."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from explorer.analysis.matching import match_models
+from explorer.formats import open_model
+from explorer.present.errors import error_text
+from explorer.report.weights import measure
+from tests.helpers.model_pairs import arrays_of, write_gguf
+
+FUSED = "blk.0.attn_qkv.weight"
+
+
+def test_texts() -> None:
+    assert error_text("relative_rmse", 0.04) == "4 %"
+    assert error_text("relative_rmse", math.inf) == "inf"
+    assert error_text("sqnr_db", 28.5) == "28.5 dB"
+    assert error_text("rmse", 0.123456789) == "0.12346"
+
+
+def test_the_report_adds_the_squares_of_parts(tmp_path: Path) -> None:
+    """A fused tensor against its parts, which have very different errors."""
+    parts = arrays_of({f"blk.0.attn_{one}.weight": (16, 32) for one in "qkv"})
+    reference = write_gguf(tmp_path / "parts.gguf", "phi3", parts)
+    random = np.random.default_rng(1)
+    errors = [random.normal(0, size, (16, 32)) for size in (0.001, 0.01, 0.02)]
+    changed = [a + e for a, e in zip(parts.values(), errors, strict=True)]
+    fused = {FUSED: np.concatenate(changed).astype(np.float32)}
+    candidate = write_gguf(tmp_path / "fused.gguf", "phi3", fused)
+    with open_model(candidate) as model, open_model(reference) as other:
+        assert len(match_models(other, model).matches) == 3
+        (found,) = measure(model, other, 1, None).tensors
+    assert found.errors is not None
+    e = np.concatenate(list(fused.values())) - np.concatenate(list(parts.values()))
+    r = np.concatenate(list(parts.values()))
+    relative = float(np.sqrt(np.sum(e.astype(float) ** 2) / np.sum(r.astype(float) ** 2)))
+    assert found.errors.relative_rmse == pytest.approx(relative, rel=1e-6)
+    assert found.errors.sqnr_db == pytest.approx(-20 * math.log10(relative), rel=1e-6)

@@ -1,0 +1,74 @@
+"""What is said of a memory plan."""
+
+from __future__ import annotations
+
+from explorer.planner import Device, Hyperparameters, Settings
+from explorer.planner.profiles import profile_named
+from explorer.planner.result import Plan, PlanRequest
+from explorer.present.plan import (
+    Level,
+    cpu_layers,
+    exact_text,
+    layers_text,
+    plan_figure,
+    plan_figures,
+    verdict,
+)
+from tests.planner.models import GIB, small_model
+
+
+def planned(*free: int, profile: str = "ollama-graphsize", **settings: int) -> Plan:
+    h: Hyperparameters = small_model(blocks=10)
+    devices = tuple(Device(str(i), "CUDA", n, name="GPU") for i, n in enumerate(free))
+    request = PlanRequest(h, Settings(**settings), devices, None, {"OLLAMA_SCHED_SPREAD": "1"})
+    return profile_named(profile).plan(request)
+
+
+def test_the_graph_is_named_on_each_gpu_and_in_sum() -> None:
+    plan = planned(24 * GIB, 24 * GIB)
+    layout = plan.layout
+    assert layout is not None
+    graphs = [held.graph for held in layout.devices]
+    assert graphs[0] == graphs[1] > 0
+    found = {figure.label: figure.value for figure in plan_figures(plan)}
+    assert found["Graph on each GPU"] == graphs[0]
+    assert found["Graphs on all GPUs"] == 2 * graphs[0]
+
+
+def test_what_a_profile_does_not_claim_is_a_dash() -> None:
+    plan = planned(24 * GIB, profile="ollama-0.30")
+    assert plan_figure(plan, "graph_each").text == "–"
+    assert plan_figure(plan, "gpu_layers").value is None
+    assert plan_figure(plan, "total").value == plan.total
+
+
+def test_sizes_in_full() -> None:
+    assert exact_text(7) == "7 B"
+    assert exact_text(3 * GIB) == "3.00 GiB (3,221,225,472 bytes)"
+
+
+def test_the_verdict_has_one_wording() -> None:
+    fits = verdict(planned(24 * GIB))
+    assert fits.level is Level.FITS
+    assert fits.sentence.startswith("Fits: 11 of 11 layers on GPU; ")
+    partly = verdict(planned(24 * GIB, num_gpu=4))
+    assert (partly.level, partly.sentence) == (
+        Level.PARTLY,
+        "Fits partly: 7 of 11 layers stay on the CPU.",
+    )
+    assert verdict(planned(24 * GIB, num_gpu=0)).level is Level.NOT
+    assert verdict(planned()).sentence.startswith("Runs on the CPU: there is no GPU")
+    assert verdict(None, "it is odd").sentence == "No plan: it is odd."
+    assert "would refuse" in verdict(planned(GIB), "too large").sentence
+    both = verdict(planned(24 * GIB, 24 * GIB)).sentence
+    assert "11 of 11 layers on 2 × GPU; " in both
+    assert verdict(planned(), tr=lambda text: f"⟦{text}⟧").sentence.startswith("⟦Runs on")
+
+
+def test_runs_of_layers_have_one_wording() -> None:
+    assert layers_text(()) == "no layers"
+    assert layers_text([4]) == "layer 4"
+    assert layers_text([*range(12), 20]) == "13 layers: 0–11, 20"
+    plan = planned(24 * GIB, num_gpu=4)
+    assert plan.layout is not None
+    assert layers_text(cpu_layers(plan.layout)) == "7 layers: 0–5, 10"

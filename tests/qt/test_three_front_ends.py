@@ -1,0 +1,239 @@
+"""Three front ends, one number: command line, report and window word each figure alike.
+
+Each test takes one thing, asks all three for it and compares what stands on terminal, page and
+screen: labels, figures and sentences, as they are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from explorer.cli.main import main
+from explorer.formats import open_model
+from explorer.planner import Device
+from explorer.planner.settings import VARIABLES
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.document import Document
+from explorer.qt.models.table import TableModel
+from explorer.qt.views.contents.overview import OverviewView
+from explorer.qt.views.planner import panel as planner_panel
+from explorer.report.elements import Element
+from explorer.report.gathering import Evidence, Question, gather
+from explorer.report.machines import Target
+from explorer.report.sections.overview import overview
+from explorer.report.sections.plan import plans
+from explorer.report.sections.weights import weights
+from tests.helpers.error_views import ErrorsPanel
+from tests.helpers.model_pairs import write_gguf
+from tests.helpers.weight_views import Panel as WeightsPanel
+from tests.qt.views.planner.plan_models import GIB, MACHINE, write_model
+from tests.qt.views.planner.plan_models import Panel as PlannerPanel
+from tests.report.conftest import KEYS, SHAPES, arrays_of
+
+Capture = pytest.CaptureFixture[str]
+Load = Callable[[Path], Document]
+Words = dict[str, str]
+
+TENSOR = "blk.1.ffn_down.weight"
+GPUS = tuple(Device(str(i), "CUDA", 3 * GIB, name=f"GPU {name}") for i, name in enumerate("AB"))
+
+
+@pytest.fixture(autouse=True)
+def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at a machine of the test's own, without Ollama's variables."""
+    monkeypatch.setattr(planner_panel, "detect", lambda: MACHINE)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def make_panel(qtbot: QtBot, runner: JobRunner, load: Load) -> Callable[..., Any]:
+    """Open a panel of the window with some models."""
+
+    def make(kind: Callable[..., Any], *paths: Path) -> Any:
+        documents = [load(path) for path in paths]
+        return kind(qtbot, runner, documents if len(documents) > 1 else documents[0])
+
+    return make
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
+    return write_gguf(tmp_path / "reference.gguf", "llama", arrays_of(SHAPES), **KEYS)
+
+
+@pytest.fixture
+def quantized(tmp_path: Path) -> Path:
+    types = {name: "Q4_K" for name, shape in SHAPES.items() if len(shape) > 1}
+    return write_gguf(tmp_path / "quantized.gguf", "llama", arrays_of(SHAPES), types, **KEYS)
+
+
+def command_line(capsys: Capture, *arguments: object) -> list[list[str]]:
+    """Return the cells of each line that a command prints."""
+    assert main([str(argument) for argument in arguments]) == 0
+    return [re.split(r"\s{2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
+
+
+def pairs_of(lines: list[list[str]]) -> Words:
+    """Return the lines of a label and a text; of several with a label the first."""
+    found: Words = {}
+    for cells in lines:
+        if len(cells) == 2:
+            found.setdefault(cells[0], cells[1])
+    return found
+
+
+def report(section: Callable[[Evidence], Element], path: Path, *others: Path, **question: object):  # type: ignore[no-untyped-def]
+    """Return a section of a report."""
+    with open_model(path) as model:
+        if not others:
+            return section(gather(model, None, Question(**question)))  # type: ignore[arg-type]
+        with open_model(others[0]) as other:
+            return section(gather(model, other, Question(**question)))  # type: ignore[arg-type]
+
+
+def text_of(element: Element) -> str:
+    return "".join(element.itertext())
+
+
+def row_of(section: Element, first: str) -> Words:
+    """Return a row, by its first cell, of the last table that has it."""
+    found: Words = {}
+    for table in section.iter("table"):
+        heads = [text_of(cell) for cell in table.iter("th")]
+        for row in table.iter("tr"):
+            cells = [text_of(cell) for cell in row.iter("td")]
+            if cells and cells[0] == first:
+                found = dict(zip(heads, cells, strict=True))
+    assert found
+    return found
+
+
+def window_lines(model: TableModel) -> Words:
+    """Return a table of labels and figures, as it is shown."""
+    return {
+        model.index(row, 0).data(): model.index(row, 1).data() for row in range(model.rowCount())
+    }
+
+
+def assert_same(front_ends: dict[str, Words], labels: list[str]) -> None:
+    """Assert that labels stand in each front end, beside the same text."""
+    for label in labels:
+        texts = {name: words.get(label) for name, words in front_ends.items()}
+        assert None not in texts.values(), (label, texts)
+        assert len(set(texts.values())) == 1, (label, texts)
+
+
+def test_the_facts_of_a_model(qtbot: QtBot, load: Load, quantized: Path, capsys: Capture) -> None:
+    lines = command_line(capsys, "inspect", quantized)
+    section = report(overview, quantized, survey=False)
+    terms, texts = ([text_of(one) for one in section.iter(tag)] for tag in ("dt", "dd"))
+    view = OverviewView()
+    qtbot.addWidget(view)
+    view.show_document(load(quantized))
+    window = dict(view.facts())
+    heading = view.widget().findChildren(QLabel)[0].text()
+    told = pairs_of(lines[1 : 1 + len(terms)])
+    written = dict(zip(terms, texts, strict=True))
+    if "Name" in written:  # it is the heading of the page
+        window = {"Name": heading, **window}
+    assert list(told) == terms == list(window)
+    assert told == written == window
+    assert {"Parameters", "Layers", "KV heads", "Size of tensors"} <= set(told)
+
+
+def test_the_statistics_of_a_tensor(
+    make_panel: Callable[..., Any], quantized: Path, capsys: Capture
+) -> None:
+    told = pairs_of(command_line(capsys, "stats", quantized, TENSOR))
+    told["Rounding error, RMS"] = told["Rounding error, RMS"].removesuffix(
+        " (from the block scales)"
+    )
+    panel = make_panel(WeightsPanel, quantized)
+    panel.show(TENSOR)
+    shown = window_lines(panel.body.histogram.statistics)
+    written = row_of(report(weights, quantized), TENSOR)
+    fronts = {"command line": told, "window": shown}
+    assert_same(fronts, [label for label in shown if not label.startswith(("Perc", "Median"))])
+    assert [label for label in told if label in shown] == list(shown)
+    labels = ["Minimum", "Maximum", "Mean", "Standard deviation", "Root mean square"]
+    labels += ["Outlier ratio", "Rounding error, RMS"]
+    assert_same({**fronts, "report": written}, labels)
+
+
+def test_the_errors_of_a_tensor(
+    make_panel: Callable[..., Any],
+    quantized: Path,
+    reference: Path,
+    capsys: Capture,
+) -> None:
+    lines = command_line(capsys, "compare", reference, quantized, "--tensor", TENSOR)
+    told = dict(zip(lines[0], lines[1], strict=True))
+    panel = make_panel(ErrorsPanel, quantized, reference)
+    panel.select(TENSOR)
+    panel.references.choose(panel.documents[1])
+    panel.settle()
+    shown = window_lines(panel.body.pictures.table)
+    written = row_of(report(weights, quantized, reference), TENSOR)
+    labels = ["Relative RMSE", "SQNR"]
+    assert_same({"command line": told, "window": shown, "report": written}, labels)
+    labels += ["RMSE", "Greatest error", "Bias", "1 - cosine"]
+    assert_same({"command line": told, "window": shown}, labels)
+
+
+@pytest.mark.parametrize("free", [1, 3, 10], ids=["not", "partly", "fits"])
+def test_a_plan_on_two_gpus(
+    make_panel: Callable[..., Any], tmp_path: Path, capsys: Capture, free: int
+) -> None:
+    path = write_model(tmp_path / "model.gguf", blocks=48)
+    gpus = [Device(one.id, one.library, free * GIB // 2, name=one.name) for one in GPUS]
+    specs = [f"--gpu=name={one.name},free={one.free},library=CUDA" for one in gpus]
+    lines = command_line(capsys, "plan", path, "--context", 8192, *specs)
+    told = pairs_of(lines)
+    table = command_line(capsys, "plan", path, path, "--context", 8192, *specs)
+    row = dict(zip(table[0], table[1], strict=True))
+
+    target = Target("two GPUs", tuple(gpus))
+    section = report(plans, path, survey=False, targets=[target], contexts=[8192])
+    written = row_of(section, "8,192")
+
+    panel = make_panel(PlannerPanel, path)
+    panel.session.set_devices(tuple(gpus))
+    panel.session.set_host(None)
+    panel.session.set(context=8192)
+    page = panel.body.scenarios
+    panel.body.pages.setCurrentWidget(page)
+    panel.settle()
+    model = page.model
+    shown = {
+        str(column.title): model.index(0, place).data()
+        for place, column in enumerate(model.columns)
+    }
+
+    sizes = ["Weights", "KV cache", "Graph on each GPU", "Graphs on all GPUs", "On GPUs"]
+    sizes += ["On the CPU", "In all"]
+    fronts = {"report": written, "window": shown, "table of the command line": row}
+    assert_same(fronts, [*sizes, "Layers on GPUs"])
+    short = {label: told[label].split(" (")[0] for label in (*sizes, "Layers on GPUs")}
+    assert_same({"command line": short, "window": shown}, [*sizes, "Layers on GPUs"])
+
+    sentence = panel.body.answer.sentence.text()
+    verdict = written["Fits"].split(" ", 1)[1]
+    assert lines[0] == [f"{path}: {verdict}"]
+    assert sentence.split("  ", 1)[1].startswith(verdict)
+    assert {1: "Does not fit", 3: "Fits partly", 10: "Fits: "}[free] in verdict
+
+    bars = panel.body.picture.bars.bars
+    for bar in bars:
+        if bar.layers != "no layers":
+            assert f", {bar.layers}" in written["Layers"]
+            assert any(f", {bar.layers}" in "  ".join(cells) for cells in lines), bar.layers
+    if free == 10:
+        assert shown["Graph on each GPU"] != shown["Graphs on all GPUs"]
