@@ -1,6 +1,6 @@
 """Files that are cut, lie about lengths and counts, or are no GGUF: refused with one clear error.
 
-The rows of docs/gguf.md, section 11, about the header's structure, and more of their kind. Each costs at
+Rows of docs/gguf.md, section 11, on the header's structure, and more of their kind. Each costs at
 most a second and 100 MB, and leaves the next file alone.
 """
 

@@ -1,6 +1,6 @@
 """Files of sound structure whose contents break rules: they open with their problems named.
 
-The rows of docs/gguf.md, section 11, about tensors, alignment, names and keys, and more of their kind.
+Rows of docs/gguf.md, section 11, on tensors, alignment, names and keys, and more of their kind.
 """
 
 from __future__ import annotations
