@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from explorer.display import loaded_value_text, scalar_text, type_text, value_text
 from explorer.formats import MetadataEntry, NumberArray
 from explorer.formats.model import Value
+from explorer.present.model import loaded_value_text, scalar_text, type_text, value_text
 
 
 def entry(

@@ -17,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from explorer import __version__
-from explorer.cli.arguments import units_option
+from explorer.cli.options import units_option
 from explorer.cli.output import forget_output, write_error
 from explorer.errors import ExplorerError, system_reason
 from explorer.text import ByteUnits, Notation, writing
@@ -32,73 +32,73 @@ _ONLY_PATHS: Final = "explorer.only_paths"
 
 
 def _inspect() -> click.Command:
-    from explorer.cli.inspect_command import inspect_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.inspect import inspect_command  # noqa: PLC0415 - when it runs
 
     return inspect_command
 
 
 def _check() -> click.Command:
-    from explorer.cli.check_command import check_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.check import check_command  # noqa: PLC0415 - when it runs
 
     return check_command
 
 
 def _library() -> click.Command:
-    from explorer.cli.library_command import library_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.library import library_command  # noqa: PLC0415 - when it runs
 
     return library_command
 
 
 def _plan() -> click.Command:
-    from explorer.cli.plan_command import plan_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.plan import plan_command  # noqa: PLC0415 - when it runs
 
     return plan_command
 
 
 def _completion() -> click.Command:
-    from explorer.cli.completion_command import completion_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.other import completion_command  # noqa: PLC0415 - when it runs
 
     return completion_command
 
 
 def _stats() -> click.Command:
-    from explorer.cli.stats_command import stats_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.stats import stats_command  # noqa: PLC0415 - when it runs
 
     return stats_command
 
 
 def _survey() -> click.Command:
-    from explorer.cli.survey_command import survey_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.survey import survey_command  # noqa: PLC0415 - when it runs
 
     return survey_command
 
 
 def _compare() -> click.Command:
-    from explorer.cli.compare_command import compare_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.compare import compare_command  # noqa: PLC0415 - when it runs
 
     return compare_command
 
 
 def _requantize() -> click.Command:
-    from explorer.cli.requantize_command import requantize_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.requantize import requantize_command  # noqa: PLC0415 - when it runs
 
     return requantize_command
 
 
 def _report() -> click.Command:
-    from explorer.cli.report_command import report_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.report import report_command  # noqa: PLC0415 - when it runs
 
     return report_command
 
 
 def _export() -> click.Command:
-    from explorer.cli.export_command import export_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.export import export_command  # noqa: PLC0415 - when it runs
 
     return export_command
 
 
 def _compile() -> click.Command:
-    from explorer.cli.compile_command import compile_command  # noqa: PLC0415 - when it runs
+    from explorer.cli.other import compile_command  # noqa: PLC0415 - when it runs
 
     return compile_command
 
@@ -221,7 +221,7 @@ def _refuse_mistyped(word: str) -> None:
 
 
 def _show(paths: Sequence[str], fresh: bool) -> int:
-    from explorer.cli.window import open_window  # noqa: PLC0415 - when it runs
+    from explorer.cli.other import open_window  # noqa: PLC0415 - when it runs
 
     return open_window(paths, fresh=fresh)
 

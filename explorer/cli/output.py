@@ -11,13 +11,20 @@ import math
 import os
 import shutil
 import sys
+import time
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 import click
 
-from explorer.text import plain_text, safe_json, shorten
+from explorer.errors import ExplorerError
+from explorer.text import plain_text, safe_json, shape_text, shorten
+
+if TYPE_CHECKING:  # `--version` needs no NumPy
+    from explorer.formats import Problem
+    from explorer.formats.tensors import Shape
 
 _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding every other line
 _TEXT_WIDTH: Final = 120  # of a line of text where there is no terminal
@@ -135,3 +142,132 @@ def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str 
 def name_cell(name: str, longest: int) -> str:
     """Return a name of a file as a table shows it: safe to print, at most `longest` characters."""
     return shorten(plain_text(name), longest)
+
+
+# How far a long command is: one line on standard error, if that is a terminal.
+
+
+_SECONDS_BETWEEN: Final = 0.1
+_WIDTH: Final = 78
+
+
+class Progress:
+    """A line that is written over; a context manager, which clears it in the end.
+
+    Args:
+        total: How much there is to do, in any unit.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._written_at = 0.0
+        self._on = sys.stderr is not None and sys.stderr.isatty()
+
+    def add(self, count: int, what: str = "") -> None:
+        """Count work that was done, and say what it is about."""
+        self._done += count
+        now = time.monotonic()
+        if self._on and now - self._written_at >= _SECONDS_BETWEEN:
+            self._written_at = now
+            share = self._done / self._total if self._total else 1.0
+            self._write(shorten(f"{min(share, 1.0):4.0%}  {plain_text(what)}", _WIDTH))
+
+    def _write(self, line: str) -> None:
+        sys.stderr.write(f"\r{line}\x1b[K")  # erases what is left of the line before
+        sys.stderr.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._on and self._written_at:
+            self._write("")
+            sys.stderr.write("\r")
+
+
+# Problems of a model as lines of text.
+
+
+def problem_lines(problems: Sequence[Problem]) -> str:
+    """Return a line for each problem: how grave, where, what."""
+    lines = []
+    for problem in problems:
+        grave = problem.severity == "error"
+        word = style(f"{problem.severity:<7}", fg="red" if grave else "yellow")
+        where = f"{plain_text(problem.where)}: " if problem.where else ""
+        lines.append(f"  {word}  {where}{plain_text(problem.what)}\n")
+    return "".join(lines)
+
+
+# Lines about tensors, in columns, each printed when it is known: of `survey` and of `compare`.
+
+
+Subject: TypeAlias = "tuple[str, str, Shape]"
+"""Name, type and shape of what a line is about, as a file has them."""
+
+_FIGURE_WIDTH: Final = 12
+_Row = TypeVar("_Row")
+
+
+class TensorLines:
+    """The columns of a table that begins before all of its rows are known.
+
+    Args:
+        title: What the names are of.
+        figures: Titles of the numbers.
+        subjects: What all lines will be about: names, types and shapes are as wide as they ask for.
+        longest_name: Characters of a name that are shown.
+    """
+
+    def __init__(
+        self, title: str, figures: Sequence[str], subjects: Iterable[Subject], longest_name: int
+    ) -> None:
+        self._longest_name = longest_name
+        heads = (title, "type", "shape")
+        self._widths = [cell_width(head) for head in heads]
+        self._figure_widths = [max(_FIGURE_WIDTH, cell_width(figure)) for figure in figures]
+        for subject in subjects:
+            found = map(cell_width, self._cells(subject))
+            self._widths = list(map(max, self._widths, found))
+        self.head = self._line(heads, figures)
+
+    def line(self, subject: Subject, figures: Iterable[str]) -> str:
+        """Return a line with numbers, as text."""
+        return self._line(self._cells(subject), figures)
+
+    def problem_line(self, subject: Subject, problem: ExplorerError | None) -> str:
+        """Return a line that says why there are no numbers."""
+        what = "" if problem is None else plain_text(problem.what)
+        return f"{self._line(self._cells(subject), ()).rstrip()}  {what}\n"
+
+    def _cells(self, subject: Subject) -> tuple[str, str, str]:
+        name, type_name, shape = subject
+        return name_cell(name, self._longest_name), plain_text(type_name), shape_text(shape)
+
+    def _line(self, cells: Sequence[str], figures: Iterable[str]) -> str:
+        padded = [
+            text + " " * (width - cell_width(text))
+            for text, width in zip(cells, self._widths, strict=True)
+        ]
+        numbers = zip(figures, self._figure_widths, strict=False)  # a line of a problem has none
+        padded += [" " * (width - cell_width(figure)) + figure for figure, width in numbers]
+        return "  ".join(padded).rstrip() + "\n"
+
+
+def printed(
+    rows: Iterable[_Row], line_of: Callable[[_Row], str], *, needed: bool
+) -> Iterator[_Row]:
+    """Print the line of each row when it comes, and yield the row.
+
+    Ends when nobody reads any more (`| head`), unless the rows are `needed` for something else.
+    """
+    for row in rows:
+        if not write(line_of(row)) and not needed:
+            return
+        yield row

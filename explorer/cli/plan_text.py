@@ -2,26 +2,108 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from explorer.cli.output import line_width, on_terminal, style, table
-from explorer.cli.plan_bars import (
-    FREE,
-    GRAPH,
-    KV_CACHE,
-    PROJECTOR,
-    RESERVED,
-    WEIGHTS,
-    Part,
-    draw_bar,
-    key_mark,
-)
+from explorer.cli.plan_work import Answer
 from explorer.planner.advice import Advice
 from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.result import Plan, Term
-from explorer.present.plan import Level, cpu_layers, exact_text, layers_text, plan_figures, verdict
+from explorer.present.plan import (
+    PLAN,
+    Level,
+    cpu_layers,
+    exact_text,
+    layers_text,
+    part_label,
+    plan_figures,
+    verdict,
+)
+from explorer.tabular import Cell
 from explorer.text import bytes_text, integer_text, plain_text, shorten
+
+# A GPU's memory as a bar: its parts are told apart by the character, not only by colour.
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kind of content.
+
+    Attributes:
+        name: What it is called.
+        block: How it is drawn.
+        ascii: How it is drawn on a terminal without block characters.
+        colour: Its colour, of `click.style`.
+    """
+
+    name: str
+    block: str
+    ascii: str
+    colour: str
+
+
+WEIGHTS: Final = Part(part_label("weights"), "█", "#", "blue")
+KV_CACHE: Final = Part(part_label("kv_cache"), "▓", "=", "green")
+GRAPH: Final = Part(part_label("graph"), "▒", "+", "yellow")
+PROJECTOR: Final = Part(part_label("projector"), "◆", "@", "cyan")
+RESERVED: Final = Part(part_label("reserved"), "░", "-", "magenta")
+FREE: Final = Part(part_label("free"), "·", ".", "bright_black")
+
+
+def draw_bar(parts: Sequence[tuple[Part, int]], width: int) -> str:
+    """Return a bar whose parts are as long as their bytes.
+
+    Args:
+        parts: What there is, with its bytes, from left to right.
+        width: Characters of the whole bar.
+    """
+    blocks = _has_blocks()
+    lengths = bar_lengths([nbytes for _, nbytes in parts], width)
+    return "".join(
+        style((part.block if blocks else part.ascii) * length, fg=part.colour)
+        for (part, _), length in zip(parts, lengths, strict=True)
+        if length
+    )
+
+
+def key_mark(part: Part) -> str:
+    """Return the character that stands for a part."""
+    return style(part.block if _has_blocks() else part.ascii, fg=part.colour)
+
+
+def bar_lengths(amounts: Sequence[int], width: int) -> list[int]:
+    """Divide a width in proportion to amounts, to its last character.
+
+    The characters that rounding down leaves over go to the largest remainders. What is there at all
+    gets a character, taken from the longest part, as long as there are enough for all.
+    """
+    total = sum(amounts)
+    if total == 0 or width <= 0:
+        return [0] * len(amounts)
+    lengths = [amount * width // total for amount in amounts]
+    remainders = [amount * width % total for amount in amounts]
+    order = sorted(range(len(amounts)), key=lambda i: remainders[i], reverse=True)
+    for i in order[: width - sum(lengths)]:
+        lengths[i] += 1
+    if sum(amount > 0 for amount in amounts) <= width:
+        for i, amount in enumerate(amounts):
+            if amount > 0 and lengths[i] == 0:
+                lengths[max(range(len(lengths)), key=lengths.__getitem__)] -= 1
+                lengths[i] = 1
+    return lengths
+
+
+def _has_blocks() -> bool:
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    try:
+        "█▓▒░·◆".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
 
 _INDENT: Final = "  "
 _WIDEST_BAR: Final = 96
@@ -195,3 +277,100 @@ def _capital(text: str) -> str:
 
 def _safe(text: str) -> str:
     return shorten(plain_text(text), _LONGEST_NAME)
+
+
+# Several plans beside each other: a table for people, the same in full as CSV for programs.
+
+
+_HEAD: Final = (
+    *("Model", "Profile", "Context", "KV cache type"),
+    *PLAN.values(),
+    "Result",
+)
+_NUMBERS: Final = range(4, 4 + len(PLAN))
+_LONGEST_ROW_NAME: Final = 60
+
+CSV_HEADER: Final = (
+    *("model", "profile", "architecture", "context", "parallel", "batch", "kv_cache_type"),
+    *("flash_attention", "weights", "kv_cache", "graph", "gpu_layers", "total_layers"),
+    *("fully_offloaded", "gpu_ratio", "quick_estimate_ratio", "vram_total", "cpu_total", "total"),
+    *("solved_what", "solved_value", "solved_limited_by", "error"),
+)
+
+
+def plans_table(answers: Sequence[Answer]) -> str:
+    """Return a line for each plan, and for each warning."""
+    plans = [(answer.path, answer.plan) for answer in answers if answer.plan is not None]
+    rows = [_row(path, plan) for path, plan in plans]
+    text = table([_HEAD, *rows], right=(2, *_NUMBERS), indent="") if rows else ""
+    warnings = dict.fromkeys(
+        f"{_name(path)}: {plain_text(warning)}\n"
+        for path, plan in plans
+        for warning in plan.warnings
+    )
+    return text + ("\n" + "".join(warnings) if warnings else "")
+
+
+def _row(path: str, plan: Plan) -> Sequence[str]:
+    effective = plan.effective
+    sequences = f" × {integer_text(effective.parallel)}" if effective.parallel > 1 else ""
+    return (
+        _name(path),
+        plan.profile,
+        f"{integer_text(effective.context)}{sequences}",
+        plain_text(effective.kv_cache_type),
+        *(figure.text for figure in plan_figures(plan)),
+        verdict(plan).level.value,
+    )
+
+
+def _name(path: str) -> str:
+    """Return the end of a path, which tells models apart."""
+    text = plain_text(path)
+    return text if len(text) <= _LONGEST_ROW_NAME else "…" + text[1 - _LONGEST_ROW_NAME :]
+
+
+def _graph_bytes(plan: Plan) -> int:
+    """Return the bytes of the compute graph on each GPU that has one."""
+    if plan.layout is not None:
+        layout = plan.layout
+        return layout.full if layout.fully_offloaded else layout.partial
+    return 0 if plan.prediction is None else plan.prediction.surcharge_bytes
+
+
+def csv_rows(answers: Sequence[Answer]) -> Iterator[Sequence[Cell]]:
+    """Yield a row for each answer under `CSV_HEADER`; what a profile does not claim is empty."""
+    for answer in answers:
+        if answer.plan is None:
+            unknown = (None,) * (len(CSV_HEADER) - 3)
+            yield (answer.path, answer.profile, *unknown, answer.failure)
+        else:
+            yield (answer.path, answer.profile, *_figures(answer.plan), *_solved(answer), None)
+
+
+def _figures(plan: Plan) -> Sequence[Cell]:
+    effective, layout = plan.effective, plan.layout
+    return (
+        plan.request.h.architecture,
+        effective.context,
+        effective.parallel,
+        effective.batch if layout is None else layout.batch,
+        effective.kv_cache_type,
+        effective.flash_attention,
+        plan.weights,
+        plan.kv_total,
+        _graph_bytes(plan),
+        plan.gpu_layers,
+        plan.request.h.total_layers,
+        plan.fully_offloaded,
+        plan.gpu_ratio,
+        plan.quick_estimate_ratio,
+        plan.vram_total,
+        None if layout is None else layout.cpu_weights + layout.cpu_kv_cache,
+        plan.total,
+    )
+
+
+def _solved(answer: Answer) -> Sequence[Cell]:
+    advice = answer.advice
+    return (None,) * 3 if advice is None else (advice.what, advice.value, advice.limited_by)

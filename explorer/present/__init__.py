@@ -1,22 +1,12 @@
 """What is said about models, weights, errors and plans: labels, order, wording, units. Knows no Qt.
 
 The window, the command line and the report render what is said here; none words or computes a
-figure by itself. Texts are English; a caller that shows another language passes its `Translate`.
+figure by itself. Texts are English.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
-
-Translate: TypeAlias = Callable[[str], str]
-"""Returns a text in the user's language; its places for values stay."""
-
-
-def english(text: str) -> str:
-    """Return the text as it is; the `Translate` of the command line and the report."""
-    return text
 
 
 @dataclass(frozen=True, slots=True)

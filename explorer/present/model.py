@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from explorer.formats.enums import enum_name
 from explorer.formats.facts import Facts
-from explorer.formats.model import Model
-from explorer.present import Figure, Translate, english
+from explorer.formats.gguf.arrays import first_elements, is_loaded
+from explorer.formats.model import MetadataEntry, Model, Value
+from explorer.present import Figure
 from explorer.present.plan import exact_text
-from explorer.text import count_text, float_text, integer_text
+from explorer.text import (
+    byte_unit,
+    bytes_text,
+    count_text,
+    fixed_text,
+    float_text,
+    integer_text,
+    plain_text,
+    shape_text,
+    shorten,
+)
 
 FACTS: Final = {
     "name": "Name",
@@ -43,7 +56,7 @@ _TOKENS: Final = frozenset({"context_length", "vocabulary"})
 _BYTES: Final = frozenset({"alignment", "data_offset"})
 
 
-def model_facts(model: Model, facts: Facts, tr: Translate = english) -> list[Figure]:
+def model_facts(model: Model, facts: Facts) -> list[Figure]:
     """Return what is known of a model. Texts come from the file: they are not escaped."""
     found = []
     for name, label in FACTS.items():
@@ -51,12 +64,12 @@ def model_facts(model: Model, facts: Facts, tr: Translate = english) -> list[Fig
         if value is None or value == "":
             continue
         number = None if isinstance(value, str) else value
-        text = value if isinstance(value, str) else _number_text(name, value, tr)
+        text = value if isinstance(value, str) else _number_text(name, value)
         if name == "format" and model.version is not None:
-            text = tr("{format} version {version}").format(format=text, version=model.version)
+            text = f"{text} version {model.version}"
         if name == "format" and model.byte_order == "big":
-            text = tr("{format}, big-endian").format(format=text)
-        found.append(Figure(name, tr(label), number, text))
+            text = f"{text}, big-endian"
+        found.append(Figure(name, label, number, text))
     return found
 
 
@@ -76,14 +89,124 @@ def _value(model: Model, facts: Facts, name: str) -> str | int | float | None:
     return found
 
 
-def _number_text(name: str, value: float, tr: Translate) -> str:
+def _number_text(name: str, value: float) -> str:
     if not isinstance(value, int):
         return float_text(value, 4)
     if name == "nbytes":
-        return exact_text(value, tr)
+        return exact_text(value)
     text = integer_text(value)
     if name == "parameters":
         return f"{count_text(value)} ({text})"
     if name in _TOKENS:
-        return tr("{count} tokens").format(count=text)
-    return tr("{n} bytes").format(n=text) if name in _BYTES else text
+        return f"{text} tokens"
+    return f"{text} bytes" if name in _BYTES else text
+
+
+# Metadata becomes text for people: the one place for it, used by the command line and the window.
+#
+# Strings and numbers without a model behind them are in `explorer.text`, whose functions are
+# offered here too.
+
+
+__all__ = [
+    "byte_unit",
+    "bytes_text",
+    "count_text",
+    "fixed_text",
+    "float_text",
+    "integer_text",
+    "loaded_value_text",
+    "plain_text",
+    "scalar_text",
+    "shape_text",
+    "shorten",
+    "type_text",
+    "value_text",
+]
+
+DEFAULT_LIMIT: Final = 80
+"""Characters of a value's summary."""
+
+_SHOWN_ELEMENTS: Final = 8
+
+
+def type_text(entry: MetadataEntry) -> str:
+    """Return the type of an entry: ``"uint32"``, ``"string[262,144]"``."""
+    name = plain_text(entry.type_name)
+    if entry.length is None:
+        return name
+    inner = name.removeprefix("array[").removesuffix("]") if name.startswith("array[") else name
+    return f"{inner}[{integer_text(entry.length)}]"
+
+
+def value_text(entry: MetadataEntry, limit: int = DEFAULT_LIMIT, model: Model | None = None) -> str:
+    """Return a line about a value: a scalar, or an array's first elements and its length.
+
+    May read the file; see `loaded_value_text`.
+
+    Args:
+        entry: The entry.
+        limit: Most characters of the line, the length of an array aside.
+        model: The model that it belongs to, if open: then only the first elements are read.
+
+    Raises:
+        ExplorerError: The file changed since it was opened, or the value is too large to decode.
+    """
+    if entry.length is None:
+        return scalar_text(entry.value, limit, entry.key)
+    if model is not None:
+        head: Sequence[Value] = first_elements(model, entry, _SHOWN_ELEMENTS)
+    else:
+        value = entry.value
+        head = value[:_SHOWN_ELEMENTS] if isinstance(value, Sequence) else [value]
+    return _array_text(entry, head, limit)
+
+
+def loaded_value_text(entry: MetadataEntry, limit: int = DEFAULT_LIMIT) -> str | None:
+    """Return `value_text` if the value is in memory, else None. Never touches a disk."""
+    return value_text(entry, limit) if is_loaded(entry) else None
+
+
+def scalar_text(value: Value, limit: int = DEFAULT_LIMIT, key: str = "") -> str:
+    """Return one value as a line; with its key, an enumerated one by its name."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        name = enum_name(key, value)
+        return str(value) if name in (None, str(value)) else f"{name} ({value})"
+    if isinstance(value, float):
+        return float_text(value)
+    if isinstance(value, str):
+        return shorten(plain_text(value[: limit + 1]), limit)
+    return _elements_text(value, len(value), limit, lambda item: scalar_text(item, limit))
+
+
+def _array_text(entry: MetadataEntry, head: Sequence[Value], limit: int) -> str:
+    total = entry.length or 0
+
+    def element(item: Value) -> str:
+        name = enum_name(entry.key, item)
+        if name is not None:
+            return name
+        text = scalar_text(item, limit, entry.key)
+        return f'"{text}"' if isinstance(item, str) else text
+
+    text = _elements_text(head, total, limit, element)
+    return f"{text} ({integer_text(total)})" if total > len(head) else text
+
+
+def _elements_text(
+    head: Sequence[Value], total: int, limit: int, element: Callable[[Value], str]
+) -> str:
+    """Return ``[a, b, …]``, with as many elements as fit."""
+    shown: list[str] = []
+    room = limit - 4
+    for item in head[:_SHOWN_ELEMENTS]:
+        text = element(item)
+        room -= len(text) + 2
+        if room < 0 and shown:
+            break
+        shown.append(shorten(text, limit))
+    if len(shown) < total:
+        shown.append("…")
+    return f"[{', '.join(shown)}]"

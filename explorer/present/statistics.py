@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.analysis import TensorStatistics
 from explorer.analysis.moments import PERCENTS
-from explorer.present import Figure, Translate, english
+from explorer.present import Figure
 from explorer.text import float_text, integer_text
 
 if TYPE_CHECKING:
     from explorer.analysis.moments import Moments
-    from explorer.analysis.statistics import TensorStatistics
+
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +43,7 @@ STATISTICS: Final = {
 _OF_MOMENTS: Final = tuple(STATISTICS)[:-2]
 
 
-def statistic_label(name: str, tr: Translate = english) -> str:
+def statistic_label(name: str) -> str:
     """Return what a figure is called, by its name in `gguf-explorer stats --json`."""
     return STATISTICS[name]
 
@@ -58,18 +59,16 @@ def statistic_text(name: str, value: float) -> str:
     return float_text(value)
 
 
-def moment_figures(moments: Moments, tr: Translate = english) -> list[Figure]:
+def moment_figures(moments: Moments) -> list[Figure]:
     """Return the statistics that numbers of any kind have."""
     found = []
     for name in _OF_MOMENTS:
         value = outlier_ratio(moments) if name == "outlier_ratio" else getattr(moments, name)
-        found.append(_figure(name, value, tr))
+        found.append(_figure(name, value))
     return found
 
 
-def percentile_figures(
-    percentiles: dict[float, float] | None, tr: Translate = english
-) -> list[Figure]:
+def percentile_figures(percentiles: dict[float, float] | None) -> list[Figure]:
     """Return the percentiles of weights; without a value as long as they are not known."""
     found = []
     for percent in PERCENTS:
@@ -80,20 +79,20 @@ def percentile_figures(
     return found
 
 
-def statistic_figures(found: TensorStatistics, tr: Translate = english) -> list[Figure]:
+def statistic_figures(found: TensorStatistics) -> list[Figure]:
     """Return all statistics of a tensor."""
     return [
-        *moment_figures(found, tr),
-        *step_error_figures(found, tr),
-        *percentile_figures(found.percentiles, tr),
+        *moment_figures(found),
+        *step_error_figures(found),
+        *percentile_figures(found.percentiles),
     ]
 
 
-def step_error_figures(found: TensorStatistics, tr: Translate = english) -> list[Figure]:
+def step_error_figures(found: TensorStatistics) -> list[Figure]:
     """Return the rounding error that block scales imply; nothing of unquantized weights."""
     if found.step_error_rms is None:
         return []
-    return [_figure("step_error_rms", found.step_error_rms, tr)]
+    return [_figure("step_error_rms", found.step_error_rms)]
 
 
 def outlier_ratio(found: Moments) -> float:
@@ -119,5 +118,32 @@ def quotients(dividends: Any, divisors: Any) -> Floats:
     return out
 
 
-def _figure(name: str, value: float, tr: Translate) -> Figure:
-    return Figure(name, statistic_label(name, tr), value, statistic_text(name, value))
+def _figure(name: str, value: float) -> Figure:
+    return Figure(name, statistic_label(name), value, statistic_text(name, value))
+
+
+# Statistics of a tensor as `stats` and `survey` print them (interface.md), without histogram.
+
+
+def statistics_record(found: TensorStatistics) -> dict[str, Any]:
+    """Return the fields of the JSON object."""
+    return {
+        "tensor": found.tensor,
+        "type": found.type,
+        "shape": list(found.shape),
+        "count": found.count,
+        "finite": found.finite,
+        "nan": found.nan,
+        "inf": found.inf,
+        "zeros": found.zeros,
+        "min": found.min,
+        "max": found.max,
+        "mean": found.mean,
+        "std": found.std,
+        "rms": found.rms,
+        "abs_max": found.abs_max,
+        "skewness": found.skewness,
+        "kurtosis": found.kurtosis,
+        "percentiles": {f"{percent:g}": value for percent, value in found.percentiles.items()},
+        "step_error_rms": found.step_error_rms,
+    }

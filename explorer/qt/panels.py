@@ -12,11 +12,11 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QTabWidget, QWidget
 
 from explorer.formats.tensors import Extent
+from explorer.present.explanations import panel_texts
 from explorer.qt.crashes import all_of_them
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.errors.references import References
-from explorer.qt.models.figure_texts.pictures import panel_texts
 from explorer.qt.settings import Settings
 from explorer.qt.views.contents.metadata_view import MetadataView
 from explorer.qt.views.contents.overview import OverviewView

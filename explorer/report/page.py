@@ -6,16 +6,11 @@ from datetime import date
 from typing import Final
 
 from explorer import __version__
-from explorer.report.elements import Element, element, to_html
-from explorer.report.gathering import Evidence
+from explorer.report.gather import Evidence
+from explorer.report.html import STYLE, Element, element, to_html
 from explorer.report.privacy import Privacy, shown_name
-from explorer.report.sections.checks import checks
-from explorer.report.sections.metadata import metadata
-from explorer.report.sections.overview import overview
-from explorer.report.sections.plan import plans
-from explorer.report.sections.types import types
-from explorer.report.sections.weights import weights
-from explorer.report.stylesheet import STYLE
+from explorer.report.sections import checks, metadata, overview, plans, types
+from explorer.report.weights import weights
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """Content security policy: nothing is loaded, nothing is run, whatever got into the page."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.report.components import cut
+from explorer.report.html import cut
 from explorer.text import plain_text
 
 # An absolute path of any system, not a part of an URL or of another word: its last name is kept.

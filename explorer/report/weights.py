@@ -1,250 +1,267 @@
-"""Figures of every tensor: of the header alone, or with what reading its weights gives."""
+"""What the weights tell: hot spots, maps of the model, histograms, and all figures as a table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from explorer.analysis import ErrorFigures, Histogram, TensorStatistics
-from explorer.analysis.errors.pairs import MatchedPair
-from explorer.analysis.matching import match_models
-from explorer.analysis.survey_cache import KeptErrors, KeptSurvey, SurveyCache
-from explorer.analysis.surveys import PairRow, run_errors, run_survey
-from explorer.errors import ExplorerError
-from explorer.formats.model import Model
-from explorer.formats.tensors import Shape, Tensor
-from explorer.present.statistics import outlier_ratio, relative_step_error
-from explorer.present.survey import ErrorColumns, PairPlace, TensorError
-from explorer.quantization.registry import has_decoder
-from explorer.report.privacy import message
+from explorer.present.errors import error_label, error_text
+from explorer.present.statistics import (
+    STATISTICS,
+    statistic_figures,
+    statistic_label,
+    statistic_text,
+)
+from explorer.report.gather import (
+    ComparedModel,
+    Evidence,
+    Ranked,
+    TensorFigures,
+    most_interesting,
+    rank,
+)
+from explorer.report.html import Element, cut, details, element, figure, paragraph, section, table
+from explorer.report.svg import HeatMap, draw_histogram
+from explorer.text import count_text, float_text, integer_text, shape_text
+
+# Maps of the model: layers by roles, coloured by bits per weight, spread and error.
 
 
-@dataclass(frozen=True, slots=True)
-class TensorFigures:
-    """What a report knows of one tensor.
-
-    Attributes:
-        name: Its name.
-        stack: Prefix of its stack of layers (``"blk"``), or nothing.
-        layer: Its layer in that stack, or None.
-        role: What it does there.
-        type: Its type's name.
-        shape: Row-major, outermost first.
-        parameters: Number of weights.
-        nbytes: Stored bytes.
-        statistics: Of its weights; None if they were not or cannot be read.
-        errors: Against the reference; None if it was not compared.
-        failure: Why it has none of them though it should.
-    """
-
-    name: str
-    stack: str
-    layer: int | None
-    role: str
-    type: str
-    shape: Shape
-    parameters: int
-    nbytes: int
-    statistics: TensorStatistics | None = None
-    errors: TensorError | None = None
-    failure: str = ""
-
-    @property
-    def is_matrix(self) -> bool:
-        """Whether it has rows and columns; norms and biases have not."""
-        return _is_matrix(self.shape)
-
-    @property
-    def bits_per_weight(self) -> float:
-        """Stored bits for each weight; NaN without weights."""
-        return 8 * self.nbytes / self.parameters if self.parameters else math.nan
-
-    @property
-    def relative_rmse(self) -> float:
-        """RMS error against the reference, divided by the reference's RMS; NaN if not known."""
-        return math.nan if self.errors is None else self.errors.relative_rmse
-
-    @property
-    def relative_step(self) -> float:
-        """RMS rounding error that the block scales imply, divided by the RMS; NaN if not known."""
-        return math.nan if self.statistics is None else relative_step_error(self.statistics)
-
-    @property
-    def outlier_ratio(self) -> float:
-        """The greatest |weight| by the root mean square; NaN if not known."""
-        return math.nan if self.statistics is None else outlier_ratio(self.statistics)
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the weights; NaN if not known."""
-        return math.nan if self.statistics is None else self.statistics.std
-
-    @property
-    def histogram(self) -> Histogram | None:
-        """Of the weights; None if not known."""
-        return None if self.statistics is None else self.statistics.histogram
+_MAX_STACKS: Final = 2
+_MAX_LAYERS: Final = 128
+_MAX_ROLES: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedModel:
-    """What the comparison with a reference gave.
+class _Figure:
+    """What a map shows."""
 
-    Attributes:
-        compared: Number of pairs that were compared.
-        relative_rmse: RMS error of the weights of all matrices among them, divided by the RMS of
-            the reference's; NaN if there are none. Norms are few and large and would hide them.
-        not_comparable: What the matching could not compare: names, then the reason.
-        only_in_reference: Names of tensors that only the reference has.
-        only_in_model: Names of tensors that only the model has.
-    """
-
-    compared: int
-    relative_rmse: float
-    not_comparable: Sequence[tuple[str, str]]
-    only_in_reference: Sequence[str]
-    only_in_model: Sequence[str]
+    title: str
+    of: Callable[[TensorFigures], float]
+    format: Callable[[float], str]
+    logarithmic: bool = False
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What reading the weights gave.
-
-    Attributes:
-        tensors: Figures of every tensor, in the order of the model.
-        comparison: What the comparison gave; None without a reference.
-        damaged: Why weights that should be there cannot be read: the first such error, or None.
-    """
-
-    tensors: Sequence[TensorFigures]
-    comparison: ComparedModel | None = None
-    damaged: ExplorerError | None = None
-
-
-def _is_matrix(shape: Shape) -> bool:
-    return sum(length > 1 for length in shape) > 1
+def maps(evidence: Evidence) -> Iterator[Element]:
+    """Yield a map for each figure that is known, of each stack of layers."""
+    matrices = [one for one in evidence.tensors if one.is_matrix and one.layer is not None]
+    stacks = Counter[str]()
+    for one in matrices:
+        stacks[one.stack] += one.parameters
+    shown = [stack for stack, _ in stacks.most_common(_MAX_STACKS)]
+    if shown:
+        yield element("h3", "Maps of the model")
+    for stack in shown:
+        tensors = [one for one in matrices if one.stack == stack]
+        for what in _figures(evidence):
+            yield from _map(stack if len(stacks) > 1 else "", tensors, what)
 
 
-def work(model: Model, reference: Model | None) -> int:
-    """Return about how many weights are read for a report, those read twice counted twice."""
-    return 2 * model.parameters + (0 if reference is None else model.parameters)
+def _figures(evidence: Evidence) -> Iterator[_Figure]:
+    yield _Figure("Bits per weight", lambda one: one.bits_per_weight, lambda v: f"{v:.3g}")
+    measured = evidence.measured
+    if measured is None:
+        return
+    yield _Figure("Standard deviation of the weights", lambda one: one.std, _short, True)
+    if measured.comparison is not None:
+        what = "Relative RMS error against the reference"
+        yield _Figure(what, lambda one: one.relative_rmse, _short, True)
+    else:
+        what = "Rounding error that the block scales imply, relative to the RMS"
+        yield _Figure(what, lambda one: one.relative_step, _short, True)
 
 
-def figures_of_header(model: Model) -> list[TensorFigures]:
-    """Return what the header tells of every tensor."""
-    found = []
-    for tensor in model.tensors.rows:
-        name = tensor.parsed_name
-        found.append(
-            TensorFigures(
-                tensor.name,
-                name.stack,
-                name.layer,
-                name.role,
-                tensor.type.name,
-                tensor.shape,
-                tensor.parameters,
-                tensor.nbytes,
-            )
-        )
-    return found
+def _short(value: float) -> str:
+    """Return a figure in five characters or so."""
+    if value == 0 or 0.001 <= value < 1000:
+        return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
 
 
-def measure(
-    model: Model,
-    reference: Model | None,
-    workers: int,
-    progress: Callable[[int], object] | None,
-) -> Measured:
-    """Read all weights. What the survey finds is kept in the user's cache, and taken from there.
-
-    Args:
-        model: The model.
-        reference: What to compare it with, or None.
-        workers: Threads.
-        progress: Called now and then with the weights read so far, of `work`.
-    """
-    cache = SurveyCache.of_user()
-    tensors, damaged = _surveyed(model, cache, workers, progress)
-    if reference is None:
-        return Measured(tensors, damaged=damaged)
-    matching = match_models(reference, model)
-    pairs = [MatchedPair(match) for match in matching.matches]
-    before = 2 * model.parameters
-
-    def tell(count: int) -> None:
-        if progress is not None:
-            progress(before + count)
-
-    opened = (
-        KeptErrors(None, pairs) if cache is None else cache.open_errors(model, reference, pairs)
+def _map(stack: str, tensors: Sequence[TensorFigures], what: _Figure) -> Iterator[Element]:
+    values: dict[tuple[str, int], float] = {}
+    weights: dict[tuple[str, int], int] = {}
+    for one in tensors:
+        value = what.of(one)
+        if one.layer is None or math.isnan(value):
+            continue
+        place = (one.role, one.layer)
+        if one.parameters > weights.get(place, -1):  # of two of one role, the larger one
+            values[place], weights[place] = value, one.parameters
+    if not values:
+        return
+    roles = list(dict.fromkeys(one.role for one in tensors if (one.role, one.layer) in values))
+    layers = sorted({layer for _, layer in values})
+    shown_roles, shown_layers = roles[:_MAX_ROLES], layers[:_MAX_LAYERS]
+    names = {role: cut(role, 60) for role in shown_roles}
+    drawn = HeatMap(
+        title=what.title,
+        roles=[names[role] for role in shown_roles],
+        layers=shown_layers,
+        values={(names[r], layer): v for (r, layer), v in values.items() if r in names},
+        format=what.format,
+        logarithmic=what.logarithmic,
     )
-    with opened as kept:
-        rows = list(run_errors(pairs, kept, workers, progress=tell))
-    found = [(row.pair.shape, row.figures) for row in rows if row.figures is not None]
-    return Measured(
-        tensors=_with_errors(tensors, pairs, rows),
-        comparison=ComparedModel(
-            compared=len(found),
-            relative_rmse=_relative_rmse([one for shape, one in found if _is_matrix(shape)]),
-            not_comparable=[
-                (
-                    " and ".join(filter(None, (pair.reference_name, pair.candidate_name))),
-                    pair.reason,
-                )
-                for pair in matching.not_comparable
-            ],
-            only_in_reference=matching.unmatched_reference,
-            only_in_model=matching.unmatched_candidate,
-        ),
-        damaged=damaged or next((row.error for row in rows if row.error is not None), None),
-    )
-
-
-def _relative_rmse(found: Sequence[ErrorFigures]) -> float:
-    """Return the relative RMS error of all weights together."""
-    some = [one for one in found if one.compared]
-    error = math.fsum(one.compared * one.rmse**2 for one in some)
-    signal = math.fsum(one.compared * one.reference_rms**2 for one in some)
-    return math.sqrt(error / signal) if signal else math.nan
-
-
-def _surveyed(
-    model: Model,
-    cache: SurveyCache | None,
-    workers: int,
-    progress: Callable[[int], object] | None,
-) -> tuple[list[TensorFigures], ExplorerError | None]:
-    damaged = None
-    found = figures_of_header(model)
-    with KeptSurvey(None, model) if cache is None else cache.open(model) as kept:
-        for number, row in enumerate(run_survey(model, kept, workers, progress=progress)):
-            failure = "" if row.error is None else message(row.error)
-            found[number] = replace(found[number], statistics=row.statistics, failure=failure)
-            if row.error is not None and damaged is None and _should_be_there(row.tensor):
-                damaged = row.error
-    return found, damaged
-
-
-def _should_be_there(tensor: Tensor) -> bool:
-    """Tell whether a tensor's weights can be decoded; those of a newer type cannot (yet)."""
-    return tensor.grouped is not None or has_decoder(tensor.type.name)
-
-
-def _with_errors(
-    tensors: Sequence[TensorFigures], pairs: Sequence[MatchedPair], rows: Sequence[PairRow]
-) -> list[TensorFigures]:
-    """Return the tensors with their errors: of all pairs that each has a part in."""
-    places = {one.name: place for place, one in enumerate(tensors)}
-    columns = ErrorColumns(len(tensors))
-    failures: dict[str, str] = {}
-    for row in rows:
-        parts = pairs[row.number].match.candidate.tensors
-        if row.error is not None:
-            failures |= dict.fromkeys((part.name for part in parts), message(row.error))
-        if row.figures is not None:
-            columns.put(PairPlace.of([places[part.name] for part in parts], parts), row.figures)
-    return [
-        replace(one, errors=errors, failure=one.failure or failures.get(one.name, ""))
-        for one, errors in zip(tensors, columns.by_tensor(), strict=True)
+    rows = [
+        (names[role], *(_cell(values.get((role, layer)), what) for layer in shown_layers))
+        for role in shown_roles
     ]
+    head = ["role", *(f"layer {layer}" for layer in shown_layers)]
+    data = table(head, rows, numbers=range(1, len(head)), names=(0,))
+    where = f" Stack {cut(stack, 60)}." if stack else ""
+    yield figure(
+        drawn.draw(),
+        f"{what.title}, by role and layer. Norms and biases are left out.{where}"
+        + _left_out(len(roles) - len(shown_roles), len(layers) - len(shown_layers)),
+        details("Data of the picture", data),
+    )
+
+
+def _cell(value: float | None, what: _Figure) -> str:
+    return "" if value is None else what.format(value)
+
+
+def _left_out(roles: int, layers: int) -> str:
+    if not roles and not layers:
+        return ""
+    return f" Left out: {integer_text(roles)} roles and {integer_text(layers)} layers."
+
+
+_SHOWN_SPOTS: Final = 20
+_SHOWN_NAMES: Final = 40
+_HISTOGRAMS: Final = 6
+_STATISTICS: Final = ("min", "max", "mean", "std", "rms", "outlier_ratio", "step_error_rms")
+_ERRORS: Final = ("relative_rmse", "sqnr_db")
+
+CAUTION: Final = (
+    "Weight error ranks tensors within a role (all ffn_down, say). It does not by itself predict "
+    "the quality of a model's answers, and nothing in this report does."
+)
+
+
+def weights(evidence: Evidence) -> Element:
+    """Return all that reading the weights gave; of a header-only report, what is known without."""
+    measured = evidence.measured
+    if measured is None:
+        unread = "The weights were not read: this report was made of the header alone."
+        return section("weights", "Weights", paragraph(unread, "faint"), *maps(evidence))
+    matrices = [one for one in evidence.tensors if one.is_matrix]
+    orders = []
+    parts: list[Element | None] = [paragraph(CAUTION, "caution")]
+    if measured.comparison is not None:
+        parts += _comparison(measured.comparison)
+        worst = rank(matrices, lambda one: one.relative_rmse)
+        parts += _spots("Hot spots: greatest error against the reference", worst, "relative_rmse")
+        orders.append(worst)
+    else:
+        steps = rank(matrices, lambda one: one.relative_step)
+        title = "Hot spots: coarsest rounding, as the block scales imply it"
+        parts += _spots(title, steps, "relative_step_error")
+        orders.append(steps)
+    outliers = rank(matrices, lambda one: one.outlier_ratio)
+    parts += _spots("Greatest outliers", outliers, "outlier_ratio")
+    orders.append(outliers)
+    parts += maps(evidence)
+    parts += _histograms(most_interesting(orders, _HISTOGRAMS))
+    parts.append(_all_tensors(evidence.tensors, compared=measured.comparison is not None))
+    return section("weights", "Weights", *parts)
+
+
+def _comparison(found: ComparedModel) -> Iterator[Element]:
+    """Yield what was compared, and what was not."""
+    overall = ""
+    if not math.isnan(found.relative_rmse):
+        figure = error_text("relative_rmse", found.relative_rmse)
+        overall = f" Over the weights of all matrices the relative RMS error is {figure}."
+    yield paragraph(
+        f"{integer_text(found.compared)} pairs of tensors were compared with the reference, weight "
+        f"by weight.{overall}"
+    )
+    if found.not_comparable:
+        rows = ((cut(names), cut(why, 300)) for names, why in found.not_comparable)
+        total = len(found.not_comparable)
+        listed = table(("tensors", "why"), rows, total=total, names=(0,))
+        yield details(f"{integer_text(total)} tensors are not comparable", listed)
+    for where, names in (
+        ("the reference", found.only_in_reference),
+        ("this model", found.only_in_model),
+    ):
+        if names:
+            shown = ", ".join(cut(name) for name in names[:_SHOWN_NAMES])
+            more = ", …" if len(names) > _SHOWN_NAMES else ""
+            title = f"{integer_text(len(names))} tensors are only in {where}"
+            yield details(title, paragraph(f"{shown}{more}"))
+
+
+def _spots(title: str, ranked: Sequence[Ranked], name: str) -> Iterator[Element]:
+    if not ranked:
+        return
+    rows = [
+        (
+            cut(one.tensor.name),
+            cut(one.tensor.type),
+            _text(name, one.value),
+            f"{one.place} of {one.peers}",
+            "" if math.isnan(one.to_median) else f"{one.to_median:.2f} ×",
+            count_text(one.tensor.parameters),
+        )
+        for one in ranked[:_SHOWN_SPOTS]
+    ]
+    figure = statistic_label(name) if name in STATISTICS else error_label(name)
+    head = ("tensor", "type", figure, "place in its role", "of the role's median", "weights")
+    yield element("h3", title)
+    yield table(head, rows, numbers=(2, 3, 4, 5), names=(0,))
+
+
+def _text(name: str, value: float) -> str:
+    return statistic_text(name, value) if name in STATISTICS else error_text(name, value)
+
+
+def _histograms(tensors: Sequence[TensorFigures]) -> Iterator[Element]:
+    plots = []
+    for one in tensors:
+        histogram = one.histogram
+        if histogram is None:
+            continue
+        title = f"Weights of {cut(one.name)}"
+        counts = histogram.counts.tolist()
+        edges = histogram.edges.tolist()
+        rows = [
+            (float_text(low, 5), float_text(high, 5), integer_text(count))
+            for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+        ]
+        data = details(
+            "Data of the picture", table(("from", "to", "weights"), rows, numbers=range(3))
+        )
+        caption = element("figcaption", f"{cut(one.name)}, {cut(one.type)}")
+        plots.append(element("figure", caption, draw_histogram(title, histogram), data))
+    if plots:
+        yield element("h3", "Histograms of tensors that stand out")
+        yield paragraph("Heights are logarithmic: a bin of few weights is still seen.", "faint")
+        yield element("div", *plots, class_="plots")
+
+
+def _all_tensors(tensors: Sequence[TensorFigures], *, compared: bool) -> Element:
+    """Return the figures of every tensor."""
+    head = ["tensor", "type", "shape", *map(statistic_label, _STATISTICS)]
+    head += [error_label(name) for name in _ERRORS] if compared else []
+    rows = (tuple(_line(one, compared=compared)) for one in tensors)
+    body = table(head, rows, total=len(tensors), numbers=range(2, len(head)), names=(0,))
+    return details(f"Figures of all {integer_text(len(tensors))} tensors", body)
+
+
+def _line(one: TensorFigures, *, compared: bool) -> Iterator[str]:
+    yield from (cut(one.name), cut(one.type), shape_text(one.shape))
+    found = one.statistics
+    if found is None:
+        yield from [""] * len(_STATISTICS)
+    else:
+        texts = {figure.name: figure.text for figure in statistic_figures(found)}
+        yield from (texts.get(name, "") for name in _STATISTICS)
+    if compared:
+        errors = one.errors
+        for name in _ERRORS:
+            yield "" if errors is None else error_text(name, getattr(errors, name))

@@ -25,9 +25,9 @@ from pytestqt.qtbot import QtBot
 
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
+from explorer.present.plan import layers_of, memory_bars
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.models.document import Document, load_document
-from explorer.qt.models.planner.figures import layers_of, memory_bars
 from explorer.qt.views.planner import panel as panel_module
 from explorer.qt.views.planner.stop_slider import StopSlider
 from tests.benchmarks.report import Report, Row

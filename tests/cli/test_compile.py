@@ -34,7 +34,7 @@ def test_types_are_marked_once_they_are_compiled(
 
 
 def test_it_ends_with_its_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from explorer.cli import compile_command
+    from explorer.cli import other as compile_command
 
     ended: list[int] = []
     waiting = compile_command.deque(["Q2_K"])

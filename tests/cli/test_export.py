@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from explorer.cli import export_command
+from explorer.cli import export as export_command
 from explorer.cli.main import main
 from explorer.errors import SourceError
 from explorer.formats import open_model

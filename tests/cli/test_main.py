@@ -11,7 +11,8 @@ from types import ModuleType
 import pytest
 
 from explorer import __version__
-from explorer.cli import inspect_command, window
+from explorer.cli import inspect as inspect_command
+from explorer.cli import other as window
 from explorer.cli.main import main
 from explorer.demo import make_demo
 
@@ -192,7 +193,8 @@ def test_a_survey_ends_when_nobody_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from explorer.analysis import survey
-    from explorer.cli import survey_command, tensor_lines
+    from explorer.cli import output as tensor_lines
+    from explorer.cli import survey as survey_command
     from explorer.formats import open_model
 
     for module in (survey_command, tensor_lines):

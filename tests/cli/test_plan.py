@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from explorer.cli import plan_machine
+from explorer.cli import plan_work as plan_machine
 from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.hardware.detect import Machine

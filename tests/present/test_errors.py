@@ -11,7 +11,7 @@ import pytest
 from explorer.analysis.matching import match_models
 from explorer.formats import open_model
 from explorer.present.errors import error_text
-from explorer.report.weights import measure
+from explorer.report.gather import measure
 from tests.helpers.model_pairs import arrays_of, write_gguf
 
 FUSED = "blk.0.attn_qkv.weight"

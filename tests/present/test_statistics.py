@@ -17,7 +17,7 @@ from explorer.present.statistics import (
     step_error_figures,
 )
 from explorer.present.survey import StatisticsColumns
-from explorer.report.weights import figures_of_header, measure
+from explorer.report.gather import figures_of_header, measure
 from tests.helpers.weight_files import weights_model
 
 NAME = "blk.0.ffn_down.weight"

@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLineEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.models.planner.figures import Kind
+from explorer.present.plan import Kind
 from explorer.qt.theme import SERIES, Scheme, apply_scheme, is_dark, warning_colour
 from explorer.qt.views.planner import curves_plot, painting
 from explorer.qt.views.plots.themed_plot import PlotColours

@@ -24,12 +24,10 @@ from explorer.qt.models.document import Document
 from explorer.qt.models.table import TableModel
 from explorer.qt.views.contents.overview import OverviewView
 from explorer.qt.views.planner import panel as planner_panel
-from explorer.report.elements import Element
-from explorer.report.gathering import Evidence, Question, gather
-from explorer.report.machines import Target
-from explorer.report.sections.overview import overview
-from explorer.report.sections.plan import plans
-from explorer.report.sections.weights import weights
+from explorer.report.gather import Evidence, Question, Target, gather
+from explorer.report.html import Element
+from explorer.report.sections import overview, plans
+from explorer.report.weights import weights
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.weight_views import Panel as WeightsPanel

@@ -26,12 +26,23 @@ from explorer.demo import make_demo
 from explorer.formats import open_model
 from explorer.planner import Device, Settings, plan
 from explorer.planner.profiles import PROFILES
+from explorer.present import (
+    explanations as columns,
+)
+from explorer.present import (
+    explanations as figures,
+)
+from explorer.present import (
+    explanations as pictures,
+)
+from explorer.present import (
+    explanations as plans,
+)
+from explorer.present.errors import error_texts, implied_texts
+from explorer.present.plan import Kind
+from explorer.present.survey import METRICS
 from explorer.qt.main_window import MainWindow
 from explorer.qt.models.errors.references import Rounding
-from explorer.qt.models.errors.texts import error_texts, implied_texts
-from explorer.qt.models.figure_texts import columns, figures, pictures, plans
-from explorer.qt.models.planner.figures import Kind
-from explorer.qt.models.survey.metrics import METRICS
 from explorer.qt.models.table import Column, TableModel
 from explorer.qt.models.weights.values_table import ValuesTable
 from explorer.qt.views.explaining import explain_focus

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from explorer.planner import Device
-from explorer.report.machines import Target
+from explorer.report.gather import Target
 from tests.helpers.model_pairs import arrays_of, write_gguf
 
 SHAPES = {

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from explorer.report.components import MAX_ROWS, table
-from explorer.report.elements import MAX_TEXT, element, to_html
+from explorer.report.html import MAX_ROWS, MAX_TEXT, element, table, to_html
 from explorer.text import plain_text
 from tests.report.parsing import Page
 

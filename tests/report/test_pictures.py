@@ -9,11 +9,19 @@ import numpy as np
 import pytest
 
 from explorer.analysis import Histogram
-from explorer.report.elements import Element
-from explorer.report.pictures.bars import Bar, Part, draw_bars
-from explorer.report.pictures.heat_map import HeatMap
-from explorer.report.pictures.histogram import draw_histogram
-from explorer.report.pictures.palette import OTHER, SCALE, SERIES, colours_of, ink_class
+from explorer.report.html import Element
+from explorer.report.svg import (
+    OTHER,
+    SCALE,
+    SERIES,
+    Bar,
+    HeatMap,
+    Part,
+    colours_of,
+    draw_bars,
+    draw_histogram,
+    ink_class,
+)
 
 
 def texts(drawn: Element) -> list[str]:

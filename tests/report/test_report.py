@@ -11,11 +11,17 @@ import pytest
 from explorer.formats import Model, open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
-from explorer.report.gathering import Evidence, Question, gather
-from explorer.report.machines import Target, targets
+from explorer.report.gather import (
+    Evidence,
+    Question,
+    Target,
+    gather,
+    most_interesting,
+    rank,
+    targets,
+)
 from explorer.report.page import report_html
-from explorer.report.ranking import most_interesting, rank
-from explorer.report.sections.weights import CAUTION
+from explorer.report.weights import CAUTION
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_safetensors
 from tests.report.parsing import Page, check_html

@@ -37,7 +37,7 @@ _RICH_TEXT_OF_OUR_OWN = {
 }
 # Modules that may start a program, and what they start it with.
 _STARTERS = {
-    "hardware/apple.py": "a program of macOS, with constant arguments",
+    "hardware/gpus.py": "a program of macOS, with constant arguments",
     "qt/jobs/kernel_maker.py": "this program, with names of tensor types",
     "qt/views/library/reveal.py": "the file manager, with one path as one argument",
 }
@@ -204,9 +204,9 @@ _PASSED = {
     "qt/views/errors/picture_panels.py:show_picture": "a loop over two sentences",
     "qt/views/survey/map_painter.py:_paint_title": "words that `tr` gave",
     "qt/views/weights/microscope/search.py:_tell": "a sentence, from its callers",
-    "report/pictures/heat_map.py:_key": "a function of numbers that is called format",
-    "report/pictures/heat_map.py:_row": "the same",
-    "report/sections/maps.py:_cell": "a function of numbers that is called format",
+    "report/svg.py:_key": "a function of numbers that is called format",
+    "report/svg.py:_row": "the same",
+    "report/weights.py:_cell": "a function of numbers that is called format",
 }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from explorer.display import value_text
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model
 from explorer.formats.columns import TensorArrays, tensor_arrays
 from explorer.formats.facts import Facts, describe
+from explorer.present.model import value_text
 from explorer.qt.jobs import Job
 from explorer.qt.models.quick_open.names import NameList, name_list
 from explorer.text import bytes_text, count_text

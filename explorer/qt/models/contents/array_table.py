@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from PySide6.QtCore import QCoreApplication
 
-from explorer.display import scalar_text
 from explorer.formats import NumberArray
 from explorer.formats.model import Value
-from explorer.qt.models.figure_texts.columns import array_texts
+from explorer.present.explanations import array_texts
+from explorer.present.model import scalar_text
 from explorer.qt.models.table import Cell, Column
 from explorer.text import integer_text, plain_text
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
-from explorer.display import type_text
 from explorer.formats.columns import text_ranks
+from explorer.present.explanations import metadata_texts
+from explorer.present.model import type_text
 from explorer.qt.models.document import Document
-from explorer.qt.models.figure_texts.columns import metadata_texts
 from explorer.qt.models.table import Column
 from explorer.text import plain_text
 

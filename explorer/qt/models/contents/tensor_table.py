@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
 from explorer.formats.columns import TensorArrays
+from explorer.present.explanations import tensor_texts
 from explorer.qt.models.document import Document
-from explorer.qt.models.figure_texts.columns import tensor_texts
 from explorer.qt.models.table import Cell, Column
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 

@@ -20,10 +20,10 @@ from PySide6.QtCore import (
     Qt,
 )
 
-from explorer.display import type_text
 from explorer.formats.tensors import natural_key, parse_name
+from explorer.present.explanations import model_tree_texts
+from explorer.present.model import type_text
 from explorer.qt.models.document import Document
-from explorer.qt.models.figure_texts.columns import model_tree_texts
 from explorer.qt.models.roles import ItemRole
 from explorer.text import bytes_text, integer_text, plain_text
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
 from explorer.formats.vocabulary import Vocabulary, VocabularyColumns
-from explorer.qt.models.figure_texts.columns import vocabulary_texts
+from explorer.present.explanations import vocabulary_texts
 from explorer.qt.models.table import Column
 from explorer.text import float_text
 

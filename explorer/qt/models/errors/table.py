@@ -11,9 +11,15 @@ from explorer.analysis.errors.compare import ImpliedError
 from explorer.analysis.errors.figures import ErrorFigures
 from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.analysis.moments import Moments
-from explorer.present.errors import ERRORS, error_text, share_text
-from explorer.qt.models.errors.texts import Text, error_texts, implied_texts, percentile_text
-from explorer.qt.models.figure_texts import translated
+from explorer.present.errors import (
+    ERRORS,
+    Text,
+    error_text,
+    error_texts,
+    implied_texts,
+    percentile_text,
+    share_text,
+)
 from explorer.qt.models.weights.statistics_table import Line
 from explorer.text import float_text, integer_text
 
@@ -82,7 +88,7 @@ def _spread(name: str, moments: Moments) -> Iterator[Line]:
 
 
 def _size(name: str, text: Text, value: float) -> Line:
-    return Line(name, text.title, value, text.tip, error_text(name, value, translated))
+    return Line(name, text.title, value, text.tip, error_text(name, value))
 
 
 def _count(name: str, text: Text, value: int) -> Line:

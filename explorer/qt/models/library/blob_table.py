@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.formats.columns import text_ranks
-from explorer.qt.models.figure_texts.columns import blob_texts
+from explorer.present.explanations import blob_texts
 from explorer.qt.models.library.rows import PROGRAM, title_of, translate
 from explorer.qt.models.table import Column
 from explorer.stores import Store

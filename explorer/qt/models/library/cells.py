@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from PySide6.QtCore import Qt
 
-from explorer.qt.models.figure_texts.columns import library_texts
+from explorer.present.explanations import library_texts
 from explorer.qt.models.library.node import LibraryColumn, Node
 from explorer.qt.models.library.rows import mark, translate
 from explorer.qt.models.roles import ItemRole

@@ -12,10 +12,8 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.planner.inputs import Outcome
 from explorer.planner.result import Plan
-from explorer.present.plan import PLAN, plan_figure, plan_label, plan_value
-from explorer.qt.models.figure_texts import translated
-from explorer.qt.models.figure_texts.plans import comparison_texts
-from explorer.qt.models.planner.answer import verdict_of
+from explorer.present.explanations import comparison_texts
+from explorer.present.plan import PLAN, plan_figure, plan_label, plan_value, verdict_of
 from explorer.qt.models.planner.tables import number_column, text_column
 from explorer.qt.models.table import Column
 from explorer.text import bytes_text, integer_text, plain_text, shorten
@@ -61,10 +59,10 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
 
 def _figure(plans: Sequence[Plan | None], name: str) -> Column:
     """Return the column of a figure of the plans."""
-    title = plan_label(name, translated)
+    title = plan_label(name)
     key = "graph" if name == "graph_total" else name  # as exported tables call it
     if name == "gpu_layers":
-        return _text(plans, key, title, lambda plan: plan_figure(plan, name, translated).text)
+        return _text(plans, key, title, lambda plan: plan_figure(plan, name).text)
     values = [None if plan is None else plan_value(plan, name) for plan in plans]
     first = values[0] if values else None
 

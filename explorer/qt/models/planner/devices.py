@@ -19,7 +19,7 @@ from PySide6.QtCore import (
 from explorer.errors import PlanError
 from explorer.planner import Device
 from explorer.planner.devices import parse_size
-from explorer.qt.models.figure_texts.plans import gpu_texts
+from explorer.present.explanations import gpu_texts
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.table import RIGHT, Index

@@ -12,7 +12,7 @@ from PySide6.QtCore import QCoreApplication, QObject
 
 from explorer.hardware.catalogue import Gpu
 from explorer.planner.result import Input, Term
-from explorer.qt.models.figure_texts.plans import (
+from explorer.present.explanations import (
     bar_texts,
     curve_texts,
     gpu_texts,
@@ -21,8 +21,8 @@ from explorer.qt.models.figure_texts.plans import (
     plan_text,
     why_texts,
 )
-from explorer.qt.models.planner.curves import Curves
-from explorer.qt.models.planner.figures import Bar, Layer, kind_name
+from explorer.present.plan import Bar, Layer, kind_name
+from explorer.present.plan_export import Curves
 from explorer.qt.models.table import Cell, Column, TableModel
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten
 

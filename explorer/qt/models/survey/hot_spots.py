@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
+from explorer.present.explanations import tensor_texts
 from explorer.present.statistics import Floats
+from explorer.present.survey import METRICS, Known, Metric, shares
 from explorer.qt.models.contents.tensor_table import tensor_columns
 from explorer.qt.models.document import Document
-from explorer.qt.models.figure_texts.columns import tensor_texts
-from explorer.qt.models.survey.metrics import METRICS, Known, Metric, shares
 from explorer.qt.models.table import Column
 from explorer.text import float_text, plain_text
 

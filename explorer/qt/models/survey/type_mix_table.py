@@ -21,7 +21,7 @@ from explorer.analysis.recipes import (
 from explorer.analysis.recipes.fits import layers_text
 from explorer.formats.columns import text_ranks
 from explorer.formats.model import Model
-from explorer.qt.models.figure_texts.columns import mix_texts, recipe_texts
+from explorer.present.explanations import mix_texts, recipe_texts
 from explorer.qt.models.table import Cell, Column
 from explorer.text import bytes_text, fixed_text, float_text, integer_text, plain_text
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import Beside
-from explorer.qt.models.figure_texts.columns import block_texts
+from explorer.present.explanations import block_texts
 from explorer.qt.models.table import Cell, Column
 from explorer.qt.models.weights.block_links import ranges_text
 from explorer.text import float_text

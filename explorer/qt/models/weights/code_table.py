@@ -6,7 +6,7 @@ import numpy as np
 from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis import BlockStatistics
-from explorer.qt.models.figure_texts.columns import code_texts
+from explorer.present.explanations import code_texts
 from explorer.qt.models.table import Column
 from explorer.qt.models.weights.histogram_curve import HistogramCurve, histogram_of
 from explorer.text import float_text, integer_text

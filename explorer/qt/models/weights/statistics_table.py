@@ -11,14 +11,9 @@ from PySide6.QtCore import QCoreApplication, QObject
 
 from explorer.analysis import Moments
 from explorer.present import Figure
+from explorer.present.errors import implied_texts
+from explorer.present.explanations import percentile_text, statistic_column_texts, statistic_texts
 from explorer.present.statistics import moment_figures, percentile_figures, step_error_figures
-from explorer.qt.models.errors.texts import implied_texts
-from explorer.qt.models.figure_texts import translated
-from explorer.qt.models.figure_texts.figures import (
-    percentile_text,
-    statistic_column_texts,
-    statistic_texts,
-)
 from explorer.qt.models.table import Cell, Column, TableModel
 from explorer.qt.models.weights.figures import Figures
 from explorer.text import float_text, integer_text
@@ -54,14 +49,14 @@ class Line:
 
 def moment_lines(moments: Moments) -> list[Line]:
     """Return the lines that statistics of anything have."""
-    return [_line(figure) for figure in moment_figures(moments, translated)]
+    return [_line(figure) for figure in moment_figures(moments)]
 
 
 def figure_lines(figures: Figures) -> list[Line]:
     """Return the lines of a tensor, some without a value while it streams."""
     complete = figures.complete
-    found = [] if complete is None else step_error_figures(complete, translated)
-    found += percentile_figures(None if complete is None else complete.percentiles, translated)
+    found = [] if complete is None else step_error_figures(complete)
+    found += percentile_figures(None if complete is None else complete.percentiles)
     return [*moment_lines(figures.moments), *map(_line, found)]
 
 

@@ -12,10 +12,8 @@ import numpy as np
 from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.what_if import PRESENT, SizeThen, TypeErrors, pareto_front
-from explorer.present.errors import error_text
-from explorer.qt.models.errors.texts import error_texts
-from explorer.qt.models.figure_texts import translated
-from explorer.qt.models.figure_texts.columns import what_if_texts
+from explorer.present.errors import error_text, error_texts
+from explorer.present.explanations import what_if_texts
 from explorer.qt.models.table import Cell, Column
 from explorer.qt.models.what_if.plan import PlanThen
 from explorer.qt.models.what_if.question import Prospect
@@ -161,7 +159,7 @@ class WhatIfColumns:
 
     def _error(self, name: str) -> Column:
         text = error_texts()[name]
-        return self._number(name, text.title, partial(error_text, name, tr=translated), text.tip)
+        return self._number(name, text.title, partial(error_text, name), text.tip)
 
     def _text(self, name: str, title: str, of: Callable[[Line], str], tip: str) -> Column:
         def text(row: int) -> str:

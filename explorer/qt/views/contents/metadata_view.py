@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from PySide6.QtCore import QByteArray, Qt, Signal
 from PySide6.QtWidgets import QApplication, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
-from explorer.display import scalar_text, type_text
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry
 from explorer.formats.model import Value
+from explorer.present.model import scalar_text, type_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.contents.array_table import array_columns
 from explorer.qt.models.contents.metadata_table import metadata_columns, metadata_mask

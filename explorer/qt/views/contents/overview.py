@@ -16,11 +16,9 @@ from PySide6.QtWidgets import (
 from explorer.formats import Problem
 from explorer.formats.facts import TypeShare
 from explorer.present import Figure
+from explorer.present.explanations import fact_texts, picture_text
 from explorer.present.model import model_facts
 from explorer.qt.models.document import Document
-from explorer.qt.models.figure_texts import translated
-from explorer.qt.models.figure_texts.figures import fact_texts
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.labels import plain_label
 from explorer.text import plain_text
@@ -149,7 +147,7 @@ def _sentence(view: QWidget, document: Document) -> str:
 
 def _facts(document: Document) -> list[Figure]:
     """Return what is known of the model, beside its name, which is the heading."""
-    found = model_facts(document.model, document.facts, translated)
+    found = model_facts(document.model, document.facts)
     return [one for one in found if one.name != "name"]
 
 

@@ -6,10 +6,10 @@ from PySide6.QtCore import QByteArray, QCoreApplication, QEvent
 from PySide6.QtWidgets import QLabel, QWidget
 
 from explorer.formats.tensor_filter import parse_filter
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.contents.tensor_table import tensor_columns, tensor_totals
 from explorer.qt.models.document import Document
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.tables.filter_bar import FilterBar
 from explorer.qt.views.tables.list_panel import ListPanel
 from explorer.text import bytes_text, count_text, integer_text

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAccessible, QColor, QPalette
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from explorer.formats.facts import TypeShare
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.theme import series_colour
 from explorer.text import bytes_text, fixed_text, integer_text
 

@@ -13,7 +13,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.errors.pictures import PairSquare
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.views.errors.square_box import SquareBox
 from explorer.qt.views.plots.themed_plot import PlotColours, ThemedPlot
 from explorer.qt.views.weights.map.profiles import ColourBar

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtWidgets import QWidget
 
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.models.weights.histogram_curve import BinReading, HistogramCurve, curve_columns
 from explorer.qt.views.plots.histogram_plot import HistogramPlot
 

@@ -9,8 +9,8 @@ from PySide6.QtCore import QCoreApplication, QSignalBlocker, Signal
 from PySide6.QtWidgets import QComboBox, QWidget
 
 from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.histogram_curve import HistogramCurve
 from explorer.qt.models.weights.statistics_table import StatisticsTable
 from explorer.qt.views.errors.density_plot import CellReading, DensityPlot

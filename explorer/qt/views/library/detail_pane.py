@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QStackedWidget, QVBoxLayout, 
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.library.blob_table import StoredFile
 from explorer.qt.models.library.facts import blob_facts, facts_of, heading_of
 from explorer.qt.models.library.node import Node

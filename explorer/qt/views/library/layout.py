@@ -13,8 +13,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.library.node import Node
 from explorer.qt.models.library.tree import LibraryModel
 from explorer.qt.views.labels import plain_label

@@ -26,12 +26,12 @@ from PySide6.QtWidgets import (
 
 from explorer.planner.advice import Advice, solve
 from explorer.planner.profiles import GRAPH_SIZE
-from explorer.present.plan import Level, Verdict
-from explorer.qt.jobs import Job, JobRunner, consideration
-from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.planner.answer import (
+from explorer.present.explanations import picture_text
+from explorer.present.plan import (
     CheckedEnvironment,
+    Level,
     Suggestion,
+    Verdict,
     advice_changes,
     advice_text,
     question_name,
@@ -39,6 +39,7 @@ from explorer.qt.models.planner.answer import (
     suggestions_sentence,
     verdict_of,
 )
+from explorer.qt.jobs import Job, JobRunner, consideration
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.labels import plain_label

@@ -15,9 +15,8 @@ from explorer.planner.kv_cache import DEFAULT_BATCH, DEFAULT_CONTEXT
 from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC, EffectiveSettings
-from explorer.qt.models.planner.curves import CACHE_TYPES
-from explorer.qt.models.planner.session import PlannerSession
-from explorer.qt.models.planner.stops import (
+from explorer.present.plan_export import (
+    CACHE_TYPES,
     LEAST_CONTEXT,
     PER_OCTAVE,
     Stops,
@@ -25,6 +24,7 @@ from explorer.qt.models.planner.stops import (
     context_text,
     parallel_stops,
 )
+from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.views.planner.editors import CalmComboBox, CalmSpinBox, SizeEdit, TokenSpinBox
 from explorer.qt.views.planner.setting_rows import Setting, SettingRows
 from explorer.qt.views.planner.stop_slider import StopMark, StopSlider

@@ -7,8 +7,8 @@ from typing import Final
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
+from explorer.present.plan_export import Curves, curves_key, make_curves
 from explorer.qt.jobs import Job, JobRunner, consideration
-from explorer.qt.models.planner.curves import Curves, curves_key, make_curves
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.recent import Recent
 from explorer.qt.views.planner.curves_plot import CurvesPlot

@@ -11,9 +11,8 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.planner.curves import Curve, Curves
-from explorer.qt.models.planner.stops import Stops, context_stops, context_text
+from explorer.present.explanations import picture_text
+from explorer.present.plan_export import Curve, Curves, Stops, context_stops, context_text
 from explorer.qt.theme import series_colour, warning_colour
 from explorer.qt.views.plots.themed_plot import ThemedPlot
 from explorer.text import byte_unit, bytes_text

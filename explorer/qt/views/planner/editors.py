@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QComboBox, QLineEdit, QSpinBox, QWidget
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_context, parse_size
+from explorer.present.plan_export import Stops
 from explorer.qt.models.planner.devices import size_text
-from explorer.qt.models.planner.stops import Stops
 from explorer.text import integer_text
 
 _MOST_TOKENS = 1 << 30

@@ -22,10 +22,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from explorer.present.plan import exact_text
-from explorer.qt.models.figure_texts import translated
-from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.planner.figures import Layer
+from explorer.present.explanations import picture_text
+from explorer.present.plan import Layer, exact_text
 from explorer.qt.views.planner.painting import device_colour, draw_caption, plain_tip
 from explorer.qt.views.plots.themed_plot import PlotColours
 
@@ -104,8 +102,8 @@ class LayerStrip(QWidget):
                 self.tr("Layer {index} ({name}) on {place}").format(
                     index=layer.index, name=layer.name, place=place
                 ),
-                self.tr("Weights {size}").format(size=exact_text(layer.weights, translated)),
-                self.tr("KV cache {size}").format(size=exact_text(layer.kv_cache, translated)),
+                self.tr("Weights {size}").format(size=exact_text(layer.weights)),
+                self.tr("KV cache {size}").format(size=exact_text(layer.kv_cache)),
             )
         )
 

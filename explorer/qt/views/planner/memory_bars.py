@@ -26,10 +26,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from explorer.present.plan import exact_text
-from explorer.qt.models.figure_texts import translated
-from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.planner.figures import Bar, Kind, Part, kind_name
+from explorer.present.explanations import picture_text
+from explorer.present.plan import Bar, Kind, Part, exact_text, kind_name
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.planner.painting import (
     device_colour,
@@ -131,13 +129,13 @@ class MemoryBars(QWidget):
         if found is None:
             return ""
         bar, part = found
-        lines = [f"{bar.title}: {kind_name(part.kind)} {exact_text(part.nbytes, translated)}"]
+        lines = [f"{bar.title}: {kind_name(part.kind)} {exact_text(part.nbytes)}"]
         formula = self.explain(part.term) if part.term else ""
         if formula:
             lines.append(formula)
         if bar.over_bytes:
             words = self.tr("{size} more than there is")
-            lines.append(words.format(size=exact_text(bar.over_bytes, translated)))
+            lines.append(words.format(size=exact_text(bar.over_bytes)))
         return "\n".join(lines)
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:

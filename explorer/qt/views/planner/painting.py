@@ -13,7 +13,7 @@ from typing import Final
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QPainter, QPen
 
-from explorer.qt.models.planner.figures import Kind
+from explorer.present.plan import Kind
 from explorer.qt.theme import SERIES, series_colour
 
 _TEXTURES: Final[Mapping[Kind, Qt.BrushStyle]] = MappingProxyType(

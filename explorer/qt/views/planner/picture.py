@@ -8,7 +8,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
-from explorer.qt.models.planner.figures import boundary_of, layers_asked, layers_of, memory_bars
+from explorer.present.plan import boundary_of, layers_asked, layers_of, memory_bars
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.views.planner.layer_strip import LayerStrip
 from explorer.qt.views.planner.memory_bars import Ink, MemoryBars

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import EffectiveSettings
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.theme import warning_colour
 from explorer.qt.views.labels import plain_label

@@ -14,7 +14,7 @@ from PySide6.QtCore import QRect, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPalette, QWheelEvent
 from PySide6.QtWidgets import QSlider, QStyle, QStyleOptionSlider, QWidget
 
-from explorer.qt.models.planner.stops import Stops
+from explorer.present.plan_export import Stops
 
 _SNAP_PIXELS: Final = 5
 _TICK: Final = 4

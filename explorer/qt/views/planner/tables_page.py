@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import QByteArray, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from explorer.present.plan import layers_of, memory_bars
+from explorer.present.plan_export import Curves
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.planner.curves import Curves
-from explorer.qt.models.planner.figures import layers_of, memory_bars
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.planner.tables import (
     LiveTable,

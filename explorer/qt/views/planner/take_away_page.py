@@ -19,14 +19,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.qt.jobs import JobRunner
-from explorer.qt.models.planner.session import PlannerSession
-from explorer.qt.models.planner.take_away import (
+from explorer.present.plan_export import (
     environment_lines,
     modelfile_lines,
     plan_command,
     server_command,
 )
+from explorer.qt.jobs import JobRunner
+from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.planner.late_page import LatePage
 from explorer.qt.views.planner.picture import PlannerPicture, SavedPicture

@@ -7,10 +7,9 @@ from PySide6.QtCore import QByteArray, Qt
 from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
 
 from explorer.planner.result import Term
+from explorer.present.explanations import picture_text
 from explorer.present.plan import exact_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.figure_texts import translated
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.planner.session import PlannerSession
 from explorer.qt.models.planner.tables import LiveTable, figure_text, input_columns, term_columns
 from explorer.qt.theme import monospace_font
@@ -116,11 +115,7 @@ class WhyPage(LatePage):
             self.formula.clear()
             self.input_model.show((), 0)
             return
-        value = (
-            exact_text(term.value, translated)
-            if isinstance(term.value, int)
-            else figure_text(term.value)
-        )
+        value = exact_text(term.value) if isinstance(term.value, int) else figure_text(term.value)
         self.title.setText(f"{term.name} = {value}")
         self.formula.setText(f"= {plain_text(term.formula)}")
         inputs = list(term.inputs.items())

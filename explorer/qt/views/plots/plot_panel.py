@@ -15,8 +15,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.table import TableModel
 from explorer.qt.models.weights.histogram_curve import BinReading
 from explorer.qt.views.elided_label import ElidedLabel

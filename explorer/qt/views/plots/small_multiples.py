@@ -26,7 +26,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMenu, QWidget
 
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.models.weights.histogram_curve import HistogramCurve, curve_columns
 from explorer.qt.views.plots.themed_plot import PlotColours
 from explorer.text import float_text

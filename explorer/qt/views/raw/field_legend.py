@@ -10,7 +10,7 @@ from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from explorer.formats.structure import FieldKind
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.views.raw.field_style import field_hatching, field_line, field_tint, kind_name
 
 _SWATCH: Final = 14

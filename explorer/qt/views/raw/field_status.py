@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from explorer.formats.structure import Field
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.raw.field_style import kind_name

@@ -20,8 +20,8 @@ from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.structure import Field, FieldKind, Structure
 from explorer.formats.tensors import Extent
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.views.labels import empty_label, plain_label
 from explorer.qt.views.progress.job_slot import JobSlot
 from explorer.qt.views.raw.field_legend import FieldLegend

@@ -13,8 +13,8 @@ from PySide6.QtGui import QColor
 
 from explorer.analysis.model_grid import ModelGrid
 from explorer.formats.facts import TypeShare
+from explorer.present.survey import Groups, Known, Metric, Source
 from explorer.qt.models.survey.content import ComparisonContent, SurveyContent
-from explorer.qt.models.survey.metrics import Groups, Known, Metric, Source
 from explorer.qt.theme import series_colour
 
 _WIDE_RANGE: Final = 30  # of positive figures, from which on the colours follow the logarithm

@@ -6,10 +6,10 @@ from PySide6.QtCore import QByteArray, QEvent, Qt, QTimer, Signal
 from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QHBoxLayout, QLabel, QWidget
 
 from explorer.formats.tensor_filter import parse_filter
+from explorer.present.survey import METRICS, Metric, metric_named
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
 from explorer.qt.models.survey.hot_spots import SHARE, HotSpots
-from explorer.qt.models.survey.metrics import METRICS, Metric, metric_named
 from explorer.qt.views.contents.tensors_view import describe_filter
 from explorer.qt.views.labels import error_caution
 from explorer.qt.views.survey.notice import Notice

@@ -18,10 +18,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.present.explanations import picture_text
 from explorer.present.statistics import Floats
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.survey import METRICS, Groups, Metric, Source, metric_named
 from explorer.qt.models.survey.content import ComparisonContent, SurveyContent
-from explorer.qt.models.survey.metrics import METRICS, Groups, Metric, Source, metric_named
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.plots.export import PlotExport
 from explorer.qt.views.plots.themed_plot import PlotColours

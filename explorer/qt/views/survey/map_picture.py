@@ -9,8 +9,8 @@ import numpy as np
 from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter
 
+from explorer.present.survey import METRICS, Groups, Known
 from explorer.qt.models.survey.content import SurveyContent
-from explorer.qt.models.survey.metrics import METRICS, Groups, Known
 from explorer.qt.views.survey.map_painter import MapPainter
 
 _MOST_PIXELS: Final = 4 << 20  # a larger map is drawn smaller

@@ -23,7 +23,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QToolTip, QWidget
 
 from explorer.analysis.model_grid import Kind, ModelGrid
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.views.planner.painting import plain_tip
 from explorer.qt.views.plots.themed_plot import PlotColours
 from explorer.qt.views.survey.colouring import Colouring

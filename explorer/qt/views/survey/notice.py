@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
-from explorer.qt.models.figure_texts.pictures import picture_text
-from explorer.qt.models.survey.metrics import Source
+from explorer.present.explanations import picture_text
+from explorer.present.survey import Source
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.survey.session import SurveySession, SurveyState
 from explorer.text import bytes_text, integer_text

@@ -26,9 +26,9 @@ from explorer.qt.views.progress.job_slot import JobSlot
 
 if TYPE_CHECKING:
     from explorer.formats.model import Model
+    from explorer.present.survey import Known
     from explorer.qt.models.errors.references import MatchedModels
     from explorer.qt.models.survey.content import ComparisonContent, SurveyContent
-    from explorer.qt.models.survey.metrics import Known
     from explorer.qt.models.survey.work import SurveyProgress, SurveyWork
 
 Result = TypeVar("Result")
@@ -102,7 +102,7 @@ class SurveySession(QObject):
         """All columns of the model; None until they were read."""
         if self.content is None:
             return None
-        from explorer.qt.models.survey.metrics import Known  # noqa: PLC0415 - see the module
+        from explorer.present.survey import Known  # noqa: PLC0415 - see the module
 
         errors = None if self.comparison is None else self.comparison.errors
         return Known(self.content.document.arrays, self.content.statistics, errors)

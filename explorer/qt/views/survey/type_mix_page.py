@@ -9,9 +9,9 @@ from PySide6.QtWidgets import QSplitter, QStackedLayout, QVBoxLayout, QWidget
 
 from explorer.analysis.recipes import RULES_SOURCE
 from explorer.errors import ExplorerError
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.survey.type_mix_table import (
     TypeMix,
     deviation_columns,

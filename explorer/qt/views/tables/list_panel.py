@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QStackedLayout, QVBoxLayout, QWidget
 
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.table import TableModel
 from explorer.qt.views.labels import empty_label
 from explorer.qt.views.tables.filter_bar import FilterBar

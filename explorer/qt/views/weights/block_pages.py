@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import BlockStatistics, Distribution
 from explorer.errors import ExplorerError
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.table import TableModel
 from explorer.qt.models.weights.code_table import (

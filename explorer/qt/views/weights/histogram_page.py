@@ -9,8 +9,8 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 
 from explorer.errors import ExplorerError
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.recent import Recent
 from explorer.qt.models.weights.figures import Figures, Gathered, Subject
 from explorer.qt.models.weights.gathering import gather, known, load_kernels

@@ -18,8 +18,8 @@ from PySide6.QtWidgets import (
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import WeightReader
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.figures import Subject
 from explorer.qt.models.weights.values_table import Place, ValuesTable
 from explorer.qt.theme import monospace_font

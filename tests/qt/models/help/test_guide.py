@@ -16,7 +16,7 @@ from explorer.formats.columns import tensor_arrays
 from explorer.formats.tensor_filter import parse_filter
 from explorer.formats.vocabulary import read_vocabulary
 from explorer.paths import resource
-from explorer.qt.models.figure_texts.pictures import panel_texts
+from explorer.present.explanations import panel_texts
 from explorer.qt.models.help.guide import (
     KEYS_PAGE,
     ORDER,

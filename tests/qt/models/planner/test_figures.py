@@ -8,16 +8,18 @@ from pytestqt.modeltest import ModelTester
 
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.inputs import PlanInputs, make_outcome
-from explorer.present.plan import Level, exact_text, layers_text
-from explorer.qt.models.planner.answer import verdict_of
-from explorer.qt.models.planner.comparison import Candidate, comparison_columns
-from explorer.qt.models.planner.figures import (
+from explorer.present.plan import (
     Kind,
+    Level,
     boundary_of,
+    exact_text,
     layers_asked,
     layers_of,
+    layers_text,
     memory_bars,
+    verdict_of,
 )
+from explorer.qt.models.planner.comparison import Candidate, comparison_columns
 from explorer.qt.models.planner.tables import (
     LiveTable,
     bar_columns,

@@ -15,12 +15,19 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings
 from explorer.planner.devices import parse_context, parse_gpu, parse_size
 from explorer.planner.inputs import PlanInputs
-from explorer.qt.models.planner.curves import curve_contexts, make_curves
+from explorer.present.plan_export import (
+    Stops,
+    context_stops,
+    context_text,
+    curve_contexts,
+    device_spec,
+    make_curves,
+    parallel_stops,
+    server_command,
+)
 from explorer.qt.models.planner.devices import added, size_text
 from explorer.qt.models.planner.history import History
 from explorer.qt.models.planner.state import MOST_SCENARIOS, PlannerState, Subject
-from explorer.qt.models.planner.stops import Stops, context_stops, context_text, parallel_stops
-from explorer.qt.models.planner.take_away import device_spec, server_command
 from tests.planner.models import GIB, random_devices, random_settings, small_model
 
 few = settings(max_examples=40)

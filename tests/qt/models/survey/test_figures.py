@@ -9,9 +9,18 @@ import numpy as np
 import pytest
 
 from explorer.analysis import compare_tensors, tensor_statistics
-from explorer.present.survey import ErrorColumns, PairPlace, StatisticsColumns, greatest
+from explorer.present.survey import (
+    METRICS,
+    ErrorColumns,
+    Groups,
+    Known,
+    PairPlace,
+    StatisticsColumns,
+    greatest,
+    metric_named,
+    shares,
+)
 from explorer.qt.models.document import Document
-from explorer.qt.models.survey.metrics import METRICS, Groups, Known, metric_named, shares
 from tests.helpers.model_pairs import write_gguf
 
 RANDOM = np.random.default_rng(3)

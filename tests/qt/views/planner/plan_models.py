@@ -16,9 +16,9 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.planner import plan as make_plan
 from explorer.planner.result import Plan
+from explorer.present.plan import Kind, layers_of
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.planner.figures import Kind, layers_of
 from explorer.qt.views.planner import PlannerView
 from explorer.qt.views.planner.body import PlannerBody
 from explorer.qt.views.planner.late_page import LatePage

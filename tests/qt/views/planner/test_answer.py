@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device, Host
 from explorer.planner.advice import solve
-from explorer.qt.models.planner.answer import CheckedEnvironment
+from explorer.present.plan import CheckedEnvironment
 from tests.qt.views.planner.plan_models import GIB, Panel
 
 SMALL = (Device("0", "CUDA", 5 * GIB, name="Small GPU"),)

@@ -18,9 +18,9 @@ from explorer.cli.main import main as command_line
 from explorer.planner import Device
 from explorer.planner import plan as make_plan
 from explorer.planner.record import plan_record
+from explorer.present.plan import Kind
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.planner.figures import Kind
 from explorer.qt.models.roles import ItemRole
 from explorer.qt.models.table import TableModel
 from explorer.qt.views.planner.late_page import LatePage

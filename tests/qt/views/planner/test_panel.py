@@ -15,9 +15,9 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.planner import Device
+from explorer.present.plan import Kind
 from explorer.qt.jobs import JobRunner
 from explorer.qt.models.document import Document
-from explorer.qt.models.planner.figures import Kind
 from explorer.qt.theme import Scheme, apply_scheme, warning_colour
 from explorer.qt.views.planner import PlannerView
 from explorer.qt.views.planner import panel as panel_module

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
-from explorer.qt.models.planner.figures import Kind
+from explorer.present.plan import Kind
 from explorer.qt.views.planner.painting import fill_kind, plain_tip
 from tests.qt.views.planner.plan_models import GIB, Panel, drag
 

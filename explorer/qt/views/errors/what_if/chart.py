@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.models.what_if.table import Line
 from explorer.qt.views.errors.what_if.points import ChartPoint, ErrorAxis, Measure, chart_points
 from explorer.qt.views.plots.label_places import place_labels

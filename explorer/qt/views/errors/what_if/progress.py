@@ -7,7 +7,7 @@ import time
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QWidget
 
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.models.what_if.work import WhatIfState
 from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.progress.pace import duration_text

@@ -6,7 +6,6 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.what_if import PRESENT
 from explorer.present.errors import error_label, error_text
-from explorer.qt.models.figure_texts import translated
 from explorer.qt.models.what_if.question import Prospect
 from explorer.qt.models.what_if.table import (
     Line,
@@ -89,7 +88,7 @@ def line_text(line: Line) -> str:
 
 
 def _figure(name: str, value: float) -> str:
-    return f"{error_label(name, translated)} {error_text(name, value, translated)}"
+    return f"{error_label(name)} {error_text(name, value)}"
 
 
 def _tr(text: str) -> str:

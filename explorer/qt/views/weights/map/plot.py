@@ -15,7 +15,7 @@ from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QGraphicsRectItem, QWidget
 
 from explorer.analysis.tensor_map.map import TensorMap, Window
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.models.weights.values_table import Place
 from explorer.qt.theme import series_colour
 from explorer.qt.views.plots.themed_plot import ThemedPlot

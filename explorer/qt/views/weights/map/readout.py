@@ -7,8 +7,8 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
 from explorer.analysis.tensor_map.map import TensorMap
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.values_table import Place
 from explorer.qt.views.labels import plain_label
 from explorer.qt.views.weights.map.plot import MapPlot

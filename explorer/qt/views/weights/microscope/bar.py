@@ -18,8 +18,8 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.formats.tensors import Folding, Shape
+from explorer.present.explanations import picture_text
 from explorer.qt.models.errors.references import References
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.weights.values_table import Place
 from explorer.qt.views.elided_label import ElidedLabel
 from explorer.qt.views.errors.reference_bar import ReferenceBar

@@ -22,8 +22,8 @@ from PySide6.QtWidgets import (
 
 from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import Beside
+from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.figure_texts.pictures import picture_text
 from explorer.qt.models.table import Column, TableModel
 from explorer.qt.models.weights.block_columns import (
     field_columns,

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import Beside
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.theme import series_colour
 from explorer.qt.views.plots.themed_plot import ThemedPlot
 

@@ -27,7 +27,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.block_detail import BlockDetail
-from explorer.qt.models.figure_texts.pictures import picture_text
+from explorer.present.explanations import picture_text
 from explorer.qt.theme import monospace_font
 from explorer.qt.views.weights.microscope.style import block_field_line, block_field_tint
 

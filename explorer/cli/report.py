@@ -1,0 +1,148 @@
+"""`gguf-explorer report`: a model as one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from explorer.cli.options import (
+    model_path,
+    path_argument,
+    refuse_model_file,
+    root_option,
+    teller,
+    workers_option,
+)
+from explorer.cli.options import (
+    writing_atomically as writing,
+)
+from explorer.cli.output import Progress, write, write_error
+from explorer.cli.plan_work import named_gpus
+from explorer.errors import ExplorerError
+from explorer.formats import Model, open_model
+from explorer.hardware.detect import detect
+from explorer.planner import Device
+from explorer.planner.devices import parse_context
+from explorer.report.gather import Question, gather, targets, work
+from explorer.report.page import report_html
+from explorer.text import bytes_text, plain_text
+
+_MODEL_SUFFIXES: Final = (".gguf", ".safetensors")
+
+
+def _contexts(
+    context: click.Context, parameter: click.Parameter, texts: Sequence[str]
+) -> list[int]:
+    try:
+        return [parse_context(text) for text in texts]
+    except ExplorerError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+
+
+@click.command("report")
+@path_argument
+@click.option(
+    "output",
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The HTML file to make.",
+)
+@click.option(
+    "--reference", type=click.Path(), metavar="PATH", help="Compare the weights with this model's."
+)
+@click.option("--survey/--no-survey", default=True, help="Read all weights, or the header alone.")
+@workers_option
+@click.option(
+    "gpus",
+    "--gpu",
+    multiple=True,
+    metavar="SPEC",
+    callback=named_gpus,
+    help="Plan for this GPU, as in `plan`; once for each. Default: this machine's, or usual ones.",
+)
+@click.option(
+    "contexts",
+    "--context",
+    multiple=True,
+    metavar="N",
+    callback=_contexts,
+    help="Plan for so many tokens; may be given several times.",
+)
+@root_option
+def report_command(  # noqa: PLR0913 - one for each argument and option
+    path: str,
+    output: Path,
+    reference: str | None,
+    *,
+    survey: bool,
+    workers: int,
+    gpus: Sequence[Device],
+    contexts: Sequence[int],
+    root: str | None,
+) -> int:
+    """Write what is known of the model at PATH into one HTML file.
+
+    Metadata, types and recipe, checks, the tensors that stand out, maps of the model, histograms
+    and a memory plan, each picture with its data. The file needs no other and runs no script; it
+    names files, but no folders.
+
+    All weights are read, which takes some seconds for each billion; what the survey finds is
+    kept, so that the next report is there at once. The exit code is 1 if weights that should be
+    there cannot be read; the report says which.
+
+    \b
+    Examples:
+      gguf-explorer report model.gguf -o model.html
+      gguf-explorer report model-Q4_K_M.gguf --reference model-bf16.gguf -o loss.html
+      gguf-explorer report model.gguf --no-survey --gpu "RTX 3090" --context 32k -o model.html
+    """
+    if reference is not None and not survey:
+        raise click.UsageError("--reference compares weights, which --no-survey leaves unread")
+    with ExitStack() as stack:
+        model = stack.enter_context(open_model(model_path(path, root)))
+        other = None
+        if reference is not None:
+            other = stack.enter_context(open_model(model_path(reference)))
+        _check_target(output, [one for one in (model, other) if one is not None])
+        machine = None if gpus else detect()
+        with Progress(work(model, other)) as line:
+            asked = Question(
+                survey=survey,
+                workers=workers,
+                targets=targets(gpus, machine),
+                contexts=contexts,
+                progress=teller(line, "weights"),
+            )
+            evidence = gather(model, other, asked)
+        page = report_html(evidence, datetime.now().astimezone().date())
+    with writing(output) as stream:
+        stream.write(page)
+    write(f"{plain_text(str(output))} written, {bytes_text(len(page.encode()))}\n")
+    damaged = None if evidence.measured is None else evidence.measured.damaged
+    if damaged is not None:
+        write_error(str(damaged))
+    return 0 if damaged is None else 1
+
+
+def _check_target(target: Path, models: Sequence[Model]) -> None:
+    """Raise before weights are read, rather than after, if the report cannot be put there.
+
+    Raises:
+        ExplorerError: The target is a model, or its folder is not there.
+    """
+    for model in models:
+        refuse_model_file(model, target)
+    if target.suffix.lower() in _MODEL_SUFFIXES:
+        raise ExplorerError(
+            "a report is no model; give the file a name such as report.html", target
+        )
+    if not target.parent.is_dir():
+        raise ExplorerError("cannot be written: there is no such folder", target)

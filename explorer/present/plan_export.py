@@ -1,0 +1,323 @@
+"""The settings of a plan as other programs take them: command lines, variables, parameters.
+
+What was asked for is written out, so that one who repeats it gets the same figures. Knows no Qt.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.planner import Device, Host, Hyperparameters
+from explorer.planner import settings as env
+from explorer.planner.inputs import PlanInputs, make_outcome
+from explorer.planner.kv_cache import BYTES_PER_ELEMENT
+from explorer.planner.profiles import GRAPH_SIZE
+from explorer.planner.result import Plan
+from explorer.text import integer_text, plain_text
+
+_SERVER_TYPES: Final = ("f16", "q8_0", "q4_0")
+
+
+def plan_command(path: Path, inputs: PlanInputs) -> str:
+    """Return the `gguf-explorer plan` command that gives the same figures.
+
+    Without a device it plans for the GPUs of the machine on which it runs.
+    """
+    words = ["gguf-explorer", "plan", str(path)]
+    settings = inputs.settings
+    for option, value in (
+        ("--context", settings.context),
+        ("--parallel", settings.parallel),
+        ("--batch", settings.batch),
+        ("--kv-cache-type", settings.kv_cache_type),
+        ("--num-gpu", settings.num_gpu),
+        ("--overhead", settings.overhead),
+    ):
+        if value is not None:
+            words += [option, str(value)]
+    if settings.flash_attention is not None:
+        words.append("--flash-attention" if settings.flash_attention else "--no-flash-attention")
+    if settings.spread:
+        words.append("--spread")
+    for device in inputs.devices:
+        words += ["--gpu", device_spec(device)]
+    if inputs.host is not None:
+        words += ["--memory", str(_host_bytes(inputs.host))]
+    if inputs.profile != GRAPH_SIZE.name:
+        words += ["--profile", inputs.profile]
+    return shlex.join(words)
+
+
+def device_spec(device: Device) -> str:
+    """Return a GPU as `--gpu` takes it; a name loses what divides the fields there."""
+    fields = [("id", _field(device.id))]
+    if device.name.strip():
+        fields.append(("name", _field(device.name)))
+    fields += [("free", str(device.free)), ("library", _field(device.library))]
+    if device.total is not None:
+        fields.append(("total", str(device.total)))
+    fields.append(("integrated", "yes" if device.integrated else "no"))
+    if device.driver_major is not None:
+        fields.append(("driver", str(device.driver_major)))
+    if device.compute is not None:
+        fields.append(("compute", ".".join(map(str, device.compute))))
+    return ",".join(f"{key}={value}" for key, value in fields)
+
+
+def _field(text: str) -> str:
+    return " ".join(plain_text(text).replace(",", " ").replace("=", " ").split()) or "GPU"
+
+
+def _host_bytes(host: Host) -> int:
+    """Return what the CPU can have: `--memory` knows no swap, and the check adds both."""
+    return host.free + host.swap
+
+
+def environment_lines(plan: Plan) -> list[str]:
+    """Return Ollama's variables with their values; a f32 cache is none that a server accepts."""
+    asked, effective = plan.request.settings, plan.effective
+    lines = [
+        f"{env.CONTEXT_LENGTH}={effective.context}",
+        f"{env.NUM_PARALLEL}={effective.parallel}",
+    ]
+    if asked.flash_attention is not None:
+        lines.append(f"{env.FLASH_ATTENTION}={int(asked.flash_attention)}")
+    if effective.kv_cache_type in _SERVER_TYPES and asked.kv_cache_type is not None:
+        lines.append(f"{env.KV_CACHE_TYPE}={effective.kv_cache_type}")
+    if effective.overhead:
+        lines.append(f"{env.GPU_OVERHEAD}={effective.overhead}")
+    if asked.spread is not None:
+        lines.append(f"{env.SCHED_SPREAD}={int(asked.spread)}")
+    return lines
+
+
+def modelfile_lines(plan: Plan) -> list[str]:
+    """Return the parameters that a Modelfile can hold."""
+    effective = plan.effective
+    lines = [f"PARAMETER num_ctx {effective.context}", f"PARAMETER num_batch {effective.batch}"]
+    if effective.num_gpu >= 0:
+        lines.append(f"PARAMETER num_gpu {effective.num_gpu}")
+    return lines
+
+
+def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str:
+    """Return a command line of llama.cpp's server that loads the model alike."""
+    words = ["llama-server", "--model", str(path), *_server_options(plan)]
+    if projector is not None:
+        words += ["--mmproj", str(projector)]
+    return shlex.join(words)
+
+
+def _server_options(plan: Plan) -> Iterator[str]:
+    """Yield the options; llama-server's context is that of all sequences together."""
+    effective = plan.effective
+    batch = str(effective.batch if plan.layout is None else plan.layout.batch)
+    yield from ("--ctx-size", str(effective.context * effective.parallel))
+    yield from ("--parallel", str(effective.parallel))
+    yield from ("--batch-size", batch, "--ubatch-size", batch)
+    yield from ("--cache-type-k", effective.kv_cache_type)
+    yield from ("--cache-type-v", effective.kv_cache_type)
+    yield from ("--flash-attn", "on" if effective.flash_attention else "off")
+    if plan.layout is None:
+        return
+    yield from ("--n-gpu-layers", str(plan.layout.placed))
+    shares = [0 if held.layers is None else len(held.layers) for held in plan.layout.devices]
+    if sum(map(bool, shares)) > 1:
+        yield from ("--tensor-split", ",".join(map(str, shares)))
+
+
+# The values that a slider stops at, spaced by their logarithm, with some that it snaps to.
+#
+# A slider of Qt counts in integers from 0; here each of them is the place of a value.
+
+
+LEAST_CONTEXT: Final = 512
+MOST_CONTEXT: Final = 1 << 20
+PER_OCTAVE: Final = 16
+"""Stops from a context to twice that."""
+
+_LEAST_SNAP: Final = 2048
+_MOST_TRAINED: Final = 1 << 24  # a header may claim anything; a slider of 24 octaves helps nobody
+_MOST_PARALLEL: Final = 64
+
+
+class Stops:
+    """Values in rising order.
+
+    Attributes:
+        values: The values; a slider's position is a place in here.
+        snaps: Those that a drag is drawn to, each one of `values`.
+    """
+
+    def __init__(self, values: Iterable[int], snaps: Iterable[int]) -> None:
+        self.values = tuple(sorted(set(values)))
+        known = set(self.values)
+        self.snaps = tuple(snap for snap in sorted(set(snaps)) if snap in known)
+
+    @property
+    def last(self) -> int:
+        """The last position."""
+        return len(self.values) - 1
+
+    def position(self, value: int) -> int:
+        """Return the position whose value is nearest, by ratio."""
+        place = bisect_left(self.values, value)
+        if place == 0:
+            return 0
+        if place > self.last:
+            return self.last
+        low, high = self.values[place - 1], self.values[place]
+        return place if value * value >= low * high else place - 1
+
+    def step(self, value: int, steps: int) -> int:
+        """Return the value some stops further up or down; one between stops goes to the next."""
+        place = bisect_left(self.values, value)
+        exact = place <= self.last and self.values[place] == value
+        if not exact and steps > 0:
+            place -= 1
+        return self.values[min(max(place + steps, 0), self.last)]
+
+
+def context_stops(trained: int) -> Stops:
+    """Return the contexts of a slider; it snaps to 2k, 4k, … and to the trained one.
+
+    Args:
+        trained: Longest context that the model was trained for; 0 for no limit.
+    """
+    most = max(MOST_CONTEXT, min(trained, _MOST_TRAINED))
+    octaves = math.ceil(math.log2(most / LEAST_CONTEXT))
+    values = [
+        _round(LEAST_CONTEXT * 2 ** (place / PER_OCTAVE))
+        for place in range(octaves * PER_OCTAVE + 1)
+    ]
+    snaps = [1 << power for power in range(_LEAST_SNAP.bit_length() - 1, 25)]
+    if LEAST_CONTEXT <= trained <= _MOST_TRAINED:
+        nearest = Stops(values, ()).position(trained)
+        if nearest > 0 and values[nearest] not in snaps:
+            del values[nearest]  # it takes the place of its neighbour, so that places stay even
+        values.append(trained)
+        snaps.append(trained)
+    return Stops(values, snaps)
+
+
+def parallel_stops() -> Stops:
+    """Return the numbers of sequences of a slider; it snaps to powers of two."""
+    few = range(1, 9)
+    more = [step << power for power in range(4) for step in (8, 10, 12, 14)]
+    powers = [1 << power for power in range(7)]
+    return Stops([*few, *(n for n in more if n <= _MOST_PARALLEL), _MOST_PARALLEL], powers)
+
+
+def context_text(tokens: int) -> str:
+    """Return a context as people write it: ``"32k"``, ``"1M"``, ``"40,960"``."""
+    if tokens >= 1 << 20 and tokens % (1 << 20) == 0:
+        return f"{tokens >> 20}M"
+    if tokens >= 1024 and tokens % 1024 == 0 and (tokens >> 10) & ((tokens >> 10) - 1) == 0:
+        return f"{tokens >> 10}k"
+    return integer_text(tokens)
+
+
+def _round(value: float) -> int:
+    """Return a value with six significant bits: stops that one can read out."""
+    power = max(0, math.floor(math.log2(value)) - 6)
+    return round(value / (1 << power)) << power
+
+
+# Memory against context for each type of the KV cache: many plans, made in a worker.
+
+
+CACHE_TYPES: Final = tuple(BYTES_PER_ELEMENT)
+"""The types of the slider, the largest first."""
+
+_EVERY: Final = 4  # of the slider's stops, of which it has 16 in an octave
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The memory of one cache type.
+
+    Attributes:
+        cache_type: The type that is asked for.
+        effective_type: The type that holds.
+        contexts: Tokens, int64 [n], rising.
+        totals: Bytes in all, as `plan` gives them, int64 [n]; -1 where there is no plan.
+        fits: Whether all layers are on GPUs, bool [n].
+    """
+
+    cache_type: str
+    effective_type: str
+    contexts: NDArray[np.int64]
+    totals: NDArray[np.int64]
+    fits: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All curves of one model and machine.
+
+    Attributes:
+        curves: One for each type.
+        vram: Free bytes of all GPUs.
+    """
+
+    curves: tuple[Curve, ...]
+    vram: int
+
+
+def curve_contexts(trained: int) -> tuple[int, ...]:
+    """Return the contexts of a curve: up to the trained one, which is the last."""
+    stops: Stops = context_stops(trained)
+    some = [value for value in stops.values[::_EVERY] if not trained or value < trained]
+    return (*some, trained) if trained else tuple(some)
+
+
+def curves_key(h: Hyperparameters, inputs: PlanInputs) -> tuple[Any, ...]:
+    """Return what curves depend on: all but the context and the cache type."""
+    return id(h), inputs.with_settings(context=None, kv_cache_type=None)
+
+
+def make_curves(
+    h: Hyperparameters,
+    inputs: PlanInputs,
+    environment: Mapping[str, str],
+    check: Callable[[], None],
+) -> Curves:
+    """Plan each type at each context. For a worker: about 200 plans.
+
+    Args:
+        h: The model.
+        inputs: The other settings and the machine.
+        environment: Ollama's environment variables.
+        check: Called before each plan; raises to stop.
+    """
+    contexts = curve_contexts(h.trained_context)
+    curves = []
+    for name in CACHE_TYPES:
+        totals, fits, effective = [], [], name
+        for context in contexts:
+            check()
+            asked = inputs.with_settings(context=context, kv_cache_type=name)
+            plan = make_outcome(h, asked, environment).plan
+            totals.append(-1 if plan is None else plan.total)
+            fits.append(plan is not None and plan.fully_offloaded)
+            if plan is not None:
+                effective = plan.effective.kv_cache_type
+        curves.append(
+            Curve(
+                name,
+                effective,
+                np.array(contexts, np.int64),
+                np.array(totals, np.int64),
+                np.array(fits, np.bool_),
+            )
+        )
+    return Curves(tuple(curves), sum(device.free for device in inputs.devices))
