@@ -128,7 +128,7 @@ def show_page(window, view: str) -> None:  # type: ignore[no-untyped-def]
     """Bring a page of a panel to the state that its picture shows."""
     from PySide6.QtWidgets import QApplication  # noqa: PLC0415
 
-    from explorer.qt.models.errors.references import Rounding  # noqa: PLC0415
+    from explorer.qt.references import Rounding  # noqa: PLC0415
 
     panel_name, page_name = PAGES[view]
     panels = window.panels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -10,19 +11,57 @@ from pathlib import Path
 from typing import Final
 
 from PySide6.QtCore import QEvent, QLocale, QObject, QTimer
-from PySide6.QtGui import QIcon
-from PySide6.QtWidgets import QApplication
+from PySide6.QtGui import QAccessible, QAccessibleInterface, QIcon
+from PySide6.QtWidgets import QAccessibleWidget, QApplication, QWidget
 
 from explorer import __version__
-from explorer.qt.accessible_roles import tell_roles
 from explorer.qt.crashes import catching
 from explorer.qt.jobs import Job
-from explorer.qt.jobs.arenas import share_arenas
 from explorer.qt.locale_numbers import take_locale
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.qt.theme import apply_scheme
 from explorer.text import plain_text
+
+# Tells screen readers what the program's own widgets are: Qt calls everything it did not draw a
+# client area.
+#
+# A class says it itself, in its attribute `accessible_role`. Names and descriptions stay those of
+# the widget; only the role comes from here.
+
+
+def tell_roles() -> None:
+    """Have Qt ask the program's classes what they are; a second call changes nothing."""
+    QAccessible.installFactory(_interface_of)
+
+
+def _interface_of(_class_name: str, thing: QObject) -> QAccessibleInterface | None:
+    role = getattr(thing, "accessible_role", None)
+    if not isinstance(role, QAccessible.Role) or not isinstance(thing, QWidget):
+        return None
+    return QAccessibleWidget(thing, role)
+
+
+# Has threads share the memory that they free.
+
+
+_ARENA_MAX: Final = -8  # `M_ARENA_MAX` of glibc's malloc.h
+_ARENAS: Final = 2
+
+
+def share_arenas() -> None:
+    """Have all threads take memory from two arenas; before there are any. For glibc only.
+
+    It gives each thread an arena of its own, up to eight for each core. What is free in one is of
+    no use to other threads, and up to 32 MiB at its end never go back to the system. After some
+    thousand actions in the window 130 MiB were free in ten arenas, where a single one had 20. Two
+    make no thread wait: who asks for memory mostly holds the interpreter's lock.
+    """
+    if sys.platform == "linux":
+        set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+        if set_option is not None:
+            set_option(_ARENA_MAX, _ARENAS)
+
 
 DESKTOP_FILE: Final = "io.github.gguf_explorer.GGUFExplorer"
 """Name of the desktop entry in packaging/linux/, by which a desktop tells whose window it is."""

@@ -7,26 +7,182 @@ them end here.
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
+import os
+import platform
 import sys
 import threading
+import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, TextIO
 
+from PySide6 import __version__ as pyside_version
 from PySide6.QtCore import (
     QMessageLogContext,
     QObject,
     QtMsgType,
     Signal,
     qInstallMessageHandler,
+    qVersion,
 )
+from PySide6.QtGui import QGuiApplication
 from shiboken6 import isValid
 
-from explorer.qt.crash_reports import CrashReports, error_report
+from explorer import __version__
+from explorer.paths import cache_folder
 from explorer.text import plain_text, shorten
+
+# Reports of the program's own faults: files that the user can look at, send or delete.
+#
+# They stay on this machine. A Python error is written when it happens. A crash of the process (a
+# segmentation fault, a fatal message of Qt) leaves what `faulthandler` can still write, in a file
+# that every running program keeps open; the next start finds it.
+
+
+MOST_REPORTS: Final = 20
+MOST_CHARACTERS: Final = 64_000
+
+_REPORT: Final = "report-"
+_FAULT: Final = "running-"  # of a process; a crash is written into it
+
+
+class CrashReports:
+    """A folder of reports, the newest 20.
+
+    Args:
+        folder: The folder; it need not exist. None where there is no place to write.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._fault: TextIO | None = None
+
+    @classmethod
+    def of_user(cls) -> CrashReports:
+        """Return the user's own."""
+        try:
+            return cls(cache_folder() / "crashes")
+        except RuntimeError:  # a user without a home
+            return cls(None)
+
+    def write(self, text: str) -> Path | None:
+        """Write a report; return its file, or None where it cannot be written."""
+        if self._folder is None:
+            return None
+        moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        path = self._folder / f"{_REPORT}{moment}-{time.time_ns() % 10**9:09}-{os.getpid()}.txt"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            self._remove_oldest()
+        except OSError:  # a full disk, say: then the window alone tells of it
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        return path
+
+    def _remove_oldest(self) -> None:
+        assert self._folder is not None
+        for path in sorted(self._folder.glob(f"{_REPORT}*.txt"))[:-MOST_REPORTS]:
+            path.unlink(missing_ok=True)
+
+    def watch(self) -> None:
+        """Have a crash of this process written into a file of its own, until `stop_watching`."""
+        if self._folder is None:
+            return
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # the time, since in a sandbox every process of a program has the same number
+            path = self._folder / f"{_FAULT}{time.time_ns()}-{os.getpid()}.txt"
+            self._fault = open(path, "w", encoding="utf-8")  # noqa: SIM115 - open until the end
+            _mark_as_running(self._fault)
+            faulthandler.enable(self._fault)
+
+    def stop_watching(self) -> None:
+        """End what `watch` began, at the end of a process that did not crash."""
+        if self._fault is not None:
+            faulthandler.disable()
+            self._fault.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self._fault.name)
+            self._fault = None
+
+    def note_before_abort(self, text: str) -> None:
+        """Write into the file that `watch` made: the process is about to be ended."""
+        if self._fault is not None:
+            with contextlib.suppress(OSError):
+                self._fault.write(f"{_safe(text)}\n")
+                self._fault.flush()
+
+    def take_crash(self) -> tuple[str, Path | None] | None:
+        """Return how a program crashed since this was asked last, and the report of it, or None.
+
+        What programs left that were ended from outside, as at a power failure, is removed.
+        """
+        found = None
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                for path in sorted(self._folder.glob(f"{_FAULT}*.txt")):
+                    found = self._take_one(path) or found
+        return found
+
+    def _take_one(self, path: Path) -> tuple[str, Path | None] | None:
+        with open(path, "r+", encoding="utf-8", errors="replace") as file:
+            if not _mark_as_running(file):
+                return None
+            left = file.read(MOST_CHARACTERS)
+            path.unlink()  # while it is marked: of two programs that start now, one takes it
+        if not left:
+            return None
+        text = _headed("crashed", left)
+        return text, self.write(text)
+
+
+def error_report(error: BaseException) -> str:
+    """Return all that is known of an error, safe to show, without the name of the home folder."""
+    return _headed("met an error inside itself", "".join(traceback.format_exception(error)))
+
+
+def _headed(what: str, details: str) -> str:
+    moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    facts = (
+        f"GGUF Explorer {__version__} {what}; {moment}",
+        f"Python {platform.python_version()}, PySide6 {pyside_version}, Qt {qVersion()} "
+        f"({QGuiApplication.platformName() or 'no screen'}), {platform.platform()}",
+        "",
+    )
+    return "\n".join(facts) + _safe(details)
+
+
+def _safe(text: str) -> str:
+    """Return text from anywhere, bounded, plain, and without the user's name in paths."""
+    half = MOST_CHARACTERS // 2
+    if len(text) > 2 * half:
+        text = f"{text[:half]}\n…\n{text[-half:]}"
+    home = os.path.expanduser("~").rstrip(os.sep)
+    if len(home) > 1:
+        text = text.replace(home + os.sep, "~" + os.sep)
+    return plain_text(text, lines=True)
+
+
+def _mark_as_running(file: TextIO) -> bool:
+    """Lock a file for as long as it is open; return False if another process has locked it."""
+    if sys.platform == "win32":
+        return True  # there a file that is open cannot be removed, which tells the same
+    import fcntl  # noqa: PLC0415 - not on every system
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
 
 _MOST_OF_A_MESSAGE: Final = 100
 

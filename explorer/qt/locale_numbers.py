@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeVar
 
-from PySide6.QtCore import QCoreApplication, QEvent, QLocale
+from PySide6.QtCore import QCoreApplication, QEvent, QLocale, QObject
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
-from explorer.qt.descendants import descendants
 from explorer.text import PLAIN, ByteUnits, Notation, NumberFormat, notation, set_notation
+
+# What a window consists of, without keeping it.
+
+
+Kind = TypeVar("Kind", bound=QObject)
+
+
+def descendants(parent: QObject, kind: type[Kind]) -> Iterator[Kind]:
+    """Yield the children of an object, theirs, and so on, in the order of `QObject.findChildren`.
+
+    What that finds belongs to `parent` from then on, as Python sees it: of objects that Qt made and
+    deletes, within a dialog or a list, something is left for as long as `parent` lives.
+
+    Args:
+        parent: The object, which is not yielded.
+        kind: What is yielded; below others, too.
+    """
+    for child in parent.children():
+        if isinstance(child, kind):
+            yield child
+        yield from descendants(child, kind)
+
 
 _PROBE = 123_456_789_012
 _LEAST_PROBED, _MOST_PROBED = 4, 8

@@ -9,42 +9,143 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QCoreApplication, Qt, Signal
 from PySide6.QtGui import (
+    QAction,
     QCloseEvent,
     QDragEnterEvent,
     QDropEvent,
     QGuiApplication,
+    QKeySequence,
 )
 from PySide6.QtWidgets import (
+    QFileDialog,
     QMainWindow,
+    QMenu,
     QSplitter,
+    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
 
 from explorer.errors import ExplorerError
-from explorer.qt.actions import Actions
-from explorer.qt.crash_reports import CrashReports
-from explorer.qt.crashes import Crashes
-from explorer.qt.file_dialogs import ask_model_folder, ask_models, ask_reference
-from explorer.qt.help import Help
+from explorer.qt.actions import Actions, Look
+from explorer.qt.contents.open_models import OpenModelsView
+from explorer.qt.crashes import Crashes, CrashReports
+from explorer.qt.document import Document, load_document
+from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.linking import SelectionLink, key_position
-from explorer.qt.look import Look
-from explorer.qt.menus import fill_menu_bar
-from explorer.qt.models.document import Document, load_document
-from explorer.qt.panels import Panels
+from explorer.qt.panels import Panels, SelectionLink, key_position
 from explorer.qt.settings import Settings
-from explorer.qt.views.contents.open_models import OpenModelsView
-from explorer.qt.views.elided_label import ElidedLabel
-from explorer.qt.views.message_bar import MessageBar
-from explorer.qt.views.progress.job_bar import JobBar
-from explorer.qt.views.recent_menu import RecentMenu
+from explorer.qt.widgets.labels import ElidedLabel, MessageBar
+from explorer.qt.widgets.progress import JobBar
 from explorer.text import plain_text
 
 if TYPE_CHECKING:
     from explorer.demo import DemoPaths
+
+
+# The dialogs that ask for a model: files, or a folder.
+
+
+def ask_models(parent: QWidget) -> list[Path]:
+    """Ask for models to open; return their files, none if the user thought better of it."""
+    names, _ = QFileDialog.getOpenFileNames(parent, _tr("Open models"), "", _kinds())
+    return [Path(name) for name in names]
+
+
+def ask_model_folder(parent: QWidget) -> Path | None:
+    """Ask for the folder of a model; return it, or None."""
+    name = QFileDialog.getExistingDirectory(parent, _tr("Open a model's folder"))
+    return Path(name) if name else None
+
+
+def ask_reference(parent: QWidget) -> Path | None:
+    """Ask for a model to compare with; return its file, or None."""
+    title = _tr("Open a model to compare with")
+    name, _ = QFileDialog.getOpenFileName(parent, title, "", _kinds())
+    return Path(name) if name else None
+
+
+def _kinds() -> str:
+    return _tr("Models (*.gguf *.safetensors *.safetensors.index.json);;All files (*)")
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("MainWindow", text)
+
+
+# The menu bar: the commands of `Actions` in menus, and a command for each panel.
+
+
+def fill_menu_bar(window: QMainWindow, actions: Actions, recent: QMenu, tabs: QTabWidget) -> None:
+    """Make the menus of a window.
+
+    Args:
+        window: The window.
+        actions: Its commands.
+        recent: The menu of models opened last.
+        tabs: Its panels; each gets a command with Alt and its number.
+    """
+    bar, tr = window.menuBar(), window.tr
+    file_menu = bar.addMenu(tr("&File"))
+    file_menu.addActions([actions.open_files, actions.open_folder, actions.open_demo])
+    file_menu.addMenu(recent)
+    file_menu.addActions([actions.close_model, actions.quit])
+    bar.addMenu(tr("&Edit")).addActions([actions.find, actions.go_to, actions.copy_path])
+    view_menu = bar.addMenu(tr("&View"))
+    for number in range(tabs.count()):  # ten of them: 0 is the last one's key
+        tab = QAction(tabs.tabText(number), window)
+        tab.setObjectName(f"tab_{number + 1}")
+        tab.setShortcut(QKeySequence(f"Alt+{(number + 1) % 10}"))
+        tab.setStatusTip(tr("Show this panel"))
+        tab.triggered.connect(partial(_show, tabs, number))
+        view_menu.addAction(tab)
+        window.addAction(tab)
+    view_menu.addMenu(tr("&Colours")).addActions(list(actions.schemes.values()))
+    view_menu.addMenu(tr("&Sizes in")).addActions(list(actions.units.values()))
+    view_menu.addAction(actions.reset_layout)
+    help_menu = bar.addMenu(tr("&Help"))
+    help_menu.addActions([actions.guide, actions.shortcuts, actions.tour])
+    help_menu.addActions([actions.whats_this, actions.explain, actions.about])
+
+
+def _show(tabs: QTabWidget, number: int, _checked: bool = False) -> None:
+    tabs.setCurrentIndex(number)
+
+
+# File → Open recent: made anew each time it is opened.
+
+
+class RecentMenu(QMenu):
+    """The models opened last.
+
+    Signals:
+        path_chosen: One was chosen; its path.
+    """
+
+    path_chosen = Signal(object)
+
+    def __init__(self, settings: Settings, forget: QAction, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setTitle(self.tr("Open &recent"))
+        self._settings = settings
+        self._forget = forget
+        forget.triggered.connect(settings.clear_recent)
+        self.aboutToShow.connect(self._fill)
+
+    def _fill(self) -> None:
+        self.clear()
+        for path in self._settings.recent:
+            # a single & in a menu marks the key of an entry
+            action = self.addAction(plain_text(str(path)).replace("&", "&&"))
+            action.triggered.connect(lambda _=False, path=path: self.path_chosen.emit(path))
+        if self.actions():
+            self.addSeparator()
+            self.addAction(self._forget)
+        else:
+            self.addAction(self.tr("Nothing was opened yet")).setEnabled(False)
+
 
 _FIRST_WIDTH, _FIRST_HEIGHT = 1280, 800
 _TREE_WIDTH = 380
@@ -284,7 +385,7 @@ class MainWindow(QMainWindow):
 
     def show_quick_open(self) -> None:
         """Open the search over everything."""
-        from explorer.qt.go_to import GoTo  # noqa: PLC0415 - not needed for the first paint
+        from explorer.qt.quick_open import GoTo  # noqa: PLC0415 - not needed for the first paint
 
         GoTo(self, self, self.runner).show(self.actions())
 

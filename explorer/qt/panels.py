@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from PySide6.QtCore import Signal
+import numpy as np
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QTabWidget, QWidget
 
-from explorer.formats.tensors import Extent
+from explorer.formats.tensors import Extent, parse_name
 from explorer.present.explanations import panel_texts
+from explorer.qt.contents.metadata import MetadataView
+from explorer.qt.contents.open_models import OpenModelsView
+from explorer.qt.contents.overview import OverviewView
+from explorer.qt.contents.tensors import TensorsView
+from explorer.qt.contents.vocabulary import VocabularyView
 from explorer.qt.crashes import all_of_them
-from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import References
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.raw.panel import RawView
+from explorer.qt.references import References
 from explorer.qt.settings import Settings
-from explorer.qt.views.contents.metadata_view import MetadataView
-from explorer.qt.views.contents.overview import OverviewView
-from explorer.qt.views.contents.tensors_view import TensorsView
-from explorer.qt.views.contents.vocabulary_view import VocabularyView
-from explorer.qt.views.deferred import Deferred
-from explorer.qt.views.late_view import LateView
-from explorer.qt.views.progress.job_slot import JobSlot
-from explorer.qt.views.raw.panel import RawView
-from explorer.qt.views.tables.table_view import TableView
+from explorer.qt.widgets.lazy import Deferred, LateView
+from explorer.qt.widgets.table_view import TableView
 
 if TYPE_CHECKING:
     from explorer.planner.inputs import PlanInputs
-    from explorer.qt.views.errors.panel import ErrorsView
-    from explorer.qt.views.library.panel import LibraryView
-    from explorer.qt.views.planner.panel import PlannerView
-    from explorer.qt.views.survey.panel import SurveyView
-    from explorer.qt.views.weights.panel import WeightsView
+    from explorer.qt.errors.panel import ErrorsView
+    from explorer.qt.library.panel import LibraryView
+    from explorer.qt.planner.panel import PlannerView
+    from explorer.qt.survey.panel import SurveyView
+    from explorer.qt.weights.panel import WeightsView
 
 
 class Panels(QTabWidget):
@@ -78,9 +78,8 @@ class Panels(QTabWidget):
         self._documents: Sequence[Document] = ()
         self._demo_store: Path | None = None
         self.references = References(runner, self)
-        views = "explorer.qt.views"
         self.library = LateView(
-            runner, f"{views}.library.panel", self._make_library, lambda _view: None, self
+            runner, "explorer.qt.library.panel", self._make_library, lambda _view: None, self
         )
         self.overview = OverviewView(self)
         self.metadata = MetadataView(runner, self)
@@ -92,7 +91,7 @@ class Panels(QTabWidget):
         self._selected: Sequence[int] = ()  # tensors, the current one first
         self.vocabulary = VocabularyView(runner, self)
         self.planner = LateView(
-            runner, f"{views}.planner.panel", self._make_planner, self._fill_planner, self
+            runner, "explorer.qt.planner.panel", self._make_planner, self._fill_planner, self
         )
         self.raw = RawView(runner, self)
         self.setDocumentMode(True)
@@ -123,8 +122,8 @@ class Panels(QTabWidget):
 
     def _make_library(self, parent: QWidget) -> LibraryView:
         # see Deferred
-        from explorer.qt.views.library.panel import LibraryView  # noqa: PLC0415
-        from explorer.qt.views.library.scanner import library_places  # noqa: PLC0415
+        from explorer.qt.library.panel import LibraryView  # noqa: PLC0415
+        from explorer.qt.library.readers import library_places  # noqa: PLC0415
 
         view = LibraryView(
             self._runner, self._settings, parent, places=lambda: library_places(self._demo_store)
@@ -143,7 +142,7 @@ class Panels(QTabWidget):
             self.library.existing.rescan()
 
     def _make_planner(self, parent: QWidget) -> PlannerView:
-        from explorer.qt.views.planner.panel import PlannerView  # noqa: PLC0415 - see Deferred
+        from explorer.qt.planner.panel import PlannerView  # noqa: PLC0415 - see Deferred
 
         view = PlannerView(self._runner, self._settings, parent)
         view.layer_chosen.connect(self.layer_chosen)
@@ -153,7 +152,7 @@ class Panels(QTabWidget):
         return view
 
     def _make_weights(self, parent: QWidget) -> WeightsView:
-        from explorer.qt.views.weights.panel import WeightsView  # noqa: PLC0415 - see Deferred
+        from explorer.qt.weights.panel import WeightsView  # noqa: PLC0415 - see Deferred
 
         view = WeightsView(self._runner, self.references, parent)
         view.open_requested.connect(self.open_requested)
@@ -175,7 +174,7 @@ class Panels(QTabWidget):
         self.setCurrentWidget(self.raw)
 
     def _make_errors(self, parent: QWidget) -> ErrorsView:
-        from explorer.qt.views.errors.panel import ErrorsView  # noqa: PLC0415 - see Deferred
+        from explorer.qt.errors.panel import ErrorsView  # noqa: PLC0415 - see Deferred
 
         view = ErrorsView(self._runner, self.references, parent)
         view.plan_inputs = self._plan_inputs
@@ -198,7 +197,7 @@ class Panels(QTabWidget):
         return subject.complete(inputs) if subject is not None and own else inputs
 
     def _make_survey(self, parent: QWidget) -> SurveyView:
-        from explorer.qt.views.survey.panel import SurveyView  # noqa: PLC0415 - see Deferred
+        from explorer.qt.survey.panel import SurveyView  # noqa: PLC0415 - see Deferred
 
         view = SurveyView(self._runner, self.references, parent)
         view.tensor_chosen.connect(self.tensor_chosen)
@@ -222,7 +221,7 @@ class Panels(QTabWidget):
         """Load the weights panel before somebody looks: its kernels are compiled meanwhile."""
         self._weights_loading.run(
             self.tr("Preparing the weights panel"),
-            lambda _job: import_module("explorer.qt.views.weights.panel"),
+            lambda _job: import_module("explorer.qt.weights.panel"),
             lambda _module: self.weights.make(),
             self.failed.emit,
         )
@@ -336,3 +335,102 @@ class Panels(QTabWidget):
                 page.existing.show_tensors(self._selected)
         if self.survey.existing is not None:
             self.survey.existing.select_tensor(self._selected[0])
+
+
+# One selection, followed by every panel that knows what is selected.
+
+
+# Stacks of layers beside the language model's: vision, audio, encoder, decoder, projector.
+_SIDE_STACKS: Final = ("v.", "a.", "enc.", "dec.", "mm.", "vision", "audio")
+_OUTPUT_ROLES: Final = frozenset({"output", "lm_head", "output_norm", "model.norm"})
+
+
+class SelectionLink(QObject):
+    """Makes tree, metadata, tensor table and raw bytes show the same key or tensor.
+
+    A panel that is made to follow answers with a signal of its own; that one is not followed again.
+    """
+
+    def __init__(self, open_models: OpenModelsView, panels: Panels, parent: QObject) -> None:
+        super().__init__(parent)
+        self._open_models = open_models
+        self._panels = panels
+        self._document: Document | None = None
+        self._busy = False
+        panels.metadata.key_selected.connect(self.select_key)
+        panels.tensors.table.row_selected.connect(self.select_tensor)
+        panels.raw.key_activated.connect(self._select_key_by_name)
+        panels.raw.tensor_activated.connect(self.select_tensor)
+        panels.layer_chosen.connect(self._select_layer)
+
+    def set_document(self, document: Document | None) -> None:
+        """Follow selections of this model from now on."""
+        self._document = document
+
+    def select_key(self, position: int) -> None:
+        """Select a metadata entry everywhere."""
+
+        def follow(document: Document) -> None:
+            key = document.model.metadata.entries[position].key
+            self._panels.metadata.reveal(position)
+            self._open_models.reveal_key(document, key)
+            self._panels.raw.reveal_key(key)
+
+        self._once(follow)
+
+    def select_tensor(self, row: int) -> None:
+        """Select a tensor everywhere."""
+
+        def follow(document: Document) -> None:
+            self._panels.tensors.reveal(row)
+            self._open_models.reveal_tensor(document, row)
+            self._panels.raw.reveal_tensor(row)
+            self._panels.select_layer(_layer_of(document, row))
+
+        self._once(follow)
+
+    def _select_key_by_name(self, key: str) -> None:
+        position = key_position(self._document, key)
+        if position is not None:
+            self.select_key(position)
+
+    def _select_layer(self, layer: int) -> None:
+        """Select the first tensor of a layer."""
+        if self._document is not None:
+            row = _first_of_layer(self._document, layer)
+            if row is not None:
+                self.select_tensor(row)
+
+    def _once(self, follow: Callable[[Document], None]) -> None:
+        if self._busy or self._document is None:
+            return
+        self._busy = True
+        try:
+            follow(self._document)
+        finally:
+            self._busy = False
+
+
+def key_position(document: Document | None, key: str) -> int | None:
+    """Return the position of the first metadata entry with that key, or None."""
+    entries = () if document is None else document.model.metadata.entries
+    return next((i for i, entry in enumerate(entries) if entry.key == key), None)
+
+
+def _layer_of(document: Document, row: int) -> int:
+    """Return the layer of a tensor as plans count them, the output layer last; -1 for none."""
+    name = parse_name(document.model.tensors.columns.names[row])
+    if name.layer is not None:
+        return -1 if name.stack.startswith(_SIDE_STACKS) else name.layer
+    blocks = document.facts.layers
+    return blocks if blocks is not None and name.role in _OUTPUT_ROLES else -1
+
+
+def _first_of_layer(document: Document, layer: int) -> int | None:
+    """Return the row of the first tensor of a layer, or None if the model has none."""
+    layers = document.arrays.layers
+    if layer == document.facts.layers:
+        rows = np.flatnonzero((layers == layer) | (layers < 0))  # the output's have no number
+    else:
+        rows = np.flatnonzero(layers == layer)
+    return next((row for row in rows.tolist() if _layer_of(document, row) == layer), None)

@@ -9,8 +9,8 @@ from typing import Final
 
 from PySide6.QtCore import QByteArray, QCoreApplication, QSettings
 
-from explorer.qt.models.weights.histogram_choices import HistogramChoices
 from explorer.qt.theme import Scheme
+from explorer.qt.weights.curves import HistogramChoices
 from explorer.text import ByteUnits, plain_text
 
 _VERSION: Final = 1

@@ -23,12 +23,11 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
     from PySide6.QtCore import QRectF, QTimer
     from PySide6.QtWidgets import QApplication
 
+    from explorer.qt.document import Recent, load_document
     from explorer.qt.jobs import JobRunner
-    from explorer.qt.models.document import load_document
-    from explorer.qt.models.errors.references import References
-    from explorer.qt.models.recent import Recent
-    from explorer.qt.models.weights.figures import Subject
-    from explorer.qt.views.weights.map.page import MapPage
+    from explorer.qt.references import References
+    from explorer.qt.weights.curves import Subject
+    from explorer.qt.weights.map.page import MapPage
     from tests.benchmarks.weights_heartbeat import Heartbeat
 
     class NoJob:

@@ -19,11 +19,10 @@ def measure(path: Path) -> dict[str, float]:
     """Return the times of opening the panel and of a survey in each page."""
     from PySide6.QtWidgets import QApplication
 
-    from explorer.qt.jobs import JobRunner
-    from explorer.qt.jobs.cores import all_cores
-    from explorer.qt.models.document import load_document
-    from explorer.qt.models.errors.references import References, Rounding
-    from explorer.qt.views.survey.panel import SurveyView
+    from explorer.qt.document import load_document
+    from explorer.qt.jobs import JobRunner, all_cores
+    from explorer.qt.references import References, Rounding
+    from explorer.qt.survey.panel import SurveyView
     from tests.benchmarks.weights_heartbeat import Heartbeat
 
     class NoJob:

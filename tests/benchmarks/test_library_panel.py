@@ -22,9 +22,9 @@ from PySide6.QtWidgets import QApplication, QTreeView
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.library.node import LibraryColumn
+from explorer.qt.library.panel import LibraryView
+from explorer.qt.library.rows import LibraryColumn
 from explorer.qt.settings import Settings
-from explorer.qt.views.library.panel import LibraryView
 from explorer.stores import Place, StoreKind, read_library
 from explorer.text import bytes_text
 from tests.benchmarks.report import Report, Row, milliseconds

@@ -26,10 +26,10 @@ from pytestqt.qtbot import QtBot
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.present.plan import layers_of, memory_bars
+from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.models.document import Document, load_document
-from explorer.qt.views.planner import panel as panel_module
-from explorer.qt.views.planner.stop_slider import StopSlider
+from explorer.qt.planner import panel as panel_module
+from explorer.qt.planner.fields import StopSlider
 from tests.benchmarks.report import Report, Row
 from tests.qt.views.planner.plan_models import GIB, Panel, write_model
 

@@ -16,13 +16,12 @@ from PySide6.QtCore import QByteArray, QSortFilterProxyModel, QStringListModel, 
 from PySide6.QtGui import QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QApplication, QListView, QTableView, QWidget
 
+from explorer.qt.contents.tensors import TensorsView
+from explorer.qt.contents.vocabulary import VocabularyView
+from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document, load_document
-from explorer.qt.models.quick_open.search import all_shelves
-from explorer.qt.views.contents.tensors_view import TensorsView
-from explorer.qt.views.contents.vocabulary_view import VocabularyView
-from explorer.qt.views.quick_open import QuickOpen
-from explorer.qt.views.tables.list_panel import ListPanel
+from explorer.qt.quick_open import QuickOpen, all_shelves
+from explorer.qt.widgets.table_view import ListPanel
 from tests.helpers.gguf_writer import (
     ARRAY,
     F32,

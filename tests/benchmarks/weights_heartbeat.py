@@ -60,10 +60,10 @@ def measure_ours(path: Path, name: str) -> dict[str, float]:
     """Return the times of opening the panel and of the first histogram."""
     from PySide6.QtWidgets import QApplication
 
+    from explorer.qt.document import load_document
     from explorer.qt.jobs import JobRunner
-    from explorer.qt.models.document import load_document
-    from explorer.qt.models.errors.references import References
-    from explorer.qt.views.weights import WeightsView
+    from explorer.qt.references import References
+    from explorer.qt.weights.panel import WeightsView
 
     class NoJob:
         def check(self) -> None:

@@ -6,11 +6,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.document import Document
+from explorer.qt.errors.body import ErrorsBody
+from explorer.qt.errors.panel import ErrorsView
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import References
-from explorer.qt.views.errors.body import ErrorsBody
-from explorer.qt.views.errors.panel import ErrorsView
+from explorer.qt.references import References
 from tests.helpers.weight_views import settle
 
 

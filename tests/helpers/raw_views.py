@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.model import Model
-from explorer.qt.views.raw.hex_view import HexView
-from explorer.qt.views.raw.panel import RawView
+from explorer.qt.raw.hex_view import HexView
+from explorer.qt.raw.panel import RawView
 from explorer.sources import ByteSource
 
 

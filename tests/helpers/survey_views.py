@@ -6,12 +6,12 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import Reference, References
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.views.survey.body import SurveyBody
-from explorer.qt.views.survey.panel import SurveyView
+from explorer.qt.references import Reference, References
+from explorer.qt.survey.body import SurveyBody
+from explorer.qt.survey.panel import SurveyView
+from explorer.qt.widgets.table_model import ItemRole
 
 
 class SurveyPanel:

@@ -8,16 +8,16 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import References
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.weights.figures import Gathered
-from explorer.qt.views.plots.themed_plot import ThemedPlot
-from explorer.qt.views.state_page import StatePage
-from explorer.qt.views.weights import WeightsView
-from explorer.qt.views.weights.body import WeightsBody
-from explorer.qt.views.weights.histogram_page import HistogramPage
+from explorer.qt.references import References
+from explorer.qt.weights.body import WeightsBody
+from explorer.qt.weights.curves import Gathered
+from explorer.qt.weights.histogram import HistogramPage
+from explorer.qt.weights.panel import WeightsView
+from explorer.qt.widgets.labels import StatePage
+from explorer.qt.widgets.plot import ThemedPlot
+from explorer.qt.widgets.table_model import ItemRole
 
 _STEPS = 6  # of a drag
 

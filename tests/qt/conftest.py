@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.demo import make_demo
+from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.document import Document, load_document
 from explorer.qt.settings import Settings
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.leftovers import leftovers
@@ -48,7 +48,7 @@ def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def patient_close(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a closing runner wait for a worker that compiles a kernel, which nothing interrupts."""
-    monkeypatch.setattr("explorer.qt.jobs.runner._CLOSE_WAIT_MS", PATIENCE_MS)
+    monkeypatch.setattr("explorer.qt.jobs._CLOSE_WAIT_MS", PATIENCE_MS)
 
 
 @pytest.fixture(autouse=True)

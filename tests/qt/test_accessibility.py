@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.qt.views.quick_open import QuickOpen
+from explorer.qt.quick_open import QuickOpen
 
 _NAMELESS = (  # a screen reader has nothing else to tell what they are
     QAbstractScrollArea, QLineEdit, QComboBox, QPlainTextEdit, QProgressBar, QTabWidget,

@@ -13,9 +13,9 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
+from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import Rounding
+from explorer.qt.references import Rounding
 from explorer.text import notation, set_notation
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.window import wait_idle

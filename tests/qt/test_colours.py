@@ -13,9 +13,10 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.present.plan import Kind
+from explorer.qt.planner import curves as curves_plot
 from explorer.qt.theme import SERIES, Scheme, apply_scheme, is_dark, warning_colour
-from explorer.qt.views.planner import curves_plot, painting
-from explorer.qt.views.plots.themed_plot import PlotColours
+from explorer.qt.widgets import painting
+from explorer.qt.widgets.plot import PlotColours
 from tests.helpers.colour_vision import MACHADO, blended, contrast, difference
 
 _ROLE = QPalette.ColorRole

@@ -17,8 +17,7 @@ from PySide6.QtCore import QTimer, qCritical
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.crash_reports import MOST_CHARACTERS, MOST_REPORTS, CrashReports, error_report
-from explorer.qt.crashes import catching
+from explorer.qt.crashes import MOST_CHARACTERS, MOST_REPORTS, CrashReports, catching, error_report
 from explorer.qt.main_window import MainWindow
 from tests.helpers.patience import PROGRAM_S
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QObject
 from PySide6.QtWidgets import QComboBox, QDialog, QListWidget, QMainWindow, QScrollBar, QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.descendants import descendants
+from explorer.qt.locale_numbers import descendants
 
 
 @pytest.fixture

@@ -28,11 +28,11 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.accessible_roles import tell_roles
+from explorer.qt.app import tell_roles
+from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import Rounding
-from explorer.qt.views.elided_label import ElidedLabel
+from explorer.qt.references import Rounding
+from explorer.qt.widgets.labels import ElidedLabel
 from tests.helpers.everywhere import dialogs, everywhere, named, settle, visible
 from tests.helpers.pseudo_locale import PseudoTranslator, unmarked
 from tests.helpers.seen_texts import DATA, Seen, texts_of

@@ -13,12 +13,11 @@ from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.help.guide import KEYS_PAGE, command_lines, panel_lines
+from explorer.qt.help.window import HelpWindow
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.errors.references import Rounding
-from explorer.qt.models.help.guide import KEYS_PAGE
-from explorer.qt.models.help.key_lists import command_lines, panel_lines
+from explorer.qt.references import Rounding
 from explorer.qt.settings import Settings
-from explorer.qt.views.help.window import HelpWindow
 from tests.helpers.everywhere import everywhere
 
 ARROWS = ("Left", "Right", "Up", "Down")

@@ -29,9 +29,8 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.main_window import MainWindow
-from explorer.qt.views.recent_menu import RecentMenu
-from explorer.qt.views.tables.table_view import TableView
+from explorer.qt.main_window import MainWindow, RecentMenu
+from explorer.qt.widgets.table_view import TableView
 from tests.helpers.everywhere import dialogs, everywhere, named, settle
 from tests.helpers.hostile import HostileModels, write_hostile_models
 from tests.helpers.seen_texts import texts_of

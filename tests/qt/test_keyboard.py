@@ -26,14 +26,14 @@ from pytestqt.qtbot import QtBot
 from explorer.planner import Device
 from explorer.qt import main_window
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.errors.references import Rounding
-from explorer.qt.views.planner.layer_strip import LayerStrip
-from explorer.qt.views.planner.memory_bars import MemoryBars
-from explorer.qt.views.planner.stop_slider import StopSlider
-from explorer.qt.views.plots.histogram_plot import HistogramPlot
-from explorer.qt.views.survey.model_map import ModelMap
-from explorer.qt.views.weights.map.plot import MapPlot
-from explorer.qt.views.weights.microscope.strip import BlockStrip
+from explorer.qt.planner.bars import MemoryBars
+from explorer.qt.planner.fields import StopSlider
+from explorer.qt.planner.layer_strip import LayerStrip
+from explorer.qt.references import Rounding
+from explorer.qt.survey.model_map import ModelMap
+from explorer.qt.weights.block.strip import BlockStrip
+from explorer.qt.weights.map.plot import MapPlot
+from explorer.qt.widgets.histogram_plot import HistogramPlot
 from tests.helpers.everywhere import settle
 from tests.helpers.patience import PATIENCE_S
 
@@ -327,7 +327,7 @@ def test_a_survey_is_cancelled_with_escape(hands: Hands) -> None:
 
 
 def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.qt.models.planner.history._ONE_STEP_S", PATIENCE_S)
+    monkeypatch.setattr("explorer.qt.planner.state._ONE_STEP_S", PATIENCE_S)
     hands.panel(9)
     view = hands.window.panels.planner.view
     body = view.body

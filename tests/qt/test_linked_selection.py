@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QAbstractItemView
 from pytestqt.qtbot import QtBot
 
 from explorer.formats import Model
+from explorer.qt.contents.open_models_tree import Node
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.contents.tree import Node
-from explorer.qt.models.roles import ItemRole
+from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.gguf_files import write_shards
 from tests.helpers.raw_views import settled
 from tests.helpers.window import wait_idle

@@ -11,11 +11,11 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.help.guide import KEYS_PAGE
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.help.guide import KEYS_PAGE
+from explorer.qt.quick_open import QuickOpen
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, is_dark
-from explorer.qt.views.quick_open import QuickOpen
 from tests.helpers.window import unsafe_characters, wait_idle
 
 ALT, CONTROL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier

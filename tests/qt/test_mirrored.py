@@ -14,8 +14,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.locale_numbers import take_locale
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.errors.references import Rounding
-from explorer.qt.views.tables.table_padding import PaddedDelegate
+from explorer.qt.references import Rounding
+from explorer.qt.widgets.table_view import PaddedDelegate
 from explorer.text import PLAIN, ByteUnits, set_notation
 from tests.helpers.everywhere import everywhere, named, settle, visible
 from tests.helpers.seen_texts import texts_of

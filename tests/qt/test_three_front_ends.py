@@ -19,11 +19,11 @@ from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.planner import Device
 from explorer.planner.settings import VARIABLES
+from explorer.qt.contents.overview import OverviewView
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.table import TableModel
-from explorer.qt.views.contents.overview import OverviewView
-from explorer.qt.views.planner import panel as planner_panel
+from explorer.qt.planner import panel as planner_panel
+from explorer.qt.widgets.table_model import TableModel
 from explorer.report.gather import Evidence, Question, Target, gather
 from explorer.report.html import Element
 from explorer.report.sections import overview, plans

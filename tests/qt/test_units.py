@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.errors.references import Rounding
+from explorer.qt.references import Rounding
 from explorer.qt.settings import Settings
 from explorer.text import PLAIN, ByteUnits, notation, set_notation
 from tests.helpers.everywhere import dialogs, everywhere, named, settle, visible

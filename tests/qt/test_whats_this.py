@@ -41,12 +41,12 @@ from explorer.present import (
 from explorer.present.errors import error_texts, implied_texts
 from explorer.present.plan import Kind
 from explorer.present.survey import METRICS
+from explorer.qt.help.window import explain_focus
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.errors.references import Rounding
-from explorer.qt.models.table import Column, TableModel
-from explorer.qt.models.weights.values_table import ValuesTable
-from explorer.qt.views.explaining import explain_focus
-from explorer.qt.views.state_page import StatePage
+from explorer.qt.references import Rounding
+from explorer.qt.weights.values import ValuesTable
+from explorer.qt.widgets.labels import StatePage
+from explorer.qt.widgets.table_model import Column, TableModel
 from tests.helpers.everywhere import everywhere, named, settle, visible
 from tests.helpers.hostile import HOSTILE
 

@@ -4,7 +4,7 @@ A kernel that Numba compiles leaves 4 to 9 MiB in the process for good, one that
 0.4 to 1 MiB. So all are compiled before, as the window has it done, by a program of its own: what
 is held then does not hang on whether somebody has used the program before. What the window's
 process compiles after that is a kernel that its page did not ask for; see
-`explorer.qt.jobs.kernel_maker`.
+`explorer.qt.kernel_compiler`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
 from explorer.analysis.rounding import rounding_types
-from explorer.qt.jobs.kernel_maker import compile_command
+from explorer.qt.kernel_compiler import compile_command
 from explorer.quantization.grouped import AFFINE_BITS, FIXED_SIZES, Mode, quantization_name
 from explorer.quantization.kernel_sets import GENERAL, exact, has_kernels, later, rounding_to
 from explorer.quantization.types import TENSOR_TYPES

@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 from PySide6.QtCore import QObject
 
+from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.document import Document
 from tests.soak import soak
 from tests.soak.monkey import Monkey
 

@@ -38,7 +38,7 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import isValid
 
-from explorer.qt.descendants import descendants
+from explorer.qt.locale_numbers import descendants
 from explorer.qt.main_window import MainWindow
 
 Widget = TypeVar("Widget", bound=QWidget)

@@ -23,9 +23,9 @@ from PySide6.QtGui import QGuiApplication, QPixmapCache
 from PySide6.QtWidgets import QApplication
 
 from explorer.formats import Model
-from explorer.qt.descendants import descendants
+from explorer.qt.document import Document
+from explorer.qt.locale_numbers import descendants
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.document import Document
 from tests.soak.monkey import Monkey
 
 _IDLE_S = 60.0

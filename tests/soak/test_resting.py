@@ -31,7 +31,7 @@ def double(number):
 
 _FREES_20_MIB = """
 import ctypes, threading
-from explorer.qt.jobs.arenas import share_arenas
+from explorer.qt.app import share_arenas
 from tests.soak.resting import allocated, keep_nothing_freed, own_memory
 
 share_arenas()

@@ -33,13 +33,13 @@ _RICH_TEXT = frozenset(
 )
 # Modules that may show rich text, and what they show.
 _RICH_TEXT_OF_OUR_OWN = {
-    "qt/views/help/guide_text.py": "pages of resources/guide and lists of keys",
+    "qt/help/window.py": "pages of resources/guide and lists of keys",
 }
 # Modules that may start a program, and what they start it with.
 _STARTERS = {
     "hardware/gpus.py": "a program of macOS, with constant arguments",
-    "qt/jobs/kernel_maker.py": "this program, with names of tensor types",
-    "qt/views/library/reveal.py": "the file manager, with one path as one argument",
+    "qt/kernel_compiler.py": "this program, with names of tensor types",
+    "qt/library/commands.py": "the file manager, with one path as one argument",
 }
 
 
@@ -152,7 +152,7 @@ def test_programs_are_started_in_three_places_and_never_by_a_shell() -> None:
 
 def test_only_the_file_manager_is_opened_and_only_on_folders() -> None:
     opens = _imports_one_of(frozenset({"PySide6.QtGui.QDesktopServices"}))
-    assert _found(_IMPORTS, opens, allowed={"qt/views/library/reveal.py"}) == []
+    assert _found(_IMPORTS, opens, allowed={"qt/library/commands.py"}) == []
     (call,) = _found([ast.Call], lambda node: _called(node) == "openUrl")
     assert call.endswith("openUrl(QUrl.fromLocalFile(str(folder)))")
 
@@ -197,13 +197,13 @@ def test_templates_are_the_program_s_own() -> None:
 
 # Functions that are given a template, each looked at by eye: what is passed is the program's own.
 _PASSED = {
-    "qt/models/weights/block_links.py:_targets": "one or many, from its caller",
-    "qt/models/library/listing.py:_family_row": "its own sentence, then filled in",
-    "qt/models/library/rows.py:counted": "one or many, from its callers",
-    "qt/views/library/panel.py:_show_total": "its own sentence, then filled in",
-    "qt/views/errors/picture_panels.py:show_picture": "a loop over two sentences",
-    "qt/views/survey/map_painter.py:_paint_title": "words that `tr` gave",
-    "qt/views/weights/microscope/search.py:_tell": "a sentence, from its callers",
+    "qt/weights/block/strip.py:_targets": "one or many, from its caller",
+    "qt/library/listing.py:_family_row": "its own sentence, then filled in",
+    "qt/library/rows.py:counted": "one or many, from its callers",
+    "qt/library/panel.py:_show_total": "its own sentence, then filled in",
+    "qt/errors/pages.py:show_picture": "a loop over two sentences",
+    "qt/survey/map_paint.py:_paint_title": "words that `tr` gave",
+    "qt/weights/block/bar.py:_tell": "a sentence, from its callers",
     "report/svg.py:_key": "a function of numbers that is called format",
     "report/svg.py:_row": "the same",
     "report/weights.py:_cell": "a function of numbers that is called format",

@@ -13,7 +13,7 @@ from tests.helpers.patience import PROGRAM_S
 # each thread has a piece of its own arena, as long as all threads wait for each other
 PROGRAM = """
 import ctypes, os, sys, threading
-from explorer.qt.jobs.arenas import share_arenas
+from explorer.qt.app import share_arenas
 
 if sys.argv[1] == "shared":
     share_arenas()

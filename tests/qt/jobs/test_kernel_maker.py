@@ -12,7 +12,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import Cancelled
-from explorer.qt.jobs.kernel_maker import KernelMaker, compile_command
+from explorer.qt.kernel_compiler import KernelMaker, compile_command
 from explorer.quantization.kernel_cache import is_compiled, note_compiled
 from explorer.quantization.kernel_sets import GENERAL, exact, is_later, later, rounding_to
 from tests.helpers.patience import PATIENCE_S
@@ -63,7 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kernels.mkdir()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels))
     # Else whoever waits might have given up while other programs kept the machine busy
-    monkeypatch.setattr("explorer.qt.jobs.kernel_maker._LONGEST_WAIT_S", 10 * PATIENCE_S)
+    monkeypatch.setattr("explorer.qt.kernel_compiler._LONGEST_WAIT_S", 10 * PATIENCE_S)
     return kernels
 
 

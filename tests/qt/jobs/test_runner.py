@@ -179,7 +179,7 @@ def test_closing_in_the_middle_ends_running_and_waiting_jobs(
 def test_closing_tells_of_a_worker_that_does_not_end(
     qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, runner: JobRunner, outcome: Outcome
 ) -> None:
-    monkeypatch.setattr("explorer.qt.jobs.runner._CLOSE_WAIT_MS", 20)
+    monkeypatch.setattr("explorer.qt.jobs._CLOSE_WAIT_MS", 20)
     started, go_on = threading.Event(), threading.Event()
 
     def op(job: Job) -> bool:

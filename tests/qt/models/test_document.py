@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from explorer.qt.models.document import Document
+from explorer.qt.document import Document
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import tensors_bytes
 

@@ -9,8 +9,7 @@ import pytest
 from PySide6.QtCore import QPersistentModelIndex, Qt
 from pytestqt.modeltest import ModelTester
 
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.table import Column, TableModel
+from explorer.qt.widgets.table_model import Column, ItemRole, TableModel
 
 UP, DOWN = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
 NAMES = ["d", "a", "c", "b", "a"]

@@ -6,8 +6,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.views.raw.hex_view import HexView
-from explorer.qt.views.raw.panel import RawView
+from explorer.qt.raw.hex_view import HexView
+from explorer.qt.raw.panel import RawView
 
 
 @pytest.fixture

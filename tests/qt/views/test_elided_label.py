@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QToolTip
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.qt.views.elided_label import ElidedLabel
+from explorer.qt.widgets.labels import ElidedLabel
 
 _PATH = "/home/somebody/models/a/long/way/down/model-00001-of-00012.gguf"
 

@@ -14,8 +14,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
-from explorer.qt.views.late_view import LateView
-from explorer.qt.views.state_page import StatePage
+from explorer.qt.widgets.labels import StatePage
+from explorer.qt.widgets.lazy import LateView
 
 _SLOW = """
 import time

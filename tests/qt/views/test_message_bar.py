@@ -8,7 +8,7 @@ from PySide6.QtGui import QGuiApplication, QPalette
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.theme import Scheme, apply_scheme, warning_colour
-from explorer.qt.views.message_bar import MessageBar
+from explorer.qt.widgets.labels import MessageBar
 from tests.helpers.window import HOSTILE, unsafe_characters
 
 LEFT = Qt.MouseButton.LeftButton

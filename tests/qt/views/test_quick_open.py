@@ -10,11 +10,10 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
+from explorer.qt.document import NameList, name_list
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.quick_open.names import NameList, name_list
-from explorer.qt.models.quick_open.search import Entry, Shelf, Target, text_shelf
-from explorer.qt.views.quick_open import QuickOpen
-from explorer.qt.views.tables.roomy_delegate import ROW_PADDING
+from explorer.qt.quick_open import Entry, QuickOpen, Shelf, Target, text_shelf
+from explorer.qt.widgets.table_view import ROW_PADDING
 from tests.helpers.patience import PATIENCE_S
 
 KEY = Qt.Key

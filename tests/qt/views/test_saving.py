@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
-from explorer.qt.views.saving import FileSaver
+from explorer.qt.widgets.saving import FileSaver
 
 _KINDS = {"Pictures": ".png", "Tables": ".csv"}
 _LENT = Path("/run/user/1000/doc/4a5b")

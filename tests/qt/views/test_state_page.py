@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.views.state_page import StatePage
+from explorer.qt.widgets.labels import StatePage
 
 
 def test_the_keyboard_does_not_stop_at_a_sentence_that_is_empty(qtbot: QtBot) -> None:

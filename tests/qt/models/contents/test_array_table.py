@@ -9,10 +9,9 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
-from explorer.qt.models.contents.array_table import array_columns
-from explorer.qt.models.document import Document
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.table import TableModel
+from explorer.qt.contents.metadata import array_columns
+from explorer.qt.document import Document
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.gguf_writer import small_model
 from tests.helpers.window import HOSTILE, unsafe_characters
 

@@ -8,10 +8,9 @@ from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
 from explorer.formats.columns import text_ranks
-from explorer.qt.models.contents.metadata_table import metadata_columns, metadata_mask
-from explorer.qt.models.document import Document
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.table import TableModel
+from explorer.qt.contents.metadata import metadata_columns, metadata_mask
+from explorer.qt.document import Document
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.window import unsafe_characters
 
 

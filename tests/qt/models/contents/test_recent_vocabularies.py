@@ -8,9 +8,8 @@ from typing import cast
 
 import pytest
 
-from explorer.qt.models.contents.recent_vocabularies import RecentVocabularies
-from explorer.qt.models.contents.vocabulary_table import VocabularyContent
-from explorer.qt.models.document import Document
+from explorer.qt.contents.vocabulary import RecentVocabularies, VocabularyContent
+from explorer.qt.document import Document
 
 
 class Thing:

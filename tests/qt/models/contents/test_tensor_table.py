@@ -9,10 +9,9 @@ from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
 from explorer.formats.tensor_filter import parse_filter
-from explorer.qt.models.contents.tensor_table import tensor_columns, tensor_totals
-from explorer.qt.models.document import Document
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.table import TableModel
+from explorer.qt.contents.tensors import tensor_columns, tensor_totals
+from explorer.qt.document import Document
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.window import unsafe_characters
 
 BUILTIN = {str, int, float, bool, type(None)}

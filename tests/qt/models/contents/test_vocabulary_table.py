@@ -7,14 +7,9 @@ from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
 from explorer.formats.vocabulary import read_vocabulary
-from explorer.qt.models.contents.vocabulary_table import (
-    VocabularyContent,
-    plain_ranks,
-    vocabulary_columns,
-)
-from explorer.qt.models.document import Document
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.table import TableModel
+from explorer.qt.contents.vocabulary import VocabularyContent, plain_ranks, vocabulary_columns
+from explorer.qt.document import Document
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.window import HOSTILE, unsafe_characters
 
 

@@ -15,9 +15,9 @@ from explorer.analysis.errors.pairs import RoundedPair, Run, WeightsPair
 from explorer.errors import ExplorerError
 from explorer.formats import open_model
 from explorer.parallel import never
+from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document, load_document
-from explorer.qt.models.errors.references import Partner, References, Rounding
+from explorer.qt.references import Partner, References, Rounding
 from explorer.quantization import dequantize, quantize
 from tests.helpers.model_pairs import write_gguf
 

@@ -17,7 +17,7 @@ from explorer.formats.tensor_filter import parse_filter
 from explorer.formats.vocabulary import read_vocabulary
 from explorer.paths import resource
 from explorer.present.explanations import panel_texts
-from explorer.qt.models.help.guide import (
+from explorer.qt.help.guide import (
     KEYS_PAGE,
     ORDER,
     Page,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.qt.models.library.changes import changes
-from explorer.qt.models.library.node import Node
-from explorer.qt.models.library.rows import Row, RowKind
+from explorer.qt.library.rows import Node, Row, RowKind
+from explorer.qt.library.tree_model import changes
 
 _NODES = [Node(Row(RowKind.ENTRY, str(number), str(number)), None) for number in range(12)]
 _LISTS = st.lists(st.sampled_from(_NODES), unique_by=lambda node: node.id)

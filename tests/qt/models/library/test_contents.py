@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from explorer.formats import Severity
-from explorer.qt.models.library.contents import read_contents
-from explorer.qt.models.library.rows import RowKind
-from explorer.qt.models.library.texts import is_text_file, read_text
+from explorer.qt.library.contents import is_text_file, read_contents, read_text
+from explorer.qt.library.rows import RowKind
 from explorer.stores import Entry, Place, StoreKind, read_library
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import tensors_bytes

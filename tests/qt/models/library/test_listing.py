@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from explorer.formats import Problem, Severity
-from explorer.qt.models.library.listing import family_of, store_row
-from explorer.qt.models.library.node import Node, time_text
-from explorer.qt.models.library.rows import problem_note
-from explorer.qt.models.library.usage import Usage
+from explorer.qt.library.listing import family_of, store_row
+from explorer.qt.library.rows import Node, Usage, problem_note, time_text
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
 
 HUB = Path("/hub/models--org--name/snapshots/abc")

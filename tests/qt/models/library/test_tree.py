@@ -12,11 +12,10 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
 from explorer.formats import Problem, Severity
-from explorer.qt.models.library.listing import store_row
-from explorer.qt.models.library.node import LibraryColumn
-from explorer.qt.models.library.rows import Pages, Row, RowKind
-from explorer.qt.models.library.totals import total_of
-from explorer.qt.models.library.tree import LibraryModel
+from explorer.qt.library.listing import store_row
+from explorer.qt.library.rows import LibraryColumn, Pages, Row, RowKind
+from explorer.qt.library.totals import total_of
+from explorer.qt.library.tree_model import LibraryModel
 from explorer.stores import Details, Entry, Place, Store, StoreKind
 
 PLACE = Place(StoreKind.OLLAMA, Path("/o"))

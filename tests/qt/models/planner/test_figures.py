@@ -19,10 +19,11 @@ from explorer.present.plan import (
     memory_bars,
     verdict_of,
 )
-from explorer.qt.models.planner.comparison import Candidate, comparison_columns
-from explorer.qt.models.planner.tables import (
+from explorer.qt.planner.tables import (
+    Candidate,
     LiveTable,
     bar_columns,
+    comparison_columns,
     input_columns,
     layer_columns,
     number_column,

@@ -25,9 +25,8 @@ from explorer.present.plan_export import (
     parallel_stops,
     server_command,
 )
-from explorer.qt.models.planner.devices import added, size_text
-from explorer.qt.models.planner.history import History
-from explorer.qt.models.planner.state import MOST_SCENARIOS, PlannerState, Subject
+from explorer.qt.planner.device_list import added, size_text
+from explorer.qt.planner.state import MOST_SCENARIOS, History, PlannerState, Subject
 from tests.planner.models import GIB, random_devices, random_settings, small_model
 
 few = settings(max_examples=40)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.formats.tensors import natural_key
-from explorer.qt.models.quick_open.names import _PIECE, NameList, name_list
+from explorer.qt.document import _PIECE, NameList, name_list
 
 
 def names_of(*names: str) -> NameList:

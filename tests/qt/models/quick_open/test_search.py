@@ -6,11 +6,10 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
+from explorer.qt.document import Document
 from explorer.qt.jobs import Cancelled
-from explorer.qt.models.document import Document
-from explorer.qt.models.quick_open.found_list import FoundList
-from explorer.qt.models.quick_open.search import MOST_FOUND, Target, all_shelves, search, text_shelf
-from explorer.qt.models.roles import ItemRole
+from explorer.qt.quick_open import MOST_FOUND, FoundList, Target, all_shelves, search, text_shelf
+from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.window import unsafe_characters
 
 

@@ -20,7 +20,7 @@ from explorer.present.survey import (
     metric_named,
     shares,
 )
-from explorer.qt.models.document import Document
+from explorer.qt.document import Document
 from tests.helpers.model_pairs import write_gguf
 
 RANDOM = np.random.default_rng(3)

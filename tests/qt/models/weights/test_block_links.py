@@ -10,14 +10,14 @@ from explorer.analysis.block_detail import BlockDetail, BlockReader
 from explorer.analysis.block_search import Beside, read_beside
 from explorer.analysis.errors.pairs import RoundedPair
 from explorer.formats import Tensor
-from explorer.qt.models.table import Column, TableModel
-from explorer.qt.models.weights.block_columns import (
+from explorer.qt.weights.block.panes import (
     field_columns,
     field_value,
     sub_block_columns,
     weight_columns,
 )
-from explorer.qt.models.weights.block_links import Look, Part, bits_text, links_of, ranges_text
+from explorer.qt.weights.block.strip import Look, Part, bits_text, links_of, ranges_text
+from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.grouped_tensors import AFFINE_4, grouped_tensor
 from tests.helpers.tensors import random_blocks, tensor_of

@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 
 from explorer.analysis import tensor_statistics
 from explorer.errors import FormatError
-from explorer.qt.models.document import Document
-from explorer.qt.models.recent import Recent
-from explorer.qt.models.weights.bins import can_divide
-from explorer.qt.models.weights.figures import Gathered, Subject, Wish
-from explorer.qt.models.weights.gathering import gather, known
-from explorer.qt.models.weights.histogram_choices import RangeKind
-from explorer.qt.models.weights.histogram_curve import histogram_of, resampled, robust_range
-from explorer.qt.models.weights.statistics_table import figure_lines
-from explorer.qt.models.weights.tensor_scope import MOST_TENSORS, same_role, sibling_factors, spread
+from explorer.qt.document import Document, Recent
+from explorer.qt.weights.curves import (
+    Gathered,
+    RangeKind,
+    Subject,
+    Wish,
+    can_divide,
+    histogram_of,
+    resampled,
+    robust_range,
+)
+from explorer.qt.weights.statistics_table import figure_lines
+from explorer.qt.weights.work import MOST_TENSORS, gather, known, same_role, sibling_factors, spread
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.weight_files import LAYERS, OUTLIER, layer_weights, weights_model
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.qt.models.weights.histogram_choices import MOST_BINS, HistogramChoices, RangeKind
 from explorer.qt.settings import Settings
+from explorer.qt.weights.curves import MOST_BINS, HistogramChoices, RangeKind
 
 OTHER = HistogramChoices(77, RangeKind.FULL, logarithmic=True, normal=False, marks=False)
 

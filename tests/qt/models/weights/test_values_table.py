@@ -13,15 +13,9 @@ from pytestqt.qtbot import QtBot
 
 from explorer.formats.tensors import Folding
 from explorer.formats.weights import WeightReader
-from explorer.qt.models.document import Document
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.weights.values_table import (
-    MOST_COLUMNS,
-    MOST_ROWS,
-    Place,
-    ValuesTable,
-    read_tile,
-)
+from explorer.qt.document import Document
+from explorer.qt.weights.values import MOST_COLUMNS, MOST_ROWS, Place, ValuesTable, read_tile
+from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.weight_files import expert_weights, huge_model, layer_weights, weights_model
 
 

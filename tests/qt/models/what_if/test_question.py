@@ -18,20 +18,12 @@ from explorer.analysis.what_if import PRESENT, SizeThen, TypeErrors
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
 from explorer.present.errors import share_text
-from explorer.qt.models.document import Document
-from explorer.qt.models.recent import Recent
-from explorer.qt.models.table import TableModel
-from explorer.qt.models.what_if.plan import PlanThen
-from explorer.qt.models.what_if.question import Kept, Prospect, Question, look_ahead
-from explorer.qt.models.what_if.table import (
-    Line,
-    WhatIfColumns,
-    change_text,
-    lines_of,
-    note_text,
-)
-from explorer.qt.models.what_if.types import USUAL_TYPES, type_groups
-from explorer.qt.models.what_if.work import WhatIfState, WhatIfWork
+from explorer.qt.document import Document, Recent
+from explorer.qt.what_if.controls import USUAL_TYPES, type_groups
+from explorer.qt.what_if.question import Kept, PlanThen, Prospect, Question, look_ahead
+from explorer.qt.what_if.table import Line, WhatIfColumns, change_text, lines_of, note_text
+from explorer.qt.what_if.work import WhatIfState, WhatIfWork
+from explorer.qt.widgets.table_model import TableModel
 from explorer.quantization.kernel_sets import has_kernels
 from tests.helpers.model_pairs import write_gguf
 

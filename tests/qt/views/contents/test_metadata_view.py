@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.roles import ItemRole
+from explorer.qt.widgets.table_model import ItemRole
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.models.contents.tree import Node
-from explorer.qt.models.document import Document
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.views.contents.open_models import OpenModelsView
-from explorer.qt.views.tables.roomy_delegate import ROW_PADDING
+from explorer.qt.contents.open_models import OpenModelsView
+from explorer.qt.contents.open_models_tree import Node
+from explorer.qt.document import Document
+from explorer.qt.widgets.table_model import ItemRole
+from explorer.qt.widgets.table_view import ROW_PADDING
 from tests.helpers.window import copied
 
 KEY = Qt.Key

@@ -9,8 +9,8 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.models.document import Document
-from explorer.qt.views.contents.overview import OverviewView
+from explorer.qt.contents.overview import OverviewView
+from explorer.qt.document import Document
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 
 Load = Callable[[Path], Document]
@@ -30,7 +30,7 @@ def texts(view: OverviewView) -> list[str]:
 
 
 def chart(qtbot: QtBot, view: OverviewView):  # type: ignore[no-untyped-def] # imported late
-    from explorer.qt.views.contents.type_mix import TypeMixChart
+    from explorer.qt.contents.overview import TypeMixChart
 
     qtbot.waitUntil(lambda: bool(view.widget().findChildren(TypeMixChart)))
     return view.widget().findChildren(TypeMixChart)[0]

@@ -44,7 +44,7 @@ def test_going_back_to_a_model_does_not_read_its_vocabulary_again(
         read.append(model.path.name)
         return read_vocabulary(model)
 
-    monkeypatch.setattr("explorer.qt.views.contents.vocabulary_view.read_vocabulary", counted)
+    monkeypatch.setattr("explorer.qt.contents.vocabulary.read_vocabulary", counted)
     rows = window.panels.vocabulary.model.rowCount
     window.panels.setCurrentWidget(window.panels.vocabulary)
     qtbot.waitUntil(lambda: rows() == 2000)

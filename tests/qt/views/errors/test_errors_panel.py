@@ -18,12 +18,12 @@ from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
 from explorer.analysis.errors.pictures import ErrorPicture
+from explorer.qt.document import Document
+from explorer.qt.errors.pages import ALL, MOST, SIZES
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import Reference, Rounding
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.views.errors.picture_panels import ALL, MOST, SIZES
+from explorer.qt.references import Reference, Rounding
+from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization import dequantize, quantize
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.kernel_wishes import note_awaited_kernels

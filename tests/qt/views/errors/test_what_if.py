@@ -21,15 +21,15 @@ from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
 from explorer.planner.inputs import PlanInputs
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import Rounding
-from explorer.qt.models.what_if import work as what_if_work
-from explorer.qt.models.what_if.table import Line
-from explorer.qt.views.errors.what_if.controls import Scope
-from explorer.qt.views.errors.what_if.page import WhatIfPage
-from explorer.qt.views.errors.what_if.points import Measure
+from explorer.qt.references import Rounding
+from explorer.qt.what_if import work as what_if_work
+from explorer.qt.what_if.chart import Measure
+from explorer.qt.what_if.controls import Scope
+from explorer.qt.what_if.page import WhatIfPage
+from explorer.qt.what_if.table import Line
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.model_pairs import write_gguf

@@ -10,11 +10,18 @@ from PySide6.QtGui import QPalette, QTextCharFormat, QTextTable, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.models.help.guide import KEYS_PAGE, ORDER, Page, load_guide
-from explorer.qt.models.help.guide_keys import keys_page, with_keys
-from explorer.qt.models.help.key_lists import KeyLine, panel_lines
+from explorer.qt.help.guide import (
+    KEYS_PAGE,
+    ORDER,
+    KeyLine,
+    Page,
+    keys_page,
+    load_guide,
+    panel_lines,
+    with_keys,
+)
+from explorer.qt.help.window import HelpWindow
 from explorer.qt.theme import Scheme, apply_scheme
-from explorer.qt.views.help.window import HelpWindow
 
 ALT, CONTROL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier
 COMMANDS = [KeyLine("Find | *everything*", "Ctrl+|")]

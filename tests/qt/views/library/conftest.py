@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QTreeView
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
+from explorer.qt.library.panel import LibraryView
 from explorer.qt.settings import Settings
-from explorer.qt.views.library.panel import LibraryView
 from explorer.stores import Place, StoreKind
 from tests.helpers.gguf_writer import STRING, U32, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore

@@ -11,9 +11,9 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.library.node import LibraryColumn
+from explorer.qt.library.panel import LibraryView
+from explorer.qt.library.rows import LibraryColumn
 from explorer.qt.settings import Settings
-from explorer.qt.views.library.panel import LibraryView
 from explorer.stores import Place, StoreKind, read_library
 from explorer.text import bytes_text
 from tests.helpers.ollama_store import OllamaStore
@@ -239,7 +239,7 @@ def test_the_menu_offers_what_applies(panel: Panel) -> None:
 def test_a_file_is_shown_in_the_file_manager(panel: Panel, store: OllamaStore, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     shown: list[tuple[Path, Path]] = []
     monkeypatch.setattr(
-        "explorer.qt.views.library.commands.reveal",
+        "explorer.qt.library.commands.reveal",
         lambda path, folder: shown.append((path, folder)) or len(shown) == 1,
     )
     panel.click(panel.find("Ollama", "Blobs", "sha256"))
@@ -323,7 +323,7 @@ def test_nothing_downloaded_offers_the_demo_and_a_folder(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "own.gguf").write_bytes(gguf_bytes("own"))
     monkeypatch.setattr(
-        "explorer.qt.views.library.commands.QFileDialog.getExistingDirectory",
+        "explorer.qt.library.commands.QFileDialog.getExistingDirectory",
         lambda *_: str(tmp_path / "mine"),
     )
     panel.qtbot.mouseClick(panel.view.empty.add, Qt.MouseButton.LeftButton)

@@ -11,11 +11,9 @@ from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
+from explorer.qt.library.commands import folder_of
+from explorer.qt.library.readers import DetailsReader, FolderWatch, Turnstile
 from explorer.qt.settings import Settings
-from explorer.qt.views.library.details_reader import DetailsReader
-from explorer.qt.views.library.folder_watch import FolderWatch
-from explorer.qt.views.library.reveal import folder_of
-from explorer.qt.views.library.turnstile import Turnstile
 from explorer.stores import Details, Entry
 from tests.helpers.patience import PATIENCE_S
 
@@ -45,7 +43,7 @@ def _read(
         assert go_on.wait(PATIENCE_S)
         return Details(entry.name)
 
-    monkeypatch.setattr("explorer.qt.views.library.details_reader.read_details", open_one)
+    monkeypatch.setattr("explorer.qt.library.readers.read_details", open_one)
     found: list[object] = []
     reader.found.connect(found.extend)
     with qtbot.waitSignal(reader.finished):
@@ -79,7 +77,7 @@ def test_a_cancelled_reading_keeps_what_it_found(
 def test_a_worker_waits_while_the_window_is_drawn_but_not_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("explorer.qt.views.library.turnstile._MOST_SECONDS", 10 * PATIENCE_S)
+    monkeypatch.setattr("explorer.qt.library.readers._MOST_SECONDS", 10 * PATIENCE_S)
     turnstile = Turnstile()
     turnstile.give_way()  # at once: pytest's timeout is shorter
     passed = threading.Event()
@@ -96,7 +94,7 @@ def test_a_worker_waits_while_the_window_is_drawn_but_not_for_ever(
         assert not passed.wait(0.05)
     assert passed.wait(PATIENCE_S)
     thread.join()
-    monkeypatch.setattr("explorer.qt.views.library.turnstile._MOST_SECONDS", 0.01)
+    monkeypatch.setattr("explorer.qt.library.readers._MOST_SECONDS", 0.01)
     with turnstile.taken():
         turnstile.give_way()  # as if the window hung: the work goes on after a while
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.qt.models.library.node import LibraryColumn
+from explorer.qt.library.rows import LibraryColumn
 from explorer.stores import Place, StoreKind
 from explorer.text import bytes_text
 from tests.qt.views.library.conftest import Panel

@@ -9,9 +9,9 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from explorer.planner.settings import VARIABLES
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.views.planner import panel as panel_module
+from explorer.qt.planner import panel as panel_module
 from tests.qt.views.planner.plan_models import MACHINE, Panel, write_model
 
 

@@ -17,11 +17,10 @@ from explorer.planner import Device, Host
 from explorer.planner import plan as make_plan
 from explorer.planner.result import Plan
 from explorer.present.plan import Kind, layers_of
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.views.planner import PlannerView
-from explorer.qt.views.planner.body import PlannerBody
-from explorer.qt.views.planner.late_page import LatePage
+from explorer.qt.planner.pages import LatePage
+from explorer.qt.planner.panel import PlannerBody, PlannerView
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 
 GIB = 1 << 30

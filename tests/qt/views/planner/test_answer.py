@@ -119,9 +119,7 @@ def test_the_answer_is_announced_once_it_comes_to_rest(
         events.append(type(event).__name__)
         update(event)
 
-    monkeypatch.setattr(
-        "explorer.qt.views.planner.answer_bar.QAccessible.updateAccessibility", note
-    )
+    monkeypatch.setattr("explorer.qt.planner.answer_bar.QAccessible.updateAccessibility", note)
     for free in range(12, 4, -1):
         panel.session.set_devices((Device("0", "CUDA", free * GIB, name="Test GPU"),))
         panel.session.flush()

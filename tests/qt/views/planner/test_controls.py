@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QSpinBox
 from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
 from tests.qt.views.planner.plan_models import GIB, Panel, drag, turn_wheel, write_model
 
 KEY = Qt.Key

@@ -10,9 +10,9 @@ from pytestqt.qtbot import QtBot
 
 from explorer.hardware.catalogue import load_catalogue
 from explorer.planner import Device
-from explorer.qt.models.planner.devices import FREE, NAME
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.views.planner.catalogue_dialog import CatalogueDialog
+from explorer.qt.planner.device_list import FREE, NAME
+from explorer.qt.planner.devices import CatalogueDialog
+from explorer.qt.widgets.table_model import ItemRole
 from tests.qt.views.planner.plan_models import GIB, MACHINE, Panel
 
 KEY = Qt.Key

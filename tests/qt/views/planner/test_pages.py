@@ -19,11 +19,10 @@ from explorer.planner import Device
 from explorer.planner import plan as make_plan
 from explorer.planner.record import plan_record
 from explorer.present.plan import Kind
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.table import TableModel
-from explorer.qt.views.planner.late_page import LatePage
+from explorer.qt.planner.pages import LatePage
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.window import copied
 from tests.qt.views.planner.plan_models import GIB, Panel, write_model
 

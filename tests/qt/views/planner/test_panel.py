@@ -16,11 +16,11 @@ from pytestqt.qtbot import QtBot
 from explorer.errors import ExplorerError
 from explorer.planner import Device
 from explorer.present.plan import Kind
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
+from explorer.qt.planner import panel as panel_module
+from explorer.qt.planner.panel import PlannerView
 from explorer.qt.theme import Scheme, apply_scheme, warning_colour
-from explorer.qt.views.planner import PlannerView
-from explorer.qt.views.planner import panel as panel_module
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import tensors_bytes

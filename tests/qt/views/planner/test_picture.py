@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device
 from explorer.present.plan import Kind
-from explorer.qt.views.planner.painting import fill_kind, plain_tip
+from explorer.qt.widgets.painting import fill_kind, plain_tip
 from tests.qt.views.planner.plan_models import GIB, Panel, drag
 
 KEY = Qt.Key

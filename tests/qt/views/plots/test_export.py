@@ -14,10 +14,10 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.weights.histogram_curve import HistogramCurve, histogram_of
-from explorer.qt.views.plots.export import PlotExport
-from explorer.qt.views.plots.histogram_plot import HistogramPlot
-from explorer.qt.views.plots.small_multiples import SmallMultiples
+from explorer.qt.weights.curves import HistogramCurve, histogram_of
+from explorer.qt.widgets.histogram_plot import HistogramPlot
+from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.qt.widgets.small_multiples import SmallMultiples
 
 WHITE = QColor("white")
 

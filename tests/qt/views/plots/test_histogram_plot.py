@@ -9,8 +9,8 @@ from PySide6.QtGui import QColor, QPalette, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.models.weights.histogram_curve import HistogramCurve, histogram_of
-from explorer.qt.views.plots.histogram_plot import HistogramPlot
+from explorer.qt.weights.curves import HistogramCurve, histogram_of
+from explorer.qt.widgets.histogram_plot import HistogramPlot
 from tests.helpers.patience import PATIENCE_S
 from tests.helpers.weight_views import drag, pixel
 from tests.soak.resting import allocated
@@ -157,7 +157,7 @@ def wheel(plot: HistogramPlot, place: QPoint, notches: int) -> None:
 def test_the_wheel_zooms_around_the_mouse(
     plot: HistogramPlot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("explorer.qt.views.plots.zoom_box._ONE_TURN_S", PATIENCE_S)
+    monkeypatch.setattr("explorer.qt.widgets.plot._ONE_TURN_S", PATIENCE_S)
     home = plot.box.viewRect()
     place = pixel(plot, 0.5, 5)
     for _ in range(4):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PySide6.QtCore import QPointF, QRectF, QSizeF
 
-from explorer.qt.views.plots.label_places import place_labels
+from explorer.qt.widgets.histogram_plot import place_labels
 
 AREA = QRectF(0, 0, 300, 200)
 SIZE = QSizeF(40, 14)

@@ -7,8 +7,8 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.models.weights.histogram_curve import HistogramCurve, histogram_of
-from explorer.qt.views.plots.small_multiples import SmallMultiples
+from explorer.qt.weights.curves import HistogramCurve, histogram_of
+from explorer.qt.widgets.small_multiples import SmallMultiples
 
 KEY = Qt.Key
 

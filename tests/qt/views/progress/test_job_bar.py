@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.views.progress.job_bar import JobBar
+from explorer.qt.widgets.progress import JobBar
 from tests.helpers.patience import PATIENCE_S
 from tests.helpers.stopwatch import Stopwatch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.views.progress.progress_line import ProgressLine
+from explorer.qt.widgets.progress import ProgressLine
 from explorer.quantization.kernel_sets import rounding_to
 
 

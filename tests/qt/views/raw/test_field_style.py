@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QPalette
 
 from explorer.formats.structure import FieldKind
 from explorer.qt.theme import Scheme, scheme_palette
-from explorer.qt.views.raw.field_style import field_hatching, field_tint, kind_name
+from explorer.qt.widgets.painting import field_hatching, field_tint, kind_name
 
 Colour = NDArray[np.float64]
 

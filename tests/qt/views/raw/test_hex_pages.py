@@ -6,9 +6,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.views.raw.hex_menu import build_menu
-from explorer.qt.views.raw.hex_pages import PAGE_BYTES
-from explorer.qt.views.raw.hex_view import HexView
+from explorer.qt.raw.hex_pages import PAGE_BYTES
+from explorer.qt.raw.hex_view import HexView, build_menu
 from explorer.sources import MemorySource
 from tests.helpers.raw_views import delete, show_source
 from tests.helpers.slow_sources import BrokenSource, HugeSource, WaitingSource

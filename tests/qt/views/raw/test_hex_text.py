@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.qt.views.raw.hex_text import c_array_text, number_texts, parse_offset, parse_pattern
+from explorer.qt.raw.hex_paint import c_array_text, number_texts, parse_offset, parse_pattern
 
 
 @pytest.mark.parametrize(

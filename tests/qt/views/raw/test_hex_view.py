@@ -9,10 +9,9 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.structure import FieldKind, Structure
+from explorer.qt.raw.hex_view import HexView, build_menu
 from explorer.qt.theme import Scheme, apply_scheme
-from explorer.qt.views.raw.field_style import field_tint
-from explorer.qt.views.raw.hex_menu import build_menu
-from explorer.qt.views.raw.hex_view import HexView
+from explorer.qt.widgets.painting import field_tint
 from explorer.sources import MemorySource
 from tests.helpers.raw_views import press, show_source
 from tests.helpers.slow_sources import HugeSource

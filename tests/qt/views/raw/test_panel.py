@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.formats import open_model
 from explorer.qt.jobs import JobRunner
-from explorer.qt.views.raw.panel import RawView
+from explorer.qt.raw.panel import RawView
 from tests.helpers.raw_views import Told, delete, go_to, settled, show_model
 from tests.helpers.slow_sources import BrokenSource, WaitingSource
 from tests.helpers.small_gguf import SmallGguf, example, model_from

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QToolButton
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.views.raw.panel import RawView
+from explorer.qt.raw.panel import RawView
 from tests.helpers.raw_views import Told, find, show_model
 from tests.helpers.slow_sources import BrokenSource, WaitingSource
 from tests.helpers.small_gguf import SmallGguf, example, model_from

@@ -13,10 +13,10 @@ from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import Rounding
-from explorer.qt.views.survey.hot_spots_page import HotSpotsPage
+from explorer.qt.references import Rounding
+from explorer.qt.survey.hot_spots import HotSpotsPage
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.weight_files import huge_model

@@ -10,9 +10,9 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.errors.references import Rounding
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.views.survey.panel import SurveyView
+from explorer.qt.references import Rounding
+from explorer.qt.survey.panel import SurveyView
+from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.window import wait_idle
 
 LEFT = Qt.MouseButton.LeftButton

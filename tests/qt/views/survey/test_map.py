@@ -13,13 +13,13 @@ from PySide6.QtGui import QColor, QFontMetricsF, QImage
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis.model_grid import ModelGrid, model_grid
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import Rounding
+from explorer.qt.references import Rounding
+from explorer.qt.survey.map_layout import LineKind, MapLayout
+from explorer.qt.survey.map_paint import COLOUR_MAP, CellState, MetricColouring, Scale
+from explorer.qt.survey.model_map import ModelMap
 from explorer.qt.theme import Scheme, apply_scheme, series_colour
-from explorer.qt.views.survey.colouring import COLOUR_MAP, CellState, MetricColouring, Scale
-from explorer.qt.views.survey.map_layout import LineKind, MapLayout
-from explorer.qt.views.survey.model_map import ModelMap
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.window import copied, unsafe_characters

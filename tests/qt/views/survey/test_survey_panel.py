@@ -13,10 +13,10 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, tensor_statistics
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import Rounding
-from explorer.qt.views.survey.session import SurveyState
+from explorer.qt.references import Rounding
+from explorer.qt.survey.session import SurveyState
 from tests.helpers.kernel_wishes import note_awaited_kernels
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.stopwatch import Stopwatch

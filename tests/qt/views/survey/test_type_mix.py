@@ -9,11 +9,11 @@ from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis.recipes import compare_with_recipes, type_mix, verdict
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.views.survey.type_mix_page import TypeMixPage
-from explorer.qt.views.tables.table_view import TableView
+from explorer.qt.survey.type_mix import TypeMixPage
+from explorer.qt.widgets.table_model import ItemRole
+from explorer.qt.widgets.table_view import TableView
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 from tests.helpers.survey_views import SurveyPanel
 

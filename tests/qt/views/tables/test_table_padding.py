@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.table import Column, TableModel
-from explorer.qt.views.tables.table_view import TableView
+from explorer.qt.widgets.table_model import Column, TableModel
+from explorer.qt.widgets.table_view import TableView
 
 _LEAST_ROOM = 5  # pixels; a blank of the smallest font that is read
 

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QFileDialog, QTableWidget, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.views.tables.table_view import TableView
+from explorer.qt.widgets.table_model import ItemRole
+from explorer.qt.widgets.table_view import TableView
 from tests.helpers.window import copied
 
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier

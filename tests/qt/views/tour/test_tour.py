@@ -9,9 +9,9 @@ from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.help.tour import Tour
 from explorer.qt.main_window import MainWindow
 from explorer.qt.theme import Scheme, apply_scheme
-from explorer.qt.views.tour.tour import Tour
 from tests.helpers.window import wait_idle
 
 Key = Qt.Key

@@ -19,14 +19,13 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis.tensor_map.draw import Quantity
 from explorer.analysis.tensor_map.map import MOST_CELLS, MOST_SIDE, Reduction
 from explorer.errors import ExplorerError
+from explorer.qt.document import Document, Recent
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import References, Rounding
-from explorer.qt.models.recent import Recent
-from explorer.qt.models.weights.figures import Subject
-from explorer.qt.models.weights.values_table import Place
+from explorer.qt.references import References, Rounding
 from explorer.qt.theme import Scheme, apply_scheme
-from explorer.qt.views.weights.map.page import MapPage
+from explorer.qt.weights.curves import Subject
+from explorer.qt.weights.map.page import MapPage
+from explorer.qt.weights.values import Place
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.kernel_wishes import note_awaited_kernels

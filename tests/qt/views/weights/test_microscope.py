@@ -16,15 +16,15 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.tensors import Extent
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
-from explorer.qt.models.document import Document
-from explorer.qt.models.errors.references import Rounding
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.weights.block_links import Look, Part
-from explorer.qt.views.plots.themed_plot import ThemedPlot
-from explorer.qt.views.weights.microscope.page import MicroscopePage
-from explorer.qt.views.weights.microscope.tables import MarkedTable
+from explorer.qt.references import Rounding
+from explorer.qt.weights.block.page import MicroscopePage
+from explorer.qt.weights.block.panes import MarkedTable
+from explorer.qt.weights.block.strip import Look, Part
+from explorer.qt.widgets.plot import ThemedPlot
+from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.kernel_wishes import note_awaited_kernels

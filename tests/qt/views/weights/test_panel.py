@@ -18,14 +18,12 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, tensor_statistics
+from explorer.qt.document import Document, Recent
 from explorer.qt.jobs import JobRunner
-from explorer.qt.jobs.kernel_maker import KernelMaker
-from explorer.qt.models.document import Document
-from explorer.qt.models.recent import Recent
-from explorer.qt.models.roles import ItemRole
-from explorer.qt.models.weights.histogram_choices import HistogramChoices, RangeKind
-from explorer.qt.views.late_view import LateView
-from explorer.qt.views.weights.header import Scope
+from explorer.qt.kernel_compiler import KernelMaker
+from explorer.qt.weights.curves import HistogramChoices, RangeKind, Scope
+from explorer.qt.widgets.lazy import LateView
+from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization.kernel_cache import note_compiled
 from explorer.quantization.kernel_sets import GENERAL, exact
 from tests.helpers.patience import PATIENCE_S
@@ -249,7 +247,7 @@ def test_says_which_kernels_it_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("explorer.qt.jobs.kernel_maker._LONGEST_WAIT_S", 10 * PATIENCE_S)
+    monkeypatch.setattr("explorer.qt.kernel_compiler._LONGEST_WAIT_S", 10 * PATIENCE_S)
     wait = "import time; time.sleep(3600)"
     runner.kernels = KernelMaker(runner, lambda: (sys.executable, ["-c", wait]))
     page = panel.begin("blk.1.attn_q.weight")
@@ -450,7 +448,7 @@ def test_a_cancel_from_the_status_bar_leaves_a_button_to_read_the_blocks_again(
 
     panel.show("blk.0.ffn_down.weight")
     with monkeypatch.context() as patched:
-        patched.setattr("explorer.qt.models.weights.gathering.block_statistics", wait)
+        patched.setattr("explorer.qt.weights.work.block_statistics", wait)
         page = getattr(panel.body.blocks, which)
         panel.body.tabs.setTabVisible(panel.body.tabs.indexOf(page), True)
         panel.body.tabs.setCurrentWidget(page)
@@ -474,7 +472,7 @@ def test_blocks_are_read_only_while_their_pages_are_visible(
             check()
             time.sleep(0.001)
 
-    monkeypatch.setattr("explorer.qt.models.weights.gathering.block_statistics", wait)
+    monkeypatch.setattr("explorer.qt.weights.work.block_statistics", wait)
     panel.show("blk.0.ffn_down.weight")
     assert runner.jobs == []
     tabs = panel.body.tabs
@@ -568,7 +566,7 @@ def test_every_control_has_a_name_and_is_reached_by_tab(panel: Panel) -> None:
 
 def test_the_window_can_hold_the_panel_without_loading_plots_or_kernels() -> None:
     program = (
-        "import sys; from explorer.qt.views.weights import WeightsView;"
+        "import sys; from explorer.qt.weights.panel import WeightsView;"
         "print([name for name in ('pyqtgraph', 'numba') if name in sys.modules])"
     )
     done = subprocess.run(
@@ -581,7 +579,7 @@ def test_the_first_histogram_waits_for_no_other_page(panel: Panel) -> None:
     pages = ("map.page", "microscope.page", "values_page")
     names = [f"explorer.qt.views.weights.{page}" for page in pages]
     program = (
-        "import sys, explorer.qt.views.weights.body;"
+        "import sys, explorer.qt.weights.body;"
         f"print([name for name in {names} if name in sys.modules])"
     )
     done = subprocess.run(

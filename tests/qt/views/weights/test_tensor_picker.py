@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QApplication, QToolButton
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.views.weights.header import Scope
+from explorer.qt.weights.curves import Scope
 from explorer.quantization import dequantize, quantize
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.weight_files import LAYERS, layer_weights, weights_model

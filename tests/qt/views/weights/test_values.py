@@ -13,9 +13,9 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.models.document import Document
-from explorer.qt.views.weights.values_page import MOST_COPIED, ValuesPage
+from explorer.qt.weights.values import MOST_COPIED, ValuesPage
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import expert_weights, huge_model, layer_weights, weights_model
 from tests.helpers.weight_views import Panel

@@ -1,0 +1,1 @@
+"""The tree of open models, and what a model holds: overview, metadata, tensors, vocabulary."""

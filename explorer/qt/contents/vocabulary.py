@@ -1,0 +1,249 @@
+"""The vocabulary panel. A vocabulary is decoded when the panel is first looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QByteArray, QCoreApplication
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QWidget
+
+from explorer.errors import ExplorerError
+from explorer.formats.vocabulary import Vocabulary, VocabularyColumns, read_vocabulary
+from explorer.present.explanations import vocabulary_texts
+from explorer.qt.document import Document
+from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.widgets.table_model import Column
+from explorer.qt.widgets.table_view import ListPanel
+from explorer.text import float_text, integer_text, plain_text
+
+# The vocabulary as a table: id, token, what it stands for, score, type.
+
+
+@dataclass(frozen=True, eq=False)
+class VocabularyContent:
+    """A vocabulary with its texts and sort keys, made in a worker.
+
+    Attributes:
+        vocabulary: The vocabulary.
+        texts: What its table shows.
+        token_ranks: Place of each token in order, int64 [n].
+        text_ranks: Place of what each stands for, int64 [n].
+    """
+
+    vocabulary: Vocabulary
+    texts: VocabularyColumns
+    token_ranks: NDArray[np.intp]
+    text_ranks: NDArray[np.intp]
+
+
+def plain_ranks(texts: list[str]) -> NDArray[np.intp]:
+    """Return each text's place in order of code points; natural order is not for tokens."""
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    ranks = np.empty(len(texts), dtype=np.intp)
+    ranks[order] = np.arange(len(texts))
+    return ranks
+
+
+def vocabulary_columns(content: VocabularyContent) -> list[Column]:
+    """Return the columns of a vocabulary."""
+    vocabulary, texts, tips = content.vocabulary, content.texts, vocabulary_texts()
+
+    def tr(text: str) -> str:
+        return QCoreApplication.translate("VocabularyTable", text)
+
+    def special(row: int) -> str:
+        return ", ".join(vocabulary.special_names(row))
+
+    def kind(row: int) -> str:
+        names = special(row)
+        name = texts.type_names[row]
+        return f"{name} ({names})" if names else name
+
+    columns = [
+        Column(
+            "id", tr("Id"), str, int, lambda: np.arange(len(texts)), numeric=True, tip=tips["id"]
+        ),
+        Column(
+            "token",
+            tr("Token"),
+            texts.stored.__getitem__,
+            texts.stored.__getitem__,
+            lambda: content.token_ranks,
+            tip=tips["token"],
+        ),
+        Column(
+            "text",
+            tr("Stands for"),
+            texts.decoded.__getitem__,
+            texts.decoded.__getitem__,
+            lambda: content.text_ranks,
+            tip=tips["text"],
+        ),
+        Column("type", tr("Type"), kind, kind, lambda: texts.types, tip=tips["type"]),
+    ]
+    scores = vocabulary.scores
+    if scores is not None:
+        columns.append(
+            Column(
+                "score",
+                tr("Score"),
+                lambda row: float_text(float(scores[row])),
+                lambda row: float(scores[row]),
+                lambda: scores,
+                numeric=True,
+                tip=tips["score"],
+            )
+        )
+    return columns
+
+
+# The vocabularies looked at last, so that going back and forth between models decodes none again.
+#
+# A decoded vocabulary of 262,144 tokens takes some 100 MB, so only some are kept, counted in
+# tokens; a model that is closed takes its own along.
+
+
+MOST_TOKENS: Final = 600_000
+
+
+class RecentVocabularies:
+    """Contents of vocabulary tables by model.
+
+    Args:
+        most_tokens: Tokens to keep together; the one shown last stays in any case.
+    """
+
+    def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
+        self._most_tokens = most_tokens
+        self._contents: WeakKeyDictionary[Document, VocabularyContent | None] = WeakKeyDictionary()
+
+    def __contains__(self, document: Document) -> bool:
+        return document in self._contents
+
+    def get(self, document: Document) -> VocabularyContent | None:
+        """Return the content of a model that is contained; None if it has no vocabulary."""
+        content = self._contents.pop(document)
+        self._contents[document] = content  # the last one is the one used last
+        return content
+
+    def add(self, document: Document, content: VocabularyContent | None) -> None:
+        """Keep a content, and drop those that were not used for longest."""
+        self._contents.pop(document, None)
+        self._contents[document] = content
+        count = sum(map(_token_count, self._contents.values()))
+        for other in list(self._contents):
+            if count <= self._most_tokens or other is document:
+                return
+            count -= _token_count(self._contents.pop(other))
+
+
+def _token_count(content: VocabularyContent | None) -> int:
+    return 0 if content is None else len(content.texts)
+
+
+class VocabularyView(ListPanel):
+    """The tokens of the current model."""
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(runner, "", "", parent)
+        self.bar.edit.setPlaceholderText(
+            self.tr("Search tokens:  text  id:100-200  type:control  len>20")
+        )
+        self.table.setAccessibleName(self.tr("Vocabulary"))
+        self._document: Document | None = None
+        self._content: VocabularyContent | None = None
+        self._recent = RecentVocabularies()
+        self._header = QByteArray()
+        self._jobs = JobSlot(runner, self)
+        self.bar.changed.connect(self._filter)
+
+    def show_document(self, document: Document | None, header: QByteArray) -> None:
+        """Show a model's vocabulary, now or when the panel is looked at."""
+        self._jobs.cancel()
+        self._document = document
+        self._header = header
+        self._content = None
+        self.model.set_content((), 0)
+        self.bar.status.clear()
+        self.show_empty(self.tr("Open a model to see its vocabulary.") if document is None else "")
+        if self.isVisible():
+            self._load()
+
+    def _load(self) -> None:
+        document = self._document
+        if document is None or self._content is not None or self._jobs.busy:
+            return
+        if document in self._recent:
+            self._show(self._recent.get(document))
+            return
+        self.show_empty(self.tr("Reading the vocabulary…"))
+        job = self._jobs.run(
+            self.tr("Reading the vocabulary of {name}").format(name=plain_text(document.title)),
+            lambda job: _read(document, job),
+            lambda content: self._keep(document, content),
+            self._show_failure,
+        )
+        job.finished.connect(self._show_stopped)
+
+    def _keep(self, document: Document, content: VocabularyContent | None) -> None:
+        self._recent.add(document, content)
+        self._show(content)
+
+    def _show(self, content: VocabularyContent | None) -> None:
+        self._content = content
+        if content is None:
+            self.show_empty(self.tr("This model carries no vocabulary."))
+            return
+        self.model.set_content(vocabulary_columns(content), len(content.texts))
+        self.table.show_columns(self._header)
+        self._filter(self.bar.text)
+
+    def _show_failure(self, error: ExplorerError) -> None:
+        self.show_empty(plain_text(str(error)))
+
+    def _filter(self, text: str) -> None:
+        content = self._content
+        if content is None:
+            return
+        mask = None
+        if text:
+            mask = np.zeros(len(content.texts), dtype=np.bool_)
+            mask[content.texts.search(text)] = True
+        self.model.set_filter(mask)
+        shown = self.model.rowCount()
+        self.bar.status.setText(
+            self.tr("{shown} of {all}").format(
+                shown=integer_text(shown), all=integer_text(self.model.content_count)
+            )
+        )
+        if shown:
+            self.show_table()
+        else:
+            self.show_empty(self.tr("No token matches. Press Escape in the search to see all."))
+
+    def _show_stopped(self) -> None:
+        if self._jobs.stopped:
+            self.show_empty(self.tr("Reading was cancelled. Show this panel again to start anew."))
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._load()
+
+
+def _read(document: Document, job: Job) -> VocabularyContent | None:
+    vocabulary = read_vocabulary(document.model)
+    if vocabulary is None:
+        return None
+    job.check()
+    texts = vocabulary.display_columns(job.check)
+    job.check()
+    token_ranks = plain_ranks(texts.stored)
+    job.check()
+    return VocabularyContent(vocabulary, texts, token_ranks, plain_ranks(texts.decoded))

@@ -1,0 +1,1 @@
+"""The errors panel: a tensor against a reference or another type."""

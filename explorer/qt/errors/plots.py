@@ -1,0 +1,284 @@
+"""Reference against candidate as an image: a cell is the brighter, the more pairs it holds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QWidget
+
+from explorer.analysis.errors.pictures import PairSquare
+from explorer.present.explanations import picture_text
+from explorer.qt.weights.curves import BinReading, HistogramCurve, curve_columns
+from explorer.qt.widgets.histogram_plot import HistogramPlot
+from explorer.qt.widgets.plot import PlotColours, ThemedPlot
+from explorer.qt.widgets.profiles import ColourBar, SquareBox
+from explorer.text import count_text, integer_text
+
+_DARKEST: Final = 0.25  # of viridis, that is still seen on a dark background
+_FAR: Final = 10  # cells that Ctrl with an arrow key goes
+_LONGEST: Final = 100_000  # from here on a count is rounded
+_CROSS, _DIAGONAL = 10, 5
+_STEPS: Final = {
+    Qt.Key.Key_Left: (0, -1),
+    Qt.Key.Key_Right: (0, 1),
+    Qt.Key.Key_Up: (1, 0),
+    Qt.Key.Key_Down: (-1, 0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CellReading:
+    """What the cursor stands on.
+
+    Attributes:
+        reference: First and last edge of the cell along the reference.
+        candidate: The same along the candidate.
+        count: Pairs that it holds.
+    """
+
+    reference: tuple[float, float]
+    candidate: tuple[float, float]
+    count: int
+
+
+class CountBar(ColourBar):
+    """Which colour means how many pairs."""
+
+    def show_counts(
+        self, most: int, logarithmic: bool, colours: pg.ColorMap
+    ) -> tuple[float, float]:
+        """Show the colours of counts up to `most`; return the levels that they are drawn with."""
+        if logarithmic:
+            levels = 0.0, max(1.0, math.log10(max(1, most)))
+            powers = range(math.floor(levels[1]) + 1)
+            ticks = [(float(power), _count(10**power)) for power in powers]
+        else:
+            levels = 0.0, float(max(1, most))
+            ticks = [(share * levels[1], _count(round(share * most))) for share in (0, 0.5, 1)]
+        self.show(levels, colours)
+        self._axis.setTicks([ticks])
+        return levels
+
+
+class DensityPlot(ThemedPlot):
+    """Draws a `PairSquare`.
+
+    Attributes:
+        square: What is drawn.
+        logarithmic: Whether colours tell logarithms of counts.
+
+    Signals:
+        cell_read: The cursor moved; a `CellReading`, or None outside of the cells.
+    """
+
+    cell_read = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent, SquareBox())
+        self.square: PairSquare | None = None
+        self.logarithmic = True
+        self._cell: tuple[int, int] | None = None  # row, column
+        self._image = pg.ImageItem(axisOrder="row-major")
+        self._diagonal = pg.PlotCurveItem()
+        self._diagonal.setZValue(_DIAGONAL)
+        self._cross = [pg.InfiniteLine(angle=angle) for angle in (0, 90)]
+        for part in (self._image, self._diagonal, *self._cross):
+            self.addItem(part, ignoreBounds=True)
+        for line in self._cross:
+            line.setZValue(_CROSS)
+            line.hide()
+        self._bar = CountBar(self.getPlotItem())
+        self.setAccessibleName(self.tr("Reference against candidate"))
+        self.setWhatsThis(picture_text("density"))
+        for name in ("left", "bottom"):
+            self.getPlotItem().getAxis(name).enableAutoSIPrefix(False)
+        self.scene().sigMouseMoved.connect(self._follow_mouse)
+        self.restyle()
+
+    def show_square(self, square: PairSquare | None) -> None:
+        """Draw other pairs; the zoom stays."""
+        self.square = square
+        self._draw()
+        if square is not None:
+            low, size = float(square.edges[0]), float(square.edges[-1] - square.edges[0])
+            self.set_home(QRectF(low, low, size, size))
+        self._read()
+
+    def set_logarithmic(self, on: bool) -> None:
+        """Let colours tell the logarithms of counts, or the counts."""
+        self.logarithmic = on
+        self._draw()
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return a line for each cell that holds something."""
+        square = self.square
+        if square is None:
+            return []
+        rows, columns = np.nonzero(square.counts)
+        edges = square.edges
+        return [
+            ("reference_low", edges[columns].tolist()),
+            ("reference_high", edges[columns + 1].tolist()),
+            ("candidate_low", edges[rows].tolist()),
+            ("candidate_high", edges[rows + 1].tolist()),
+            ("count", square.counts[rows, columns].tolist()),
+        ]
+
+    def restyle(self) -> None:
+        super().restyle()
+        colours = self.colours
+        item = self.getPlotItem()
+        item.setLabel("bottom", self.tr("Reference"), color=colours.text.name())
+        item.setLabel("left", self.tr("Candidate"), color=colours.text.name())
+        pen = pg.mkPen(colours.text, width=1, style=Qt.PenStyle.DashLine)
+        self._diagonal.setPen(pen)
+        self._diagonal.setShadowPen(pg.mkPen(colours.background, width=2))
+        for line in self._cross:
+            line.setPen(pg.mkPen(colours.accent, width=1))
+        self._bar.restyle(colours)
+        self._draw()
+
+    def _draw(self) -> None:
+        square = self.square
+        if square is None:
+            self._image.clear()
+            self._diagonal.setData([], [])
+            return
+        counts = square.counts
+        colours = _colour_map(self.colours)
+        most = int(counts.max(initial=0))
+        levels = self._bar.show_counts(most, self.logarithmic, colours)
+        heights = np.full(counts.shape, np.nan, np.float32)  # NaN is left out
+        np.copyto(heights, counts, where=counts > 0, casting="unsafe")
+        if self.logarithmic:
+            heights = np.log10(heights)
+        self._image.setImage(heights, autoLevels=False, levels=levels)
+        self._image.setColorMap(colours)
+        low, high = float(square.edges[0]), float(square.edges[-1])
+        self._image.setRect(QRectF(low, low, high - low, high - low))
+        self._diagonal.setData([low, high], [low, high])
+
+    # The read-out
+
+    def _follow_mouse(self, scene: QPointF) -> None:
+        if self.square is None or not self.box.sceneBoundingRect().contains(scene):
+            return
+        there = self.box.mapSceneToView(scene)
+        edges = self.square.edges
+        row, column = (
+            int(np.searchsorted(edges, value, side="right")) - 1 for value in (there.y(), there.x())
+        )
+        size = len(edges) - 1
+        self._cell = (row, column) if 0 <= row < size and 0 <= column < size else None
+        self._read()
+
+    def _read(self) -> None:
+        """Tell what the cursor stands on, and draw a cross there."""
+        square, cell = self.square, self._cell
+        if square is not None and cell is not None and max(cell) >= len(square.counts):
+            cell = self._cell = None
+        for line in self._cross:
+            line.setVisible(cell is not None and square is not None)
+        if square is None or cell is None:
+            self.cell_read.emit(None)
+            return
+        row, column = cell
+        edges = square.edges.tolist()
+        reference, candidate = (edges[column], edges[column + 1]), (edges[row], edges[row + 1])
+        for line, ends in zip(self._cross, (candidate, reference), strict=True):
+            line.setPos(sum(ends) / 2)
+        self.cell_read.emit(CellReading(reference, candidate, int(square.counts[row, column])))
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = _STEPS.get(Qt.Key(event.key()))
+        if step is None or self.square is None:
+            super().keyPressEvent(event)
+            return
+        far = event.modifiers() & Qt.KeyboardModifier.ControlModifier
+        by = _FAR if far else 1
+        last = len(self.square.counts) - 1
+        row, column = self._cell or (last // 2, last // 2)
+        if self._cell is not None:
+            row, column = row + by * step[0], column + by * step[1]
+        self._cell = min(max(row, 0), last), min(max(column, 0), last)
+        self._read()
+
+
+def _colour_map(colours: PlotColours) -> pg.ColorMap:
+    """Return viridis, without what a dark background would hide."""
+    viridis = pg.colormap.get("viridis")
+    if colours.background.lightness() > colours.text.lightness():
+        return viridis
+    places = np.linspace(_DARKEST, 1, 64)
+    return pg.ColorMap(np.linspace(0, 1, 64), viridis.map(places, mode="byte"))
+
+
+def _count(number: int) -> str:
+    return count_text(number) if number >= _LONGEST else integer_text(number)
+
+
+# The histogram of errors: over a linear axis, or of their sizes over a logarithmic one.
+
+
+_MOST_TICKS = 10
+
+
+class ErrorPlot(HistogramPlot):
+    """A `HistogramPlot` of one curve, whose lower axis may be logarithmic.
+
+    Attributes:
+        by_size: Whether it is.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.by_size = False
+        self._curve: HistogramCurve | None = None
+        self.set_normal(False)
+        self.setAccessibleName(self.tr("Histogram of errors"))
+        self.setWhatsThis(picture_text("error_histogram"))
+
+    def show_errors(self, curve: HistogramCurve, *, by_size: bool) -> None:
+        """Draw a histogram.
+
+        Args:
+            curve: The histogram; with a logarithmic axis all edges are above 0.
+            by_size: Whether the axis is logarithmic.
+        """
+        changed = by_size != self.by_size
+        self.by_size = by_size
+        self._curve = curve
+        if by_size:
+            histogram = curve.histogram
+            edges = np.log10(histogram.edges)
+            self.set_code_ticks(_decades(float(edges[0]), float(edges[-1])))
+            drawn = replace(histogram, low=float(edges[0]), high=float(edges[-1]), edges=edges)
+            curve = replace(curve, histogram=drawn)
+        elif changed:
+            self.set_code_ticks(None)
+        self.show_curves((curve,))
+
+    def errors_of(self, reading: BinReading) -> tuple[float, float]:
+        """Return the edges of a bin that was read."""
+        assert self._curve is not None
+        edges = self._curve.histogram.edges
+        return float(edges[reading.index]), float(edges[reading.index + 1])
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return edges and counts."""
+        return [] if self._curve is None else curve_columns([self._curve])
+
+
+def _decades(low: float, high: float) -> list[tuple[float, str]]:
+    """Return ticks at powers of ten."""
+    first, last = math.floor(low), math.ceil(high)
+    step = max(1, -(-(last - first) // _MOST_TICKS))
+    return [(float(power), f"1e{power}") for power in range(first, last + 1, step)]

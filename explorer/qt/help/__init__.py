@@ -1,0 +1,1 @@
+"""The guide, the tour and the explanations of figures."""

@@ -1,0 +1,379 @@
+"""Run a plain function in a worker thread and bring its result back to the GUI thread.
+
+The function knows no Qt: it gets a `Job`, asks it whether it was cancelled and tells it how far it
+is. Result and failure arrive by a queued signal, hence on the GUI thread, and are dropped if the
+job was cancelled meanwhile: a view that has moved on never hears of what it no longer wants.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from PySide6.QtCore import QObject, Qt, QThreadPool, Signal, Slot
+
+from explorer.errors import ExplorerError
+
+if TYPE_CHECKING:
+    from explorer.qt.kernel_compiler import KernelMaker
+
+
+Result = TypeVar("Result")
+
+_CLOSE_WAIT_MS = 5_000
+_LEAST_THREADS = 4
+_PUBLISH_SECONDS = 0.05  # between two values that a job publishes, at least
+_ANY_TYPE: Final = "F32"  # its kernels are little more than what all types need
+_NOTHING: Final = object()
+
+
+class Cancelled(Exception):
+    """Raised inside a job's function by `Job.check` once the job was cancelled."""
+
+
+class Job(QObject):
+    """One piece of background work, seen from both sides.
+
+    Attributes:
+        title: What it does, for the status bar.
+
+    Signals:
+        progressed: (done, total), in units of the job's choice; total 0 means unknown.
+        published: What there is so far, at most 20 times a second; see `publish`.
+        crashed: The function failed with something else than an `ExplorerError`.
+        finished: The job ended, however it did.
+    """
+
+    progressed = Signal(object, object)
+    published = Signal(object)
+    crashed = Signal(object)
+    finished = Signal()
+    _waiting = Signal()
+    _returned = Signal(object)
+    _raised = Signal(object)
+
+    def __init__(
+        self,
+        title: str,
+        on_done: Callable[[Any], object],
+        on_failed: Callable[[ExplorerError], None],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.title = title
+        self._on_done = on_done
+        self._on_failed = on_failed
+        self._cancel = threading.Event()
+        self._lock = threading.Lock()  # of the two below
+        self._latest: object = _NOTHING  # published, and not yet heard of
+        self._next_publishing = 0.0
+        self._waiting.connect(self._tell, Qt.ConnectionType.QueuedConnection)
+        self._returned.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+        self._raised.connect(self._explain, Qt.ConnectionType.QueuedConnection)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether someone asked the job to stop. Safe in any thread."""
+        return self._cancel.is_set()
+
+    def cancel(self) -> None:
+        """Ask the job to stop; its result will be dropped. Safe in any thread."""
+        self._cancel.set()
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the job was cancelled; called by the function at every chunk."""
+        if self._cancel.is_set():
+            raise Cancelled
+
+    def report(self, done: int, total: int) -> None:
+        """Tell how far the work is; called by the function."""
+        self.progressed.emit(done, total)
+
+    def publish(self, make: Callable[[], object]) -> None:
+        """Show what there is so far; called by the function, as often as it likes.
+
+        The GUI thread gets at most 20 values a second, and only the latest one if it is busy. So a
+        value must not rely on the one before, and must not be changed afterwards.
+
+        Args:
+            make: Returns the value; only called if it is to be shown.
+        """
+        now = time.monotonic()
+        with self._lock:
+            if now < self._next_publishing:
+                return
+            self._next_publishing = now + _PUBLISH_SECONDS
+        value = make()
+        with self._lock:
+            told = self._latest is not _NOTHING
+            self._latest = value
+        if not told:
+            self._waiting.emit()
+
+    def execute(self, op: Callable[[Job], Any]) -> None:
+        """Run the function and send off what comes of it. Called in the worker."""
+        try:
+            self.check()
+            result = op(self)
+        except Cancelled:
+            self._raised.emit(None)
+        except Exception as error:  # noqa: BLE001 - shown to the user on the GUI thread
+            self._raised.emit(error)
+        else:
+            self._returned.emit(result)
+
+    @Slot()
+    def _tell(self) -> None:
+        with self._lock:
+            value, self._latest = self._latest, _NOTHING
+        if not self.cancelled:
+            self.published.emit(value)
+
+    @Slot(object)
+    def _deliver(self, result: object) -> None:
+        self.finished.emit()
+        on_done = self._on_done
+        self._forget()
+        if not self.cancelled:
+            on_done(result)
+
+    @Slot(object)
+    def _explain(self, error: Exception | None) -> None:
+        self.finished.emit()
+        on_failed = self._on_failed
+        self._forget()
+        if error is None or self.cancelled:
+            return
+        if isinstance(error, ExplorerError):
+            drop_frames(error)
+            on_failed(error)
+        else:
+            self.crashed.emit(error)
+
+    def _forget(self) -> None:
+        """Let go of what the callers hold: who started the job may keep it for long."""
+        self._on_done = self._on_failed = lambda _: None
+
+
+def drop_frames(error: BaseException | None) -> None:
+    """Let go of the frames that an error came through: who keeps it would keep a model."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
+class JobRunner(QObject):
+    """Starts jobs, knows those under way, and ends them at closing time.
+
+    Attributes:
+        jobs: Jobs that have not finished, oldest first.
+        kernels: What compiles kernels beside the window; None where each job does it for itself.
+
+    Signals:
+        started: A job was started.
+        ended: A job finished, failed or was cancelled.
+        crashed: A job failed with something else than an `ExplorerError`: a fault of the program.
+    """
+
+    started = Signal(Job)
+    ended = Signal(Job)
+    crashed = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.jobs: list[Job] = []
+        self.kernels: KernelMaker | None = None
+        self._pool = QThreadPool(self)
+        # On a machine of two cores two models being read must not hold up what is looked at
+        self._pool.setMaxThreadCount(max(_LEAST_THREADS, self._pool.maxThreadCount()))
+
+    def run(
+        self,
+        title: str,
+        op: Callable[[Job], Result],
+        on_done: Callable[[Result], object],
+        on_failed: Callable[[ExplorerError], None],
+    ) -> Job:
+        """Start `op` in a worker.
+
+        Args:
+            title: What it does, for the status bar.
+            op: The work; gets its job. Calls `job.check()` at least every 50 ms where it can.
+            on_done: Called on the GUI thread with the result, unless the job was cancelled.
+            on_failed: Called on the GUI thread with an error that the input caused. Anything else
+                goes to `crashed`.
+
+        Returns:
+            The job, for cancelling.
+        """
+        job = Job(title, on_done, on_failed, self)
+        job.crashed.connect(self.crashed)
+        job.finished.connect(self._forget)
+        self.jobs.append(job)
+        self.started.emit(job)
+        # A function, not a `QRunnable`: PySide6 never frees one that ends before `start` returns,
+        # and with it goes all that `op` holds, such as a model.
+        self._pool.start(lambda: job.execute(op))
+        return job
+
+    def prepare_kernels(self) -> None:
+        """Have kernels compiled beside the window from now on, beginning when it is idle."""
+        from explorer.qt.kernel_compiler import (  # noqa: PLC0415 - not needed for the first paint
+            KernelMaker,
+        )
+
+        if self.kernels is None:
+            self.kernels = KernelMaker(self)
+            self.kernels.ask([_ANY_TYPE])
+
+    def ask_for_kernels(self, types: Iterable[str], *, soon: bool = False) -> None:
+        """Have the kernels of tensor types made in time; see `KernelMaker.ask`."""
+        if self.kernels is not None:
+            self.kernels.ask(types, soon=soon)
+
+    def need_kernels(self, types: Iterable[str]) -> list[str]:
+        """Have the kernels of tensor types made at once; return those that are not there yet."""
+        return [] if self.kernels is None else self.kernels.ask_now(types)
+
+    def wait_for_kernels(self, types: Iterable[str], job: Job, *, first_look: bool = False) -> None:
+        """Wait in a worker until the kernels of tensor types are there, unless nobody makes them.
+
+        Raises:
+            Cancelled: The job was cancelled meanwhile.
+        """
+        if self.kernels is not None:
+            self.kernels.wait(types, job.check, first_look=first_look)
+
+    def cancel_all(self) -> None:
+        """Cancel every job."""
+        for job in self.jobs:
+            job.cancel()
+
+    def close(self) -> bool:
+        """Cancel everything and wait for the workers; return whether all ended in time."""
+        self.cancel_all()
+        if self.kernels is not None:
+            self.kernels.close()
+        return self._pool.waitForDone(_CLOSE_WAIT_MS)
+
+    @Slot()
+    def _forget(self) -> None:
+        job = self.sender()
+        assert isinstance(job, Job)
+        self.jobs.remove(job)
+        self.ended.emit(job)
+        job.deleteLater()
+
+
+# A place for one job: what a view wants now replaces what it wanted before.
+#
+# A plain object, not a QObject: it outlives its view for as long as the view's `destroyed` signal
+# needs to cancel the job, so that no result arrives at a widget that is gone.
+
+
+class JobSlot:
+    """Runs one job at a time for its owner, and none once the owner is gone."""
+
+    def __init__(self, runner: JobRunner, owner: QObject) -> None:
+        self._runner = runner
+        self._job: Job | None = None
+
+        def stop() -> None:
+            self.cancel()
+
+        owner.destroyed.connect(stop)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs whose result is still wanted."""
+        job = self._job
+        return job is not None and not job.cancelled and job in self._runner.jobs
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody else, such as the status bar, cancelled the job."""
+        return self._job is not None and self._job.cancelled
+
+    def run(
+        self,
+        title: str,
+        op: Callable[[Job], Result],
+        on_done: Callable[[Result], object],
+        on_failed: Callable[[ExplorerError], None],
+    ) -> Job:
+        """Cancel the job that runs and start another; see `JobRunner.run`."""
+        self.cancel()
+        self._job = self._runner.run(title, op, on_done, on_failed)
+        return self._job
+
+    def cancel(self) -> None:
+        """Cancel the job, if one runs."""
+        if self._job is not None:
+            self._job.cancel()
+            self._job = None
+
+
+# Work in the background that makes very many objects, without holding up the GUI thread.
+#
+# Loading Numba and compiling a kernel is a second of plain Python. Two things then stop the
+# window: the garbage collector, which walks over all of a million objects at once with the
+# interpreter's lock held (50 to 150 ms), and the 5 ms for which a thread may keep that lock each
+# time the GUI thread wants it back, many times in a single paint.
+
+
+_SWITCH_S: Final = 0.0005
+_NEVER: Final = 1 << 30
+_lock: Final = threading.Lock()
+_before: list[tuple[float, tuple[int, int, int]]] = []  # for each user; the first is restored
+
+
+@contextmanager
+def consideration(*, lasting: bool) -> Iterator[None]:
+    """Do something in a worker so that the GUI thread goes on meanwhile; several may at once.
+
+    Args:
+        lasting: Whether objects are made that stay, such as modules and machine code. The collector
+            then leaves out all that there is, until `reconsider`.
+    """
+    with _lock:
+        _before.append((sys.getswitchinterval(), gc.get_threshold()))
+        young, middle, _ = gc.get_threshold()
+        gc.set_threshold(young, middle, _NEVER)
+        sys.setswitchinterval(_SWITCH_S)
+    try:
+        yield
+    finally:
+        with _lock:
+            if lasting:
+                gc.freeze()
+            interval, threshold = _before[0]
+            _before.pop()
+            if not _before:
+                sys.setswitchinterval(interval)
+                gc.set_threshold(*threshold)
+
+
+def reconsider() -> None:
+    """Let the collector look at everything again: something large was closed."""
+    gc.unfreeze()
+
+
+# How many threads share long work in the background.
+
+
+def all_cores() -> int:
+    """Return as many threads as there are cores for the program.
+
+    They are no threads of low priority: one that holds the interpreter's lock, and gets no
+    processor because of others, keeps the window waiting. On a busy machine of two cores the
+    window's longest pause was 184 ms with niceness 10, and 43 ms without.
+    """
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""The library panel: models that were downloaded, and the files they consist of."""

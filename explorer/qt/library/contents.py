@@ -1,0 +1,414 @@
+"""What is inside one downloaded model: files or layers → groups → tensors. For a worker.
+
+A model that cannot be opened still lists its files, so that one sees what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from explorer.errors import ExplorerError, system_reason
+from explorer.formats import Model, Problem, Severity, open_model
+from explorer.formats.model import decode_text
+from explorer.formats.ollama.manifest import (
+    CONFIG_KIND,
+    Layer,
+    Manifest,
+    find_blob,
+    read_manifest,
+    size_fault,
+)
+from explorer.formats.ollama.open import open_manifest
+from explorer.formats.side_files import hub_cache, leads_out
+from explorer.formats.strict_json import read_json_file
+from explorer.formats.tensors import Tensor, natural_key, parse_name
+from explorer.qt.library.rows import Pages, Row, RowKind, note_row, title_of, translate
+from explorer.sources import FileSource
+from explorer.stores import Entry, StoreKind
+from explorer.stores.entries import Check
+from explorer.text import integer_text, shape_text
+
+# Rows for the tensors of a model: by file, then by group or layer. Made page by page.
+
+
+_CHECK_EVERY: Final = 512
+_SHOWN_TYPES: Final = 3
+_PARTS: Final = ("weight", "scale", "bias", "global scale")
+
+
+class TensorRows:
+    """The tensors of a model by the file that holds them; usable after the model is closed.
+
+    Args:
+        model: The model, open.
+        check: Called now and then; raises to give up.
+    """
+
+    def __init__(self, model: Model, check: Check) -> None:
+        self._rows = model.tensors.rows
+        self._columns = model.tensors.columns
+        self._groups = {
+            name: group
+            for group in model.groups
+            if group.kind != "quantized"  # such a group is one tensor, whose parts are its rows
+            for name in group.tensors
+        }
+        self._titles = {group.name: group for group in model.groups}
+        self._of_file: dict[Path, list[int]] = {}
+        for row, name in enumerate(self._columns.names):
+            if row % _CHECK_EVERY == 0:
+                check()
+            parse_name(name)
+            tensor = self._rows[row]
+            for path in dict.fromkeys(extent.source.path for extent in tensor.extents):
+                self._of_file.setdefault(path, []).append(row)
+
+    def fill(self, row: Row, path: Path) -> Row:
+        """Return the row of a file with the tensors that it holds below it, if it holds any."""
+        rows = self._of_file.get(path)
+        if not rows:
+            return row
+        return replace(
+            row,
+            pages=self._pages(self._items(rows, row.title), f"{row.title}."),
+            parameters=sum(self._columns.parameters[number] for number in rows),
+            quantization=self._types(rows),
+        )
+
+    def _types(self, rows: Sequence[int]) -> str:
+        """Return the tensor types that occur, the one with most bytes first."""
+        nbytes: Counter[str] = Counter()
+        for row in rows:
+            nbytes[self._columns.types[row].name] += self._columns.nbytes[row]
+        names = [name for name, _ in nbytes.most_common(_SHOWN_TYPES + 1)]
+        if len(names) > _SHOWN_TYPES:
+            names[_SHOWN_TYPES:] = ["…"]
+        return title_of(", ".join(names))
+
+    def _items(self, rows: Sequence[int], above: str) -> list[int | tuple[str, list[int]]]:
+        """Return single tensors and groups of them, in the order of names.
+
+        Args:
+            rows: The tensors of a file.
+            above: The title of its row; a group of that name, or of one tensor, is no level more.
+        """
+        names = self._columns.names
+        groups: dict[str, list[int]] = {}
+        single: list[int] = []
+        for row in sorted(rows, key=lambda row: natural_key(names[row])):
+            title = self._group_title(names[row])
+            if title is None:
+                single.append(row)
+            else:
+                groups.setdefault(title, []).append(row)
+        if not single and len(groups) == 1:
+            (title, members), *_ = groups.items()
+            if title_of(title) == above or len(members) == 1:
+                return list(members)
+        return [*single, *groups.items()]
+
+    def _group_title(self, name: str) -> str | None:
+        group = self._groups.get(name)
+        if group is not None:
+            return group.name
+        parsed = parse_name(name)
+        if parsed.layer is None:
+            return None
+        return translate("{stack}, layer {n}").format(stack=parsed.stack, n=parsed.layer)
+
+    def _pages(self, items: Sequence[int | tuple[str, list[int]]], prefix: str) -> Pages:
+        def make(start: int, stop: int) -> list[Row]:
+            return [
+                self._tensor_row(item, prefix) if isinstance(item, int) else self._group_row(*item)
+                for item in items[start:stop]
+            ]
+
+        return Pages(len(items), make)
+
+    def _group_row(self, title: str, rows: list[int]) -> Row:
+        columns = self._columns
+        group = self._titles.get(title)
+        parsed = parse_name(columns.names[rows[0]])
+        prefix = f"{parsed.stack}.{parsed.layer}." if group is None else f"{group.name}."
+        what = "" if group is None else group.kind.replace("_", " ")
+        count = translate("{n} tensors").format(n=integer_text(len(rows)))
+        return Row(
+            RowKind.GROUP,
+            title,
+            title_of(title),
+            parameters=sum(columns.parameters[row] for row in rows),
+            quantization=self._types(rows),
+            nbytes=sum(columns.nbytes[row] for row in rows),
+            note=", ".join(filter(None, (what, count))),
+            pages=self._pages(rows, prefix),
+        )
+
+    def _tensor_row(self, row: int, prefix: str) -> Row:
+        tensor = self._rows[row]
+        problems: tuple[Problem, ...] = ()
+        if tensor.damage is not None:
+            problems = (Problem(Severity.ERROR, tensor.name, tensor.damage),)
+        return Row(
+            RowKind.TENSOR,
+            f"{row}",
+            title_of(tensor.name.removeprefix(prefix)),
+            name=tensor.name,
+            parameters=tensor.parameters,
+            quantization=title_of(tensor.type.name),
+            nbytes=tensor.nbytes,
+            note=shape_text(tensor.shape),
+            problems=problems,
+            path=tensor.file,
+            children=tuple(_array_rows(tensor)),
+        )
+
+
+def _array_rows(tensor: Tensor) -> Iterator[Row]:
+    """Yield what a quantized weight is stored as: its codes, scales and so on."""
+    grouped = tensor.grouped
+    if grouped is None:
+        return
+    arrays = (grouped.weight, grouped.scales, grouped.biases, grouped.global_scale)
+    for name, array in zip(_PARTS, arrays, strict=True):
+        if array is not None:
+            yield Row(
+                RowKind.TENSOR,
+                name,
+                translate(name),
+                quantization=title_of(array.type.name),
+                nbytes=array.extent.nbytes,
+                note=shape_text(array.shape),
+                path=array.extent.source.path,
+            )
+
+
+# Texts that come with a model: template, system prompt, licence, parameters, messages.
+
+
+_TEXT_LAYERS: Final = frozenset(
+    {"template", "prompt", "system", "license", "params", "messages", "json", CONFIG_KIND}
+)
+_TEXT_SUFFIXES: Final = frozenset({".json", ".txt", ".md", ".jinja", ".yaml", ".yml"})
+_TEXT_NAMES: Final = frozenset({"license", "licence", "notice", "readme", "modelfile"})
+_MOST_BYTES: Final = 128 << 10
+"""Bytes of a text that are shown: laying out more holds up the window. Licences have 11 KiB."""
+
+
+def is_text_layer(kind: str, name: str) -> bool:
+    """Tell whether a layer's content is text."""
+    return kind in _TEXT_LAYERS or (not kind and is_text_file(Path(name)))
+
+
+def is_text_file(path: Path) -> bool:
+    """Tell by its name whether a file's content is text."""
+    return path.suffix.lower() in _TEXT_SUFFIXES or path.stem.lower() in _TEXT_NAMES
+
+
+def read_text(path: Path) -> str:
+    """Return a text as it is to be read; JSON is laid out in lines. For a worker.
+
+    Raises:
+        SourceError: It cannot be read.
+    """
+    with FileSource(path) as source:
+        nbytes = source.size
+        raw = source.read(0, min(nbytes, _MOST_BYTES))
+    if nbytes > len(raw):
+        note = translate("… cut here: {shown} of {all} bytes are shown").format(
+            shown=integer_text(len(raw)), all=integer_text(nbytes)
+        )
+        return f"{decode_text(raw)}\n\n{note}"
+    if raw.lstrip()[:1] in {b"{", b"["}:
+        try:
+            text = _laid_out(read_json_file(path))
+        except ExplorerError:  # text that only begins like JSON, such as a template
+            return decode_text(raw)
+        if len(text) <= 2 * _MOST_BYTES:  # indenting what is nested deep makes it 100 times longer
+            return text
+    return decode_text(raw)
+
+
+def _laid_out(value: Any) -> str:
+    if isinstance(value, list) and value and all(map(_is_message, value)):
+        return "\n\n".join(f"{item.get('role')}:\n{item['content']}" for item in value)
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _is_message(item: object) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("content"), str)
+
+
+_MOST_FILES: Final = 2000  # of a folder; a model's folder has some dozens
+
+
+def read_contents(kind: StoreKind, entry: Entry, check: Check = lambda: None) -> tuple[Row, ...]:
+    """Return the rows below a model.
+
+    Args:
+        kind: Whose store it is in.
+        entry: The model.
+        check: Called now and then; raises to give up.
+    """
+    if entry.format is None:  # listing told why nothing may be opened
+        return tuple(_problem_rows(entry)) or (note_row(translate("nothing is here")),)
+    if kind is StoreKind.OLLAMA:
+        return tuple(_manifest_rows(entry.path, check))
+    try:
+        model = open_model(entry.path)
+    except ExplorerError as error:
+        rows = [note_row(_sentence(error), Severity.ERROR), *_side_files(entry.path, set())]
+        return tuple(rows)
+    with model:
+        tensors = TensorRows(model, check)
+        files = [_file_row(file.path, entry.path, tensors) for file in model.files]
+    others = _side_files(entry.path, {file.path for file in model.files})
+    return (*files, *others)
+
+
+def _problem_rows(entry: Entry) -> Iterator[Row]:
+    for problem in entry.problems:
+        yield note_row(problem.what, problem.severity)
+
+
+def _sentence(error: ExplorerError) -> str:
+    return f"{error.what} {error.where}".rstrip()
+
+
+# Ollama: layers
+
+
+def _manifest_rows(path: Path, check: Check) -> Iterator[Row]:
+    try:
+        manifest = read_manifest(path)
+    except ExplorerError as error:
+        yield note_row(_sentence(error), Severity.ERROR)
+        return
+    tensors: TensorRows | None = None
+    try:
+        with open_manifest(path, check) as model:
+            tensors = TensorRows(model, check)
+    except ExplorerError as error:
+        yield note_row(_sentence(error), Severity.ERROR)
+    for number, layer in enumerate(manifest.all_layers):
+        if number % _CHECK_EVERY == 0:
+            check()
+        yield _layer_row(manifest, number, layer, tensors)
+
+
+def _layer_row(manifest: Manifest, number: int, layer: Layer, tensors: TensorRows | None) -> Row:
+    path, nbytes, fault = None, layer.nbytes, layer.fault
+    try:
+        path = find_blob(manifest.models, layer)
+        nbytes = _file_bytes(path)
+        fault = fault or size_fault(layer, nbytes)
+    except ExplorerError as error:
+        path, fault = None, fault or error.what
+    except FileNotFoundError:
+        path, fault = None, translate("its blob is missing; pull the model again")
+    except OSError as error:
+        path, fault = None, system_reason(error)
+    problems = () if fault is None else (Problem(Severity.ERROR, layer.title, fault),)
+    row = Row(
+        RowKind.PART,
+        f"{number}",
+        title_of(layer.name or _kind_title(layer.kind)),
+        nbytes=nbytes,
+        note=_kind_title(layer.kind) if layer.name else "",
+        problems=problems,
+        path=path,
+        digest=layer.digest,
+        text=path is not None and is_text_layer(layer.kind, layer.name),
+    )
+    return row if path is None or tensors is None else tensors.fill(row, path)
+
+
+def _kind_title(kind: str) -> str:
+    known = {
+        "model": translate("Model (GGUF)"),
+        "projector": translate("Projector (GGUF)"),
+        "adapter": translate("Adapter (GGUF)"),
+        "draft": translate("Draft model (GGUF)"),
+        "tensor": translate("tensor layer"),
+        "json": translate("file of the model"),
+        "template": translate("Template"),
+        "prompt": translate("Template"),
+        "system": translate("System prompt"),
+        "license": translate("License"),
+        "params": translate("Parameters"),
+        "messages": translate("Messages"),
+        "config": translate("Configuration"),
+    }
+    return known.get(kind) or title_of(kind)
+
+
+def _file_bytes(path: Path) -> int:
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(translate("is a folder, a pipe or a device, not a file; it is not opened"))
+    return status.st_size
+
+
+# Everything else: files
+
+
+def _file_row(path: Path, opened: Path, tensors: TensorRows | None) -> Row:
+    nbytes: int | None = None
+    problems: tuple[Problem, ...] = ()
+    try:
+        nbytes = _file_bytes(path)
+    except OSError as error:
+        what = system_reason(error)
+        problems = (Problem(Severity.ERROR, path.name, what),)
+    name = path.relative_to(opened).as_posix() if path.is_relative_to(opened) else ""
+    row = Row(
+        RowKind.PART,
+        str(path),
+        title_of(name if name not in {"", "."} else path.name),
+        nbytes=nbytes,
+        problems=problems,
+        path=path,
+        digest=_digest(path),
+        text=tensors is None and not problems and is_text_file(path),
+    )
+    return row if tensors is None else tensors.fill(row, path)
+
+
+def _digest(path: Path) -> str:
+    """Return the name of the blob that a snapshot's file is a link to, or nothing."""
+    if hub_cache(path.parent) is None:
+        return ""
+    try:
+        return os.path.basename(os.readlink(path))
+    except OSError:  # a file, where the system forbids links
+        return ""
+
+
+def _side_files(opened: Path, taken: set[Path]) -> Iterator[Row]:
+    """Yield the files beside the weights, of a model that is a folder."""
+    try:
+        with os.scandir(opened) as children:
+            found = sorted(islice(children, _MOST_FILES), key=lambda child: natural_key(child.name))
+    except NotADirectoryError:
+        return
+    except OSError as error:
+        yield note_row(system_reason(error), Severity.ERROR)
+        return
+    root = hub_cache(opened) or opened
+    for child in found:
+        path = opened / child.name
+        if path in taken or child.name.startswith("."):
+            continue
+        if child.is_symlink() and leads_out(path, root):
+            what = translate("is a link out of the store; it is not opened")
+            problem = Problem(Severity.ERROR, child.name, what)
+            yield Row(RowKind.PART, str(path), title_of(child.name), problems=(problem,))
+        elif not path.is_dir():
+            yield _file_row(path, opened, None)

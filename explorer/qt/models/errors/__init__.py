@@ -1,1 +1,0 @@
-"""What the errors panel shows, and what it compares with."""

@@ -1,1 +1,0 @@
-"""The guide and the lists of keys that the menu Help shows."""

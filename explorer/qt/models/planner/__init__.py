@@ -1,1 +1,0 @@
-"""What the planner panel shows and remembers."""

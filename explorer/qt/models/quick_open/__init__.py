@@ -1,1 +1,0 @@
-"""What Ctrl+K can jump to: names made ready for searching, the search, and what it found."""

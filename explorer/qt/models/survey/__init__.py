@@ -1,1 +1,0 @@
-"""What the survey panel shows: every tensor of a model at once."""

@@ -1,1 +1,0 @@
-"""What the weights panel shows of one tensor or several."""

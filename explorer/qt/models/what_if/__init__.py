@@ -1,1 +1,0 @@
-"""What the page of what-ifs asks, measures and lists."""

@@ -1,0 +1,398 @@
+"""Memory against context, a curve for each type of the KV cache (pyqtgraph)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
+
+from explorer.present.explanations import picture_text
+from explorer.present.plan_export import (
+    Curve,
+    Curves,
+    Stops,
+    context_stops,
+    context_text,
+    curves_key,
+    make_curves,
+)
+from explorer.qt.document import Recent
+from explorer.qt.jobs import Job, JobRunner, JobSlot, consideration
+from explorer.qt.planner.pages import LatePage
+from explorer.qt.planner.state import PlannerSession
+from explorer.qt.theme import series_colour, warning_colour
+from explorer.qt.widgets.plot import ThemedPlot
+from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.text import byte_unit, bytes_text
+
+_GIGABYTE: Final = 3  # its power
+_MARGIN: Final = 0.05
+_MOST_FOR_NAMES: Final = 0.5
+_NAME_GAP: Final = 12
+_HEADROOM: Final = 1.15
+_SYMBOLS: Final = ("o", "s", "t", "d")
+_FIRST_POWER: Final = 9  # 512 tokens
+_MOST_TICKS: Final = 24
+
+
+class CurvesPlot(ThemedPlot):
+    """Curves on a logarithmic axis of tokens; solid where all layers are on GPUs, else dotted.
+
+    Signals:
+        context_chosen: A place was clicked; the context of the nearest stop.
+    """
+
+    context_chosen = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.curves: Curves | None = None
+        self.stops: Stops = context_stops(0)
+        self._point: tuple[int, int] | None = None
+        self._usable_bytes = 0
+        self._unit_bytes = byte_unit(_GIGABYTE)[1]
+        self._items: list[Any] = []
+        self._names: list[tuple[Any, float, float]] = []  # with the ends of their curves
+        self._line = pg.InfiniteLine(angle=90)
+        self._vram = pg.InfiniteLine(angle=0)
+        self._vram_name = pg.TextItem(anchor=(0, 1))
+        self._usable = pg.InfiniteLine(angle=0)
+        self._usable_name = pg.TextItem(anchor=(0, 0))
+        self._dot = pg.ScatterPlotItem(size=11)
+        limits = (self._vram, self._vram_name, self._usable, self._usable_name)
+        for item in (self._line, *limits, self._dot):
+            item.setZValue(10)
+            item.hide()
+            self.addItem(item, ignoreBounds=True)
+        self.setAccessibleName(self.tr("Memory against context"))
+        self.setWhatsThis(picture_text("curves"))
+        bottom = self.getPlotItem().getAxis("bottom")
+        bottom.enableAutoSIPrefix(False)
+        ticks = [
+            (float(power), context_text(1 << power))
+            for power in range(_FIRST_POWER, _FIRST_POWER + _MOST_TICKS)
+        ]
+        bottom.setTicks([ticks])
+        self.setLabel("bottom", self.tr("Context of each sequence, in tokens"))
+        self._name_unit(_GIGABYTE)
+        self.scene().sigMouseClicked.connect(self._click)
+        self.box.sigRangeChanged.connect(lambda *_: self._place_names())
+        self.box.sigResized.connect(self._fit)
+        self.restyle()
+
+    def show_curves(self, curves: Curves | None, trained: int) -> None:
+        """Draw other curves; the zoom stays unless the contexts are others."""
+        self.curves = curves
+        self.stops = context_stops(trained)
+        self._draw()
+
+    def show_point(self, context: int, nbytes: int, usable: int) -> None:
+        """Mark the current plan.
+
+        Args:
+            context: Its effective context.
+            nbytes: Its memory in all.
+            usable: What its GPUs have beside what is reserved on them; 0 if not known.
+        """
+        self._point = max(context, 1), nbytes
+        self._usable_bytes = usable
+        self._place_point()
+        self._line.show()
+        self._dot.show()
+        words = self.tr("{size} without what is reserved").format(size=bytes_text(usable))
+        self._usable_name.setText(words)
+        self._usable.setVisible(usable > 0)
+        self._usable_name.setVisible(usable > 0)
+        self.setAccessibleDescription(
+            self.tr("{tokens} tokens take {size}").format(
+                tokens=context_text(context), size=bytes_text(nbytes)
+            )
+        )
+
+    def _place_point(self) -> None:
+        if self._point is None:
+            return
+        x, y = math.log2(self._point[0]), self._point[1] / self._unit_bytes
+        self._line.setPos(x)
+        self._dot.setData([x], [y])
+        limit = self._usable_bytes / self._unit_bytes
+        self._usable.setPos(limit)
+        self._usable_name.setPos(_FIRST_POWER, limit)
+
+    def _name_unit(self, power: int) -> None:
+        unit, self._unit_bytes = byte_unit(power)
+        self.setLabel("left", self.tr("{unit} in all").format(unit=unit))
+
+    def _choose_unit(self, curves: Curves) -> None:
+        """Take the largest unit in which the highest curve is no fraction, up to gigabytes."""
+        most = max(int(curve.totals.max()) for curve in curves.curves)
+        power = next((p for p in range(_GIGABYTE, 0, -1) if most >= byte_unit(p)[1]), 1)
+        if byte_unit(power)[1] != self._unit_bytes:
+            self._name_unit(power)
+            self.forget_zoom()
+            self._place_point()
+
+    def hide_point(self) -> None:
+        """Mark nothing."""
+        self._point = None
+        for item in (self._line, self._dot, self._usable, self._usable_name):
+            item.hide()
+
+    def restyle(self) -> None:
+        """Draw everything in the plot's colours."""
+        super().restyle()
+        if hasattr(self, "_dot"):  # the base class styles itself before there is anything to draw
+            colours = self.colours
+            self._line.setPen(pg.mkPen(colours.text, style=Qt.PenStyle.DashLine))
+            self._dot.setPen(pg.mkPen(colours.background, width=1.5))
+            self._dot.setBrush(pg.mkBrush(colours.text))
+            warning = warning_colour(self.palette())
+            self._vram.setPen(pg.mkPen(warning, width=2))
+            self._vram_name.setColor(warning)
+            self._usable.setPen(pg.mkPen(warning, width=1, style=Qt.PenStyle.DashLine))
+            self._usable_name.setColor(warning)
+            self._draw()
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return contexts, and the bytes and the fit of each curve."""
+        if self.curves is None:
+            return []
+        columns = [("context", self.curves.curves[0].contexts.tolist())]
+        for curve in self.curves.curves:
+            columns.append((curve.cache_type, curve.totals.tolist()))
+            columns.append((f"{curve.cache_type} fits", curve.fits.tolist()))
+        return columns
+
+    def place_of(self, context: int, nbytes: int) -> QPointF:
+        """Return where a plan is, in pixels of the viewport."""
+        scene = self.box.mapViewToScene(QPointF(math.log2(context), nbytes / self._unit_bytes))
+        return QPointF(self.mapFromScene(scene))
+
+    def _fit(self) -> None:
+        """Make room for the names again: they have a fixed width, and the plot another one."""
+        if self.curves is not None:
+            self._set_home(self.curves)
+        self._place_names()
+
+    def _draw(self) -> None:
+        for item in self._items:
+            self.removeItem(item)
+        self._items.clear()
+        self._names.clear()
+        curves = self.curves
+        shown = curves is not None and bool(curves.curves)
+        self._vram.setVisible(shown and bool(curves and curves.vram))
+        self._vram_name.setVisible(self._vram.isVisible())
+        if curves is None or not shown:
+            return
+        self._choose_unit(curves)
+        groups: dict[str, list[str]] = {}
+        for curve in curves.curves:
+            groups.setdefault(curve.effective_type, []).append(curve.cache_type)
+        for number, curve in enumerate(curves.curves):
+            names = groups[curve.effective_type]
+            if curve.cache_type == curve.effective_type:  # else it is another's curve
+                self._draw_curve(number, curve, " = ".join(names))
+        self._draw_vram(curves)
+        self._set_home(curves)
+        self._place_names()
+
+    def _draw_curve(self, number: int, curve: Curve, name: str) -> None:
+        there = curve.totals >= 0
+        x, y = np.log2(curve.contexts[there]), curve.totals[there] / self._unit_bytes
+        if not len(x):
+            return
+        colour = series_colour(number)
+        fits = curve.fits[there]
+        solid = pg.mkPen(colour, width=2)
+        dotted = pg.mkPen(colour, width=2, style=Qt.PenStyle.DotLine)
+        for pen, part in ((dotted, np.ones_like(fits)), (solid, fits)):
+            item = pg.PlotDataItem(x, np.where(part, y, np.nan), pen=pen, connect="finite")
+            self._add(item)
+        marks = pg.ScatterPlotItem(
+            x[::8], y[::8], size=6, symbol=_SYMBOLS[number % len(_SYMBOLS)],
+            pen=pg.mkPen(colour), brush=pg.mkBrush(self.colours.background),
+        )  # fmt: skip
+        self._add(marks)
+        text = pg.TextItem(f"  {name}", color=self.colours.text, anchor=(0, 0.5))
+        self._add(text)
+        self._names.append((text, float(x[-1]), float(y[-1])))
+
+    def _place_names(self) -> None:
+        """Put each name at the end of its curve, and higher where another stands already."""
+        line = float(self.box.viewPixelSize()[1]) * self.fontMetrics().height()
+        lowest = self.box.viewRect().top() + 0.6 * line  # y grows upwards: this is the lower edge
+        for text, x, y in sorted(self._names, key=lambda name: name[2]):
+            lowest = max(y, lowest)
+            text.setPos(x, lowest)
+            lowest += line
+
+    def _draw_vram(self, curves: Curves) -> None:
+        self._vram.setPos(curves.vram / self._unit_bytes)
+        words = self.tr("{size} free on GPUs").format(size=bytes_text(curves.vram))
+        self._vram_name.setText(words)
+        first = float(np.log2(curves.curves[0].contexts[0]))
+        self._vram_name.setPos(first, curves.vram / self._unit_bytes)
+
+    def _set_home(self, curves: Curves) -> None:
+        contexts = curves.curves[0].contexts
+        low, high = math.log2(int(contexts[0])), math.log2(int(contexts[-1]))
+        width = max(high - low, 1)
+        most = max(int(curve.totals.max()) for curve in curves.curves)
+        top = max(most, curves.vram) / self._unit_bytes * _HEADROOM or 1.0
+        texts = [text.toPlainText() for text, _, _ in self._names]
+        longest = max(map(self.fontMetrics().horizontalAdvance, texts), default=0) + _NAME_GAP
+        share = min(longest / max(self.box.width(), 1), _MOST_FOR_NAMES)  # of the plot's width
+        whole = width * (1 + _MARGIN) / (1 - share)
+        self.set_home(QRectF(low - _MARGIN * width, 0, whole, top))
+
+    def _add(self, item: Any) -> None:
+        self.addItem(item)
+        self._items.append(item)
+
+    def _click(self, event: Any) -> None:
+        if event.button() != Qt.MouseButton.LeftButton or self.curves is None:
+            return
+        x = self.box.mapSceneToView(event.scenePos()).x()
+        if not math.isfinite(x) or not 0 <= x < 40:
+            return
+        self.context_chosen.emit(self.stops.values[self.stops.position(round(2**x))])
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange and hasattr(self, "_dot"):
+            self._draw()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
+        if step and self._point is not None:
+            self.context_chosen.emit(self.stops.step(self._point[0], step))
+        else:
+            super().keyPressEvent(event)
+
+
+# The curves with what computes them: in the background, kept, and never in the way of a drag.
+
+
+_MOST_KEPT: Final = 32
+
+
+class CurvesPage(LatePage):
+    """Memory against context.
+
+    Attributes:
+        plot: The curves.
+
+    Signals:
+        curves_changed: Other curves are shown.
+        exported: A file was written; its path.
+        failed: A file could not be written.
+    """
+
+    curves_changed = Signal()
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(
+        self, session: PlannerSession, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(session, parent)
+        self.plot = CurvesPlot(self)
+        self._kept = Recent(_MOST_KEPT)
+        self._slot = JobSlot(runner, self)
+        self._wanted: object = None
+        self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
+        hint = QLabel(
+            self.tr(
+                "Solid: all layers on GPUs. Dotted: some on the CPU. Click to set the context."
+            ),
+            self,
+        )
+        hint.setWordWrap(True)
+        line = QHBoxLayout()
+        line.setContentsMargins(8, 0, 8, 2)
+        line.addWidget(hint, 1)
+        for action in (self.plot.back_action, self.plot.reset_action):
+            button = QToolButton(self)
+            button.setDefaultAction(action)
+            line.addWidget(button)
+        save = QToolButton(self)
+        save.setText(self.tr("Save…"))
+        save.setToolTip(self.tr("Save the curves as a picture or as data (Ctrl+S in the plot)"))
+        line.addWidget(save)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.plot, 1)
+        layout.addLayout(line)
+        save.clicked.connect(self.ask_export)
+        self.plot.export_requested.connect(self.ask_export)
+        self.plot.context_chosen.connect(self._choose)
+        session.planned.connect(self._show_point)
+        session.subject_changed.connect(self.plot.forget_zoom)
+
+    @property
+    def curves(self) -> Curves | None:
+        """The curves that are shown."""
+        return self.plot.curves
+
+    def ask_export(self) -> None:
+        """Ask for a file, and save the curves into it."""
+        self._export.ask(self.plot, "memory-against-context")
+
+    def refresh(self) -> None:
+        """Show the curves of the current inputs, and make them if they are not kept."""
+        subject = self.session.state.subject
+        if subject is None:
+            self._take(None)
+            return
+        inputs = subject.complete(self.session.inputs)
+        key = curves_key(subject.h, inputs)
+        self._show_point()
+        if key == self._wanted:
+            return
+        self._wanted = key
+        kept = self._kept.get(key)
+        if isinstance(kept, Curves):
+            self._slot.cancel()
+            self._take(kept)
+            return
+        variables, h = self.session.state.environment, subject.h
+
+        def make(job: Job) -> Curves:
+            with consideration(lasting=False):
+                return make_curves(h, inputs, variables, job.check)
+
+        def done(curves: Curves) -> None:
+            self._kept.put(key, curves)
+            self._take(curves)
+
+        self._slot.run(self.tr("Drawing memory curves"), make, done, self.failed.emit)
+
+    def _take(self, curves: Curves | None) -> None:
+        subject = self.session.state.subject
+        self.plot.show_curves(curves, 0 if subject is None else subject.h.trained_context)
+        self.curves_changed.emit()
+
+    def _choose(self, context: int) -> None:
+        self.session.apply({"context": context})
+
+    def _show_point(self) -> None:
+        """Follow the current plan in every frame: only a dot moves."""
+        outcome = self.session.outcome
+        if not self.isVisible():
+            return
+        if outcome is None or outcome.plan is None:
+            self.plot.hide_point()
+        else:
+            plan, layout = outcome.plan, outcome.plan.layout
+            devices = () if layout is None else layout.devices
+            usable = sum(held.device.free - held.reserved for held in devices)
+            self.plot.show_point(plan.effective.context, plan.total, usable)

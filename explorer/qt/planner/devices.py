@@ -1,0 +1,391 @@
+"""The machine of a plan: its GPUs and its main memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from PySide6.QtCore import QByteArray, QModelIndex, Qt, Signal
+from PySide6.QtGui import QAction, QFocusEvent, QKeySequence
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QDialog,
+    QDialogButtonBox,
+    QGridLayout,
+    QHBoxLayout,
+    QHeaderView,
+    QInputDialog,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QTableView,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.errors import PlanError
+from explorer.hardware.catalogue import Catalogue
+from explorer.planner import Device, Host
+from explorer.planner.devices import parse_gpu
+from explorer.qt.jobs import JobRunner
+from explorer.qt.planner.device_list import FREE, NAME, DeviceTable, added
+from explorer.qt.planner.fields import CalmSpinBox, SizeEdit
+from explorer.qt.planner.state import PlannerSession
+from explorer.qt.planner.tables import LiveTable, gpu_columns
+from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.painting import plain_tip
+from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, TableView
+from explorer.text import integer_text, plain_text, shorten
+
+# Choose GPUs of the catalogue by words, or describe one by its free memory.
+
+
+_MOST_AT_ONCE = 16
+
+
+class CatalogueDialog(QDialog):
+    """A list of GPUs with a search line.
+
+    Signals:
+        gpu_chosen: A GPU and how many of it.
+    """
+
+    gpu_chosen = Signal(object, int)
+
+    def __init__(
+        self, catalogue: Catalogue, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(self.tr("Add GPUs"))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(760, 480)
+        self._gpus = catalogue.gpus
+        self._catalogue = catalogue
+        hint = self.tr("Search:  rtx 3090   laptop   rocm   — or a size:  24GiB")
+        self.search = FilterBar(hint, hint, self)
+        self.model = LiveTable(self)
+        self.model.set_content(gpu_columns(self._gpus), len(self._gpus))
+        self.table = TableView(self.model, runner, self)
+        self.table.setAccessibleName(self.tr("GPU catalogue"))
+        self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
+        self.table.show_columns(QByteArray())
+        self.count = CalmSpinBox(self)
+        self.count.setRange(1, _MOST_AT_ONCE)
+        self.count.setAccessibleName(self.tr("How many"))
+        self.count.lineEdit().setAccessibleName(self.tr("How many"))
+        self.add = QPushButton(self.tr("&Add"), self)
+        self.add.setDefault(True)
+        self._lay_out()
+        self.search.changed.connect(self._filter)
+        self.search.left_down.connect(self._enter)
+        self.table.row_opened.connect(lambda _: self._choose())
+        self.add.clicked.connect(self._choose)
+        self._filter("")
+        self.search.focus()
+
+    def _lay_out(self) -> None:
+        close = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        close.rejected.connect(self.reject)
+        line = QHBoxLayout()
+        label = QLabel(self.tr("&How many"), self)
+        label.setBuddy(self.count)
+        line.addWidget(label)
+        line.addWidget(self.count)
+        line.addWidget(self.add)
+        line.addStretch(1)
+        line.addWidget(close)
+        layout = QVBoxLayout(self)
+        layout.addWidget(self.search)
+        layout.addWidget(self.table, 1)
+        layout.addLayout(line)
+
+    def _filter(self, words: str) -> None:
+        found = {gpu.name for gpu in self._catalogue.search(words)}
+        mask = np.array([gpu.name in found for gpu in self._gpus], np.bool_)
+        self.model.set_filter(mask)
+        self.search.status.setText(
+            self.tr("{shown} of {all}").format(
+                shown=integer_text(self.model.rowCount()), all=integer_text(len(self._gpus))
+            )
+        )
+        if self.model.rowCount():
+            self.table.selectRow(0)
+        self.add.setEnabled(self.chosen() is not None)
+
+    def chosen(self) -> Device | None:
+        """Return the GPU that Add would add: the current row, or the size that was typed."""
+        index = self.table.currentIndex()
+        if self.model.rowCount() and index.isValid():
+            return self._gpus[self.model.content_row(index)].device()
+        try:
+            return parse_gpu(self.search.text)
+        except PlanError:
+            return None
+
+    def _enter(self) -> None:
+        """Go on from the search line: into the list, or straight to adding what is unmistakable."""
+        if self.model.rowCount() > 1:
+            self.table.setFocus(Qt.FocusReason.OtherFocusReason)
+        else:
+            self._choose()
+
+    def _choose(self) -> None:
+        device = self.chosen()
+        if device is not None:
+            self.gpu_chosen.emit(device, self.count.value())
+
+
+_SHOWN_ROWS: Final = 4
+_LONGEST_NAME: Final = 60
+
+
+class DevicesBox(QWidget):
+    """The devices of the session.
+
+    Attributes:
+        table: The GPUs; rows are dragged to reorder, free memory is edited in place.
+        catalogue: What can be added; None until it is read.
+        sets: Opens the menu of this machine and of remembered sets.
+        forget: The menu that forgets a set.
+        ram: Free main memory.
+        swap: Free swap space.
+
+    Signals:
+        machine_wanted: The user wants this machine looked at again.
+    """
+
+    machine_wanted = Signal()
+
+    def __init__(
+        self, session: PlannerSession, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._runner = runner
+        self.catalogue: Catalogue | None = None
+        self.model = DeviceTable(session, self)
+        self.table = _DeviceView(self.model, self)
+        self.add = self._button(self.tr("&Add GPU…"), self.tr("Add GPUs of the catalogue"))
+        self.remove = self._button(self.tr("Remo&ve"), self.tr("Remove the selected GPU (Delete)"))
+        self.sets = QToolButton(self)
+        self.sets.setText(self.tr("Sets"))
+        self.sets.setToolTip(self.tr("This machine, or devices that you remembered"))
+        self.sets.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.sets.setMenu(QMenu(self.sets))
+        self.forget = QMenu(self.tr("Forget"), self.sets)
+        self.ram = self._memory(self.tr("Free main memory"))
+        self.swap = self._memory(self.tr("Free swap space"))
+        self.notes = plain_label(self)
+        self.notes.setWordWrap(True)
+        self._lay_out()
+        self.add.clicked.connect(self.show_catalogue)
+        self.remove.clicked.connect(self._remove_selected)
+        self.table.delete_action.triggered.connect(self._remove_selected)
+        self.ram.size_chosen.connect(self._set_ram)
+        self.swap.size_chosen.connect(self._set_swap)
+        session.inputs_changed.connect(self._follow)
+        session.sets_changed.connect(self._fill_sets)
+        session.machine_found.connect(self._fill_sets)
+        self._fill_sets()
+        self._follow()
+
+    def show_catalogue(self) -> None:
+        """Open the list of GPUs."""
+        if self.catalogue is not None:
+            dialog = CatalogueDialog(self.catalogue, self._runner, self)
+            dialog.gpu_chosen.connect(self.add_devices)
+            dialog.open()
+
+    def set_catalogue(self, catalogue: Catalogue) -> None:
+        """Offer the GPUs of a catalogue."""
+        self.catalogue = catalogue
+        self.add.setEnabled(True)
+
+    def add_devices(self, device: Device, count: int = 1) -> None:
+        """Plan for some more GPUs."""
+        self._session.set_devices(added(self._session.inputs.devices, device, count))
+
+    def tab_chain(self) -> list[QWidget]:
+        """Return what takes the keyboard, in the order in which it is seen."""
+        return [self.table, self.add, self.remove, self.sets, self.ram, self.swap]
+
+    def _remove_selected(self) -> None:
+        self.model.remove(index.row() for index in self.table.selectedIndexes())
+
+    # Sets
+
+    def _fill_sets(self) -> None:
+        menu = self.sets.menu()
+        menu.clear()
+        machine = self._session.state.machine
+        own = menu.addAction(self.tr("This machine"))
+        own.setEnabled(machine is not None)
+        own.triggered.connect(self._use_machine)
+        again = menu.addAction(self.tr("Look at this machine again"))
+        again.triggered.connect(self.machine_wanted)
+        menu.addSeparator()
+        for name, devices in self._session.state.sets.items():
+            action = menu.addAction(_menu_text(name))
+            action.triggered.connect(
+                lambda _=False, devices=devices: self._session.set_devices(devices)
+            )
+        remember = menu.addAction(self.tr("Remember these devices…"))
+        remember.triggered.connect(self._ask_name)
+        menu.addMenu(self.forget)
+        self.forget.clear()
+        self.forget.setEnabled(bool(self._session.state.sets))
+        for name in self._session.state.sets:
+            action = self.forget.addAction(_menu_text(name))
+            action.triggered.connect(lambda _=False, name=name: self._session.forget(name))
+        notes = () if machine is None else machine.notes
+        text = " ".join(plain_text(note) for note in notes)
+        self.notes.setText(text)
+        self.notes.setToolTip(plain_tip(text))
+        self.notes.setVisible(bool(text) and not self._session.inputs.devices)
+
+    def _use_machine(self) -> None:
+        machine = self._session.state.machine
+        if machine is not None:
+            inputs = replace(self._session.inputs, devices=machine.devices, host=machine.host)
+            self._session.set_inputs(inputs)
+
+    def _ask_name(self) -> None:
+        name, right = QInputDialog.getText(
+            self, self.tr("Remember devices"), self.tr("Name of this set:")
+        )
+        if right and name.strip():
+            self._session.remember(shorten(plain_text(name.strip()), _LONGEST_NAME))
+
+    # Main memory
+
+    def _set_ram(self, nbytes: int | None) -> None:
+        """Plan for other main memory; without any nothing is checked against it."""
+        host = self._session.inputs.host or Host(free=0)
+        self._session.set_host(None if nbytes is None else replace(host, free=nbytes))
+
+    def _set_swap(self, nbytes: int | None) -> None:
+        host = self._session.inputs.host or Host(free=0)
+        self._session.set_host(replace(host, swap=nbytes or 0))
+
+    def _follow(self) -> None:
+        host = self._session.inputs.host
+        self.ram.show_size(None if host is None else host.free)
+        self.swap.show_size(None if host is None else host.swap)
+        self.remove.setEnabled(bool(self._session.inputs.devices))
+        self.notes.setVisible(bool(self.notes.text()) and not self._session.inputs.devices)
+
+    # Parts
+
+    def _lay_out(self) -> None:
+        buttons = QHBoxLayout()
+        buttons.setSpacing(4)
+        for widget in (self.add, self.remove, self.sets):
+            buttons.addWidget(widget)
+        buttons.addStretch(1)
+        memory = QGridLayout()
+        memory.setHorizontalSpacing(6)
+        for column, (text, edit) in enumerate(
+            ((self.tr("&Main memory"), self.ram), (self.tr("S&wap"), self.swap))
+        ):
+            label = QLabel(text, self)
+            label.setBuddy(edit)
+            memory.addWidget(label, 0, 2 * column)
+            memory.addWidget(edit, 0, 2 * column + 1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(4)
+        layout.addWidget(self.table)
+        layout.addWidget(self.notes)
+        layout.addLayout(buttons)
+        layout.addLayout(memory)
+        self.add.setEnabled(False)
+
+    def _button(self, text: str, tip: str) -> QPushButton:
+        button = QPushButton(text, self)
+        button.setToolTip(tip)
+        button.setAutoDefault(False)
+        return button
+
+    def _memory(self, name: str) -> SizeEdit:
+        edit = SizeEdit(self)
+        edit.setAccessibleName(name)
+        edit.setToolTip(self.tr("{name}; empty is not checked").format(name=name))
+        edit.setPlaceholderText(self.tr("not checked"))
+        edit.setMinimumWidth(60)
+        edit.refused.connect(self._session.refused)
+        return edit
+
+
+class _DeviceView(QTableView):
+    """The table of GPUs.
+
+    Attributes:
+        delete_action: Asks to remove what is selected.
+    """
+
+    def __init__(self, model: DeviceTable, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._devices = model
+        self.setModel(model)
+        self.setItemDelegate(PaddedDelegate(self))
+        self.setAccessibleName(self.tr("GPUs"))
+        self.setAccessibleDescription(self.tr("Drag, or Alt with an arrow key, reorders"))
+        self.setToolTip(self.tr("Drag rows to reorder. Double-click free memory to change it."))
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
+        self.setDragDropOverwriteMode(False)
+        self.setDropIndicatorShown(True)
+        self.setTabKeyNavigation(False)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.verticalHeader().hide()
+        header = self.horizontalHeader()
+        header.setHighlightSections(False)
+        header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
+        header.setSectionResizeMode(FREE, QHeaderView.ResizeMode.Fixed)
+        self.setColumnWidth(FREE, header.sectionSizeHint(FREE) + 8)
+        row = self.fontMetrics().height() + 7
+        self.verticalHeader().setDefaultSectionSize(row)
+        self.setFixedHeight(header.sizeHint().height() + _SHOWN_ROWS * row + 4)
+        self.delete_action = self._action(self.tr("Remove"), "Delete")
+        up, down = (
+            self._action(self.tr("Move up"), "Alt+Up"),
+            self._action(self.tr("Move down"), "Alt+Down"),
+        )
+        up.triggered.connect(lambda: self._shift(-1))
+        down.triggered.connect(lambda: self._shift(1))
+
+    def _action(self, text: str, keys: str) -> QAction:
+        action = QAction(text, self)
+        action.setShortcut(QKeySequence(keys))
+        action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        self.addAction(action)
+        return action
+
+    def _shift(self, by: int) -> None:
+        row = self.currentIndex().row()
+        target = row + by
+        if row >= 0 and 0 <= target < self._devices.rowCount():
+            self._devices.move(row, target + (by > 0))
+            self.setCurrentIndex(self._devices.index(target, NAME))
+
+    # Qt
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        index = self.currentIndex()  # Qt makes a row current and selects none: Delete needs one
+        if index.isValid() and not self.selectionModel().hasSelection():
+            self.selectRow(index.row())
+
+    def currentChanged(self, current: QModelIndex, previous: QModelIndex) -> None:  # type: ignore[override] # the stub wants the persistent kind too
+        super().currentChanged(current, previous)
+        if current.isValid():
+            self.scrollTo(current)
+
+
+def _menu_text(name: str) -> str:
+    """Return a name as a menu shows it: an ampersand would be a mnemonic."""
+    return plain_text(name).replace("&", "&&")

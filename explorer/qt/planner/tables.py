@@ -1,0 +1,345 @@
+"""The tables of the planner: the twins of its charts, the reasons of its figures, the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QCoreApplication, QObject
+
+from explorer.hardware.catalogue import Gpu
+from explorer.planner.inputs import Outcome
+from explorer.planner.result import Input, Plan, Term
+from explorer.present.explanations import (
+    bar_texts,
+    comparison_texts,
+    curve_texts,
+    gpu_texts,
+    layer_texts,
+    part_texts,
+    plan_text,
+    why_texts,
+)
+from explorer.present.plan import (
+    PLAN,
+    Bar,
+    Layer,
+    kind_name,
+    plan_figure,
+    plan_label,
+    plan_value,
+    verdict_of,
+)
+from explorer.present.plan_export import Curves
+from explorer.qt.widgets.table_model import Cell, Column, TableModel
+from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten
+
+_LONGEST_ORIGIN = 300
+_SHOWN_VALUES = 6
+
+
+class LiveTable(TableModel):
+    """A table whose content changes while it is looked at: selection and scroll position stay."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._kind: object = None
+
+    def show(self, columns: Sequence[Column], row_count: int, kind: object = None) -> bool:
+        """Show other content.
+
+        Args:
+            columns: The columns.
+            row_count: Number of rows.
+            kind: What the rows are of; rows of another kind are others, even if as many.
+
+        Returns:
+            Whether the table was reset, so that its columns need widths.
+        """
+        same = [column.title for column in self.columns] == [column.title for column in columns]
+        if not same or row_count != self.content_count or kind != self._kind:
+            self._kind = kind
+            self.set_content(columns, row_count)
+            return True
+        self.columns = tuple(columns)
+        if self.rowCount() and columns:  # a filter may show none of them
+            last = self.index(self.rowCount() - 1, len(columns) - 1)
+            self.dataChanged.emit(self.index(0, 0), last)
+        return False
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("PlannerTables", text)
+
+
+def text_column(name: str, title: str, texts: Sequence[str], tip: str) -> Column:
+    """Return a column of texts."""
+    return Column(name, title, texts.__getitem__, texts.__getitem__, _ranks(texts), tip=tip)
+
+
+def number_column(
+    name: str,
+    title: str,
+    values: Sequence[int | float | None],
+    tip: str,
+    text: Callable[[Any], str] = integer_text,
+) -> Column:
+    """Return a column of numbers; None is shown as a dash."""
+
+    def show(row: int) -> str:
+        value = values[row]
+        return "–" if value is None else text(value)
+
+    def keys() -> NDArray[np.float64]:
+        return np.array([np.nan if value is None else value for value in values], np.float64)
+
+    return Column(name, title, show, values.__getitem__, keys, numeric=True, tip=tip)
+
+
+def _ranks(texts: Sequence[str]) -> Callable[[], NDArray[Any]]:
+    def keys() -> NDArray[Any]:
+        return np.unique(
+            np.array([text.lower() for text in texts], dtype=str), return_inverse=True
+        )[1].reshape(-1)
+
+    return keys
+
+
+def bar_columns(bars: Sequence[Bar]) -> list[Column]:
+    """Return the twin of the bars: a row for each device, a column for each kind of content."""
+    kinds = list(dict.fromkeys(part.kind for bar in bars for part in bar.parts))
+    tips, parts = bar_texts(), part_texts()
+    columns = [
+        text_column("device", _tr("Device"), [bar.title for bar in bars], tips["device"]),
+        text_column("layers", _tr("Layers"), [bar.layers for bar in bars], tips["layers"]),
+    ]
+    columns += [
+        number_column(
+            kind.value,
+            kind_name(kind),
+            [bar.nbytes(kind) for bar in bars],
+            parts[kind.value],
+            bytes_text,
+        )
+        for kind in kinds
+    ]
+    over = [bar.over_bytes for bar in bars]
+    columns.append(number_column("over", _tr("Too much"), over, tips["over"], bytes_text))
+    capacities = [bar.capacity for bar in bars]
+    available = _tr("Available")
+    return [
+        *columns,
+        number_column("capacity", available, capacities, tips["capacity"], bytes_text),
+    ]
+
+
+def layer_columns(layers: Sequence[Layer], devices: Sequence[str]) -> list[Column]:
+    """Return the twin of the strip: a row for each layer.
+
+    Args:
+        layers: The layers.
+        devices: What the GPUs are called.
+    """
+    places = [_tr("CPU") if one.device is None else devices[one.device] for one in layers]
+    tips = layer_texts()
+
+    def size(name: str, title: str, values: Sequence[int]) -> Column:
+        return number_column(name, title, values, tips[name], bytes_text)
+
+    return [
+        number_column("index", _tr("Layer"), [one.index for one in layers], tips["index"], str),
+        text_column("name", _tr("Group"), [one.name for one in layers], tips["name"]),
+        text_column("device", _tr("Device"), places, tips["device"]),
+        size("weights", _tr("Weights"), [one.weights for one in layers]),
+        size("kv_cache", _tr("KV cache"), [one.kv_cache for one in layers]),
+        size("bytes", _tr("Both"), [one.nbytes for one in layers]),
+    ]
+
+
+def curve_columns(curves: Curves) -> list[Column]:
+    """Return the twin of the curves: a row for each context."""
+    contexts = curves.curves[0].contexts.tolist()
+    tips = curve_texts()
+    columns = [number_column("context", _tr("Context"), contexts, tips["context"])]
+    for curve in curves.curves:
+        totals = [None if total < 0 else total for total in curve.totals.tolist()]
+        fits = [_tr("yes") if fit else _tr("no") for fit in curve.fits.tolist()]
+        name = curve.cache_type
+        columns.append(number_column(name, name, totals, tips["total"], bytes_text))
+        title = _tr("{type} fits").format(type=name)
+        columns.append(text_column(f"{name}_fits", title, fits, tips["fits"]))
+    return columns
+
+
+def figure_text(value: int | float) -> str:
+    """Return a figure of a plan: bytes, or a ratio."""
+    return bytes_text(value) if isinstance(value, int) else float_text(value, 4)
+
+
+def term_columns(terms: Sequence[Term]) -> list[Column]:
+    """Return a row for each figure of a plan."""
+    values, tips = [term.value for term in terms], why_texts()
+    columns = (
+        text_column("figure", _tr("Figure"), [term.name for term in terms], tips["figure"]),
+        number_column("value", _tr("Value"), values, tips["value"], figure_text),
+        number_column("exact", _tr("Exact"), values, tips["exact"], _exact),
+    )
+    return [replace(column, row_tip=lambda row: plan_text(terms[row].name)) for column in columns]
+
+
+def _exact(value: int | float) -> str:
+    return integer_text(value) if isinstance(value, int) else float_text(value)
+
+
+def input_columns(inputs: Sequence[tuple[str, Input]]) -> list[Column]:
+    """Return a row for each symbol of a formula: its value, and where that came from."""
+    origins = [shorten(plain_text(given.origin), _LONGEST_ORIGIN) for _, given in inputs]
+    values = [_input_text(given) for _, given in inputs]
+    numbers = [
+        sum(given.value) if isinstance(given.value, tuple) else given.value for _, given in inputs
+    ]
+
+    def raw(row: int) -> Cell:
+        return numbers[row]
+
+    def keys() -> NDArray[np.float64]:
+        return np.array(numbers, np.float64)
+
+    tips = why_texts()
+    value, tip = values.__getitem__, tips["symbol_value"]
+    return [
+        text_column("symbol", _tr("Symbol"), [symbol for symbol, _ in inputs], tips["symbol"]),
+        Column("value", _tr("Value"), value, raw, keys, numeric=True, tip=tip),
+        text_column("from", _tr("From"), origins, tips["from"]),
+    ]
+
+
+def _input_text(given: Input) -> str:
+    value = given.value
+    if not isinstance(value, tuple):
+        return _exact(value)
+    if len(value) > _SHOWN_VALUES:
+        words = _tr("{n} values, together {sum}")
+        return words.format(n=integer_text(len(value)), sum=integer_text(sum(value)))
+    return " + ".join(map(integer_text, value)) or "0"
+
+
+def gpu_columns(gpus: Sequence[Gpu]) -> list[Column]:
+    """Return a row for each GPU of the catalogue."""
+    bandwidths = [
+        None if gpu.bandwidth_bytes_per_s is None else gpu.bandwidth_bytes_per_s / 1e9
+        for gpu in gpus
+    ]
+    tips = gpu_texts()
+
+    def number(
+        name: str, title: str, values: Sequence[int | float | None], text: Callable[[Any], str]
+    ) -> Column:
+        return number_column(name, title, values, tips[name], text)
+
+    return [
+        text_column("name", _tr("Name"), [gpu.name for gpu in gpus], tips["name"]),
+        number("memory", _tr("Memory"), [gpu.memory_bytes for gpu in gpus], bytes_text),
+        number("usable", _tr("Usable"), [gpu.usable_bytes for gpu in gpus], bytes_text),
+        text_column("library", _tr("Library"), [gpu.library for gpu in gpus], tips["library"]),
+        number("bandwidth", _tr("GB/s"), bandwidths, lambda value: float_text(value, 4)),
+        number("year", _tr("Year"), [gpu.year for gpu in gpus], str),
+    ]
+
+
+# Plans beside each other: scenarios of one model, or several models under the same settings.
+#
+# Each row says its figure and how it differs from the first row, which is what is shown now.
+
+
+_SHOWN_DEVICES = 3
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One row.
+
+    Attributes:
+        name: What it is called.
+        outcome: What becomes of it.
+    """
+
+    name: str
+    outcome: Outcome
+
+
+def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
+    """Return the columns of a comparison; the first row is what the others differ from."""
+    plans = [candidate.outcome.plan for candidate in candidates]
+    names = [shorten(plain_text(candidate.name), _LONGEST_NAME) for candidate in candidates]
+    answers = [verdict_of(one.outcome).sentence for one in candidates]
+    return [
+        text_column("name", _tr("Name"), names, comparison_texts()["name"]),
+        _text(plans, "context", _tr("Context"), _context),
+        _text(
+            plans,
+            "kv_cache_type",
+            _tr("KV type"),
+            lambda plan: plan.effective.kv_cache_type,
+        ),
+        *(_figure(plans, name) for name in PLAN),
+        _text(plans, "devices", _tr("GPUs"), _devices),
+        _text(plans, "batch", _tr("Batch"), lambda plan: integer_text(plan.effective.batch)),
+        _text(plans, "flash_attention", _tr("Flash attention"), _attention),
+        _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
+        text_column("answer", _tr("Answer"), answers, comparison_texts()["answer"]),
+    ]
+
+
+def _figure(plans: Sequence[Plan | None], name: str) -> Column:
+    """Return the column of a figure of the plans."""
+    title = plan_label(name)
+    key = "graph" if name == "graph_total" else name  # as exported tables call it
+    if name == "gpu_layers":
+        return _text(plans, key, title, lambda plan: plan_figure(plan, name).text)
+    values = [None if plan is None else plan_value(plan, name) for plan in plans]
+    first = values[0] if values else None
+
+    def show(row: int) -> str:
+        value = values[row]
+        if value is None:
+            return "–"
+        if first is None or value == first:
+            return bytes_text(value)
+        sign = "+" if value > first else "\N{MINUS SIGN}"
+        return f"{bytes_text(value)} ({sign}{bytes_text(abs(value - first))})"
+
+    return replace(number_column(key, title, values, comparison_texts()[key]), text=show)
+
+
+def _text(
+    plans: Sequence[Plan | None], name: str, title: str, figure: Callable[[Plan], str]
+) -> Column:
+    """Return a column whose differing cells have a mark, which colour alone could not give."""
+    values = ["–" if plan is None else plain_text(figure(plan)) for plan in plans]
+    shown = [value if value == values[0] else f"≠ {value}" for value in values]
+    plain = text_column(name, title, values, comparison_texts()[name])
+    return replace(plain, text=shown.__getitem__)
+
+
+def _context(plan: Plan) -> str:
+    effective = plan.effective
+    times = "" if effective.parallel == 1 else f" × {integer_text(effective.parallel)}"
+    return f"{integer_text(effective.context)}{times}"
+
+
+def _devices(plan: Plan) -> str:
+    names = [device.name or device.key for device in plan.request.devices]
+    counted = {name: names.count(name) for name in names}
+    texts = [name if n == 1 else f"{n} × {name}" for name, n in counted.items()]
+    if len(texts) > _SHOWN_DEVICES:
+        return _tr("{n} GPUs").format(n=len(names))
+    return ", ".join(texts) or _tr("none")
+
+
+def _attention(plan: Plan) -> str:
+    return _tr("on") if plan.effective.flash_attention else _tr("off")

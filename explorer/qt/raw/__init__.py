@@ -1,0 +1,1 @@
+"""The raw panel: a file's bytes, coloured by what they mean."""

@@ -1,0 +1,553 @@
+"""The bytes of a file in rows: offset, hex digits, characters, tinted by what they are.
+
+Virtual: only visible rows are read and painted. A `QTableView` over a model was rejected: it cannot
+have 2^36 rows, and a cell for each byte costs milliseconds where a run of text costs microseconds.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from PySide6.QtCore import (
+    QCoreApplication,
+    QEvent,
+    QObject,
+    QPoint,
+    QPointF,
+    QRect,
+    Qt,
+    QTimer,
+    Signal,
+)
+from PySide6.QtGui import (
+    QAccessible,
+    QContextMenuEvent,
+    QFontMetricsF,
+    QGuiApplication,
+    QHelpEvent,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QMenu, QToolTip, QWidget
+
+from explorer.errors import ExplorerError
+from explorer.formats.structure import Field, Structure
+from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.raw.hex_pages import PageCache
+from explorer.qt.raw.hex_paint import (
+    HexFrame,
+    HexPainter,
+    RowScroller,
+    c_array_text,
+    fitting,
+    hex_text,
+    offset_text,
+    readable_text,
+)
+from explorer.qt.theme import monospace_font
+from explorer.qt.widgets.painting import kind_name
+from explorer.sources import ByteSource
+from explorer.text import bytes_text, plain_text, shorten
+
+# Copy bytes to the clipboard in several forms.
+#
+# A selection may be larger than what is in memory, so its bytes are read by a job.
+
+
+MOST_BYTES: Final = 4 << 20
+"""Most bytes that are copied; as a C array they are 26 MB of text."""
+
+
+class ByteCopier:
+    """Puts runs of bytes into the clipboard.
+
+    Args:
+        runner: Runs the reading.
+        owner: The view; its end ends the reading.
+        tell: Called with a sentence for the user when bytes cannot be copied.
+    """
+
+    def __init__(self, runner: JobRunner, owner: QObject, tell: Callable[[str], None]) -> None:
+        self._slot = JobSlot(runner, owner)
+        self._tell = tell
+
+    def cancel(self) -> None:
+        """Stop copying, if something is being copied."""
+        self._slot.cancel()
+
+    def copy(self, source: ByteSource, run: range, form: Callable[[bytes], str]) -> None:
+        """Copy bytes.
+
+        Args:
+            source: The file.
+            run: The bytes' offsets.
+            form: Makes text of them; called in the worker.
+        """
+        translate = QCoreApplication.translate
+        if len(run) > MOST_BYTES:
+            sentence = translate("HexView", "Select at most {size} to copy.")
+            self._tell(sentence.format(size=bytes_text(MOST_BYTES)))
+            return
+
+        def failed(error: ExplorerError) -> None:
+            self._tell(translate("HexView", "Nothing was copied: {reason}").format(reason=error))
+
+        self._slot.run(
+            translate("HexView", "Copying bytes"),
+            lambda _: form(source.read(run.start, len(run))),
+            QGuiApplication.clipboard().setText,
+            failed,
+        )
+
+
+# Where a key moves the cursor of the hex view to: arithmetic, without a widget.
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMoves:
+    """The cursor's surroundings.
+
+    Attributes:
+        offset: The byte under the cursor.
+        size_bytes: Size of the file, not 0.
+        columns: Bytes of a row.
+        page: Rows of a page.
+        field_at: Gives the field of a byte, if known.
+    """
+
+    offset: int
+    size_bytes: int
+    columns: int
+    page: int
+    field_at: Callable[[int], Field | None]
+
+    def target(self, key: int, modifiers: Qt.KeyboardModifier) -> int | None:
+        """Return the byte that a key goes to, or None if it is no key for moving."""
+        if modifiers & Qt.KeyboardModifier.ControlModifier:
+            return self._far(key)
+        at, columns = self.offset, self.columns
+        page = self.page * columns
+        row_start = at - at % columns
+        steps = {
+            Qt.Key.Key_Left: at - 1,
+            Qt.Key.Key_Right: at + 1,
+            Qt.Key.Key_Up: at - columns if at >= columns else at,
+            Qt.Key.Key_Down: at + columns if at + columns < self.size_bytes else at,
+            Qt.Key.Key_PageUp: at - page if at >= page else at % columns,
+            Qt.Key.Key_PageDown: at + page,
+            Qt.Key.Key_Home: row_start,
+            Qt.Key.Key_End: row_start + columns - 1,
+        }
+        # by number: a letter of another script is a key that the enum does not have
+        return {int(known): step for known, step in steps.items()}.get(key)
+
+    def _far(self, key: int) -> int | None:
+        """Return where a key goes with Ctrl: the ends of the file, the edges of fields."""
+        if key == Qt.Key.Key_Home:
+            return 0
+        if key == Qt.Key.Key_End:
+            return self.size_bytes - 1
+        if key == Qt.Key.Key_Right:
+            field = self.field_at(self.offset)
+            return self.offset + 1 if field is None else field.end
+        if key == Qt.Key.Key_Left:
+            return self._start_before()
+        return None
+
+    def _start_before(self) -> int:
+        """Return the start of this field, or of the one before if it is there already."""
+        field = self.field_at(self.offset)
+        if field is None:
+            return self.offset - 1
+        if self.offset > field.offset:
+            return field.offset
+        before = self.field_at(field.offset - 1)
+        return 0 if before is None else before.offset
+
+
+# The context menu of the hex view.
+
+
+def build_menu(view: HexView) -> QMenu:
+    """Return the menu; the caller shows it, closing it deletes it."""
+    translate = QCoreApplication.translate
+    menu = QMenu(view)
+    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    copy = menu.addAction(translate("HexView", "&Copy as hex"), view.copy)
+    copy.setShortcut(QKeySequence(QKeySequence.StandardKey.Copy))
+    menu.addAction(translate("HexView", "Copy as &text"), lambda: view.copy(readable_text))
+    menu.addAction(translate("HexView", "Copy as C &array"), lambda: view.copy(c_array_text))
+    menu.addAction(translate("HexView", "Copy &offset"), view.copy_offset)
+    menu.addSeparator()
+    select = menu.addAction(translate("HexView", "&Select all"), view.select_all)
+    select.setShortcut(QKeySequence(QKeySequence.StandardKey.SelectAll))
+    for action in menu.actions():
+        action.setEnabled(view.size_bytes > 0)
+    again = menu.addAction(translate("HexView", "&Read again"), view.retry)
+    again.setEnabled(view.has_failures)
+    return menu
+
+
+FETCH_DELAY_MS: Final = 25  # while scrolling, only the place where it stops is read
+_DRAG_SCROLL_MS: Final = 50
+_WHEEL_ROWS: Final = 3
+_WHEEL_NOTCH: Final = 120  # QWheelEvent.angleDelta of one notch
+_LONGEST_LABEL: Final = 120
+
+
+class HexView(QAbstractScrollArea):
+    """Shows bytes; the user moves a cursor over them and selects.
+
+    Attributes:
+        cursor_offset: The byte under the cursor.
+
+    Signals:
+        cursor_changed: The cursor is at another byte (its offset), whoever moved it.
+        cursor_moved: The user moved the cursor (its offset).
+        bytes_arrived: Bytes were read, or could not be.
+        read_failed: Bytes could not be read; one sentence.
+        notified: Something else to tell the user; one sentence.
+    """
+
+    accessible_role = QAccessible.Role.Document
+
+    cursor_changed = Signal(object)  # offsets go beyond 32 bits
+    cursor_moved = Signal(object)
+    bytes_arrived = Signal()
+    read_failed = Signal(str)
+    notified = Signal(str)
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # so are bytes written
+        self.cursor_offset = 0
+        self._anchor: int | None = None
+        self._source: ByteSource | None = None
+        self._structure: Structure | None = None
+        self._pages = PageCache(runner, self, self._pages_arrived, self.read_failed.emit)
+        self._copier = ByteCopier(runner, self, self.notified.emit)
+        self._fetch_timer = QTimer(self, singleShot=True, interval=FETCH_DELAY_MS)
+        self._fetch_timer.timeout.connect(self._pages.fetch)
+        self._drag_timer = QTimer(self, interval=_DRAG_SCROLL_MS)
+        self._drag_timer.timeout.connect(self._drag_on)
+        self._drag_place: QPointF | None = None
+        self._wheel_rest = 0.0
+        self._scroller = RowScroller(self.verticalScrollBar())
+        self._geometry = fitting(8.0, 16, 0, 0)
+        self.setFont(monospace_font())
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
+        self.setAccessibleName(self.tr("Bytes of the file"))
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file; 0 without one."""
+        return 0 if self._source is None else self._source.size
+
+    @property
+    def selection(self) -> range:
+        """Offsets of the selected bytes; empty if none is."""
+        if self._anchor is None or not self.size_bytes:
+            return range(0)
+        low, high = sorted((self._anchor, self.cursor_offset))
+        return range(low, high + 1)
+
+    @property
+    def columns(self) -> int:
+        """Bytes in a row."""
+        return self._geometry.columns
+
+    @property
+    def visible_bytes(self) -> range:
+        """Offsets of the bytes that are in sight, those of a row that is cut included."""
+        start = self._scroller.top * self.columns
+        return range(start, min(start + self._row_count() * self.columns, self.size_bytes))
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether bytes that were looked at could not be read."""
+        return self._pages.failed
+
+    def set_source(self, source: ByteSource | None) -> None:
+        """Show a file from its start, without structure; None shows nothing."""
+        self._source = source
+        self._structure = None
+        self._pages.set_source(source)
+        self._copier.cancel()
+        self._anchor = None
+        self._scroller.top = 0
+        self.cursor_offset = 0
+        self._lay_out()
+        self.cursor_changed.emit(0)
+
+    def set_structure(self, structure: Structure | None) -> None:
+        """Say what the bytes are; called when it is known."""
+        self._structure = structure
+        self.viewport().update()
+
+    def set_cursor(self, offset: int, selected: int = 0) -> None:
+        """Move the cursor for the program.
+
+        Args:
+            offset: The byte; the nearest one if the file has none there.
+            selected: Bytes to select from it on.
+        """
+        self._place(offset, None)
+        last = min(self.cursor_offset + selected, self.size_bytes) - 1
+        self._anchor = last if last >= self.cursor_offset else None
+        self.ensure_visible()
+
+    def move_cursor(self, offset: int, selected: int = 0) -> None:
+        """Move the cursor because the user wants it there; see `set_cursor`."""
+        self.set_cursor(offset, selected)
+        self.cursor_moved.emit(self.cursor_offset)
+
+    def ensure_visible(self) -> None:
+        """Scroll to the cursor if it is out of sight."""
+        row = self.cursor_offset // self.columns
+        self._scroller.show_row(row, margin=self._scroller.visible // 3)
+        self.viewport().update()
+
+    def field_at(self, offset: int) -> Field | None:
+        """Return what a byte is, if the structure is known."""
+        return None if self._structure is None else self._structure.field_at(offset)
+
+    def bytes_at(self, offset: int, nbytes: int) -> bytes | None:
+        """Return bytes that are in memory, at most up to the end of the file, else None."""
+        return self._pages.get(offset, max(0, min(nbytes, self.size_bytes - offset)))
+
+    def place_of(self, offset: int) -> QPoint:
+        """Return the middle of a byte's digits in the viewport."""
+        row, column = divmod(offset, self.columns)
+        left, right = self._geometry.hex_span(column, column + 1)
+        top = (row - self._scroller.top + 1.5) * self._geometry.row_height
+        return QPoint(int((left + right) / 2) - self.horizontalScrollBar().value(), int(top))
+
+    def offset_at(self, place: QPointF) -> int:
+        """Return the byte nearest to a place in the viewport."""
+        row = self._scroller.top + int(place.y() // self._geometry.row_height) - 1
+        column = self._geometry.column_at(place.x() + self.horizontalScrollBar().value())
+        return self._clamped(max(0, row) * self.columns + column)
+
+    def copy(self, form: Callable[[bytes], str] = hex_text) -> None:
+        """Copy the selected bytes, or the one under the cursor."""
+        run = self.selection or range(self.cursor_offset, self.cursor_offset + 1)
+        if self._source is not None and self.size_bytes:
+            self._copier.copy(self._source, run, form)
+
+    def copy_offset(self) -> None:
+        """Copy the cursor's offset as a decimal number."""
+        QGuiApplication.clipboard().setText(str(self.cursor_offset))
+
+    def select_all(self) -> None:
+        """Select every byte."""
+        self._place(self.size_bytes - 1, 0)
+
+    def retry(self) -> None:
+        """Read again what could not be read."""
+        self._pages.retry()
+        self.viewport().update()
+
+    def tip_for(self, offset: int) -> str:
+        """Return the tool tip of a byte: markup whose text cannot be markup."""
+        field = self.field_at(offset)
+        lines = [offset_text(offset)]
+        if field is not None:
+            label = shorten(plain_text(field.label[: 2 * _LONGEST_LABEL]), _LONGEST_LABEL)
+            lines = [kind_name(field.kind), label, *lines]
+        return f"<qt>{'<br>'.join(map(html.escape, lines))}</qt>"
+
+    def _clamped(self, offset: int) -> int:
+        return min(max(0, offset), max(0, self.size_bytes - 1))
+
+    def _place(self, offset: int, anchor: int | None) -> None:
+        old = self.cursor_offset
+        self.cursor_offset = self._clamped(offset)
+        self._anchor = anchor
+        self.viewport().update()
+        if self.cursor_offset != old:
+            self.cursor_changed.emit(self.cursor_offset)
+
+    def _user_to(self, offset: int, *, extend: bool) -> None:
+        """Move the cursor for a key or the mouse; what is selected ends there, or nothing is."""
+        old, anchor = self.cursor_offset, self._anchor
+        if extend:
+            anchor = old if anchor is None else anchor
+        self._place(offset, anchor if extend else None)
+        self._scroller.show_row(self.cursor_offset // self.columns)
+        if self.cursor_offset != old:
+            self.cursor_moved.emit(self.cursor_offset)
+        elif anchor != self._anchor or extend:
+            self.cursor_changed.emit(self.cursor_offset)  # the selection changed
+
+    def _row_count(self) -> int:
+        """Return the visible rows, the last one perhaps cut; one line is the header's."""
+        height = self.viewport().height() - self._geometry.row_height
+        return max(1, -(-height // self._geometry.row_height))
+
+    def _lay_out(self) -> None:
+        """Work out columns, rows and scroll bars for the viewport's size; keep the first byte."""
+        top_byte = self._scroller.top * self.columns
+        metrics = QFontMetricsF(self.font())
+        row_height = int(metrics.height()) + 4
+        viewport = self.viewport().size()
+        width = metrics.horizontalAdvance("0")
+        self._geometry = fitting(width, row_height, self.size_bytes, viewport.width())
+        rows = -(-self.size_bytes // self.columns)
+        self._scroller.top = top_byte // self.columns
+        self._scroller.set_rows(rows, (viewport.height() - row_height) // row_height)
+        bar = self.horizontalScrollBar()
+        bar.setPageStep(viewport.width())
+        bar.setSingleStep(int(3 * width))
+        bar.setRange(0, max(0, self._geometry.content_width - viewport.width()))
+        self.viewport().update()
+
+    def _pages_arrived(self) -> None:
+        self.viewport().update()
+        self.bytes_arrived.emit()
+
+    def _drag_on(self) -> None:
+        """Scroll on while the mouse is held above or below the rows."""
+        if self._drag_place is None:
+            self._drag_timer.stop()
+            return
+        top = self._geometry.row_height
+        above = self._drag_place.y() < top
+        edge = top if above else self.viewport().height() - 1
+        step = -1 if above else 1
+        self._scroller.move_to(self._scroller.top + step)
+        self._user_to(self.offset_at(QPointF(self._drag_place.x(), edge)), extend=True)
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        visible = self.visible_bytes
+        if visible and self._pages.want(visible.start, visible.stop):
+            self._fetch_timer.start()
+        structure = self._structure
+        frame = HexFrame(
+            geometry=self._geometry,
+            palette=self.palette(),
+            size_bytes=self.size_bytes,
+            top_row=self._scroller.top,
+            row_count=self._row_count(),
+            fields=structure.fields(visible.start, visible.stop) if structure else [],
+            current=self.field_at(self.cursor_offset),
+            cursor=self.cursor_offset,
+            selection=self.selection,
+            focused=self.hasFocus(),
+            header=self.tr("Offset"),
+        )
+        painter = QPainter(self.viewport())
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        painter.setFont(self.font())
+        shift = self.horizontalScrollBar().value()
+        painter.translate(-shift, 0)
+        HexPainter(painter, frame, self._pages).paint(
+            self.viewport().width() + shift, self.viewport().height()
+        )
+        painter.end()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._lay_out()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+            self._lay_out()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        self._scroller.follow_bar()
+        self.viewport().update()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        delta = event.angleDelta()
+        if abs(delta.x()) > abs(delta.y()) or event.modifiers():
+            super().wheelEvent(event)
+            return
+        self._wheel_rest -= delta.y() * _WHEEL_ROWS / _WHEEL_NOTCH
+        rows = int(self._wheel_rest)
+        self._wheel_rest -= rows
+        self._scroller.move_to(self._scroller.top + rows)
+        self.viewport().update()
+        event.accept()
+
+    def event(self, event: QEvent) -> bool:
+        # The window's own Copy must not take the key from the view that has the focus.
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
+            keys = QKeySequence.StandardKey
+            if event.matches(keys.Copy) or event.matches(keys.SelectAll):
+                event.accept()
+                return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copy()
+        elif event.matches(QKeySequence.StandardKey.SelectAll):
+            self.select_all()
+        else:
+            moves = KeyMoves(
+                self.cursor_offset,
+                self.size_bytes,
+                self.columns,
+                self._scroller.visible,
+                self.field_at,
+            )
+            target = moves.target(event.key(), event.modifiers()) if self.size_bytes else None
+            if target is None:
+                super().keyPressEvent(event)
+            else:
+                shift = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+                self._user_to(target, extend=shift)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton and self.size_bytes:
+            shift = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+            self._user_to(self.offset_at(event.position()), extend=shift)
+            self._drag_place = event.position()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._drag_place is None:
+            return
+        self._drag_place = event.position()
+        inside = self._geometry.row_height <= event.position().y() < self.viewport().height()
+        if not inside:
+            if not self._drag_timer.isActive():
+                self._drag_timer.start()
+            return
+        self._drag_timer.stop()
+        offset = self.offset_at(event.position())
+        if offset != self.cursor_offset:
+            self._user_to(offset, extend=True)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        self._drag_place = None
+        self._drag_timer.stop()
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        place = event.globalPos()
+        if event.reason() == QContextMenuEvent.Reason.Keyboard:
+            place = self.viewport().mapToGlobal(self.place_of(self.cursor_offset))
+        build_menu(self).popup(place)
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            if self.size_bytes and event.pos().y() >= self._geometry.row_height:
+                offset = self.offset_at(QPointF(event.pos()))
+                place = self.place_of(offset)
+                area = QRect(place.x() - 8, place.y() - 8, 16, 16)
+                QToolTip.showText(event.globalPos(), self.tip_for(offset), self.viewport(), area)
+            else:
+                QToolTip.hideText()
+            return True
+        return super().viewportEvent(event)

@@ -1,0 +1,335 @@
+"""The raw view: the bytes of a model's files, and what each of them is."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLineEdit,
+    QStackedLayout,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.errors import ExplorerError
+from explorer.formats.model import Model
+from explorer.formats.structure import Field, FieldKind, Structure
+from explorer.formats.tensors import Extent
+from explorer.present.explanations import picture_text
+from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.raw.fields import FieldLegend, FieldStatus
+from explorer.qt.raw.hex_paint import parse_offset
+from explorer.qt.raw.hex_view import HexView
+from explorer.qt.raw.search_bar import RawSearch
+from explorer.qt.widgets.labels import empty_label, plain_label
+from explorer.sources.search import Found
+from explorer.text import integer_text, plain_text, shorten
+
+_LONGEST_OFFSET: Final = 40
+_LONGEST_NUMBER_BYTES: Final = 8
+_TEXT_KINDS: Final = (
+    FieldKind.LENGTH,
+    FieldKind.HEADER_TEXT,
+    FieldKind.TENSOR_DATA,
+    FieldKind.UNUSED,
+)
+_GGUF_KINDS: Final = tuple(kind for kind in FieldKind if kind is not FieldKind.HEADER_TEXT)
+
+
+class RawView(QWidget):
+    """Shows the bytes of a model's files, coloured by what they are.
+
+    Attributes:
+        hex: The bytes.
+        files: Chooses the file.
+        goto: Where to go.
+        search: Finds bytes.
+        status: What is under the cursor.
+        message: Sentences about the search, wrong offsets and unreadable bytes.
+
+    Signals:
+        key_activated: The user has moved the cursor into a metadata key.
+        tensor_activated: The user has moved the cursor into a tensor (its row).
+    """
+
+    key_activated = Signal(str)
+    tensor_activated = Signal(int)
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._model: Model | None = None
+        self._slot = JobSlot(runner, self)
+        self._structures: dict[int, Structure] = {}
+        self._told: tuple[str | None, int | None] = (None, None)  # key and row last told or shown
+        self.hex = HexView(runner, self)
+        self.hex.setWhatsThis(picture_text("bytes"))
+        self.files = QComboBox(self)
+        self.files.setAccessibleName(self.tr("File"))
+        self.files.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
+        self.files.setMinimumContentsLength(18)
+        self.files.activated.connect(self._show_file)
+        self.goto = QLineEdit(self)
+        self.goto.setPlaceholderText(self.tr("Go to: 1024 or 0x400"))
+        self.goto.setAccessibleName(self.tr("Go to offset, decimal or 0x…"))
+        self.goto.setMaxLength(_LONGEST_OFFSET)
+        self.goto.setMinimumWidth(90)
+        self.goto.returnPressed.connect(self._go)
+        self.search = RawSearch(runner, self)
+        self.status = FieldStatus(self)
+        self.message = plain_label(self)
+        self.message.setWordWrap(True)
+        self.message.setContentsMargins(6, 2, 6, 2)
+        self.message.setAccessibleName(self.tr("Message"))
+        self.message.hide()
+        self._legend = FieldLegend(self)
+        self._empty = empty_label(self)
+        self._lay_out()
+        self._connect()
+        self.show_model(None)
+
+    @property
+    def file_index(self) -> int:
+        """Which of the model's files is shown."""
+        return max(0, self.files.currentIndex())
+
+    def show_model(self, model: Model | None) -> None:
+        """Show a model's first file from its start, or a sentence where there is none."""
+        self._slot.cancel()
+        self.search.cancel()
+        self._structures.clear()
+        self._model = model if model is not None and model.files else None
+        self.files.clear()
+        if self._model is None:
+            self.hex.set_source(None)
+            self._empty.setText(
+                self.tr("Open a model to see its bytes.")
+                if model is None
+                else self.tr("This model has no file whose bytes could be shown.")
+            )
+            self._stack.setCurrentWidget(self._empty)
+            return
+        for file in self._model.files:
+            self.files.addItem(shorten(plain_text(file.path.name), 120))
+        self.files.setVisible(self.files.count() > 1)
+        self._legend.set_kinds(_GGUF_KINDS if self._model.format == "gguf" else _TEXT_KINDS)
+        self._stack.setCurrentWidget(self._panel)
+        self._show_file(0)
+
+    def reveal_key(self, key: str) -> None:
+        """Show a metadata key, if the file has bytes of its own for it. Tells nobody."""
+        entry = self._model.metadata.entry(key) if self._model is not None else None
+        if entry is None or entry.offset < 0:
+            return
+        field = self._current_field()
+        if field is not None and field.key == key:
+            self.hex.ensure_visible()
+            return
+        self._told = (key, None)
+        self._reveal(entry.file_index, entry.offset)
+
+    def reveal_tensor(self, row: int) -> None:
+        """Show the first weight of a tensor, or its record where it has none. Tells nobody."""
+        model = self._model
+        if model is None or not 0 <= row < len(model.tensors.rows):
+            return
+        field = self._current_field()
+        if field is not None and field.tensor_row == row:
+            self.hex.ensure_visible()
+            return
+        extent = model.tensors.rows[row].extents[0]
+        for index, file in enumerate(model.files):
+            if file.source is not extent.source:
+                continue
+            offset = extent.offset
+            record = row - file.first_tensor
+            if extent.nbytes <= 0 or not 0 <= offset < file.source.size:
+                if not 0 <= record < len(file.record_offsets):
+                    return
+                offset = int(file.record_offsets[record])
+            self._told = (None, row)
+            self._reveal(index, offset)
+            return
+
+    def reveal_bytes(self, row: int, extent: Extent) -> None:
+        """Show and select bytes of a tensor. Tells nobody.
+
+        Args:
+            row: The tensor.
+            extent: Its bytes, or some of them.
+        """
+        model = self._model
+        for index, file in enumerate(model.files if model is not None else ()):
+            if file.source is extent.source:
+                self._told = (None, row)
+                self._reveal(index, extent.offset, extent.nbytes)
+                return
+
+    def focus_search(self) -> None:
+        """Put the cursor into the search line."""
+        self.search.focus()
+
+    def find_next(self, forward: bool = True) -> None:
+        """Search from the cursor on."""
+        if self._model is None:
+            return
+        source = self._model.files[self.file_index].source
+        start = self.hex.cursor_offset
+        self.search.start(source, start + 1 if forward else start, forward=forward)
+
+    def _lay_out(self) -> None:
+        self._panel = QWidget(self)
+        bar = QHBoxLayout()
+        bar.setContentsMargins(6, 6, 6, 4)
+        bar.setSpacing(6)  # it would take the outer layout's, which is 0
+        bar.addWidget(self.files, 2)
+        bar.addWidget(self.goto, 2)
+        bar.addWidget(self.search, 5)
+        layout = QVBoxLayout(self._panel)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(bar)
+        layout.addWidget(self.hex, 1)
+        layout.addWidget(self.message)
+        layout.addWidget(self.status)
+        layout.addWidget(self._legend)
+        self._stack = QStackedLayout(self)
+        self._stack.setContentsMargins(0, 0, 0, 0)
+        self._stack.addWidget(self._panel)
+        self._stack.addWidget(self._empty)
+
+    def _connect(self) -> None:
+        self.hex.cursor_changed.connect(self._show_status)
+        self.hex.bytes_arrived.connect(self._show_numbers)
+        self.hex.cursor_moved.connect(self._announce)
+        self.hex.read_failed.connect(self._tell)
+        self.hex.notified.connect(self._tell)
+        self.search.wanted.connect(self.find_next)
+        self.search.found.connect(self._show_found)
+        self.search.told.connect(self._tell)
+        self.search.left.connect(self._focus_bytes)
+        for keys, slot in (
+            (QKeySequence.StandardKey.FindNext, partial(self.find_next, True)),
+            (QKeySequence.StandardKey.FindPrevious, partial(self.find_next, False)),
+            (QKeySequence.StandardKey.Cancel, self.search.escape),
+        ):
+            shortcut = QShortcut(self)
+            shortcut.setKeys(keys)
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            shortcut.activated.connect(slot)
+
+    def _show_file(self, index: int) -> None:
+        model = self._model
+        if model is None:
+            return
+        self.search.cancel()
+        self._tell("")
+        self._told = (None, None)
+        self.files.setCurrentIndex(index)
+        self.hex.set_source(model.files[index].source)
+        self._slot.cancel()
+        if self.isVisible():
+            self._load_structure()
+
+    def _load_structure(self) -> None:
+        """Work out the fields of the file that is shown; only for a user who looks at them."""
+        model, index = self._model, self.file_index
+        if model is None:
+            return
+        known = self._structures.get(index)
+        if known is not None:
+            self._show_structure(known)
+            return
+        structure = Structure(model, index)
+
+        def prepare(job: Job) -> Structure:
+            structure.prepare(job.check)
+            return structure
+
+        title = self.tr("Looking at the structure")
+        self._slot.run(title, prepare, self._show_structure, self._fail)
+
+    def _show_structure(self, structure: Structure) -> None:
+        self._structures[structure.file_index] = structure
+        self.hex.set_structure(structure)
+        self._show_status()
+
+    def _reveal(self, index: int, offset: int, selected: int = 0) -> None:
+        told = self._told
+        if index != self.file_index:
+            self._show_file(index)
+        self._told = told
+        self.hex.set_cursor(offset, selected)
+
+    def _current_field(self) -> Field | None:
+        return self.hex.field_at(self.hex.cursor_offset)
+
+    def _show_status(self) -> None:
+        field = self._current_field()
+        offset = self.hex.cursor_offset
+        if not self.hex.size_bytes:
+            self.status.clear()
+            return
+        self.status.show_place(offset, field, len(self.hex.selection))
+        self.hex.setAccessibleDescription(self.status.place.text())
+        self._show_numbers()
+
+    def _show_numbers(self) -> None:
+        if self._model is not None and self.hex.size_bytes:
+            raw = self.hex.bytes_at(self.hex.cursor_offset, _LONGEST_NUMBER_BYTES)
+            self.status.show_numbers(raw, self._model.files[self.file_index].byte_order)
+
+    def _announce(self) -> None:
+        """Tell which key or tensor the user has moved to, once for each visit."""
+        field = self._current_field()
+        if field is None:
+            return
+        place = (field.key, field.tensor_row)
+        if place == self._told:
+            return
+        self._told = place
+        if field.key is not None:
+            self.key_activated.emit(field.key)
+        elif field.tensor_row is not None:
+            self.tensor_activated.emit(field.tensor_row)
+
+    def _go(self) -> None:
+        offset = parse_offset(self.goto.text())
+        size = self.hex.size_bytes
+        if offset is None:
+            sentence = self.tr("“{text}” is no offset. Type a number such as 1024 or 0x400.")
+            self._tell(sentence.format(text=self.goto.text()))
+        elif offset >= size:
+            self._tell(self.tr("The file has {count} bytes.").format(count=integer_text(size)))
+        else:
+            self._tell("")
+            self.hex.move_cursor(offset)
+            self._focus_bytes()
+
+    def _show_found(self, found: Found) -> None:
+        self.hex.move_cursor(found.offset, found.nbytes)
+        self._show_status()
+
+    def _focus_bytes(self) -> None:
+        self.hex.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _fail(self, error: ExplorerError) -> None:
+        self._tell(str(error))
+
+    def _tell(self, sentence: str) -> None:
+        """Show a sentence; nothing takes the last one back."""
+        self.message.setText(plain_text(sentence))
+        self.message.setVisible(bool(sentence))
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not self._slot.busy:
+            self._load_structure()

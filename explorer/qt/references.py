@@ -1,0 +1,331 @@
+"""What the current model is compared with, for every panel that shows errors.
+
+A reference is another open model, or a type that weights are rounded to: "what if this tensor were
+Q4_K". Tensors of two models are matched in a job, once for each two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakKeyDictionary
+
+from PySide6.QtCore import QCoreApplication, QObject, QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QWheelEvent
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSizePolicy, QWidget
+
+from explorer.analysis.rounding import rounding_types
+from explorer.errors import ExplorerError
+from explorer.formats.tensors import Tensor
+from explorer.qt.document import Document
+from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.widgets.labels import plain_label
+from explorer.text import plain_text
+
+if TYPE_CHECKING:
+    from explorer.analysis.errors.pairs import WeightsPair
+    from explorer.analysis.matching import Match, Matching
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """Weights are compared with themselves, rounded to a type.
+
+    Attributes:
+        type_name: The type; see `analysis.rounding.rounder`.
+    """
+
+    type_name: str
+
+
+Reference: TypeAlias = Document | Rounding | None
+"""An open model, a type, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedModels:
+    """How the tensors of a reference and of a model belong together.
+
+    Attributes:
+        matching: All pairs, and what has none.
+        by_row: Pairs by row of the model's tensor table; a tensor that is joined with others in
+            the reference has the pair of all of them.
+        reasons: Why a tensor of the model is not comparable, by its name.
+    """
+
+    matching: Matching
+    by_row: dict[int, Match]
+    reasons: dict[str, str]
+
+    @classmethod
+    def of(cls, reference: Document, document: Document) -> MatchedModels:
+        """Match two models; for a worker."""
+        from explorer.analysis.matching import match_models  # noqa: PLC0415 - not for first paint
+
+        matching = match_models(reference.model, document.model)
+        rows = {name: row for row, name in enumerate(document.model.tensors.columns.names)}
+        by_row: dict[int, Match] = {}
+        for match in matching.matches:
+            for tensor in match.candidate.tensors:
+                by_row.setdefault(rows[tensor.name], match)
+        reasons = {
+            one.candidate_name: one.reason
+            for one in matching.not_comparable
+            if one.candidate_name is not None
+        }
+        return cls(matching, by_row, reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """What a tensor is compared with.
+
+    Attributes:
+        pair: Both; None if there is nothing to compare with.
+        reason: Why not, as a sentence; "" if no reference was chosen.
+        waiting: Whether the tensors are being matched: `References.changed` will follow.
+    """
+
+    pair: WeightsPair | None
+    reason: str = ""
+    waiting: bool = False
+
+
+class References(QObject):
+    """The current model, and what it is compared with.
+
+    Attributes:
+        document: The current model.
+        documents: All open models.
+        chosen: What it is compared with.
+
+    Signals:
+        changed: Another model, another reference, or the matching of both is known.
+        documents_changed: Models were opened or closed.
+        failed: Tensors could not be matched; an `ExplorerError`.
+    """
+
+    changed = Signal()
+    documents_changed = Signal()
+    failed = Signal(object)
+
+    def __init__(self, runner: JobRunner, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self.document: Document | None = None
+        self.documents: tuple[Document, ...] = ()
+        self.chosen: Reference = None
+        self._choices: WeakKeyDictionary[Document, Document | Rounding] = WeakKeyDictionary()
+        self._matched: WeakKeyDictionary[Document, WeakKeyDictionary[Document, MatchedModels]]
+        self._matched = WeakKeyDictionary()  # of a model, by reference
+        self._job: Job | None = None
+
+    def show_document(self, document: Document | None) -> None:
+        """Take another current model; it is compared with what was last chosen for it."""
+        if document is self.document:
+            return
+        self.document = document
+        self.chosen = None if document is None else self._choices.get(document)
+        self._renew()
+
+    def set_documents(self, documents: Sequence[Document]) -> None:
+        """Tell which models are open; one that was closed is no reference any more."""
+        self.documents = tuple(documents)
+        for document, reference in list(self._choices.items()):
+            if isinstance(reference, Document) and reference not in self.documents:
+                del self._choices[document]
+        closed = isinstance(self.chosen, Document) and self.chosen not in self.documents
+        if closed:
+            self.chosen = None  # before anybody lists what can be chosen
+        self.documents_changed.emit()
+        if closed:
+            self._renew()
+
+    def choose(self, reference: Reference) -> None:
+        """Compare the current model with something else, or with nothing."""
+        document = self.document
+        if document is None or reference is self.chosen or reference is document:
+            return
+        self.chosen = reference
+        if reference is None:
+            self._choices.pop(document, None)
+        else:
+            self._choices[document] = reference
+        self._renew()
+
+    @property
+    def matched(self) -> MatchedModels | None:
+        """How both models belong together; None without a model to compare with, or not yet."""
+        if self.document is None or not isinstance(self.chosen, Document):
+            return None
+        return self._matched.get(self.document, WeakKeyDictionary()).get(self.chosen)
+
+    def partner_of(self, row: int, tensor: Tensor) -> Partner:
+        """Return what a tensor of the current model is compared with.
+
+        Args:
+            row: Its row in the model's tensor table.
+            tensor: The tensor. One of another model has no partner: a panel that is told of the
+                next model after this object was asks with the tensor of the model before.
+        """
+        document, chosen = self.document, self.chosen
+        if document is None or chosen is None or not _is_at(document, row, tensor):
+            return Partner(None)
+        from explorer.analysis.errors.pairs import (  # noqa: PLC0415 - not for the first paint
+            MatchedPair,
+            RoundedPair,
+        )
+
+        if isinstance(chosen, Rounding):
+            try:
+                return Partner(RoundedPair(tensor, chosen.type_name))
+            except ExplorerError as error:
+                return Partner(None, str(error))
+        if self.matched is None:
+            return Partner(None, _tr("The tensors of both models are being matched."), waiting=True)
+        match = self.matched.by_row.get(row)
+        if match is not None:
+            return Partner(MatchedPair(match))
+        return Partner(None, self._reason(tensor.name))
+
+    def _reason(self, name: str) -> str:
+        """Return why a tensor of the current model has no partner in the other one."""
+        reason = None if self.matched is None else self.matched.reasons.get(name)
+        if reason is None:
+            return _tr("The reference has no tensor that matches this one.")
+        return _tr("Not comparable: {reason}").format(reason=reason)
+
+    def _renew(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+            self._job = None
+        document, reference = self.document, self.chosen
+        if document is not None and isinstance(reference, Document) and self.matched is None:
+
+            def done(matched: MatchedModels) -> None:
+                self._matched.setdefault(document, WeakKeyDictionary())[reference] = matched
+                self.changed.emit()
+
+            self._job = self._runner.run(
+                _tr("Matching the tensors of two models"),
+                lambda _job: MatchedModels.of(reference, document),
+                done,
+                self.failed.emit,
+            )
+        self.changed.emit()
+
+
+def _is_at(document: Document, row: int, tensor: Tensor) -> bool:
+    rows = document.model.tensors.rows
+    return row < len(rows) and rows[row] is tensor
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("References", text)
+
+
+# Chooses what the current model is compared with.
+
+
+_OPEN = object()  # stands for "another model", which is to be opened first
+_LONGEST = 60
+
+
+class ReferenceBar(QWidget):
+    """A list of all references: nothing, the other open models, types, and opening another model.
+
+    Every such bar shows the same choice.
+
+    Signals:
+        open_requested: The user wants to open a model to compare with.
+    """
+
+    open_requested = Signal()
+
+    def __init__(self, references: References, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._references = references
+        self._choices: list[Reference | object] = []
+        self.label = plain_label(self, self.tr("&Compare with"))
+        self.list = _ReferenceList(self)
+        self.list.setAccessibleName(self.tr("Compare with"))
+        self.list.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
+        self.list.setMinimumContentsLength(24)
+        self.list.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.list.setMaxVisibleItems(30)
+        self.label.setBuddy(self.list)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.label)
+        layout.addWidget(self.list, 1)
+        self.list.activated.connect(self._take)
+        references.changed.connect(self._show_choice)
+        references.documents_changed.connect(self._fill)
+        self._fill()
+
+    def _fill(self) -> None:
+        """List what can be chosen."""
+        with QSignalBlocker(self.list):
+            self.list.clear()
+            self._choices = []
+            for text, choice in self._all():
+                if text:
+                    self.list.addItem(text)
+                else:
+                    self.list.insertSeparator(self.list.count())
+                self._choices.append(choice)
+        self._show_choice()
+
+    def _all(self) -> Iterator[tuple[str, Reference | object]]:
+        references = self._references
+        yield self.tr("nothing"), None
+        yield "", None
+        for document in references.documents:
+            if document is not references.document:
+                yield _shortened(plain_text(document.title)), document
+        yield self.tr("Another model…"), _OPEN
+        yield "", None
+        for name in rounding_types():
+            yield self.tr("Rounded to {type}").format(type=name), Rounding(name)
+
+    def _show_choice(self) -> None:
+        references = self._references
+        listed = [one for one in self._choices if isinstance(one, Document)]
+        others = [one for one in references.documents if one is not references.document]
+        if listed != others:  # the current model is another one, which is not its own reference
+            self._fill()
+            return
+        self.list.setCurrentIndex(self._choices.index(references.chosen))
+        self.setEnabled(references.document is not None)
+
+    def _take(self, place: int) -> None:
+        choice = self._choices[place]
+        if choice is _OPEN:
+            self._show_choice()
+            self.open_requested.emit()
+        elif choice is None or isinstance(choice, Document | Rounding):
+            self._references.choose(choice)
+
+
+class _ReferenceList(QComboBox):
+    """A list that arrow keys open: else each step would start a comparison, or ask for a file."""
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        keys = Qt.Key
+        moves = (keys.Key_Up, keys.Key_Down, keys.Key_PageUp, keys.Key_PageDown)
+        if event.key() in (*moves, keys.Key_Home, keys.Key_End) or event.text().strip():
+            self.showPopup()
+        else:
+            super().keyPressEvent(event)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 :]}"

@@ -1,0 +1,336 @@
+"""The table of all tensors by what is known of their weights: the worst first, by any figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Qt, QTimer, Signal
+from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QHBoxLayout, QLabel, QWidget
+
+from explorer.formats.tensor_filter import parse_filter
+from explorer.present.explanations import tensor_texts
+from explorer.present.statistics import Floats
+from explorer.present.survey import METRICS, Known, Metric, metric_named, shares
+from explorer.qt.contents.tensors import describe_filter, tensor_columns
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner
+from explorer.qt.survey.notice import Notice
+from explorer.qt.survey.session import SurveySession
+from explorer.qt.widgets.labels import error_caution
+from explorer.qt.widgets.table_model import Column
+from explorer.qt.widgets.table_view import ListPanel
+from explorer.text import float_text, integer_text, plain_text
+
+SHARE = "share"
+"""Name of the column that tells a tensor's share of the model's sum."""
+
+_NAMES = tuple(metric.name for metric in METRICS)
+_OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
+
+
+class Reasons(Protocol):
+    """Why something cannot be known of tensors."""
+
+    def reason(self, row: int) -> str:
+        """Return why not of a tensor, "" if there is no reason."""
+
+    def with_reason(self) -> NDArray[np.bool_]:
+        """Return whether there is one, for all tensors, bool [n]."""
+
+
+class HotSpots:
+    """The columns of a table of tensors and their figures, which may change while one looks.
+
+    Attributes:
+        metric: What tensors are ranked by.
+    """
+
+    def __init__(self, document: Document, reasons: Reasons, metric: Metric) -> None:
+        """Begin with tensors of which nothing is known.
+
+        Args:
+            document: The model.
+            reasons: Why something cannot be known.
+            metric: What tensors are ranked by.
+        """
+        self.metric = metric
+        self._reasons = reasons
+        self._count = len(document.arrays)
+        self._values = {name: np.full(self._count, np.nan) for name in (SHARE, *_NAMES)}
+        of_tensors = {column.name: column for column in tensor_columns(document)}
+        self._tensors = [of_tensors[name] for name in _OF_TENSORS]
+
+    def learn(self, known: Known, metric: Metric) -> None:
+        """Take in what is known by now."""
+        self.metric = metric
+        for each in METRICS:
+            self._values[each.name] = each.of_tensors(known)
+        self._values[SHARE] = shares(metric.burden(known))
+
+    def columns(self) -> list[Column]:
+        """Return the columns."""
+        figures = [self._share_column(), *map(self._metric_column, METRICS)]
+        return [*self._tensors, *figures, _reason_column(self._reasons)]
+
+    def known_count(self) -> int:
+        """Return of how many tensors the figure is known that they are ranked by."""
+        return int((~np.isnan(self._values[self.metric.name])).sum())
+
+    def _metric_column(self, metric: Metric) -> Column:
+        return self._column(
+            metric.name, metric.title, metric.text, metric.tip, low_is_worse=metric.low_is_worse
+        )
+
+    def _share_column(self) -> Column:
+        tip = QCoreApplication.translate(
+            "HotSpotTable", "What this tensor adds to the sum over all tensors: size counts."
+        )
+        return self._column(SHARE, self.metric.burden_title, _percent, tip, low_is_worse=False)
+
+    def _column(
+        self, name: str, title: str, text: Callable[[float], str], tip: str, *, low_is_worse: bool
+    ) -> Column:
+        def value(row: int) -> float | None:
+            number = float(self._values[name][row])
+            return None if np.isnan(number) else number
+
+        def told(row: int) -> str:
+            number = value(row)
+            return "" if number is None else text(number)
+
+        def keys() -> Floats:
+            # what is not known stands where the best are
+            values = self._values[name]
+            return np.where(np.isnan(values), np.inf if low_is_worse else -np.inf, values)
+
+        return Column(name, title, told, value, keys, numeric=True, tip=tip)
+
+
+def _reason_column(reasons: Reasons) -> Column:
+    def told(row: int) -> str:
+        return plain_text(reasons.reason(row))
+
+    title = QCoreApplication.translate("HotSpotTable", "Problem")
+    tip = tensor_texts()["problem"]
+    return Column("problem", title, told, told, reasons.with_reason, tip=tip)
+
+
+def _percent(value: float) -> str:
+    return f"{float_text(100 * value, 3)} %"
+
+
+# The page of hot spots: all tensors, the worst first, by any figure.
+
+
+_RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
+_FIRST_METRIC = "outlier_ratio"
+_FIRST_WITH_ERRORS = "relative_rmse"
+_SHOWN = ("name", "layer", "type", "parameters")
+
+
+class HotSpotsPage(ListPanel):
+    """The tensors of the current model by what is known of their weights.
+
+    Attributes:
+        rank_by: Chooses the figure.
+        weighted: Whether a tensor's size counts.
+        notice: What has to be read first.
+
+    Signals:
+        tensor_chosen: A row was chosen by the user; its content row.
+        tensor_opened: A row was opened; its content row.
+        start_requested: What is missing shall be read.
+    """
+
+    tensor_chosen = Signal(int)
+    tensor_opened = Signal(int)
+    start_requested = Signal()
+
+    def __init__(
+        self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(runner, "", "", parent)
+        describe_filter(self.bar)
+        self.table.setAccessibleName(self.tr("Tensors by what is known of their weights"))
+        self._session = session
+        self._document: Document | None = None
+        self._spots: HotSpots | None = None
+        self._row = -1
+        self._following = False  # a selection that came from elsewhere
+        self._chose = False  # whether the user chose what to rank by
+        self.rank_by = QComboBox(self)
+        self.rank_by.setAccessibleName(self.tr("Rank by"))
+        for metric in METRICS:
+            self.rank_by.addItem(metric.title, metric.name)
+            self.rank_by.setItemData(
+                self.rank_by.count() - 1, metric.tip, Qt.ItemDataRole.ToolTipRole
+            )
+        self._set_metric(_FIRST_METRIC)
+        self.weighted = QCheckBox(self.tr("&Weighted by parameters"), self)
+        self.weighted.setToolTip(
+            self.tr("Rank by what a tensor adds to the sum over the model, not by the figure alone")
+        )
+        self.notice = Notice(session, self)
+        self._lay_out()
+        self._renewing = QTimer(self)
+        self._renewing.setSingleShot(True)
+        self._renewing.setInterval(_RENEW_MS)
+        self._renewing.timeout.connect(self._renew)
+        self.rank_by.activated.connect(self._choose_metric)
+        self.weighted.toggled.connect(lambda _: self._rank())
+        self.notice.pressed.connect(self.start_requested)
+        self.bar.changed.connect(self._filter)
+        self.table.row_selected.connect(self._choose)
+        self.table.row_opened.connect(self.tensor_opened)
+        session.replaced.connect(self._let_go)
+
+    def _lay_out(self) -> None:
+        label = QLabel(self.tr("&Rank by"), self)
+        label.setBuddy(self.rank_by)
+        line = QHBoxLayout()
+        line.setContentsMargins(8, 6, 8, 0)
+        line.addWidget(label)
+        line.addWidget(self.rank_by)
+        line.addSpacing(8)
+        line.addWidget(self.weighted)
+        line.addStretch(1)
+        layout = self.layout()
+        assert isinstance(layout, QBoxLayout)
+        layout.insertLayout(0, line)
+        layout.insertWidget(1, self.notice)
+        layout.addWidget(error_caution(self))
+
+    @property
+    def chosen(self) -> Metric:
+        """What tensors are ranked by."""
+        return metric_named(self.rank_by.currentData())
+
+    def choose_metric(self, name: str) -> None:
+        """Rank by a metric of that name, as if the user had chosen it."""
+        self._set_metric(name)
+        self._choose_metric()
+
+    def refresh(self) -> None:
+        """Show what is known now; the model or the reference may be another one."""
+        content, session = self._session.content, self._session
+        before = self._document, self.chosen
+        if session.comparison is not None and not self._chose:
+            self._set_metric(_FIRST_WITH_ERRORS)
+        self.notice.tell(self.chosen.source)
+        if content is None:
+            self._clear()
+            return
+        if content.document is not self._document:
+            self._document = content.document
+            self._spots = HotSpots(content.document, session, self.chosen)
+            self.model.set_content(self._spots.columns(), len(content.document.arrays))
+            hidden = {column.name for column in self.model.columns} - {*_SHOWN, self.chosen.name}
+            self.table.show_columns(QByteArray(), hidden)
+        self._renew()
+        self._filter(self.bar.text)
+        self.select_tensor(self._row)
+        if before != (self._document, self.chosen):
+            self._rank()
+
+    def _let_go(self) -> None:
+        """Forget a model that is not the current one, also while another page is in front.
+
+        It may be closed, and what the session knows is not of its tensors.
+        """
+        content = self._session.content
+        if content is None or content.document is not self._document:
+            self._clear()
+
+    def _clear(self) -> None:
+        self._document = self._spots = None
+        self._renewing.stop()
+        self.model.set_content((), 0)
+        self.show_empty("")
+        self.bar.status.clear()
+
+    def grow(self) -> None:
+        """Show more of the same, not too often."""
+        self.notice.tell(self.chosen.source)
+        if self._spots is not None and not self._renewing.isActive():
+            self._renewing.start()
+
+    def select_tensor(self, row: int) -> None:
+        """Mark a tensor; -1 marks none. Emits nothing."""
+        self._row = row
+        self._following = True
+        try:
+            if row < 0 or not self.table.select_row(row):
+                self.table.clearSelection()
+        finally:
+            self._following = False
+
+    def _renew(self) -> None:
+        """Take in what is known by now."""
+        known = self._session.known
+        if self._spots is None or known is None:
+            return
+        self._spots.learn(known, self.chosen)
+        self.model.renew(self._spots.columns())
+        last = self.model.columnCount() - 1  # where the reasons are
+        self.table.setColumnHidden(last, not bool(self._session.with_reason().any()))
+        self._show_counts()
+
+    def _rank(self) -> None:
+        """Sort the worst to the top, and show what they are sorted by."""
+        names = [column.name for column in self.model.columns]
+        if not names:
+            return
+        by = SHARE if self.weighted.isChecked() else self.chosen.name
+        ascending = self.chosen.low_is_worse and by != SHARE
+        order = Qt.SortOrder.AscendingOrder if ascending else Qt.SortOrder.DescendingOrder
+        for name in {by, self.chosen.name}:
+            if self.table.isColumnHidden(names.index(name)):
+                self.table.setColumnHidden(names.index(name), False)
+        self.table.sortByColumn(names.index(by), order)
+        self.table.scrollToTop()
+
+    def _choose_metric(self) -> None:
+        self._chose = True
+        self.notice.tell(self.chosen.source)
+        self._renew()
+        self._rank()
+
+    def _set_metric(self, name: str) -> None:
+        self.rank_by.setCurrentIndex(self.rank_by.findData(name))
+
+    def _filter(self, text: str) -> None:
+        if self._document is None:
+            return
+        parsed = parse_filter(text)
+        self.model.set_filter(None if parsed.is_empty else parsed.mask(self._document.arrays))
+        self.bar.edit.setStatusTip("; ".join(parsed.problems))
+        if self.model.rowCount():
+            self.show_table()
+        else:
+            self.show_empty(self.tr("No tensor matches. Press Escape in the filter to see all."))
+        self._show_counts()
+
+    def _show_counts(self) -> None:
+        if self._spots is not None:
+            self.bar.status.setText(
+                self.tr("{shown} of {all}, {known} known").format(
+                    shown=integer_text(self.model.rowCount()),
+                    all=integer_text(self.model.content_count),
+                    known=integer_text(self._spots.known_count()),
+                )
+            )
+
+    def _choose(self, row: int) -> None:
+        if not self._following and row != self._row:
+            self._row = row
+            self.tensor_chosen.emit(row)
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self.notice.tell(self.chosen.source)

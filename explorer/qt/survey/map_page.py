@@ -1,0 +1,409 @@
+"""The page of the map: what it is coloured by, the map, and what is known of one cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QFont,
+    QFontMetricsF,
+    QGuiApplication,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.present.explanations import picture_text
+from explorer.present.statistics import Floats
+from explorer.present.survey import METRICS, Groups, Known, Metric, Source, metric_named
+from explorer.qt.survey.map_paint import Colouring, MapPainter, MetricColouring, TypeColouring
+from explorer.qt.survey.model_map import ModelMap
+from explorer.qt.survey.notice import Notice
+from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession
+from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.plot import PlotColours
+from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.tabular import to_tsv
+from explorer.text import bytes_text, integer_text, locale_free, plain_text, shape_text
+
+# What the colours of the map mean.
+
+
+class MapLegend(QWidget):
+    """The legend of a map, as high as it must be."""
+
+    accessible_role = QAccessible.Role.Graphic
+
+    def __init__(self, model_map: ModelMap, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # a picture
+        self._map = model_map
+        self.setAccessibleName(self.tr("Legend"))
+        self.setWhatsThis(picture_text("map_legend"))
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.setBackgroundRole(QPalette.ColorRole.Base)
+        self.setAutoFillBackground(True)
+        self.follow()
+
+    def follow(self) -> None:
+        """Show what the map's colours mean now."""
+        painter = self._map.painter_for(self._colours(), self._map.layout_)
+        metrics = QFontMetricsF(self.font())
+        height = metrics.height() + 8
+        if painter is not None:
+            height = max(height, painter.legend_height(metrics, self.width()))
+            self.setAccessibleDescription(painter.legend_text())
+        if round(height) != self.height():
+            self.setFixedHeight(round(height))
+        self.update()
+
+    def _colours(self) -> PlotColours:
+        return PlotColours.of_palette(self.palette())
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.follow()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        map_painter = self._map.painter_for(self._colours(), self._map.layout_)
+        if map_painter is not None:
+            painter = QPainter(self)
+            painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+            map_painter.paint_legend(painter, self.width())
+            painter.end()
+
+    def sizeHint(self) -> QSize:
+        return QSize(300, self.height())
+
+
+# The map with its legend as a picture of its own size, and the figures behind it.
+
+
+_MOST_PIXELS: Final = 4 << 20  # a larger map is drawn smaller
+
+
+class MapPicture:
+    """The whole map, also what is scrolled out of sight; see `plots.export.Picture`.
+
+    Args:
+        painter: Paints it in the colours of paper.
+        font: The map's.
+        content: Whose tensors it shows.
+        known: What is known of them.
+    """
+
+    def __init__(
+        self, painter: MapPainter, font: QFont, content: SurveyContent, known: Known
+    ) -> None:
+        self._painter = painter
+        self._font = font
+        self._content = content
+        self._known = known
+        self._legend = painter.legend_height(QFontMetricsF(font), painter.layout.width)
+
+    def size(self) -> QSize:
+        """Return its size."""
+        layout = self._painter.layout
+        width, height = layout.width, layout.height + self._legend
+        shrunk = min(1.0, math.sqrt(_MOST_PIXELS / (width * height)))
+        return QSize(max(1, int(width * shrunk)), max(1, int(height * shrunk)))
+
+    def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
+        """Draw it."""
+        layout = self._painter.layout
+        painter.save()
+        painter.setFont(self._font)
+        painter.translate(area.topLeft())
+        painter.scale(area.width() / layout.width, area.height() / (layout.height + self._legend))
+        self._painter.paint_legend(painter, layout.width)
+        painter.translate(0, self._legend)
+        whole = QRectF(0, 0, layout.width, layout.height)
+        self._painter.paint(painter, whole)
+        self._painter.paint_layer_numbers(painter, 0.0, whole)
+        painter.restore()
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return a row for each cell, and all figures that are known of it."""
+        grid, arrays = self._content.grid, self._content.document.arrays
+        names = self._content.document.model.tensors.columns.names
+        groups = Groups(grid.cell_of, len(grid.cells))
+        sections = [grid.sections[cell.section] for cell in grid.cells]
+        places = list(zip(sections, grid.cells, strict=True))
+        columns: list[tuple[str, list[Any]]] = [
+            ("stack", [section.stack for section in sections]),
+            ("layer", [s.layers[cell.row] if s.layers else None for s, cell in places]),
+            ("role", [s.columns[cell.column].role for s, cell in places]),
+            ("suffix", [s.columns[cell.column].suffix for s, cell in places]),
+            ("tensors", [len(cell.rows) for cell in grid.cells]),
+            ("first_tensor", [names[cell.rows[0]] for cell in grid.cells]),
+            ("types", [self._types(cell.rows) for cell in grid.cells]),
+            ("parameters", [int(arrays.parameters[list(c.rows)].sum()) for c in grid.cells]),
+        ]
+        for metric in METRICS:
+            values = metric.of_groups(self._known, groups)
+            if not np.isnan(values).all():
+                told = [None if np.isnan(value) else value for value in values.tolist()]
+                columns.append((metric.name, told))
+        return columns
+
+    def _types(self, rows: tuple[int, ...]) -> str:
+        arrays = self._content.document.arrays
+        codes = np.unique(arrays.type_codes[list(rows)]).tolist()
+        return " ".join(arrays.types[code].name for code in codes)
+
+
+class MapPage(QWidget):
+    """The map of the current model.
+
+    Attributes:
+        colour_by: Chooses what cells are coloured by.
+        notice: What has to be read first.
+        map: The map.
+        readout: What is known of the cell under the mouse, else of the selected one.
+
+    Signals:
+        tensor_chosen: A cell was chosen; the row of its tensor, of several the first.
+        tensor_opened: A cell was opened; the same.
+        start_requested: What is missing shall be read.
+    """
+
+    tensor_chosen = Signal(int)
+    tensor_opened = Signal(int)
+    start_requested = Signal()
+
+    def __init__(
+        self, session: SurveySession, export: PlotExport, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._export = export
+        self._content: SurveyContent | None = None
+        self._comparison: ComparisonContent | None = None
+        self._row = -1
+        self._values: dict[str, Floats] = {}
+        self.colour_by = QComboBox(self)
+        self.colour_by.setAccessibleName(self.tr("Colour by"))
+        self.colour_by.addItem(self.tr("Type"), "")
+        for metric in METRICS:
+            self.colour_by.addItem(metric.title, metric.name)
+            place = self.colour_by.count() - 1
+            self.colour_by.setItemData(place, metric.tip, Qt.ItemDataRole.ToolTipRole)
+        self.by_role = QCheckBox(self.tr("&Each role by itself"), self)
+        self.by_role.setToolTip(
+            self.tr("Colours go from the least to the greatest figure of each role")
+        )
+        self.notice = Notice(session, self)
+        self.map = ModelMap(self)
+        self.legend = MapLegend(self.map, self)
+        self.readout = plain_label(self)
+        self.readout.setContentsMargins(8, 3, 8, 4)
+        self.readout.setWordWrap(True)
+        self.readout.setAlignment(Qt.AlignmentFlag.AlignTop)
+        # two lines, always: the map must not jump as the mouse moves
+        self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 8)
+        self.readout.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.readout.setAccessibleName(self.tr("Cell"))
+        self.readout.setWhatsThis(picture_text("cell"))
+        self.save = QPushButton(self.tr("&Save…"), self)
+        self.save.setToolTip(self.tr("Save picture or data (Ctrl+S)"))
+        self._lay_out()
+        self.colour_by.currentIndexChanged.connect(lambda _: self.refresh())
+        self.by_role.toggled.connect(lambda _: self.refresh())
+        self.notice.pressed.connect(self.start_requested)
+        self.save.clicked.connect(self.ask_save)
+        self.map.save_requested.connect(self.ask_save)
+        self.map.copy_requested.connect(self._copy)
+        session.replaced.connect(self._let_go)
+        self.map.cell_read.connect(self._read)
+        self.map.cell_chosen.connect(self._choose)
+        self.map.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
+
+    def _lay_out(self) -> None:
+        label = QLabel(self.tr("C&olour by"), self)
+        label.setBuddy(self.colour_by)
+        bar = QHBoxLayout()
+        bar.setContentsMargins(8, 6, 8, 4)
+        bar.addWidget(label)
+        bar.addWidget(self.colour_by)
+        bar.addSpacing(8)
+        bar.addWidget(self.by_role)
+        bar.addStretch(1)
+        bar.addWidget(self.save)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(bar)
+        layout.addWidget(self.notice)
+        layout.addWidget(self.legend)
+        layout.addWidget(self.map, 1)
+        layout.addWidget(self.readout)
+
+    @property
+    def chosen(self) -> Metric | None:
+        """What cells are coloured by; None for their types."""
+        name = self.colour_by.currentData()
+        return metric_named(name) if name else None
+
+    def colour(self, name: str) -> None:
+        """Colour by a metric of that name, or by type if it is empty."""
+        self.colour_by.setCurrentIndex(self.colour_by.findData(name))
+
+    def refresh(self) -> None:
+        """Show what is known now."""
+        content, metric = self._session.content, self.chosen
+        self._values.clear()
+        self._comparison = self._session.comparison
+        if content is not self._content:
+            self._content = content
+            self.map.show_grid(None if content is None else content.grid)
+            if content is not None and self._row >= 0:
+                self.map.select(int(content.grid.cell_of[self._row]))
+        self.by_role.setEnabled(metric is not None)
+        meaning = "" if metric is None else f"\n\n{metric.title}: {metric.tip}"
+        for part in (self.map, self.colour_by):
+            part.setWhatsThis(picture_text("model_map") + meaning)
+        self.notice.tell(Source.HEADER if metric is None else metric.source)
+        colouring = self._colouring(metric)
+        if colouring is not None:
+            self.map.show_colouring(colouring)
+        self.legend.follow()
+        self.save.setEnabled(colouring is not None)
+        self._read(-1)
+
+    def _let_go(self) -> None:
+        """Forget models that are not the current ones, also while another page is in front."""
+        if self._session.content is not self._content:
+            self._content = None
+            self.map.show_grid(None)
+        elif self._session.comparison is not self._comparison:
+            self.map.show_colouring(None)
+        self._comparison = self._session.comparison
+        self._values.clear()
+
+    def grow(self) -> None:
+        """Show more of the same."""
+        if self.chosen is not None:
+            self.refresh()
+        else:
+            self._values.clear()
+
+    def select_tensor(self, row: int) -> None:
+        """Mark the cell of a tensor; -1 marks none. Emits nothing."""
+        self._row = row
+        content = self._content
+        if content is not None and content is self._session.content:
+            self.map.select(int(content.grid.cell_of[row]) if row >= 0 else -1)
+        self._read(-1)
+
+    def picture(self) -> MapPicture | None:
+        """Return what is saved; None while there is nothing to save."""
+        content, known = self._session.content, self._session.known
+        painter = self.map.painter_for(PlotColours.on_paper(), self.map.layout_for_paper())
+        if content is None or known is None or painter is None:
+            return None
+        return MapPicture(painter, self.map.font(), content, known)
+
+    def ask_save(self) -> None:
+        """Ask for a file, and save the map or its data into it."""
+        picture, document = self.picture(), self._session.document
+        if picture is not None and document is not None:
+            what = self.colour_by.currentText()
+            self._export.ask(picture, f"{document.title} {what}")
+
+    def lines(self, cell: int) -> list[tuple[str, str]]:
+        """Return what is known of a cell, as names and texts."""
+        return [] if self._content is None else list(self._lines(self._content, cell))
+
+    def _lines(self, content: SurveyContent, cell: int) -> Iterator[tuple[str, str]]:
+        document, rows = content.document, content.grid.cells[cell].rows
+        arrays = document.arrays
+        name = plain_text(document.model.tensors.columns.names[self._row_of(cell)])
+        if len(rows) > 1:
+            name = self.tr("{name} and {count} more").format(
+                name=name, count=integer_text(len(rows) - 1)
+            )
+        yield self.tr("Tensor"), name
+        types = np.unique(arrays.type_codes[list(rows)]).tolist()
+        yield self.tr("Type"), ", ".join(arrays.types[code].name for code in types[:4])
+        yield self.tr("Shape"), shape_text(arrays.shapes[int(arrays.shape_codes[rows[0]])])
+        yield self.tr("Bytes"), bytes_text(int(arrays.nbytes[list(rows)].sum()))
+        for metric in METRICS:
+            value = self._value(metric, cell)
+            if metric.name != "bytes" and not np.isnan(value):
+                yield metric.title, metric.text(value)
+        reason = self._session.reason(self._row_of(cell))
+        if reason:
+            yield self.tr("Problem"), plain_text(reason)
+
+    def _value(self, metric: Metric, cell: int) -> float:
+        """Return a figure of a cell; those of all cells are worked out at once."""
+        content, known = self._content, self._session.known
+        if content is None or known is None:
+            return float("nan")
+        if metric.name not in self._values:
+            groups = Groups(content.grid.cell_of, len(content.grid.cells))
+            self._values[metric.name] = metric.of_groups(known, groups)
+        return float(self._values[metric.name][cell])
+
+    def _colouring(self, metric: Metric | None) -> Colouring | None:
+        content, known = self._session.content, self._session.known
+        if content is None or known is None:
+            return None
+        if metric is None:
+            return TypeColouring(self.tr("Type"), content)
+        comparison, by_role = self._session.comparison, self.by_role.isChecked()
+        return MetricColouring(metric, known, content, comparison, by_role=by_role)
+
+    def _row_of(self, cell: int) -> int:
+        """Return the tensor that stands for a cell: the selected one, else the first."""
+        if self._content is None:
+            return -1
+        rows = self._content.grid.cells[cell].rows
+        return self._row if self._row in rows else rows[0]
+
+    def _choose(self, cell: int) -> None:
+        self._row = self._row_of(cell)
+        self._read(-1)
+        self.tensor_chosen.emit(self._row)
+
+    def _read(self, cell: int) -> None:
+        """Tell of a cell; of the selected one if it is none."""
+        cell = self.map.current if cell < 0 else cell
+        lines = self.lines(cell) if cell >= 0 else []
+        told = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
+        text = "   ·   ".join(told)
+        hint = self.tr("Point at a cell to read it; arrow keys go from cell to cell.")
+        self.readout.setText(text or hint)
+        self.map.setAccessibleDescription(text)
+
+    def _copy(self) -> None:
+        with locale_free():
+            lines = self.lines(self.map.current) if self.map.current >= 0 else []
+        if lines:
+            QGuiApplication.clipboard().setText(to_tsv(None, lines))
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self.refresh()
+            self._read(-1)

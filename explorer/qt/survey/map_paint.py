@@ -1,0 +1,448 @@
+"""Paints the map of a model, on the screen and on paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+import pyqtgraph as pg
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QLinearGradient, QPainter, QPen
+
+from explorer.analysis.model_grid import Kind, ModelGrid
+from explorer.formats.facts import TypeShare
+from explorer.present.survey import Groups, Known, Metric, Source
+from explorer.qt.survey.map_layout import Line, LineKind, MapLayout
+from explorer.qt.survey.session import ComparisonContent, SurveyContent
+from explorer.qt.theme import series_colour
+from explorer.qt.widgets.painting import text_on
+from explorer.qt.widgets.plot import PlotColours
+from explorer.text import bytes_text, integer_text, plain_text
+
+# The colour and the text of each cell of the map, by type or by a figure.
+
+
+_WIDE_RANGE: Final = 30  # of positive figures, from which on the colours follow the logarithm
+_LUT: Final[NDArray[np.uint8]] = pg.colormap.get("viridis").getLookupTable(nPts=256)
+COLOUR_MAP: Final = tuple(QColor(*map(int, colour)) for colour in _LUT[:, :3])
+"""Viridis, which keeps its order in every kind of colour vision and without colour."""
+
+
+class CellState(Enum):
+    """Whether a cell has something to show."""
+
+    KNOWN = auto()
+    UNKNOWN = auto()
+    """Nobody looked yet."""
+    NOTHING = auto()
+    """There is nothing to know: not comparable, not readable, or not quantized."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How figures become places in the colour map.
+
+    Attributes:
+        low: The least figure; NaN if none is known.
+        high: The greatest one.
+        logarithmic: Whether the logarithm counts.
+    """
+
+    low: float
+    high: float
+    logarithmic: bool
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> Scale:
+        """Return the scale of some figures; those that are not finite are left out."""
+        finite = values[np.isfinite(values)]
+        if not finite.size:
+            return cls(np.nan, np.nan, False)
+        low, high = float(finite.min()), float(finite.max())
+        return cls(low, high, low > 0 and high > _WIDE_RANGE * low)
+
+    def places(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the place of each figure, 0 to 1; NaN where nothing is known."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = np.array([self.low, self.high])
+            if self.logarithmic:
+                values, low, high = np.log(values), np.log(low), np.log(high)
+            spread = high - low if high > low else np.inf  # equal figures are all the lowest
+            found: NDArray[np.float64] = np.clip((values - low) / spread, 0, 1)
+        return found
+
+
+class Colouring:
+    """How each cell of a map looks.
+
+    Attributes:
+        title: What is shown.
+        scale: How figures become colours; None for types.
+        by_role: Whether the scale is that of each role.
+        types: What types are shown, most bytes first, with their colours.
+    """
+
+    title: str
+    scale: Scale | None = None
+    by_role: bool = False
+    types: tuple[tuple[TypeShare, QColor], ...] = ()
+
+    def state(self, cell: int) -> CellState:
+        """Return whether a cell has something to show."""
+        raise NotImplementedError
+
+    def colour(self, cell: int) -> QColor | None:
+        """Return the colour of a cell; None without any."""
+        raise NotImplementedError
+
+    def text(self, cell: int) -> str:
+        """Return the text of a cell, "" without any."""
+        raise NotImplementedError
+
+    def figure(self, value: float) -> str:
+        """Return a figure of the scale as text; "" of NaN."""
+        return ""
+
+
+class TypeColouring(Colouring):
+    """Cells by their tensors' type; of several, the one that most weights have."""
+
+    def __init__(self, title: str, content: SurveyContent) -> None:
+        self.title = title
+        document = content.document
+        shares = document.facts.types
+        self.types = tuple((share, series_colour(place)) for place, share in enumerate(shares))
+        colours = {share.name: colour for share, colour in self.types}
+        arrays = document.arrays
+        self._names = [kind.name for kind in arrays.types]
+        self._colours = [colours.get(name) for name in self._names]
+        # the weights of each type in each cell: a file may have many types, and few in a cell
+        keys = content.grid.cell_of * len(arrays.types) + arrays.type_codes
+        found, inverse = np.unique(keys, return_inverse=True)
+        sums = np.bincount(inverse, np.maximum(arrays.parameters, 1))
+        cells, types = np.divmod(found, max(len(arrays.types), 1))
+        order = np.lexsort((sums, cells))
+        self._most = np.zeros(len(content.grid.cells), np.int64)
+        self._most[cells[order]] = types[order]  # the last of a cell is written last
+        self._mixed = np.bincount(cells, minlength=len(self._most)) > 1
+
+    def state(self, cell: int) -> CellState:
+        """Return whether a cell has something to show: each tensor has a type."""
+        return CellState.KNOWN
+
+    def colour(self, cell: int) -> QColor | None:
+        """Return the colour of a cell."""
+        return self._colours[int(self._most[cell])]
+
+    def text(self, cell: int) -> str:
+        """Return the name of the type, with dots if there are others."""
+        name = self._names[int(self._most[cell])]
+        return f"{name} …" if self._mixed[cell] else name
+
+
+class MetricColouring(Colouring):
+    """Cells by a figure."""
+
+    def __init__(
+        self,
+        metric: Metric,
+        known: Known,
+        content: SurveyContent,
+        comparison: ComparisonContent | None,
+        *,
+        by_role: bool = False,
+    ) -> None:
+        """Colour the cells.
+
+        Args:
+            metric: The figure.
+            known: What is known of the tensors.
+            content: Their places.
+            comparison: What errors are known.
+            by_role: Whether the colours go from the least to the greatest of each role.
+        """
+        count = len(content.grid.cells)
+        self.title = metric.title
+        self._metric = metric
+        groups = Groups(content.grid.cell_of, count)
+        self.values = metric.of_groups(known, groups)
+        self.scale = Scale.of(self.values)
+        self.by_role = by_role
+        places = self._places_by_role(content.grid) if by_role else self.scale.places(self.values)
+        last = len(COLOUR_MAP) - 1
+        self._numbers = np.where(np.isnan(places), -1, np.round(last * np.clip(places, 0, 1)))
+        self._pending = np.zeros(count, np.bool_)
+        if metric.source is Source.STATISTICS:
+            self._pending[content.grid.cell_of[content.missing]] = True
+        elif metric.source is Source.ERRORS and comparison is None:
+            self._pending[:] = True
+        elif metric.source is Source.ERRORS and comparison is not None:
+            self._pending[content.grid.cell_of[comparison.missing_rows]] = True
+
+    def _places_by_role(self, grid: ModelGrid) -> NDArray[np.float64]:
+        """Return the place of each cell's figure among those of its role."""
+        places = np.full(len(grid.cells), np.nan)
+        cells_of: dict[tuple[int, int], list[int]] = {}
+        for number, cell in enumerate(grid.cells):
+            cells_of.setdefault((cell.section, cell.column), []).append(number)
+        for cells in cells_of.values():
+            values = self.values[cells]
+            places[cells] = Scale.of(values).places(values)
+        return places
+
+    def state(self, cell: int) -> CellState:
+        """Return whether a cell has something to show."""
+        if not np.isnan(self.values[cell]):
+            return CellState.KNOWN
+        return CellState.UNKNOWN if self._pending[cell] else CellState.NOTHING
+
+    def colour(self, cell: int) -> QColor | None:
+        """Return the colour of a cell; None without any."""
+        number = int(self._numbers[cell])
+        return COLOUR_MAP[number] if number >= 0 else None
+
+    def text(self, cell: int) -> str:
+        """Return the figure as text, "" without any."""
+        return self.figure(float(self.values[cell]))
+
+    def figure(self, value: float) -> str:
+        """Return a figure of the scale as text; "" of NaN."""
+        return "" if np.isnan(value) else self._metric.text(value)
+
+
+_GAP: Final = 1.0  # between cells
+_SWATCH: Final = 12
+_LEGEND_GAP: Final = 18
+_MOST_TYPES: Final = 16  # of a legend; a usual file has two to five
+_SCALE_WIDTH: Final = 180
+_CENTRE: Final = Qt.AlignmentFlag.AlignCenter
+_BOTTOM: Final = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignBottom
+_LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+_RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+
+
+@dataclass(frozen=True, slots=True)
+class MapWords:
+    """What the map says beside names and figures, in the user's language.
+
+    Attributes:
+        before: Title of what is before the layers.
+        after: Title of what is behind them.
+        stack: Title of a stack; with ``{stack}`` and ``{count}``.
+        logarithmic: Said of colours that follow the logarithm.
+        nothing: Said in cells without anything to know.
+        least: Said of one end of a scale that each role has by itself.
+        greatest: The same of the other end.
+    """
+
+    before: str
+    after: str
+    stack: str
+    logarithmic: str
+    nothing: str
+    least: str
+    greatest: str
+
+
+class MapPainter:
+    """Paints cells in a colouring.
+
+    Attributes:
+        layout: Where the cells are.
+        colouring: How they look.
+        colours: What lines and texts are painted in.
+    """
+
+    def __init__(
+        self, layout: MapLayout, colouring: Colouring, colours: PlotColours, words: MapWords
+    ) -> None:
+        self.layout = layout
+        self.colouring = colouring
+        self.colours = colours
+        self._words = words
+
+    def paint(self, painter: QPainter, area: QRectF) -> None:
+        """Paint what of the map lies in an area; the painter's origin is the map's."""
+        for line in self.layout.lines_between(area.top(), area.bottom()):
+            if line.kind is LineKind.TITLE:
+                self._paint_title(painter, line, area)
+            elif line.kind is LineKind.HEADER:
+                self.paint_header(painter, line, line.top, area)
+            else:
+                self._paint_cells(painter, line, area)
+
+    def paint_header(self, painter: QPainter, line: Line, top: float, area: QRectF) -> None:
+        """Paint the roles of a section."""
+        section = self.layout.grid.sections[line.section]
+        painter.setPen(self.colours.text)
+        wide = Line(line.top, line.height, LineKind.CELLS, line.section, 0, 0, len(section.columns))
+        for column in self.layout.columns_between(wide, area.left(), area.right()):
+            place = self.layout.place(wide, column)
+            place.moveTop(top)
+            self._write_label(painter, place, section.columns[column].label)
+
+    def paint_layer_numbers(self, painter: QPainter, left: float, area: QRectF) -> None:
+        """Paint the numbers of the layers at an edge, over what is there."""
+        width = self.layout.label_width
+        for line in self.layout.lines_between(area.top(), area.bottom()):
+            section = self.layout.grid.sections[line.section]
+            if section.kind is Kind.LAYERS and line.kind is not LineKind.TITLE:
+                place = QRectF(left, line.top, width, line.height)
+                painter.fillRect(place, self.colours.background)
+                if line.kind is LineKind.CELLS:
+                    painter.setPen(self.colours.text)
+                    inside = place.adjusted(0, 0, -6, 0)
+                    self._write(painter, inside, str(section.layers[line.row]), _RIGHT)
+
+    def _paint_title(self, painter: QPainter, line: Line, area: QRectF) -> None:
+        section = self.layout.grid.sections[line.section]
+        words = self._words
+        text = words.before if section.kind is Kind.BEFORE else words.after
+        if section.kind is Kind.LAYERS:
+            count = integer_text(len(section.layers))
+            text = words.stack.format(stack=plain_text(section.stack), count=count)
+        font = painter.font()
+        bold = painter.font()
+        bold.setBold(True)
+        painter.setFont(bold)
+        painter.setPen(self.colours.text)
+        place = QRectF(8 + area.left(), line.top, area.width() - 16, line.height)
+        self._write(painter, place, text, _LEFT)
+        painter.setFont(font)
+
+    def _paint_cells(self, painter: QPainter, line: Line, area: QRectF) -> None:
+        section = self.layout.grid.sections[line.section]
+        for column in self.layout.columns_between(line, area.left(), area.right()):
+            place = self.layout.place(line, column).adjusted(0, 0, -_GAP, -_GAP)
+            cell = self.layout.cell_in(line, column)
+            if cell < 0:
+                painter.fillRect(place, QBrush(self.colours.grid, Qt.BrushStyle.BDiagPattern))
+                continue
+            name = "" if section.kind is Kind.LAYERS else section.columns[column].label
+            self._paint_cell(painter, place, cell, name)
+
+    def _paint_cell(self, painter: QPainter, place: QRectF, cell: int, name: str) -> None:
+        """Paint a cell; with its name if no header has it."""
+        colour = self.colouring.colour(cell)
+        text = self.colouring.text(cell)
+        if colour is not None:
+            painter.fillRect(place, colour)
+            painter.setPen(text_on(colour))
+        else:
+            painter.setPen(QPen(self.colours.grid, 1))
+            painter.drawRect(place.adjusted(0.5, 0.5, -0.5, -0.5))
+            painter.setPen(self.colours.text)
+            if self.colouring.state(cell) is CellState.NOTHING:
+                text = self._words.nothing
+        if name:
+            half = place.height() / 2
+            self._write(painter, place.adjusted(4, 0, -4, -half), name, _CENTRE)
+            place = place.adjusted(0, half, 0, 0)
+        self._write(painter, place.adjusted(2, 0, -2, 0), text, _CENTRE)
+
+    def _write_label(self, painter: QPainter, place: QRectF, label: str) -> None:
+        """Write the name of a role, in two lines if it must be."""
+        text = plain_text(label)
+        if " " not in text or painter.fontMetrics().horizontalAdvance(text) < place.width():
+            self._write(painter, place, text, _BOTTOM)
+            return
+        first, second = text.rsplit(" ", 1)
+        half = place.height() / 2
+        self._write(painter, place.adjusted(0, 0, 0, -half), first, _BOTTOM)
+        self._write(painter, place.adjusted(0, half, 0, 0), second, _BOTTOM)
+
+    def _write(
+        self, painter: QPainter, place: QRectF, text: str, alignment: Qt.AlignmentFlag
+    ) -> None:
+        """Write a text, which may come from a file, in a place; what has no room is left out."""
+        if not text:
+            return
+        shown = painter.fontMetrics().elidedText(
+            plain_text(text), Qt.TextElideMode.ElideRight, int(place.width())
+        )
+        painter.drawText(place, int(alignment), shown)
+
+    # The legend
+
+    def legend_height(self, metrics: QFontMetricsF, width: float) -> float:
+        """Return the height of the legend in a width."""
+        places = self._legend_places(metrics, width)
+        return (places[-1].bottom() if places else 0.0) + 4
+
+    def paint_legend(self, painter: QPainter, width: float) -> None:
+        """Paint what the colours mean; the painter's origin is the legend's."""
+        painter.setPen(self.colours.text)
+        if self.colouring.scale is not None:
+            self._paint_scale(painter, self.colouring.scale)
+            return
+        places = self._legend_places(QFontMetricsF(painter.font()), width)
+        for place, text, (_, colour) in zip(
+            places, self._legend_texts(), self.colouring.types[:_MOST_TYPES], strict=True
+        ):
+            top = place.center().y() - _SWATCH / 2
+            painter.fillRect(QRectF(place.left(), top, _SWATCH, _SWATCH), colour)
+            painter.drawText(place.adjusted(_SWATCH + 5, 0, 0, 0), int(_LEFT), text)
+
+    def legend_text(self) -> str:
+        """Return what the legend says, for those who cannot see it."""
+        scale = self.colouring.scale
+        if scale is None:
+            return "; ".join(self._legend_texts())
+        ends = self.colouring.figure(scale.low), self.colouring.figure(scale.high)
+        if self.colouring.by_role:
+            ends = self._words.least, self._words.greatest
+        return f"{self.colouring.title}: {' – '.join(ends)}"
+
+    def _legend_texts(self) -> list[str]:
+        shown = self.colouring.types[:_MOST_TYPES]
+        return [f"{share.name}  {bytes_text(share.nbytes)}" for share, _ in shown]
+
+    def _legend_places(self, metrics: QFontMetricsF, width: float) -> list[QRectF]:
+        """Return the place of each entry, wrapped like words."""
+        height = metrics.height() + 4
+        if self.colouring.scale is not None:
+            return [QRectF(8, 2, width - 16, height)]
+        places: list[QRectF] = []
+        x, y = 8.0, 2.0
+        for text in self._legend_texts():
+            needed = _SWATCH + 6 + metrics.horizontalAdvance(text)
+            if x + needed > width - 8 and x > 8:
+                x, y = 8.0, y + height
+            places.append(QRectF(x, y, needed, height))
+            x += needed + _LEGEND_GAP
+        return places
+
+    def _paint_scale(self, painter: QPainter, scale: Scale) -> None:
+        metrics = painter.fontMetrics()
+        height = metrics.height() + 4
+        title = self.colouring.title
+        low, high = self.colouring.figure(scale.low), self.colouring.figure(scale.high)
+        if self.colouring.by_role:
+            low, high = self._words.least, self._words.greatest
+        elif scale.logarithmic:
+            title = f"{title} ({self._words.logarithmic})"
+        x = 8.0
+        for text in (title, low):
+            needed = metrics.horizontalAdvance(text)
+            painter.drawText(QRectF(x, 2, needed + 2, height), int(_LEFT), text)
+            x += needed + 10
+        if scale.low == scale.low:  # something is known
+            bar = QRectF(x, 4, _SCALE_WIDTH, height - 4)
+            gradient = QLinearGradient(QPointF(bar.left(), 0), QPointF(bar.right(), 0))
+            for stop in range(0, 17):
+                gradient.setColorAt(stop / 16, COLOUR_MAP[round(stop / 16 * (len(COLOUR_MAP) - 1))])
+            painter.fillRect(bar, QBrush(gradient))
+            place = QRectF(bar.right() + 10, 2, 300, height)
+            painter.drawText(place, int(_LEFT), high)
+
+
+def outline(painter: QPainter, place: QRectF, colours: PlotColours, highlight: QColor) -> None:
+    """Mark a cell so that it is seen on every colour."""
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.setPen(QPen(colours.background, 4))
+    painter.drawRect(place.adjusted(0, 0, -1, -1))
+    painter.setPen(QPen(highlight, 2))
+    painter.drawRect(place.adjusted(0, 0, -1, -1))

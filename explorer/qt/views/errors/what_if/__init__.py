@@ -1,1 +1,0 @@
-"""What-ifs, as a page of the errors panel."""

@@ -1,1 +1,0 @@
-"""How far work in the background is, and how to end it."""

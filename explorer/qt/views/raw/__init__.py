@@ -1,1 +1,0 @@
-"""The raw view: bytes, and what each of them is."""

@@ -1,1 +1,0 @@
-"""Tables and lists as every panel shows them: filter, copy, export."""

@@ -1,1 +1,0 @@
-"""The map of a tensor, as a page of the weights panel."""

@@ -1,1 +1,0 @@
-"""The block microscope, as a page of the weights panel."""

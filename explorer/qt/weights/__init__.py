@@ -1,0 +1,1 @@
+"""The weights panel: histograms, statistics, codes, scales and values of tensors."""

@@ -1,0 +1,1 @@
+"""The block inspector: one block's bytes as fields, and what each bit acts on."""

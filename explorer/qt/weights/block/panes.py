@@ -1,0 +1,530 @@
+"""What one block looks like: bytes and fields at the left, weights and sub-blocks at the right.
+
+All of it shows the same thing: what one points at in one place is marked in the others. A click or
+a key keeps it, the mouse shows it for as long as it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import (
+    QByteArray,
+    QCoreApplication,
+    QEvent,
+    QModelIndex,
+    QPersistentModelIndex,
+    QSignalBlocker,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QBrush, QColor, QPalette
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHBoxLayout,
+    QHeaderView,
+    QScrollArea,
+    QSplitter,
+    QStyleOptionViewItem,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.analysis.block_detail import BlockDetail
+from explorer.analysis.block_search import Beside
+from explorer.present.explanations import block_texts, picture_text
+from explorer.qt.jobs import JobRunner
+from explorer.qt.weights.block.plot import BlockPlot
+from explorer.qt.weights.block.strip import (
+    BlockStrip,
+    Look,
+    Part,
+    block_field_tint,
+    links_of,
+    ranges_text,
+)
+from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.table_model import Cell, Column, TableModel
+from explorer.qt.widgets.table_view import PaddedDelegate, TableView
+from explorer.text import float_text
+
+# The tables of a block: its fields, its sub-blocks, its weights. Copies and exports are exact.
+
+
+_DIGITS = 5  # in cells; what is copied is exact
+_ALL_DIGITS = 9
+_MOST_IN_CELL = 400  # characters
+
+
+def field_columns(detail: BlockDetail) -> list[Column]:
+    """Return the columns of the table of fields."""
+    fields, tips = detail.fields, block_texts()
+
+    def places(row: int) -> str:
+        first = fields[row].offset
+        return ranges_text(range(first, first + fields[row].nbytes))
+
+    values = [field_value(detail, row) for row in range(len(fields))]
+
+    return [
+        _text("field", _tr("Field"), [field.name for field in fields], tips["field"]),
+        Column(
+            "bytes",
+            _tr("Bytes"),
+            places,
+            places,
+            lambda: np.array([field.offset for field in fields]),
+            numeric=True,
+            tip=tips["bytes"],
+        ),
+        _text("type", _tr("Type"), [field.dtype for field in fields], tips["type"]),
+        _text("value_text", _tr("Value"), values, tips["value_text"]),
+        _text("meaning", _tr("Meaning"), [field.meaning for field in fields], tips["meaning"]),
+    ]
+
+
+def field_value(detail: BlockDetail, number: int) -> str:
+    """Return what a field holds: its numbers, the factors of scales, or what kind of codes."""
+    field, numbers = detail.fields[number], detail.numbers[number]
+    if numbers:
+        digits = _ALL_DIGITS if len(numbers) == 1 else _DIGITS
+        return ", ".join(float_text(each, digits) for each in numbers)
+    part = slice(field.offset, field.offset + field.nbytes)
+    found = []
+    stored = detail.sub_scales
+    if stored is not None and detail.bits.scales[part].any():
+        found.append(_tr("factors {x}").format(x=_joined(stored.scales)))
+        if stored.minima is not None:
+            found.append(_tr("of minima {x}").format(x=_joined(stored.minima)))
+    if not found:
+        codes = int(detail.bits.codes[part].any(axis=0).sum())
+        text = _tr("{type} of {n} weights") if codes else "{type}"
+        found.append(text.format(type=field.dtype, n=codes))
+    return "; ".join(found)[:_MOST_IN_CELL]
+
+
+def sub_block_columns(detail: BlockDetail, beside: Beside | None = None) -> list[Column]:
+    """Return the columns of the table of sub-blocks."""
+    per, count = detail.weights_per_scale, detail.scales.size
+    codes = detail.codes.reshape(count, per)
+    used = np.array([np.unique(line).size for line in codes])
+    firsts = np.arange(count) * per
+
+    def weights(row: int) -> str:
+        return f"{row * per}–{row * per + per - 1}"
+
+    tip = block_texts()["weights"]
+    columns = [
+        Column("weights", _tr("Weights"), weights, weights, lambda: firsts, numeric=True, tip=tip)
+    ]
+    stored = detail.sub_scales
+    if stored is not None:
+        tip = _tr("What is stored: the scale is the block's own one times this factor")
+        columns.append(_number("factor", _tr("Factor"), stored.scales, tip=tip))
+    columns.append(_number("scale", _tr("Scale"), detail.scales, tip=_tr("Effective scale")))
+    if stored is not None and stored.minima is not None:
+        tip = _tr("What is stored: the minimum is the block's dmin times this factor")
+        columns.append(_number("minimum_factor", _tr("Factor"), stored.minima, tip=tip))
+    if detail.minima is not None:
+        tip = _tr("Effective minimum, which is subtracted")
+        columns.append(_number("minimum", _tr("Minimum"), detail.minima, tip=tip))
+    levels = detail.levels.size
+    columns.append(
+        Column(
+            "codes_used",
+            _tr("Codes"),
+            lambda row: _tr("{n} of {all}").format(n=int(used[row]), all=levels),
+            lambda row: int(used[row]),
+            lambda: used,
+            numeric=True,
+            tip=_tr("How many different codes, and how many the type has"),
+        )
+    )
+    if beside is not None:
+        squares = (beside.errors**2).reshape(count, per).mean(axis=1)
+        tip = _tr("Root of the mean square error")
+        columns.append(_number("rms_error", _tr("RMS error"), np.sqrt(squares), 4, tip))
+    return columns
+
+
+def weight_columns(detail: BlockDetail, beside: Beside | None = None) -> list[Column]:
+    """Return the columns of the table of weights."""
+    count = detail.values.size
+    tip = block_texts()["weight"]
+    columns = [
+        Column("weight", _tr("Weight"), str, int, lambda: np.arange(count), numeric=True, tip=tip),
+        _number("code", _tr("Code"), detail.codes, tip=_code_tip(detail)),
+    ]
+    rows = detail.rows
+    if rows is not None:
+        indices = rows.indices.repeat(rows.group_weights)
+        tip = _tr("Row of the code book that the weight's group has")
+        columns.append(_number("row", _tr("Row"), indices, tip=tip))
+    tip = _tr("Value of the code before scaling")
+    columns.append(_number("level", _tr("Level"), detail.weight_levels, tip=tip))
+    columns.append(_number("value", _tr("Value"), detail.values, tip=_tr("The decoded weight")))
+    if beside is not None:
+        if beside.is_rounding:
+            title = _tr("Rounded")
+            tip = _tr("The weight rounded to {type}").format(type=beside.pair.candidate_type)
+            columns.append(_number("rounded", title, beside.candidate, tip=tip))
+        else:
+            title = _tr("Reference")
+            tip = _tr("The same weight of the reference")
+            columns.append(_number("reference", title, beside.reference, tip=tip))
+        tip = _tr("Candidate minus reference")
+        columns.append(_number("error", _tr("Error"), beside.errors, 4, tip))
+    return columns
+
+
+def _code_tip(detail: BlockDetail) -> str:
+    if detail.rows is None:
+        return _tr("What is stored of the weight")
+    return _tr("Number of the signed level: a whole group is stored as a row of a code book")
+
+
+def _joined(numbers: NDArray[np.float32]) -> str:
+    return " ".join(float_text(number) for number in numbers.tolist())
+
+
+def _text(name: str, title: str, texts: Sequence[str], tip: str) -> Column:
+    def text(row: int) -> str:
+        return texts[row]
+
+    return Column(name, title, text, text, lambda: np.array(texts), tip=tip)
+
+
+def _number(
+    name: str, title: str, numbers: NDArray[np.generic], digits: int = _DIGITS, tip: str = ""
+) -> Column:
+    values: Sequence[int | float] = numbers.tolist()
+
+    def text(row: int) -> str:
+        value = values[row]
+        return str(value) if isinstance(value, int) else float_text(value, digits)
+
+    raw: Callable[[int], Cell] = values.__getitem__
+    return Column(name, title, text, raw, lambda: numbers, numeric=True, tip=tip)
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("BlockColumns", text)
+
+
+# The tables of the block microscope: like every other, with rows that can be marked.
+
+
+_EDGES = 6  # pixels that the style takes of a cell
+
+BrushOf: TypeAlias = Callable[[int, int], QBrush | None]
+"""Returns what is behind a cell, by content row and column; None for nothing special."""
+
+
+class MarkedTable(TableView):
+    """A table whose cells may have a brush behind them.
+
+    Args:
+        model: The table.
+        runner: Runs exports.
+        brush_of: What is behind a cell.
+
+    Signals:
+        row_hovered: The mouse is over a row, its content row; -1 when it has left.
+    """
+
+    row_hovered = Signal(int)
+
+    def __init__(
+        self, model: TableModel, runner: JobRunner, brush_of: BrushOf, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(model, runner, parent)
+        self.setItemDelegate(_MarkingDelegate(model, brush_of, self))
+        self.setMinimumHeight(60)
+        self.setMouseTracking(True)
+        self.entered.connect(lambda index: self.row_hovered.emit(model.content_row(index)))
+        self.viewportEntered.connect(lambda: self.row_hovered.emit(-1))
+
+    def follow(self, content_row: int) -> None:
+        """Make a row current without telling anybody; -1 makes none."""
+        with QSignalBlocker(self):
+            if content_row < 0:
+                self.clearSelection()
+                self.setCurrentIndex(QModelIndex())
+            else:
+                self.select_row(content_row)
+        self.viewport().update()
+
+    def share_width(self, narrow: Mapping[str, int], hidden: tuple[str, ...] = ()) -> None:
+        """Give columns widths, so that nothing has to be scrolled sideways.
+
+        Args:
+            narrow: How many digits columns of these names have room for; the others share the rest.
+            hidden: Names of columns that are not shown at first.
+        """
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        header, digit = self.horizontalHeader(), self.fontMetrics().horizontalAdvance("0")
+        header.setStretchLastSection(False)
+        for number, column in enumerate(self.table.columns):
+            self.setColumnHidden(number, column.name in hidden)
+            digits = narrow.get(column.name)
+            if digits is None:
+                header.setSectionResizeMode(number, QHeaderView.ResizeMode.Stretch)
+            else:
+                header.setSectionResizeMode(number, QHeaderView.ResizeMode.Interactive)
+                width = max((digits + 2) * digit + _EDGES, header.sectionSizeHint(number))
+                self.setColumnWidth(number, width)
+
+    def bring(self, content_row: int) -> None:
+        """Scroll to a row."""
+        index = self.table.index_of(content_row)
+        self.scrollTo(index, QAbstractItemView.ScrollHint.EnsureVisible)
+
+    # Qt
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.row_hovered.emit(-1)
+
+
+class _MarkingDelegate(PaddedDelegate):
+    def __init__(self, model: TableModel, brush_of: BrushOf, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._model = model
+        self._brush_of = brush_of
+
+    # Qt
+
+    def initStyleOption(
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> None:
+        super().initStyleOption(option, index)
+        brush = self._brush_of(self._model.content_row(index), index.column())
+        if brush is not None:
+            option.backgroundBrush = brush
+
+
+_PLOT_HEIGHT = 210
+_TABLE_HEIGHT = 230
+_MARK_ALPHA = 60
+_DIGITS_OF = {  # columns whose texts are short
+    **{"field": 8, "bytes": 8, "value_text": 17},
+    **{"weight": 5, "code": 4, "row": 5, "level": 6},
+    **{"weights": 7, "factor": 5, "minimum_factor": 5, "codes_used": 8},
+}
+
+
+class BlockPanes(QWidget):
+    """Shows one block.
+
+    Attributes:
+        strip: Its bytes.
+        fields: The table of its fields.
+        plot: The picture of its weights.
+        weights: The table of its weights.
+        sub_blocks: The table of its sub-blocks.
+        readout: What is under the cursor, in words.
+        looked_at: What was chosen last; None for nothing.
+
+    Signals:
+        exported: A file was written; its path.
+        failed: A file could not be written; an `ExplorerError`.
+    """
+
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._detail: BlockDetail | None = None
+        self._beside: Beside | None = None
+        self._layout: tuple[object, ...] = ()
+        self._marked: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self.looked_at: Look | None = None
+        self._hovered: Look | None = None
+        self.strip = BlockStrip(self)
+        self.fields = MarkedTable(TableModel(self), runner, self._field_brush, self)
+        self.fields.setAccessibleName(self.tr("Fields of the block"))
+        self.plot = BlockPlot(self)
+        self.weights = MarkedTable(TableModel(self), runner, self._weight_brush, self)
+        self.weights.setAccessibleName(self.tr("Weights of the block, a table"))
+        self.sub_blocks = MarkedTable(TableModel(self), runner, lambda *_: None, self)
+        self.sub_blocks.setAccessibleName(self.tr("Sub-blocks"))
+        self.readout = plain_label(self)
+        self.readout.setWordWrap(True)
+        self.readout.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
+        self.readout.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.readout.setAccessibleName(self.tr("Under the cursor"))
+        self.readout.setWhatsThis(picture_text("readout"))
+        # its place stays, whatever it says: the panes above must not move under the mouse
+        self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 4)
+        self._lay_out()
+        self._connect()
+
+    def show_block(self, detail: BlockDetail, beside: Beside | None) -> None:
+        """Show another block.
+
+        Args:
+            detail: The block.
+            beside: What it is compared with; None for nothing.
+        """
+        self._detail, self._beside = detail, beside
+        self.strip.show_block(detail)
+        self._scroll.setMaximumHeight(self.strip.height() + 2 * self._scroll.frameWidth())
+        self.plot.show_block(detail, beside)
+        layout = (detail.tensor.type.name, beside is None or beside.is_rounding, beside is None)
+        renewed = layout != self._layout
+        self._layout = layout
+        for table, columns, count in (
+            (self.fields, field_columns(detail), len(detail.fields)),
+            (self.weights, weight_columns(detail, beside), detail.values.size),
+            (self.sub_blocks, sub_block_columns(detail, beside), detail.scales.size),
+        ):
+            _fill(table, columns, count, renewed=renewed)
+        self._hovered = None
+        if self.looked_at is not None and not self._exists(self.looked_at):
+            self.looked_at = None
+        self._follow(self.looked_at)
+
+    def look_at(self, look: Look | None) -> None:
+        """Mark something, and what belongs to it, until something else is chosen."""
+        self.looked_at, self._hovered = look, None
+        if look is not None and not self._exists(look):
+            self.looked_at = None
+        self._follow(self.looked_at)
+
+    def _lay_out(self) -> None:
+        self._scroll = QScrollArea(self)
+        self._scroll.setWidget(self.strip)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setBackgroundRole(QPalette.ColorRole.Base)
+        self._scroll.setAccessibleName(self.tr("Bytes"))
+        bar = self._scroll.verticalScrollBar().sizeHint().width()
+        left = QWidget(self)
+        left.setFixedWidth(self.strip.width() + bar + 2)
+        column = QVBoxLayout(left)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(self._scroll, 3)
+        column.addWidget(self.fields, 2)
+        self.tabs = QTabWidget(self)
+        self.tabs.setDocumentMode(True)
+        self.tabs.setAccessibleName(self.tr("Tables of the block"))
+        self.tabs.addTab(self.weights, self.tr("Weights"))
+        self.tabs.addTab(self.sub_blocks, self.tr("Sub-blocks"))
+        self.splitter = QSplitter(Qt.Orientation.Vertical, self)
+        self.splitter.addWidget(self.plot)
+        self.splitter.addWidget(self.tabs)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.setSizes([_PLOT_HEIGHT, _TABLE_HEIGHT])
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 0, 0, 0)
+        layout.setSpacing(6)
+        layout.addWidget(left)
+        layout.addWidget(self.splitter, 1)
+
+    def _connect(self) -> None:
+        self.strip.byte_hovered.connect(lambda byte: self._hover(Part.BYTE, byte))
+        self.strip.byte_chosen.connect(lambda byte: self.look_at(Look(Part.BYTE, byte)))
+        self.plot.weight_hovered.connect(lambda weight: self._hover(Part.WEIGHT, weight))
+        self.plot.weight_chosen.connect(lambda weight: self.look_at(Look(Part.WEIGHT, weight)))
+        for table, part in (
+            (self.fields, Part.FIELD),
+            (self.weights, Part.WEIGHT),
+            (self.sub_blocks, Part.SUB_BLOCK),
+        ):
+            table.row_selected.connect(lambda row, part=part: self._choose(Look(part, row)))
+            table.row_hovered.connect(lambda row, part=part: self._hover(part, row))
+            table.exported.connect(self.exported)
+            table.failed.connect(self.failed)
+
+    def _exists(self, look: Look) -> bool:
+        detail = self._detail
+        if detail is None:
+            return False
+        counts = {
+            Part.BYTE: len(detail.stored),
+            Part.FIELD: len(detail.fields),
+            Part.SUB_BLOCK: detail.scales.size,
+            Part.WEIGHT: detail.values.size,
+        }
+        return look.number < counts[look.part]
+
+    def _choose(self, look: Look) -> None:
+        """Take a row of a table that the user has moved to."""
+        self.looked_at, self._hovered = look, None
+        self._follow(look, chosen=look.part)
+
+    def _hover(self, part: Part, number: int) -> None:
+        look = Look(part, number) if number >= 0 else None
+        if look != self._hovered:
+            self._hovered = look
+            self._mark(look or self.looked_at)
+
+    def _follow(self, look: Look | None, chosen: Part | None = None) -> None:
+        """Mark something, and make tables stand there, but for the one where it was chosen."""
+        self._mark(look)
+        rows = {
+            Part.FIELD: (self.fields, -1),
+            Part.WEIGHT: (self.weights, -1),
+            Part.SUB_BLOCK: (self.sub_blocks, -1),
+        }
+        if look is not None and look.part in rows:
+            rows[look.part] = (rows[look.part][0], look.number)
+        for part, (table, row) in rows.items():
+            if part is not chosen:
+                table.follow(row)
+        marked = np.flatnonzero(self._marked)
+        if look is not None and look.part is not Part.WEIGHT and marked.size:
+            self.weights.bring(int(marked[0]))
+
+    def _mark(self, look: Look | None) -> None:
+        """Mark something and what belongs to it."""
+        detail = self._detail
+        if detail is None:
+            return
+        if look is None:
+            self._marked = np.zeros(detail.values.size, np.bool_)
+            masks, text, cursor = np.zeros(len(detail.stored), np.uint8), self._resting(), -1
+        else:
+            links = links_of(detail, look, self._beside)
+            self._marked, masks, text = links.weights, links.masks, links.text
+            cursor = int(self._marked.argmax()) if self._marked.any() else -1
+        self.strip.show_bits(masks, text)
+        self.plot.show_weights(self._marked, cursor)
+        self.plot.speak(text)
+        self.readout.setText(text)
+        self.weights.viewport().update()
+
+    def _resting(self) -> str:
+        return self.tr(
+            "Point at a byte, a field, a sub-block or a weight to see what belongs to it."
+        )
+
+    def _field_brush(self, row: int, column: int) -> QBrush | None:
+        return QBrush(block_field_tint(row, self.palette())) if column == 0 else None
+
+    def _weight_brush(self, row: int, _column: int) -> QBrush | None:
+        if row >= self._marked.size or not self._marked[row] or self._marked.all():
+            return None
+        colour = QColor(self.palette().color(QPalette.ColorRole.Highlight))
+        colour.setAlpha(_MARK_ALPHA)
+        return QBrush(colour)
+
+
+def _fill(table: MarkedTable, columns: list[Column], count: int, *, renewed: bool) -> None:
+    """Give a table another block; widths and sorting stay as long as the columns do."""
+    table.table.set_content(columns, count)
+    if renewed:
+        table.show_columns(QByteArray())
+        table.share_width(_DIGITS_OF, ("type",))
+        return
+    header = table.horizontalHeader()
+    if header.sortIndicatorSection() >= 0:
+        table.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())

@@ -1,0 +1,471 @@
+"""The bytes of a block as hexadecimal digits, tinted by field, with the bits that matter marked.
+
+Below the digits of a byte eight dashes stand for its bits, the highest at the left: so one sees
+that a code is the lower half of one byte and a single bit of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import QCoreApplication, QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QAction,
+    QColor,
+    QFontMetricsF,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QPen,
+)
+from PySide6.QtWidgets import QWidget
+
+from explorer.analysis.block_detail import BlockDetail, place_of
+from explorer.analysis.block_search import Beside
+from explorer.formats.structure import FieldKind
+from explorer.present.explanations import picture_text
+from explorer.qt.theme import monospace_font
+from explorer.qt.widgets.painting import field_line, field_tint
+from explorer.text import float_text, integer_text
+
+# How the fields of a block are tinted: by their place in it, in the colours of the raw view.
+#
+# Those were chosen so that text reads on them and that they stay apart for every kind of colour
+# vision; see `field_style`. The table of fields, whose names have the same tints, is the legend.
+
+
+# neighbours are as far apart as the raw view's tints allow, in lightness too
+_KINDS: Final = (
+    FieldKind.COUNT,
+    FieldKind.KEY,
+    FieldKind.MAGIC,
+    FieldKind.VALUE,
+    FieldKind.VERSION,
+    FieldKind.OFFSET,
+)
+
+
+def block_field_tint(number: int, palette: QPalette) -> QColor:
+    """Return the colour behind the bytes of a block's field."""
+    return field_tint(_KINDS[number % len(_KINDS)], palette)
+
+
+def block_field_line(number: int, palette: QPalette) -> QColor:
+    """Return the colour of the line where a field begins."""
+    return field_line(_KINDS[number % len(_KINDS)], palette)
+
+
+COLUMNS: Final = 16
+_MARGIN: Final = 6
+_GROUP: Final = 8
+_BITS_HEIGHT: Final = 4  # pixels below the digits
+_ALL_BITS: Final = 255
+_STEPS: Final = {
+    Qt.Key.Key_Left: -1,
+    Qt.Key.Key_Right: 1,
+    Qt.Key.Key_Up: -COLUMNS,
+    Qt.Key.Key_Down: COLUMNS,
+}
+
+
+class BlockStrip(QWidget):
+    """Paints the bytes of one block.
+
+    Attributes:
+        current: The byte that arrow keys move from; -1 for none.
+
+    Signals:
+        byte_hovered: The mouse is over a byte; -1 when it has left.
+        byte_chosen: A byte was clicked, or arrived at by keys.
+    """
+
+    accessible_role = QAccessible.Role.Graphic
+
+    byte_hovered = Signal(int)
+    byte_chosen = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # so are bytes written
+        self.current = -1
+        self._detail: BlockDetail | None = None
+        self._masks: NDArray[np.uint8] = np.zeros(0, np.uint8)
+        self.setFont(monospace_font())
+        self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName(self.tr("Bytes of the block"))
+        self.setWhatsThis(picture_text("block_bytes"))
+        self.copy_action = QAction(self.tr("&Copy the bytes"), self)
+        self.copy_action.setShortcut(QKeySequence.StandardKey.Copy)
+        self.copy_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        self.copy_action.triggered.connect(self.copy)
+        self.addAction(self.copy_action)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+        self._measure()
+
+    def show_block(self, detail: BlockDetail | None) -> None:
+        """Show another block."""
+        self._detail = detail
+        self._masks = np.zeros(self._count, np.uint8)
+        self.current = min(self.current, self._count - 1)
+        self._resize()
+        self.update()
+
+    def show_bits(self, masks: NDArray[np.uint8], description: str) -> None:
+        """Mark bits.
+
+        Args:
+            masks: uint8 [bytes].
+            description: What they are, for a screen reader.
+        """
+        self._masks = masks
+        self.setAccessibleDescription(description)
+        self.update()
+
+    def copy(self) -> None:
+        """Copy the bytes that are marked, or all if none is, as hexadecimal digits."""
+        if self._detail is None:
+            return
+        marked = [
+            byte
+            for byte, mask in zip(self._detail.stored, self._masks.tolist(), strict=True)
+            if mask
+        ]
+        QGuiApplication.clipboard().setText(bytes(marked or self._detail.stored).hex(" "))
+
+    def place_of(self, byte: int) -> QRectF:
+        """Return where a byte's digits are, half a blank around them included."""
+        row, column = divmod(byte, COLUMNS)
+        left = self._left + (3 * column + column // _GROUP) * self._char
+        return QRectF(left, row * self._height, 3 * self._char, self._height)
+
+    def byte_at(self, place: QPointF) -> int:
+        """Return the byte at a place; -1 where there is none."""
+        row = int(place.y() // self._height)
+        for byte in range(max(0, row) * COLUMNS, min(self._count, (row + 1) * COLUMNS)):
+            if self.place_of(byte).contains(place):
+                return byte
+        return -1
+
+    @property
+    def _count(self) -> int:
+        return 0 if self._detail is None else len(self._detail.stored)
+
+    def _measure(self) -> None:
+        metrics = QFontMetricsF(self.font())
+        self._char = metrics.horizontalAdvance("0")
+        self._ascent = metrics.ascent()
+        self._height = round(metrics.height()) + _BITS_HEIGHT
+        self._left = 2 * _MARGIN + 3 * self._char
+        self._resize()
+
+    def _resize(self) -> None:
+        rows = max(1, -(-self._count // COLUMNS))
+        width = self._left + (3 * COLUMNS + COLUMNS // _GROUP - 1) * self._char + _MARGIN
+        self.setFixedSize(QSize(int(width) + 1, rows * self._height + 2))
+
+    def _choose(self, byte: int) -> None:
+        self.current = byte
+        self.byte_chosen.emit(byte)
+
+    def _paint_byte(self, painter: QPainter, byte: int, detail: BlockDetail) -> None:
+        place, palette = self.place_of(byte), self.palette()
+        number = detail.field_at(byte)
+        painter.fillRect(place, block_field_tint(number, palette))
+        if byte == detail.fields[number].offset:
+            edge = QRectF(place.left(), place.top(), 2, place.height())
+            painter.fillRect(edge, block_field_line(number, palette))
+        text = palette.color(QPalette.ColorRole.Text)
+        painter.setPen(text)
+        spot = QPointF(place.left() + self._char / 2, place.top() + 1 + self._ascent)
+        painter.drawText(spot, f"{detail.stored[byte]:02x}")
+        mask = int(self._masks[byte])
+        if mask:
+            self._paint_bits(painter, place, mask)
+        if byte == self.current and self.hasFocus():
+            painter.setPen(QPen(text, 2))
+            painter.drawRect(place.adjusted(1, 1, -1, -1))
+
+    def _paint_bits(self, painter: QPainter, place: QRectF, mask: int) -> None:
+        """Draw a frame around a byte, and its bits below the digits where not all of them count."""
+        colour = self.palette().color(QPalette.ColorRole.Text)
+        painter.setPen(QPen(colour, 1))
+        painter.drawRect(place.adjusted(0.5, 0.5, -0.5, -1.5))
+        if mask == _ALL_BITS:
+            return
+        step = (place.width() - 4) / 8
+        faint = self.palette().color(QPalette.ColorRole.PlaceholderText)
+        top = place.bottom() - _BITS_HEIGHT - 1
+        for bit in range(8):
+            on = mask >> (7 - bit) & 1
+            dash = QRectF(place.left() + 2 + bit * step, top, step - 0.7, 3 if on else 1)
+            painter.fillRect(dash, colour if on else faint)
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        painter.fillRect(event.rect(), self.palette().color(QPalette.ColorRole.Base))
+        detail = self._detail
+        if detail is not None:
+            faint = self.palette().color(QPalette.ColorRole.PlaceholderText)
+            for row in range(-(-self._count // COLUMNS)):
+                painter.setPen(faint)
+                spot = QPointF(_MARGIN, row * self._height + 1 + self._ascent)
+                painter.drawText(spot, f"{row * COLUMNS:3x}")
+            for byte in range(self._count):
+                self._paint_byte(painter, byte, detail)
+        painter.end()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self.byte_hovered.emit(self.byte_at(event.position()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.byte_hovered.emit(-1)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        byte = self.byte_at(event.position())
+        if event.button() == Qt.MouseButton.LeftButton and byte >= 0:
+            self._choose(byte)
+        else:
+            super().mousePressEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key = Qt.Key(event.key())
+        ends = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self._count - 1}
+        if not self._count or (key not in _STEPS and key not in ends):
+            super().keyPressEvent(event)
+            return
+        step = _STEPS.get(key, 0)
+        # where nothing is current yet, any arrow begins at the first byte
+        wanted = ends.get(key, self.current + step if self.current >= 0 else 0)
+        if 0 <= wanted < self._count:
+            self._choose(wanted)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+            self._measure()
+
+
+# What belongs together in a block: bytes, fields, sub-blocks and weights, and how that is said.
+
+
+_DIGITS = 9  # tell a float32 exactly
+_ALL_LINK_BITS = 255
+_MINUS = "\N{MINUS SIGN}"
+
+
+class Part(Enum):
+    """What one may look at in a block."""
+
+    BYTE = auto()
+    FIELD = auto()
+    SUB_BLOCK = auto()
+    WEIGHT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is looked at.
+
+    Attributes:
+        part: What it is.
+        number: Which one.
+    """
+
+    part: Part
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What belongs to something that is looked at.
+
+    Attributes:
+        masks: uint8 [bytes]: the bits of each byte.
+        weights: bool [weights].
+        text: What it is and does, in words.
+    """
+
+    masks: NDArray[np.uint8]
+    weights: NDArray[np.bool_]
+    text: str
+
+
+def links_of(detail: BlockDetail, look: Look, beside: Beside | None = None) -> Links:
+    """Return what belongs to a part of a block.
+
+    Args:
+        detail: The block.
+        look: The part.
+        beside: What the block is compared with, for the text.
+    """
+    number, per = look.number, detail.weights_per_scale
+    if look.part is Part.WEIGHT:
+        masks = detail.bits.codes[:, number] | _scale_bits(detail, number // per)
+        return Links(masks, _some(detail, [number]), _weight_text(detail, number, beside))
+    if look.part is Part.SUB_BLOCK:
+        weights = range(number * per, (number + 1) * per)
+        text = _sub_block_text(detail, number)
+        return Links(_scale_bits(detail, number), _some(detail, weights), text)
+    if look.part is Part.BYTE:
+        acting = detail.bits.acts_on(number, per)
+        return Links(_whole(detail, number, 1), acting, _byte_text(detail, number))
+    field = detail.fields[number]
+    acting = np.zeros(detail.values.size, np.bool_)
+    for byte in range(field.offset, field.offset + field.nbytes):
+        acting |= detail.bits.acts_on(byte, per)
+    return Links(_whole(detail, field.offset, field.nbytes), acting, _field_text(detail, number))
+
+
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Return numbers, which rise, as ranges: ``"0-31, 64"``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(f"{a}–{b}" if a != b else f"{a}" for a, b in parts)
+
+
+def bits_text(mask: int) -> str:
+    """Return the bits of a mask in words: ``"bits 0-3"``."""
+    if mask == _ALL_LINK_BITS:
+        return _tr("all bits")
+    bits = [bit for bit in range(8) if mask >> bit & 1]
+    text = _tr("bit {bits}") if len(bits) == 1 else _tr("bits {bits}")
+    return text.format(bits=ranges_text(bits))
+
+
+def _scale_bits(detail: BlockDetail, sub: int) -> NDArray[np.uint8]:
+    """Return the bits that a sub-block's scale and minimum are told from; uint8 [bytes]."""
+    masks: NDArray[np.uint8] = detail.bits.scales[:, sub].copy()
+    if detail.bits.minima.shape[1]:
+        masks |= detail.bits.minima[:, sub]
+    return masks
+
+
+def _whole(detail: BlockDetail, first: int, count: int) -> NDArray[np.uint8]:
+    masks = np.zeros(len(detail.stored), np.uint8)
+    masks[first : first + count] = _ALL_LINK_BITS
+    return masks
+
+
+def _some(detail: BlockDetail, numbers: Iterable[int]) -> NDArray[np.bool_]:
+    weights = np.zeros(detail.values.size, np.bool_)
+    weights[list(numbers)] = True
+    return weights
+
+
+def _field_text(detail: BlockDetail, number: int) -> str:
+    field, numbers = detail.fields[number], detail.numbers[number]
+    text = _tr("{name}, {type}: {meaning}").format(
+        name=field.name, type=field.dtype, meaning=field.meaning
+    )
+    if numbers:
+        text += f"   ·   {', '.join(float_text(each, _DIGITS) for each in numbers)}"
+    return text
+
+
+def _byte_text(detail: BlockDetail, byte: int) -> str:
+    """Say what a byte is, and what each of its bits acts on."""
+    field = detail.fields[detail.field_at(byte)]
+    head = _tr("Byte {place} = 0x{value:02X}, {field}").format(
+        place=byte, value=detail.stored[byte], field=field.name
+    )
+    bits, per = detail.bits, detail.weights_per_scale
+    told = _targets(bits.codes[byte], 1, _tr("weight {n}"), _tr("weights {n}"))
+    told += _targets(bits.scales[byte], per, "", _tr("scale of weights {n}"))
+    if bits.minima.shape[1]:
+        told += _targets(bits.minima[byte], per, "", _tr("minimum of weights {n}"))
+    if not told:
+        told = [_tr("not read for decoding")]
+    return f"{head}:   {';  '.join(told)}"
+
+
+def _targets(masks: NDArray[np.uint8], per: int, one: str, many: str) -> list[str]:
+    """Say for each set of bits what it acts on; things are so many weights each."""
+    told = []
+    for mask in sorted({int(mask) for mask in masks if mask}):
+        places = np.flatnonzero(masks == mask).tolist()
+        weights = [place * per + i for place in places for i in range(per)]
+        text = one if len(weights) == 1 else many
+        told.append(f"{bits_text(mask)} → {text.format(n=ranges_text(weights))}")
+    return told
+
+
+def _sub_block_text(detail: BlockDetail, sub: int) -> str:
+    first = sub * detail.weights_per_scale
+    text = _tr("Weights {n}: scale {scale}").format(
+        n=f"{first}–{first + detail.weights_per_scale - 1}",
+        scale=_product(detail, sub, minimum=False),
+    )
+    if detail.minima is not None:
+        text += _tr(", minimum {minimum}").format(minimum=_product(detail, sub, minimum=True))
+    return text
+
+
+def _product(detail: BlockDetail, sub: int, *, minimum: bool) -> str:
+    """Return a scale or minimum with what it is the product of."""
+    effective = detail.minima if minimum else detail.scales
+    assert effective is not None
+    whole = float_text(float(effective[sub]), _DIGITS)
+    stored = detail.sub_scales
+    if stored is None:
+        return whole
+    factors, own = (stored.minima, stored.dmin) if minimum else (stored.scales, stored.d)
+    if factors is None or own is None:
+        return whole
+    return f"{float_text(own, _DIGITS)} × {float_text(float(factors[sub]))} = {whole}"
+
+
+def _weight_text(detail: BlockDetail, weight: int, beside: Beside | None) -> str:
+    """Say how a weight comes about, and what it is compared with."""
+    row, column = place_of(detail)
+    sub = weight // detail.weights_per_scale
+    code = int(detail.codes[weight])
+    level = float_text(float(detail.levels[code]))
+    formula = f"{float_text(float(detail.scales[sub]), _DIGITS)} × {level}"
+    if detail.minima is not None:
+        minimum = float(detail.minima[sub])
+        sign = "+" if minimum < 0 else _MINUS
+        formula += f" {sign} {float_text(abs(minimum), _DIGITS)}"
+    parts = [
+        _tr("Weight {n} (row {row}, column {column}): {formula} = {value}").format(
+            n=weight,
+            row=integer_text(row),
+            column=integer_text(column + weight),
+            formula=formula,
+            value=float_text(float(detail.values[weight]), _DIGITS),
+        )
+    ]
+    rows = detail.rows
+    if rows is not None:
+        text = _tr("row {row} of {all} of the code book")
+        index = int(rows.indices[weight // rows.group_weights])
+        parts.append(text.format(row=index, all=integer_text(rows.rows_in_book)))
+    if beside is not None:
+        other = beside.candidate if beside.is_rounding else beside.reference
+        name = _tr("rounded {x}") if beside.is_rounding else _tr("reference {x}")
+        parts.append(name.format(x=float_text(float(other[weight]), _DIGITS)))
+        error = float_text(float(beside.errors[weight]), 6)
+        parts.append(_tr("error {x}").format(x=error))
+    return "   ·   ".join(parts)
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("BlockLinks", text)

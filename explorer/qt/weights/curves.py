@@ -1,0 +1,383 @@
+"""What a histogram plot draws of one tensor, and a coarser look at a finer histogram."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from enum import IntEnum, StrEnum
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis import Histogram, Moments, TensorStatistics
+from explorer.analysis.histogram import Binning
+from explorer.analysis.moments import percentiles
+from explorer.errors import ExplorerError
+from explorer.formats.tensors import Tensor
+from explorer.quantization.registry import WITHOUT_DECODER, has_anatomy, has_decoder
+
+ROBUST_PERCENTS = (0.1, 99.9)
+"""Percentiles between which a robust range lies."""
+
+Range: TypeAlias = tuple[float, float]
+
+
+class Scope(IntEnum):
+    """Which tensors are shown; the places in the list."""
+
+    ONE = 0
+    SAME_ROLE = 1
+    SELECTED = 2
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramCurve:
+    """A histogram with the figures that are marked in it.
+
+    Attributes:
+        name: Plain text for legend and read-out.
+        row: Content row of its tensor, or -1.
+        histogram: Counts by bin.
+        total: All that was counted, what lies outside the bins too.
+        mean: Mean of all; NaN of nothing.
+        std: Their standard deviation.
+        minimum: The least.
+        maximum: The greatest.
+    """
+
+    name: str
+    row: int
+    histogram: Histogram
+    total: int
+    mean: float
+    std: float
+    minimum: float
+    maximum: float
+
+    @classmethod
+    def of_moments(
+        cls, name: str, histogram: Histogram, moments: Moments, row: int = -1
+    ) -> HistogramCurve:
+        """Return the curve of a histogram of what the moments were taken of."""
+        return cls(
+            name,
+            row,
+            histogram,
+            moments.count,
+            moments.mean,
+            moments.std,
+            moments.min,
+            moments.max,
+        )
+
+    @property
+    def outside(self) -> int:
+        """How many of all lie in no bin."""
+        return self.total - int(self.histogram.counts.sum())
+
+    def reading(self, x: float) -> BinReading | None:
+        """Return what the bin at `x` holds; None outside the bins."""
+        edges, counts = self.histogram.edges, self.histogram.counts
+        if not edges[0] <= x <= edges[-1]:
+            return None
+        index = min(int(np.searchsorted(edges, x, side="right")) - 1, counts.size - 1)
+        count = int(counts[index])
+        share = count / self.total if self.total else 0.0
+        return BinReading(
+            self.name, index, float(edges[index]), float(edges[index + 1]), count, share
+        )
+
+
+def curve_columns(curves: Sequence[HistogramCurve]) -> list[tuple[str, list[Any]]]:
+    """Return the edges and counts of curves as columns; curves with the same bins share edges."""
+    columns: list[tuple[str, list[Any]]] = []
+    last: NDArray[np.float64] | None = None
+    for number, curve in enumerate(curves):
+        edges = curve.histogram.edges
+        if last is None or not np.array_equal(last, edges):
+            suffix = f" {number + 1}" if number else ""
+            columns.append((f"low{suffix}", edges[:-1].tolist()))
+            columns.append((f"high{suffix}", edges[1:].tolist()))
+            last = edges
+        name = f"count {curve.name}" if len(curves) > 1 else "count"
+        columns.append((name, curve.histogram.counts.tolist()))
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class BinReading:
+    """What the cursor stands on.
+
+    Attributes:
+        curve: The curve's name.
+        index: Number of the bin.
+        low: The bin's left edge.
+        high: Its right edge.
+        count: What it holds.
+        share: That as a share of all, 0 to 1.
+    """
+
+    curve: str
+    index: int
+    low: float
+    high: float
+    count: int
+    share: float
+
+
+def histogram_of(edges: NDArray[np.float64], counts: NDArray[np.int64]) -> Histogram:
+    """Return a histogram over edges, float64 [bins + 1], with counts, int64 [bins]."""
+    return Histogram(float(edges[0]), float(edges[-1]), edges, counts)
+
+
+def resampled(histogram: Histogram, low: float, high: float, bins: int) -> Histogram:
+    """Return about what a histogram of other bins would hold, as if each bin were spread evenly.
+
+    Args:
+        histogram: A fine histogram.
+        low: First edge.
+        high: Last edge, not below `low`.
+        bins: Number of bins.
+    """
+    if not low < high:
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, bins + 1)
+    below = np.concatenate(([0], np.cumsum(histogram.counts)))
+    at_edges = np.rint(np.interp(edges, histogram.edges, below)).astype(np.int64)
+    return histogram_of(edges, at_edges[1:] - at_edges[:-1])
+
+
+def robust_range(histogram: Histogram) -> Range | None:
+    """Return about where all but the outermost 0.1 % on each side lie; None of nothing."""
+    if not histogram.counts.any():
+        return None
+    low, high = percentiles(histogram.counts, histogram.low, histogram.high, ROBUST_PERCENTS)
+    return low, high
+
+
+def union(ranges: Sequence[Range]) -> Range | None:
+    """Return the least range that holds all of some ranges; None of none."""
+    if not ranges:
+        return None
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+# How the user likes histograms: remembered from one run of the program to the next.
+
+
+_LONGEST_TEXT: Final = 1000
+
+MOST_BINS: Final = 4096
+"""Most bins of a histogram: more than a screen has pixels side by side."""
+
+
+class RangeKind(StrEnum):
+    """Which weights a histogram shows."""
+
+    ROBUST = "robust"
+    FULL = "full"
+    TYPED = "typed"
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramChoices:
+    """What the controls of the histogram say.
+
+    Attributes:
+        bins: Number of bins, 1 to MOST_BINS.
+        range: Which weights are shown. A typed range belongs to one tensor and is not remembered.
+        logarithmic: Whether counts are.
+        normal: Whether the normal distribution is drawn.
+        marks: Whether mean, deviation and extremes are marked.
+    """
+
+    bins: int = 256
+    range: RangeKind = RangeKind.ROBUST
+    logarithmic: bool = False
+    normal: bool = True
+    marks: bool = True
+
+    def to_text(self) -> str:
+        """Return it for a settings file."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of_text(cls, text: str) -> HistogramChoices:
+        """Return what a settings file says; whatever makes no sense there is as at first."""
+        first = cls()
+        try:
+            found = json.loads(text) if len(text) <= _LONGEST_TEXT else None
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            return first
+        bins, shown = found.get("bins"), found.get("range")
+        kinds = (RangeKind.ROBUST.value, RangeKind.FULL.value)
+        return cls(
+            bins=bins if type(bins) is int and 1 <= bins <= MOST_BINS else first.bins,
+            range=RangeKind(shown) if shown in kinds else first.range,
+            **{
+                name: found[name] if isinstance(found.get(name), bool) else getattr(first, name)
+                for name in ("logarithmic", "normal", "marks")
+            },
+        )
+
+
+# What the weights panel shows of tensors, and how it is asked for.
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a histogram is to be.
+
+    Attributes:
+        bins: Number of bins, up to MOST_BINS.
+        kind: Which weights it shows.
+        typed: First and last edge, where they were typed.
+        common: Whether several tensors have the same bins, or each those of its own weights.
+    """
+
+    bins: int = 256
+    kind: RangeKind = RangeKind.ROBUST
+    typed: Range | None = None
+    common: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A tensor to show.
+
+    Attributes:
+        row: Its content row.
+        name: Its name, plain text.
+        tensor: The tensor.
+    """
+
+    row: int
+    name: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is known of one tensor.
+
+    Attributes:
+        subject: The tensor.
+        moments: Its statistics, of the weights seen so far.
+        complete: The statistics of all weights; None while they are gathered.
+    """
+
+    subject: Subject
+    moments: Moments
+    complete: TensorStatistics | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What is known of all tensors that were asked for.
+
+    Attributes:
+        figures: Statistics of those that were reached.
+        curves: Their histograms.
+        exact: Whether the counts are exact, and complete.
+        done: Weights walked over, each walk counted.
+        total: What `done` will be.
+        nbytes: Stored bytes walked over.
+        failures: What could not be read: the tensor and why.
+    """
+
+    figures: tuple[Figures, ...]
+    curves: tuple[HistogramCurve, ...]
+    exact: bool
+    done: int
+    total: int
+    nbytes: int
+    failures: tuple[tuple[Subject, ExplorerError], ...] = ()
+
+
+def is_quantized(tensor: Tensor) -> bool:
+    """Whether a tensor has codes and scales; loads nothing."""
+    return tensor.grouped is not None or has_anatomy(tensor.type.name)
+
+
+def unsupported_reason(tensor: Tensor) -> str | None:
+    """Return why weights of that type are never shown; None if they are."""
+    name = tensor.type.name
+    if tensor.grouped is not None or has_decoder(name):
+        return None
+    return WITHOUT_DECODER.get(name, "this program does not know the type")
+
+
+# Into which bins the weights of one or several tensors are counted, and rough counts at once.
+
+
+def can_divide(low: float, high: float, bins: int) -> bool:
+    """Whether a range can be divided into so many bins: float64 must tell their edges apart."""
+    try:
+        Binning.of_range(low, high, bins)
+    except ValueError:
+        return False
+    return True
+
+
+def binnings_of(figures: Sequence[TensorStatistics], wish: Wish) -> list[Binning | None]:
+    """Return the bins of each tensor; None for those that have no finite weight to draw.
+
+    Raises:
+        ValueError: The typed range cannot be divided into so many bins.
+    """
+    if wish.common:
+        return [_binning(figures, wish)] * len(figures)
+    return [_binning([each], wish) for each in figures]
+
+
+def _binning(figures: Sequence[TensorStatistics], wish: Wish) -> Binning | None:
+    """Return bins that hold the weights of all of some tensors; None if no weight is finite."""
+    if wish.kind is RangeKind.TYPED and wish.typed is not None:
+        return Binning.of_range(*wish.typed, wish.bins)
+    finite = [each for each in figures if each.finite]
+    whole = union([(each.min, each.max) for each in finite])
+    if whole is None:
+        return None
+    if wish.kind is RangeKind.ROBUST:
+        low, high = (
+            union([(each.percentiles[0.1], each.percentiles[99.9]) for each in finite]) or whole
+        )
+        if low < high:
+            with suppress(ValueError):  # nearly all weights are equal: the whole range shows that
+                return Binning.of_range(low, high, wish.bins)
+    return Binning.of_weights(*whole, wish.bins)
+
+
+def rough_curves(
+    figures: Sequence[Figures], fine: Sequence[Histogram], wish: Wish
+) -> tuple[HistogramCurve, ...]:
+    """Return curves in about the bins asked for, from finer histograms."""
+    if not wish.common:
+        alone = replace(wish, common=True)
+        pairs = zip(figures, fine, strict=True)
+        return tuple(c for one, its in pairs for c in rough_curves([one], [its], alone))
+    shown = wish.typed if wish.kind is RangeKind.TYPED else None
+    if shown is None:
+        ranges = []
+        for each, histogram in zip(figures, fine, strict=True):
+            found = robust_range(histogram) if wish.kind is RangeKind.ROBUST else None
+            if each.moments.finite:
+                ranges.append(found or (each.moments.min, each.moments.max))
+        shown = union(ranges)
+    if shown is None:
+        return ()
+    return tuple(
+        curve_of(each, resampled(histogram, *shown, wish.bins))
+        for each, histogram in zip(figures, fine, strict=True)
+    )
+
+
+def curve_of(figures: Figures, histogram: Histogram) -> HistogramCurve:
+    """Return the curve of a tensor's histogram."""
+    subject = figures.subject
+    return HistogramCurve.of_moments(subject.name, histogram, figures.moments, subject.row)

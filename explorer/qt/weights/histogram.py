@@ -1,0 +1,515 @@
+"""The histogram of one tensor or several, growing while they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QByteArray, QLocale, Qt, QTimer, Signal
+from PySide6.QtGui import QDoubleValidator, QFontMetrics, QHideEvent, QShowEvent
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QScrollArea,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.errors import ExplorerError
+from explorer.present.explanations import picture_text
+from explorer.qt.document import Recent
+from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.weights.curves import (
+    MOST_BINS,
+    Figures,
+    Gathered,
+    HistogramChoices,
+    HistogramCurve,
+    Range,
+    RangeKind,
+    Subject,
+    Wish,
+    can_divide,
+)
+from explorer.qt.weights.statistics_table import StatisticsTable, figure_lines
+from explorer.qt.weights.work import gather, known, load_kernels
+from explorer.qt.widgets.histogram_plot import MOST_SERIES
+from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel
+from explorer.qt.widgets.progress import ProgressLine
+from explorer.qt.widgets.small_multiples import SmallMultiples
+from explorer.text import float_text, integer_text, plain_text
+
+# How the histogram is to be: bins, range, axis, and what is drawn in it.
+
+
+_TYPING_MS = 250
+
+
+class HistogramControls(QWidget):
+    """A line of controls above the plot.
+
+    Signals:
+        wish_changed: Other bins or another range are wanted.
+        refused: A range was typed that cannot be; a sentence, empty when it is right again.
+    """
+
+    wish_changed = Signal()
+    refused = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.bins = QSpinBox(self)
+        self.bins.setRange(1, MOST_BINS)
+        self.bins.setValue(256)
+        self.bins.setAccessibleName(self.tr("Number of bins"))
+        self.range = QComboBox(self)
+        self.range.setAccessibleName(self.tr("Range of weights"))
+        for kind, text, tip in (
+            (RangeKind.ROBUST, self.tr("0.1 to 99.9 %"), self.tr("Leaves outliers out")),
+            (RangeKind.FULL, self.tr("All weights"), self.tr("From the least to the greatest")),
+            (RangeKind.TYPED, self.tr("From … to …"), self.tr("A range of your own")),
+        ):
+            self.range.addItem(text, kind)
+            self.range.setItemData(self.range.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
+        self.low = self._number(self.tr("First edge"))
+        self.high = self._number(self.tr("Last edge"))
+        self._to = QLabel(self.tr("to"), self)
+        self.logarithmic = QCheckBox(self.tr("&Logarithmic"), self)
+        self.normal = QCheckBox(self.tr("&Normal curve"), self)
+        self.normal.setToolTip(self.tr("The normal distribution of the same mean and deviation"))
+        self.normal.setChecked(True)
+        self.marks = QCheckBox(self.tr("&Marks"), self)
+        self.marks.setToolTip(self.tr("Mean, standard deviation, least and greatest"))
+        self.marks.setChecked(True)
+        self.arrangement = QComboBox(self)
+        self.arrangement.setAccessibleName(self.tr("Several tensors"))
+        self.arrangement.addItem(self.tr("Overlaid"))
+        self.arrangement.addItem(self.tr("Side by side"))
+        self.arrangement.addItem(self.tr("Side by side, own ranges"))
+        self._typing = QTimer(self)
+        self._typing.setSingleShot(True)
+        self._typing.setInterval(_TYPING_MS)
+        self._typing.timeout.connect(self.wish_changed)
+        self._lay_out()
+        self.bins.valueChanged.connect(lambda _: self._typing.start())
+        self.range.currentIndexChanged.connect(self._choose_range)
+        for edit in (self.low, self.high):
+            edit.textEdited.connect(lambda _: self._typing.start())
+            edit.editingFinished.connect(self._typed)
+        self._show_typed(False)
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether several tensors are shown side by side."""
+        return self.arrangement.currentIndex() > 0
+
+    @property
+    def own_ranges(self) -> bool:
+        """Whether each of several tensors has bins of its own."""
+        return self.arrangement.currentIndex() == 2
+
+    def choices(self) -> HistogramChoices:
+        """Return what is worth remembering."""
+        kind = RangeKind(self.range.currentData())
+        return HistogramChoices(
+            bins=self.bins.value(),
+            range=RangeKind.ROBUST if kind is RangeKind.TYPED else kind,
+            logarithmic=self.logarithmic.isChecked(),
+            normal=self.normal.isChecked(),
+            marks=self.marks.isChecked(),
+        )
+
+    def set_choices(self, choices: HistogramChoices) -> None:
+        """Take what was remembered; before anything is shown."""
+        self.bins.setValue(choices.bins)
+        self.range.setCurrentIndex(self.range.findData(choices.range))
+        self.logarithmic.setChecked(choices.logarithmic)
+        self.normal.setChecked(choices.normal)
+        self.marks.setChecked(choices.marks)
+        self._typing.stop()
+
+    def wish(self) -> Wish | None:
+        """Return what is wanted; None if the typed range cannot be, of which `refused` tells."""
+        kind = RangeKind(self.range.currentData())
+        bins = self.bins.value()
+        if kind is not RangeKind.TYPED:
+            self.refused.emit("")
+            return Wish(bins, kind, common=not self.own_ranges)
+        low, low_right = QLocale.c().toDouble(self.low.text())
+        high, high_right = QLocale.c().toDouble(self.high.text())
+        if not low_right or not high_right:
+            self.refused.emit(self.tr("Type two numbers, such as -0.1 and 0.1."))
+        elif not low < high:
+            self.refused.emit(self.tr("The first edge must be less than the last one."))
+        elif not can_divide(low, high, bins):
+            self.refused.emit(self.tr("That range is too narrow for so many bins."))
+        else:
+            self.refused.emit("")
+            return Wish(bins, kind, (low, high))
+        return None
+
+    def suggest(self, shown: Range) -> None:
+        """Put what is shown into the fields, unless the user types there."""
+        if self.range.currentData() != RangeKind.TYPED:
+            self.low.setText(float_text(shown[0], 4))
+            self.high.setText(float_text(shown[1], 4))
+
+    def set_several(self, on: bool) -> None:
+        """Offer what applies to several tensors, or not."""
+        self.arrangement.setVisible(on)
+
+    def _number(self, name: str) -> QLineEdit:
+        edit = QLineEdit(self)
+        validator = QDoubleValidator(edit)
+        validator.setLocale(QLocale.c())  # as all numbers of the program
+        edit.setValidator(validator)
+        edit.setAccessibleName(name)
+        edit.setFixedWidth(QFontMetrics(self.font()).horizontalAdvance("-0.00000e-00"))
+        return edit
+
+    def _lay_out(self) -> None:
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(6)
+        bins = QLabel(self.tr("&Bins"), self)
+        bins.setBuddy(self.bins)
+        shown = QLabel(self.tr("&Range"), self)
+        shown.setBuddy(self.range)
+        for label in (bins, shown, self._to):
+            label.setTextFormat(Qt.TextFormat.PlainText)
+        for widget in (bins, self.bins, shown, self.range, self.low, self._to, self.high):
+            layout.addWidget(widget)
+        layout.addSpacing(6)
+        for box in (self.logarithmic, self.normal, self.marks):
+            layout.addWidget(box)
+        layout.addStretch(1)
+        layout.addWidget(self.arrangement)
+
+    def _choose_range(self) -> None:
+        typed = self.range.currentData() == RangeKind.TYPED
+        self._show_typed(typed)
+        if typed:
+            self.low.setFocus(Qt.FocusReason.OtherFocusReason)
+            self.low.selectAll()
+        self._typing.stop()
+        self.wish_changed.emit()
+
+    def _typed(self) -> None:
+        if self._typing.isActive():
+            self._typing.stop()
+            self.wish_changed.emit()
+
+    def _show_typed(self, on: bool) -> None:
+        for widget in (self.low, self._to, self.high):
+            widget.setVisible(on)
+
+
+_RARE_COLUMNS = ("count", "finite", "nan", "positive_inf", "negative_inf", "zeros")
+_PLOT_HEIGHT, _TABLE_HEIGHT = 420, 190
+_PLOT_WIDTH = 600
+
+
+class HistogramPage(QWidget):
+    """Controls, plot, statistics and progress. Reads only while it is visible.
+
+    Attributes:
+        gathered: What is shown; None while nothing is known.
+        chosen_row: Content row of the one of several tensors that was brought to the front.
+
+    Signals:
+        unreadable: The only tensor cannot be read; an `ExplorerError`.
+        opened: One of several tensors was opened; its content row.
+        row_chosen: One of several tensors was brought to the front; its content row.
+    """
+
+    unreadable = Signal(object)
+    opened = Signal(int)
+    row_chosen = Signal(int)
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self._slot = JobSlot(runner, self)
+        self._subjects: tuple[Subject, ...] = ()
+        self._recent = Recent(0)
+        self._beside = QByteArray()  # the splitter while the table stands beside one plot
+        self.gathered: Gathered | None = None
+        self.chosen_row: int | None = None
+        self.controls = HistogramControls(self)
+        self.statistics = StatisticsTable(self)
+        self.panel = PlotPanel(runner, self.statistics, parent=self)
+        self.plot = self.panel.plot
+        self.plot.setAccessibleName(self.tr("Histogram of weights"))
+        self.plot.setWhatsThis(picture_text("histogram"))
+        self.plot.set_titles(self.tr("Weight"), self.tr("Weights in each bin"))
+        self.multiples = SmallMultiples(self)
+        self._scroll = QScrollArea(self)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setWidget(self.multiples)
+        self.panel.area.addWidget(self._scroll)
+        self.note = plain_label(self)
+        self.note.setWordWrap(True)
+        self.note.setContentsMargins(8, 0, 8, 2)
+        self.note.setAccessibleName(self.tr("Note"))
+        self.note.hide()
+        self.progress = ProgressLine(self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.controls)
+        layout.addWidget(self.note)
+        layout.addWidget(self.panel, 1)
+        layout.addWidget(self.progress)
+        self._connect()
+
+    def _connect(self) -> None:
+        controls = self.controls
+        controls.wish_changed.connect(self._load)
+        controls.refused.connect(self._show_note)
+        controls.logarithmic.toggled.connect(self.plot.set_logarithmic)
+        controls.logarithmic.toggled.connect(self.multiples.set_logarithmic)
+        controls.normal.toggled.connect(self.plot.set_normal)
+        controls.marks.toggled.connect(self.plot.set_marks)
+        controls.arrangement.currentIndexChanged.connect(self._rearrange)
+        self.multiples.bins_read.connect(self.panel.show_readings)
+        self.multiples.export_requested.connect(self.panel.ask_export)
+        self.multiples.current_changed.connect(self._select_row)
+        self.multiples.opened.connect(self.opened)
+        self.panel.table.row_selected.connect(self._highlight)
+        self.panel.table.row_opened.connect(self._open_line)
+        self.progress.cancel_requested.connect(self.cancel)
+        self.progress.resume_requested.connect(self._load)
+
+    @property
+    def busy(self) -> bool:
+        """Whether weights are read."""
+        return self._slot.busy
+
+    def show_subjects(self, subjects: Sequence[Subject], recent: Recent) -> None:
+        """Show other tensors; what was read for those before is no longer wanted.
+
+        Args:
+            subjects: The tensors; may be none.
+            recent: What is known of their model.
+        """
+        self._slot.cancel()
+        self.progress.finish()
+        self._subjects = tuple(subjects)
+        self._recent = recent
+        self.gathered = None
+        self.chosen_row = None
+        self._show_note("")
+        self.panel.file_name = subjects[0].name if len(subjects) == 1 else self.tr("tensors")
+        self.controls.set_several(len(subjects) > 1)
+        self._arrange()
+        self.plot.show_curves(())
+        self.plot.forget_zoom()
+        self.multiples.show_curves(())
+        self.statistics.set_content((), 0)
+        if self.isVisible():
+            self._load()
+
+    def choose_row(self, row: int) -> None:
+        """Bring one of several tensors to the front, here and in the table.
+
+        Args:
+            row: Its content row. One that is not shown brings none to the front.
+        """
+        if len(self._subjects) > 1 and row != self.chosen_row:
+            self.chosen_row = row
+            self._show_chosen()
+            if not self._select_row(row):
+                self.panel.table.clearSelection()
+
+    def splitter_state(self) -> QByteArray:
+        """Return how wide plot and table are beside each other."""
+        splitter = self.panel.splitter
+        beside = splitter.orientation() == Qt.Orientation.Horizontal
+        return splitter.saveState() if beside else self._beside
+
+    def restore_splitter(self, state: QByteArray) -> None:
+        """Make plot and table as wide as they were; as at first, if nothing is known."""
+        splitter = self.panel.splitter
+        if splitter.orientation() != Qt.Orientation.Horizontal:
+            self._beside = state
+        elif state.isEmpty() or not splitter.restoreState(state):
+            splitter.setSizes([_PLOT_WIDTH, TABLE_WIDTH])
+
+    def cancel(self) -> None:
+        """Stop reading; what was read so far stays."""
+        if self._slot.busy:
+            self._slot.cancel()
+            self.progress.stop()
+
+    def _load(self) -> None:
+        """Show what is wanted: at once if it is known, else as it is read."""
+        wish = self.controls.wish()
+        if wish is None or not self._subjects or not self.isVisible():
+            return
+        subjects, recent = self._subjects, self._recent
+        found = known(subjects, wish, recent)
+        if found is not None:
+            self._slot.cancel()
+            self._finish(found)
+            return
+        title = self.tr("Reading {name}").format(name=plain_text(subjects[0].name))
+        if len(subjects) > 1:
+            title = self.tr("Reading {n} tensors").format(n=len(subjects))
+        types = sorted({subject.tensor.type.name for subject in subjects})
+        self.progress.start(self._runner.need_kernels(types))
+
+        def read(job: Job) -> Gathered:
+            load_kernels()  # while they are compiled
+            self._runner.wait_for_kernels(types, job, first_look=True)
+            return gather(
+                subjects, wish, recent, job, lambda: self._runner.wait_for_kernels(types, job)
+            )
+
+        job = self._slot.run(title, read, self._finish, self._fail)
+        job.published.connect(self._grow)
+        job.finished.connect(lambda: self._look_for_cancelled(job))
+
+    def _grow(self, gathered: Gathered) -> None:
+        self.progress.show_progress(gathered.done, gathered.total, gathered.nbytes)
+        self._show(gathered)
+
+    def _finish(self, gathered: Gathered) -> None:
+        self.progress.finish()
+        self._show(gathered)
+
+    def _fail(self, error: ExplorerError) -> None:
+        self.progress.finish()
+        self.unreadable.emit(error)
+
+    def _look_for_cancelled(self, job: Job) -> None:
+        """Tell of a job that somebody else cancelled, such as the status bar."""
+        if self._slot.stopped and job.cancelled and self.progress.running:
+            self.progress.stop()
+
+    def _show(self, gathered: Gathered) -> None:
+        first = self.gathered is None
+        self.gathered = gathered
+        curves = gathered.curves
+        if self.controls.side_by_side and len(self._subjects) > 1:
+            self.multiples.show_curves(curves)
+            self.multiples.highlight(self.chosen_row)
+        else:
+            grown = len(curves) != len(self.plot.curves)
+            self.plot.show_curves(curves)
+            if grown and self.chosen_row is not None:
+                self.plot.highlight(self.chosen_row)
+        if len(self._subjects) > 1:
+            self.statistics.show_several(gathered.figures)
+        elif gathered.figures:
+            self.statistics.show_lines(figure_lines(gathered.figures[0]))
+        if first:
+            self.panel.table.show_columns(QByteArray(), _RARE_COLUMNS)
+        if curves:
+            histogram = curves[0].histogram
+            self.controls.suggest((histogram.low, histogram.high))
+        self.panel.show_resting(self._summary(curves))
+        if gathered.failures:
+            self._show_note(self._failure_text(gathered))
+        elif gathered.exact and not any(each.moments.finite for each in gathered.figures):
+            self._show_note(self.tr("No weight is finite: there is nothing to draw."))
+
+    def _summary(self, curves: Sequence[HistogramCurve]) -> str:
+        if len(curves) != 1:
+            text = self.tr("Select a tensor in the table to bring it to the front")
+            if len(curves) > MOST_SERIES and not self.controls.side_by_side:
+                text += self.tr("; from dark to bright they are in the table's order")
+            return text
+        curve = curves[0]
+        bins = curve.histogram.counts.size
+        width = (curve.histogram.high - curve.histogram.low) / bins
+        text = self.tr("{bins} bins of {width}").format(
+            bins=integer_text(bins), width=float_text(width, 3)
+        )
+        if self.gathered is not None and self.gathered.exact and curve.outside:
+            share = 100 * curve.outside / curve.total
+            text += self.tr("   {count} weights ({share} %) lie outside").format(
+                count=integer_text(curve.outside), share=float_text(share, 2)
+            )
+        return text
+
+    def _failure_text(self, gathered: Gathered) -> str:
+        subject, error = gathered.failures[0]
+        text = self.tr("Not shown: {name}: {what}").format(name=subject.name, what=error.what)
+        more = len(gathered.failures) - 1
+        return f"{text} {self.tr('And {n} more.').format(n=more)}" if more else text
+
+    def _show_note(self, text: str) -> None:
+        self.note.setText(plain_text(text))
+        self.note.setVisible(bool(text))
+
+    def _arrange(self) -> None:
+        """Put plots and table where they have room."""
+        several = len(self._subjects) > 1
+        beside = several and self.controls.side_by_side
+        self.panel.area.setCurrentWidget(self._scroll if beside else self.plot)
+        self.panel.picture = self.multiples if beside else self.plot
+        for widget in (self.controls.normal, self.controls.marks):
+            widget.setEnabled(not beside)
+        splitter = self.panel.splitter
+        wanted = Qt.Orientation.Vertical if several else Qt.Orientation.Horizontal
+        if splitter.orientation() != wanted:
+            if several:
+                self._beside = splitter.saveState()
+            splitter.setOrientation(wanted)
+            splitter.setStretchFactor(0, _PLOT_HEIGHT if several else 1)
+            splitter.setStretchFactor(1, _TABLE_HEIGHT if several else 0)
+            splitter.setSizes(
+                [_PLOT_HEIGHT, _TABLE_HEIGHT] if several else [_PLOT_WIDTH, TABLE_WIDTH]
+            )
+            if not several:
+                splitter.restoreState(self._beside)
+        if self.gathered is not None:
+            self._show(self.gathered)
+
+    def _rearrange(self) -> None:
+        self._arrange()
+        self._load()
+
+    def _figures_at(self, line: int) -> Figures | None:
+        several = len(self._subjects) > 1 and self.gathered is not None
+        figures = self.gathered.figures if several and self.gathered is not None else ()
+        return figures[line] if 0 <= line < len(figures) else None
+
+    def _highlight(self, line: int) -> None:
+        figures = self._figures_at(line)
+        if figures is not None:
+            self.chosen_row = figures.subject.row
+            self._show_chosen()
+            self.row_chosen.emit(self.chosen_row)
+
+    def _show_chosen(self) -> None:
+        self.plot.highlight(self.chosen_row)
+        self.multiples.highlight(self.chosen_row)
+
+    def _open_line(self, line: int) -> None:
+        figures = self._figures_at(line)
+        if figures is not None:
+            self.opened.emit(figures.subject.row)
+
+    def _select_row(self, row: int) -> bool:
+        """Select the line of a tensor; return whether there is one."""
+        figures = () if self.gathered is None else self.gathered.figures
+        rows = [each.subject.row for each in figures]
+        return row in rows and self.panel.table.select_row(rows.index(row))
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not event.spontaneous() and (self.gathered is None or not self.gathered.exact):
+            self._load()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        if not event.spontaneous():  # a minimized window goes on
+            self.cancel()

@@ -1,0 +1,1 @@
+"""The tensor map: a tensor as a picture, down to single weights."""

@@ -1,0 +1,377 @@
+"""What a map shows and how: quantity, reduction, range of the colours, one of several matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from PySide6.QtCore import QObject, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSpinBox, QToolButton, QWidget
+
+from explorer.analysis.tensor_map.draw import ERROR_GROUP, Quantity
+from explorer.analysis.tensor_map.map import (
+    Reduction,
+    TensorMap,
+    WeightFacts,
+    pair_facts,
+    weight_facts,
+)
+from explorer.errors import ExplorerError
+from explorer.formats.tensors import Folding, Shape
+from explorer.present.explanations import picture_text
+from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.weights.map.plot import MapPlot
+from explorer.qt.weights.map.subject import Drawable, quantity_name, sheet_count, texts_of_place
+from explorer.qt.weights.values import Place, PlaceField
+from explorer.qt.widgets.labels import plain_label
+from explorer.text import float_text, integer_text, plain_text
+
+ROBUST: Final = 0.999
+_MOST_SHEETS: Final = (1 << 31) - 2  # of a QSpinBox
+
+
+class MapControls(QWidget):
+    """A line of controls above the map.
+
+    Attributes:
+        goto: Where one types a place.
+
+    Signals:
+        quantity_changed: Something else is to be drawn.
+        look_changed: The same is to be drawn otherwise.
+        sheet_changed: Another of several matrices is to be drawn, or all.
+    """
+
+    quantity_changed = Signal()
+    look_changed = Signal()
+    sheet_changed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.quantities = QComboBox(self)
+        self.quantities.setAccessibleName(self.tr("What is shown"))
+        relative = self.tr(
+            "The error's size divided by the root mean square of the {n} consecutive weights of "
+            "the reference that it lies among"
+        ).format(n=ERROR_GROUP)
+        for quantity, tip in (
+            (Quantity.VALUE, self.tr("The weights")),
+            (Quantity.ABSOLUTE_ERROR, self.tr("Size of the difference from the reference")),
+            (Quantity.RELATIVE_ERROR, relative),
+            (Quantity.SCALE, self.tr("What the codes of a block are multiplied by")),
+            (Quantity.MINIMUM, self.tr("What is subtracted from the weights of a block")),
+        ):
+            self._add(self.quantities, quantity_name(quantity), quantity, tip)
+        self.reductions = QComboBox(self)
+        self.reductions.setAccessibleName(self.tr("What a cell of several weights shows"))
+        self._add(
+            self.reductions,
+            self.tr("Largest magnitude"),
+            Reduction.EXTREME,
+            self.tr("A cell of several weights shows the one farthest from 0, with its sign"),
+        )
+        self._add(
+            self.reductions,
+            self.tr("Root mean square"),
+            Reduction.RMS,
+            self.tr("A cell of several weights shows the root of their mean square"),
+        )
+        self.clipping = QComboBox(self)
+        self.clipping.setAccessibleName(self.tr("Range of the colours"))
+        self._add(
+            self.clipping,
+            self.tr("99.9 %"),
+            ROBUST,
+            self.tr("The largest 0.1 % of the cells share the last colour"),
+        )
+        self._add(self.clipping, self.tr("All"), 1.0, self.tr("Each cell has its own colour"))
+        self.sheets = QSpinBox(self)
+        self.sheets.setAccessibleName(self.tr("Matrix"))
+        self.sheets.setToolTip(
+            self.tr("One of the matrices that the tensor is made of, such as those of experts")
+        )
+        self.sheets.setSpecialValueText(self.tr("all"))
+        self.sheets.setKeyboardTracking(False)
+        self.goto = PlaceField(self)
+        self._sheet_label = self._label(self.tr("&Matrix"), self.sheets)
+        self._lay_out()
+        self.quantities.currentIndexChanged.connect(lambda _: self.quantity_changed.emit())
+        for box in (self.reductions, self.clipping):
+            box.currentIndexChanged.connect(lambda _: self.look_changed.emit())
+        self.sheets.valueChanged.connect(lambda _: self.sheet_changed.emit())
+        self.set_shape((0,))
+
+    @property
+    def quantity(self) -> Quantity:
+        """What is to be drawn."""
+        return Quantity(self.quantities.currentData())
+
+    @property
+    def reduction(self) -> Reduction:
+        """What a cell of several weights shows."""
+        return Reduction(self.reductions.currentData())
+
+    @property
+    def share(self) -> float:
+        """Of all cells, those that have a colour of their own."""
+        return float(self.clipping.currentData())
+
+    @property
+    def sheet(self) -> int:
+        """Number of the matrix; -1 for all."""
+        return self.sheets.value()
+
+    def set_shape(self, shape: Shape) -> None:
+        """Offer the matrices of another tensor, all of them at first."""
+        self.goto.folding = Folding(shape)
+        count = sheet_count(shape) if len(shape) > 2 else 1
+        with QSignalBlocker(self.sheets):
+            self.sheets.setRange(-1, min(count, _MOST_SHEETS) - 1)
+            self.sheets.setValue(-1)
+        for widget in (self.sheets, self._sheet_label):
+            widget.setVisible(count > 1)
+
+    def _add(self, box: QComboBox, text: str, data: object, tip: str) -> None:
+        box.addItem(text, data)
+        box.setItemData(box.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
+
+    def _label(self, text: str, buddy: QWidget) -> QLabel:
+        label = plain_label(self, text)
+        label.setBuddy(buddy)
+        return label
+
+    def _lay_out(self) -> None:
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(6)
+        for text, box in (
+            (self.tr("&Show"), self.quantities),
+            (self.tr("&Cells"), self.reductions),
+            (self.tr("C&olours"), self.clipping),
+        ):
+            layout.addWidget(self._label(text, box))
+            layout.addWidget(box)
+        layout.addWidget(self._sheet_label)
+        layout.addWidget(self.sheets)
+        layout.addStretch(1)
+        layout.addWidget(self.goto)
+
+
+# What is under the cursor of a map, in words: at once from the map, then exactly from the file.
+
+
+_REST_MS = 80  # the mouse stays that long before a file is read
+_DIGITS = 9  # a float32 is told apart by them
+
+
+class MapPointer(QObject):
+    """Describes places, the last one that was asked for.
+
+    Attributes:
+        value: The number there, or the range of the cell; what is copied.
+
+    Signals:
+        told: A line about the place; plain text.
+    """
+
+    told = Signal(str)
+
+    def __init__(self, runner: JobRunner, parent: QObject) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self._slot = JobSlot(runner, self)
+        self._drawable: Drawable | None = None
+        self._place: Place | None = None
+        self._text = ""
+        self.value = ""
+        self._rest = QTimer(self)
+        self._rest.setSingleShot(True)
+        self._rest.setInterval(_REST_MS)
+        self._rest.timeout.connect(self._read)
+
+    def cancel(self) -> None:
+        """Read nothing more."""
+        self._rest.stop()
+        self._slot.cancel()
+
+    def clear(self) -> None:
+        """Forget the place: another matrix is drawn."""
+        self.cancel()
+        self._drawable = self._place = None
+        self.value = ""
+
+    def describe(self, drawable: Drawable, place: Place, cells: TensorMap | None) -> None:
+        """Tell what is at a place.
+
+        Args:
+            drawable: What is drawn.
+            place: A row and column.
+            cells: The finest map that shows it; None while nothing does.
+        """
+        self.cancel()
+        self._drawable, self._place = drawable, place
+        cell = None if cells is None else cells.grid.cell_of(*place)
+        self.value = ""
+        if cells is None or cell is None:
+            where = (str(place[0]), str(place[1]))
+            self.told.emit(self.tr("Row {0}, column {1}: not read yet").format(*where))
+            return
+        where_text = ", ".join(texts_of_place(drawable, cells.grid.window_of(cell)))
+        where_text = where_text[0].upper() + where_text[1:]
+        known = bool(cells.counts[cell])
+        if not known:
+            self.value = self.tr("not finite") if cells.complete else self.tr("not read yet")
+        elif cells.grid.exact:
+            self.value = float_text(float(cells.low[cell]), _DIGITS)
+        else:
+            self.value = self._range_text(cells, cell)
+        name = quantity_name(drawable.quantity).lower()
+        self._text = f"{where_text}: {name} {self.value}"
+        if cells.grid.exact:
+            self._rest.start()
+        self.told.emit(self._text)
+
+    def _range_text(self, cells: TensorMap, cell: tuple[int, int]) -> str:
+        low, high, rms = (float(part[cell]) for part in (cells.low, cells.high, cells.rms))
+        odd = int(cells.not_finite[cell])
+        text = self.tr("{low} to {high}, root mean square {rms}").format(
+            low=float_text(low, 5), high=float_text(high, 5), rms=float_text(rms, 4)
+        )
+        if odd and cells.complete:
+            text += self.tr(", {n} not finite").format(n=integer_text(odd))
+        return text
+
+    def _read(self) -> None:
+        """Look the weight up in the file."""
+        drawable, place = self._drawable, self._place
+        if drawable is None or place is None:
+            return
+        index, kernels = drawable.flat(place), drawable.kernels
+        tensor, pair = drawable.subject.tensor, drawable.pair
+        self._runner.need_kernels(kernels)
+
+        def read(job: Job) -> tuple[WeightFacts | None, tuple[float, float] | None]:
+            self._runner.wait_for_kernels(kernels, job)
+            facts = weight_facts(tensor, index, job.check) if drawable.in_place else None
+            return facts, None if pair is None else pair_facts(pair, index, job.check)
+
+        def take(found: tuple[WeightFacts | None, tuple[float, float] | None]) -> None:
+            self.told.emit("   ".join((self._text, *self._facts(drawable, *found))))
+
+        self._slot.run(self.tr("Reading a weight"), read, take, self._fail)
+
+    def _facts(
+        self, drawable: Drawable, facts: WeightFacts | None, both: tuple[float, float] | None
+    ) -> list[str]:
+        texts = []
+        if both is not None:
+            reference, candidate = (float_text(each, 6) for each in both)
+            texts.append(self.tr("reference {a}, candidate {b}").format(a=reference, b=candidate))
+        if facts is None:
+            return texts
+        if drawable.quantity.needs_blocks or not math.isfinite(facts.value):
+            texts.append(self.tr("value {value}").format(value=float_text(facts.value, 6)))
+        if facts.block is not None:
+            texts.append(
+                self.tr("block {block}, weight {n}").format(
+                    block=integer_text(facts.block), n=facts.place
+                )
+            )
+        if facts.code is not None and facts.level is not None and facts.scale is not None:
+            texts.append(
+                self.tr("code {code}, level {level}").format(
+                    code=facts.code, level=float_text(facts.level, 5)
+                )
+            )
+            texts.append(self.tr("scale {scale}").format(scale=float_text(facts.scale, 5)))
+        if facts.minimum is not None:
+            texts.append(self.tr("minimum {m}").format(m=float_text(facts.minimum, 5)))
+        return texts
+
+    def _fail(self, error: ExplorerError) -> None:
+        self.told.emit(f"{self._text}   {error}")
+
+
+# The line below a map: what is under the cursor, and buttons for the picture.
+
+
+class MapReadout(QWidget):
+    """Tells of the place under the cursor; while there is none, of the picture as a whole.
+
+    Attributes:
+        label: The line.
+        pointer: What looks places up.
+
+    Signals:
+        save_wanted: The picture shall be saved.
+    """
+
+    save_wanted = Signal()
+
+    def __init__(self, runner: JobRunner, plot: MapPlot, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._plot = plot
+        self._resting = ""
+        self._drawable: Drawable | None = None
+        self.label = plain_label(self)
+        self.label.setAccessibleName(self.tr("Under the cursor"))
+        self.label.setWhatsThis(picture_text("readout"))
+        self.label.setMinimumWidth(1)  # a long line must not widen the window
+        self.pointer = MapPointer(runner, self)
+        self.pointer.told.connect(self.say)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 2, 8, 2)
+        layout.addWidget(self.label, 1)
+        for action in (plot.back_action, plot.reset_action):
+            button = QToolButton(self)
+            button.setDefaultAction(action)
+            layout.addWidget(button)
+        self.save_button = QToolButton(self)
+        self.save_button.setText(self.tr("Save…"))
+        self.save_button.setToolTip(self.tr("Save the picture or its numbers (Ctrl+S in the map)"))
+        self.save_button.clicked.connect(self.save_wanted)
+        layout.addWidget(self.save_button)
+        plot.value_wanted.connect(self._copy_value)
+        plot.position_wanted.connect(self._copy_position)
+
+    def show_drawable(self, drawable: Drawable | None) -> None:
+        """Tell of another matrix from now on."""
+        self.pointer.clear()
+        self._drawable = drawable
+        self.rest("")
+
+    def describe(self, maps: list[TensorMap]) -> None:
+        """Tell what is under the cursor.
+
+        Args:
+            maps: What is known of the matrix, the finest last.
+        """
+        place = self._plot.place
+        if self._drawable is None or place is None:
+            self.pointer.cancel()
+            self.label.setText(self._resting)
+            return
+        shown = [each for each in maps if each.grid.cell_of(*place) is not None]
+        self.pointer.describe(self._drawable, place, shown[-1] if shown else None)
+
+    def say(self, text: str) -> None:
+        """Say something until the cursor moves."""
+        self.label.setText(plain_text(text))
+        self._plot.speak(plain_text(text))
+
+    def rest(self, text: str) -> None:
+        """Say something while the cursor is nowhere."""
+        self._resting = plain_text(text)
+        if self._plot.place is None:
+            self.label.setText(self._resting)
+
+    def _copy_value(self) -> None:
+        if self.pointer.value:
+            QGuiApplication.clipboard().setText(self.pointer.value)
+
+    def _copy_position(self) -> None:
+        place: Place | None = self._plot.place
+        if place is not None and self._drawable is not None:
+            name = self._drawable.folding.row_name(place[0])
+            QGuiApplication.clipboard().setText(plain_text(f"{name}, {place[1]}"))

@@ -1,0 +1,605 @@
+"""The values of a tensor, as a table of any size that reads what is looked at."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QCoreApplication,
+    QItemSelectionModel,
+    QModelIndex,
+    QObject,
+    Qt,
+    QTimer,
+    Signal,
+)
+from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QHideEvent, QKeySequence
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QHeaderView,
+    QLineEdit,
+    QTableView,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.errors import ExplorerError
+from explorer.formats.export import refuse_own_file, write_csv, write_npy
+from explorer.formats.tensors import Folding, Tensor
+from explorer.formats.weights import WeightReader
+from explorer.present.explanations import picture_text
+from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.theme import monospace_font
+from explorer.qt.weights.curves import Subject
+from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.saving import FileSaver, file_name
+from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
+from explorer.tabular import to_tsv, write_atomically
+from explorer.text import float_text, integer_text, plain_text, shape_text
+
+# The values of a tensor as a table that decodes only what is looked at.
+#
+# Rows run along the last dimension and are counted through all others. Values are held in tiles
+# that somebody else reads, in a worker; a cell whose tile is not there shows a mark and asks for
+# it. Qt keeps some bytes for each row and column of a table, so a very large tensor is shown
+# through a window that moves.
+
+
+TILE_ROWS: Final = 32
+TILE_COLUMNS: Final = 256
+MOST_ROWS: Final = 1 << 20
+MOST_COLUMNS: Final = 1 << 16
+_MOST_TILES: Final = 128
+"""Tiles that are kept: 4 MiB, and more than a screen shows."""
+
+Place: TypeAlias = tuple[int, int]
+"""Row and column in the folded tensor, or of a tile."""
+
+Tile: TypeAlias = NDArray[np.float32]
+"""float32 [rows, columns], up to TILE_ROWS × TILE_COLUMNS."""
+
+_DIGITS = 6
+_WAITING = "…"
+_UNREADABLE = "?"
+
+
+def read_tile(reader: WeightReader, tile: Place, check: Callable[[], None]) -> Tile:
+    """Return a tile of a tensor; reads only the blocks that it lies in. For a worker.
+
+    Raises:
+        SourceError: The file changed since it was opened.
+    """
+    folding = Folding(reader.tensor.shape)
+    first, left = tile[0] * TILE_ROWS, tile[1] * TILE_COLUMNS
+    stop = min(first + TILE_ROWS, folding.rows)
+    right = min(left + TILE_COLUMNS, folding.columns)
+    values = np.empty((stop - first, right - left), np.float32)
+    for row in range(first, stop):
+        reader.read_into(row * folding.columns + left, values[row - first], check)
+    return values
+
+
+class ValuesTable(QAbstractTableModel):
+    """The values of a tensor, or of nothing.
+
+    Attributes:
+        folding: How the tensor is laid out as rows and columns.
+        first_row: Folded row of the window's first row.
+        first_column: Column of the window's first column.
+
+    Signals:
+        tile_wanted: A tile that is not here was looked at; a `Place`.
+    """
+
+    tile_wanted = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.folding = Folding((0,))
+        self.first_row = 0
+        self.first_column = 0
+        self._tiles: OrderedDict[Place, Tile] = OrderedDict()
+        self._failed: set[Place] = set()
+
+    def set_tensor(self, tensor: Tensor | None) -> None:
+        """Show another tensor from its start; None shows nothing."""
+        self.beginResetModel()
+        self.folding = Folding((0,) if tensor is None else tensor.shape)
+        self.first_row = self.first_column = 0
+        self._tiles.clear()
+        self._failed.clear()
+        self.endResetModel()
+
+    def index_of(self, place: Place) -> QModelIndex:
+        """Return the index of a folded row and column; the window moves there if need be."""
+        row, column = place
+        first = _window(row, self.folding.rows, MOST_ROWS, self.first_row)
+        left = _window(column, self.folding.columns, MOST_COLUMNS, self.first_column)
+        if (first, left) != (self.first_row, self.first_column):
+            self.beginResetModel()
+            self.first_row, self.first_column = first, left
+            self.endResetModel()
+        return self.index(row - first, column - left)
+
+    def place(self, index: Index) -> Place:
+        """Return the folded row and column of an index."""
+        return self.first_row + index.row(), self.first_column + index.column()
+
+    def set_tile(self, place: Place, tile: Tile) -> None:
+        """Take a tile that was read."""
+        self._tiles[place] = tile
+        self._tiles.move_to_end(place)
+        self._failed.discard(place)
+        while len(self._tiles) > _MOST_TILES:
+            self._tiles.popitem(last=False)
+        self._tell((place,))
+
+    def set_failed(self, places: Iterable[Place]) -> None:
+        """Note tiles that cannot be read; they are not asked for again."""
+        places = tuple(places)
+        self._failed.update(places)
+        self._tell(places)
+
+    def retry(self) -> None:
+        """Ask again for what could not be read."""
+        places = tuple(self._failed)
+        self._failed.clear()
+        self._tell(places)
+
+    def value(self, index: Index) -> float | None:
+        """Return a value, or None if it is not here."""
+        row, column = self.place(index)
+        key = row // TILE_ROWS, column // TILE_COLUMNS
+        tile = self._tiles.get(key)
+        if tile is None:
+            return None
+        return float(tile[row % TILE_ROWS, column % TILE_COLUMNS])
+
+    def has_tile(self, place: Place) -> bool:
+        """Whether a tile is here, or known to be unreadable."""
+        return place in self._tiles or place in self._failed
+
+    def _text(self, index: Index) -> str:
+        value = self.value(index)
+        if value is not None:
+            return float_text(value, _DIGITS)
+        row, column = self.place(index)
+        key = row // TILE_ROWS, column // TILE_COLUMNS
+        if key in self._failed:
+            return _UNREADABLE
+        self.tile_wanted.emit(key)
+        return _WAITING
+
+    def _tell(self, tiles: Iterable[Place]) -> None:
+        """Have the cells of tiles painted again, as far as they are in the window."""
+        for row, column in tiles:
+            top = max(0, row * TILE_ROWS - self.first_row)
+            left = max(0, column * TILE_COLUMNS - self.first_column)
+            bottom = min(self.rowCount(), (row + 1) * TILE_ROWS - self.first_row) - 1
+            right = min(self.columnCount(), (column + 1) * TILE_COLUMNS - self.first_column) - 1
+            if top <= bottom and left <= right:
+                self.dataChanged.emit(self.index(top, left), self.index(bottom, right))
+
+    # Qt
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
+        return 0 if parent.isValid() else min(MOST_ROWS, self.folding.rows - self.first_row)
+
+    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
+        if parent.isValid():
+            return 0
+        return min(MOST_COLUMNS, self.folding.columns - self.first_column)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid():
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return self._text(index)
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return RIGHT
+        return self.value(index) if role == ItemRole.RAW else None
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return RIGHT
+        if role != Qt.ItemDataRole.DisplayRole or section < 0:
+            return None
+        if orientation == Qt.Orientation.Horizontal:
+            return str(self.first_column + section)
+        return self.folding.row_name(self.first_row + section)
+
+
+def _window(wanted: int, length: int, most: int, first: int) -> int:
+    """Return where a window of at most `most` places begins, so that it holds one of them."""
+    if first <= wanted < first + most:
+        return first
+    return max(0, min(wanted - most // 2, length - most))
+
+
+# A line in which one types where in a tensor to go: a row and a column, or an index.
+
+
+_NUMBERS = re.compile(r"\d{1,18}")
+_WIDTH = 180
+
+
+class PlaceField(QLineEdit):
+    """Takes a row and a column, or an index in all dimensions.
+
+    Attributes:
+        folding: How the tensor is laid out as rows and columns.
+
+    Signals:
+        place_typed: A place that there is; a `Place`.
+        refused: Something else was typed; a sentence.
+    """
+
+    place_typed = Signal(object)
+    refused = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.folding = Folding((0,))
+        self.setAccessibleName(self.tr("Go to row, column"))
+        self.setPlaceholderText(self.tr("Go to row, column"))
+        self.setFixedWidth(_WIDTH)
+        self.returnPressed.connect(self._go)
+
+    def take_focus(self) -> None:
+        """Put the cursor here, and select what was typed before."""
+        self.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.selectAll()
+
+    def _go(self) -> None:
+        numbers = tuple(map(int, _NUMBERS.findall(self.text())))
+        place = self.folding.place_of(numbers) if numbers else None
+        if place is not None:
+            self.place_typed.emit(place)
+            return
+        sentence = self.tr("Type a row below {rows}, a comma, and a column below {columns}.")
+        self.refused.emit(
+            sentence.format(
+                rows=integer_text(self.folding.rows), columns=integer_text(self.folding.columns)
+            )
+        )
+
+
+# Fetches the tiles of a value table that are looked at.
+
+
+_MOST_AT_ONCE = 64  # of a burst of looks, the last ones: a fast scroll passes thousands
+
+
+class TileReader(QObject):
+    """Reads for a `ValuesTable`, one job at a time.
+
+    Signals:
+        failed: Tiles could not be read; a sentence.
+    """
+
+    failed = Signal(str)
+
+    def __init__(self, runner: JobRunner, table: ValuesTable, parent: QObject) -> None:
+        super().__init__(parent)
+        self._table = table
+        self._runner = runner
+        self._slot = JobSlot(runner, self)
+        self._tensor: Tensor | None = None
+        self._wanted: dict[Place, None] = {}  # in the order of the looks
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(0)  # all looks of one paint together
+        self._timer.timeout.connect(self._fetch)
+        table.tile_wanted.connect(self._want)
+
+    def set_tensor(self, tensor: Tensor | None) -> None:
+        """Read from another tensor from now on."""
+        self.cancel()
+        self._tensor = tensor
+
+    def cancel(self) -> None:
+        """Stop reading."""
+        self._slot.cancel()
+        self._timer.stop()
+        self._wanted.clear()
+
+    def _want(self, place: Place) -> None:
+        self._wanted.pop(place, None)
+        self._wanted[place] = None
+        if not self._slot.busy and not self._timer.isActive():
+            self._timer.start()
+
+    def _fetch(self) -> None:
+        tensor = self._tensor
+        places = [place for place in self._wanted if not self._table.has_tile(place)]
+        self._wanted.clear()
+        if tensor is None or not places:
+            return
+        del places[:-_MOST_AT_ONCE]
+
+        types = [tensor.type.name]
+        self._runner.need_kernels(types)
+
+        def read(job: Job) -> dict[Place, Tile]:
+            self._runner.wait_for_kernels(types, job)
+            reader = WeightReader(tensor)
+            return {place: read_tile(reader, place, job.check) for place in places}
+
+        def fail(error: ExplorerError) -> None:
+            self._table.set_failed(places)
+            self.failed.emit(str(error))
+            self._go_on()
+
+        self._slot.run(self.tr("Reading values"), read, self._take, fail)
+
+    def _take(self, tiles: dict[Place, Tile]) -> None:
+        for place, tile in tiles.items():
+            self._table.set_tile(place, tile)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Fetch what was looked at meanwhile."""
+        self._wanted = {p: None for p in self._wanted if not self._table.has_tile(p)}
+        if self._wanted:
+            self._timer.start()
+
+
+# Save the weights of a tensor as a NumPy file or as CSV, in the background.
+
+
+class ValuesExport(FileSaver):
+    """Saves weights, and tells how that went; see `FileSaver`."""
+
+    def ask(self, tensor: Tensor) -> None:
+        """Ask for a file, and save all weights of a tensor into it."""
+        kinds = {_tr("NumPy array"): ".npy", _tr("CSV"): ".csv"}
+        path = self.ask_path(_tr("Save all values"), file_name(tensor.name, "values"), kinds)
+        if path is not None:
+            self.save(tensor, path)
+
+    def save(self, tensor: Tensor, path: Path) -> Job:
+        """Save all weights of a tensor, float32: CSV if the name says so, else a NumPy array.
+
+        The file appears when it is complete.
+        """
+        types = [tensor.type.name]
+
+        def work(job: Job) -> None:
+            def report(done: int) -> None:
+                job.report(done, tensor.parameters)
+
+            refuse_own_file((extent.source.path for extent in tensor.extents), path)
+            self.runner.wait_for_kernels(types, job)
+            with write_atomically(path) as stream:
+                if path.suffix.lower() == ".csv":
+                    write_csv(tensor, stream, job.check, report)
+                else:
+                    write_npy(tensor, stream.buffer, job.check, report)
+
+        self.runner.need_kernels(types)
+        return self.write(_tr("Saving {name}").format(name=path.name), path, work)
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("ValuesExport", text)
+
+
+MOST_COPIED = 1 << 18
+"""Most values that are copied: a clipboard is no file format."""
+
+_WIDEST = "-0.000000e-00"
+
+
+class ValuesPage(QWidget):
+    """A table of values, and a line to go to a row and column.
+
+    Attributes:
+        model: The values.
+        grid: The table.
+        goto: Where one types a place.
+        save_button: Saves all values of the tensor.
+
+    Signals:
+        copied: Values were copied; how many.
+        exported: A file was written; its path.
+        failed: A file could not be written; an `ExplorerError`.
+    """
+
+    copied = Signal(int)
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._tensor: Tensor | None = None
+        self._runner = runner
+        self._copying = JobSlot(runner, self)
+        self.export = ValuesExport(runner, self, self.exported.emit, self.failed.emit)
+        self.model = ValuesTable(self)
+        self.tiles = TileReader(runner, self.model, self)
+        self.title = plain_label(self)
+        self.title.setWhatsThis(picture_text("values"))
+        self.goto = PlaceField(self)
+        self.save_button = QToolButton(self)
+        self.save_button.setText(self.tr("Save all…"))
+        self.save_button.setToolTip(self.tr("Save all values of the tensor as a NumPy file or CSV"))
+        self.save_button.clicked.connect(self.ask_export)
+        self.grid = QTableView(self)
+        self.grid.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # columns have their order
+        self.place = plain_label(self)
+        self.place.setAccessibleName(self.tr("Current value"))
+        self.place.setWhatsThis(picture_text("values"))
+        self._set_up_grid()
+        bar = QHBoxLayout()
+        bar.setContentsMargins(8, 6, 8, 4)
+        bar.addWidget(self.title, 1)
+        bar.addWidget(self.goto)
+        bar.addWidget(self.save_button)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(bar)
+        layout.addWidget(self.grid, 1)
+        layout.addWidget(self.place)
+        self.place.setContentsMargins(8, 3, 8, 4)
+        self.goto.place_typed.connect(self._go)
+        self.goto.refused.connect(self._tell)
+        self.tiles.failed.connect(self._tell)
+        self.model.dataChanged.connect(lambda *_: self._show_place())
+        self.grid.selectionModel().currentChanged.connect(lambda *_: self._show_place())
+
+    def show_subject(self, subject: Subject | None, *, named: bool = False) -> None:
+        """Show another tensor from its start, with its name if it is one of several."""
+        self._tensor = None if subject is None else subject.tensor
+        self._copying.cancel()
+        self.tiles.set_tensor(self._tensor)
+        self.model.set_tensor(self._tensor)
+        self.goto.folding = self.model.folding
+        prefix = f"{subject.name}:   " if named and subject is not None else ""
+        self.title.setText("" if self._tensor is None else prefix + self._title_of(self._tensor))
+        self.place.clear()
+        metrics = QFontMetrics(self.grid.font())
+        widest = self.model.folding.row_name(max(0, self.model.folding.rows - 1))
+        # a fixed width: Qt would measure up to 10,000 texts
+        self.grid.verticalHeader().setFixedWidth(metrics.horizontalAdvance(widest) + 18)
+
+    def focus_search(self) -> None:
+        """Put the cursor into the line for a row and column."""
+        self.goto.take_focus()
+
+    def go_to(self, place: Place) -> None:
+        """Make a cell current and show it."""
+        index = self.model.index_of(place)
+        flags = QItemSelectionModel.SelectionFlag
+        self.grid.selectionModel().setCurrentIndex(index, flags.ClearAndSelect)
+        self.grid.scrollTo(index, QAbstractItemView.ScrollHint.PositionAtCenter)
+
+    def ask_export(self) -> None:
+        """Ask for a file and save all values of the tensor into it."""
+        if self._tensor is not None:
+            self.export.ask(self._tensor)
+
+    def copy(self) -> None:
+        """Copy the selected values as tab-separated text; those not here are read first."""
+        tensor = self._tensor
+        selection = self.grid.selectionModel().selection()
+        if tensor is None or selection.isEmpty():
+            return
+        area = selection.at(0)
+        first, left = self.model.place(area.topLeft())
+        height, width = area.height(), area.width()
+        if height * width > MOST_COPIED:
+            sentence = self.tr("At most {most} values can be copied; “Save all…” saves them all.")
+            self._tell(sentence.format(most=integer_text(MOST_COPIED)))
+            return
+        columns = self.model.folding.columns
+
+        types = [tensor.type.name]
+        self._runner.need_kernels(types)
+
+        def read(job: Job) -> str:
+            self._runner.wait_for_kernels(types, job)
+            reader = WeightReader(tensor)
+            values = np.empty((height, width), np.float32)
+            for row in range(height):
+                reader.read_into((first + row) * columns + left, values[row], job.check)
+            return to_tsv(None, ([float_text(x, 9) for x in row] for row in values.tolist()))
+
+        def take(text: str) -> None:
+            QGuiApplication.clipboard().setText(text)
+            self._tell(self.tr("Values copied: {n}").format(n=integer_text(height * width)))
+            self.copied.emit(height * width)
+
+        self._copying.run(self.tr("Copying values"), read, take, self._fail)
+
+    def cancel(self) -> None:
+        """Stop reading; what is in sight is asked for again when it is painted."""
+        self.tiles.cancel()
+        self._copying.cancel()
+
+    def _set_up_grid(self) -> None:
+        grid = self.grid
+        grid.setFont(monospace_font())
+        metrics = QFontMetrics(grid.font())
+        for header, size in (
+            (grid.horizontalHeader(), metrics.horizontalAdvance(_WIDEST) + 10),
+            (grid.verticalHeader(), metrics.height() + 7),
+        ):
+            # before there is a model: later it takes seconds for a million rows
+            header.setDefaultSectionSize(size)
+            header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+            header.setHighlightSections(False)
+        grid.setModel(self.model)
+        for header in (grid.horizontalHeader(), grid.verticalHeader()):
+            # painting a header asks of every cell behind it whether it is selected
+            header.setSelectionModel(QItemSelectionModel(self.model, header))
+        grid.setAccessibleName(self.tr("Values"))
+        grid.setWhatsThis(picture_text("values"))
+        grid.setSelectionMode(QAbstractItemView.SelectionMode.ContiguousSelection)
+        grid.setTabKeyNavigation(False)
+        grid.setWordWrap(False)
+        grid.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerItem)
+        self.copy_action = QAction(self.tr("&Copy values"), grid)
+        self.copy_action.setShortcut(QKeySequence.StandardKey.Copy)
+        self.copy_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        self.copy_action.triggered.connect(self.copy)
+        retry = QAction(self.tr("&Read again"), grid)
+        retry.triggered.connect(self.model.retry)
+        save = QAction(self.tr("&Save all values…"), grid)
+        save.triggered.connect(self.ask_export)
+        grid.addActions([self.copy_action, save, retry])
+        grid.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+
+    def _title_of(self, tensor: Tensor) -> str:
+        folding = Folding(tensor.shape)
+        size = f"{integer_text(folding.rows)} × {integer_text(folding.columns)}"
+        dimensions = len(tensor.shape)
+        if dimensions == 2:
+            return self.tr("{size} values").format(size=size)
+        if dimensions < 2:
+            return self.tr("{size} values in one row").format(size=integer_text(folding.columns))
+        shape = shape_text(tensor.shape)
+        return self.tr(
+            "{size} values: of {shape}, all dimensions but the last are folded into rows"
+        ).format(size=size, shape=shape)
+
+    def _show_place(self) -> None:
+        index = self.grid.currentIndex()
+        if not index.isValid():
+            return
+        row, column = self.model.place(index)
+        value = self.model.value(index)
+        text = self.tr("Row {row}, column {column}: {value}").format(
+            row=self.model.folding.row_name(row),
+            column=column,
+            value="…" if value is None else float_text(value, 9),
+        )
+        self._tell(text)
+
+    def _go(self, place: Place) -> None:
+        self.go_to(place)
+        self.grid.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _fail(self, error: ExplorerError) -> None:
+        self._tell(str(error))
+
+    def _tell(self, sentence: str) -> None:
+        self.place.setText(plain_text(sentence))
+
+    # Qt
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        if not event.spontaneous():
+            self.cancel()

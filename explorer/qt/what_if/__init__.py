@@ -1,0 +1,1 @@
+"""The what-if page: error against size for every tensor type."""

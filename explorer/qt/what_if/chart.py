@@ -1,0 +1,354 @@
+"""Error against bits per weight: which types are worth their size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent
+from PySide6.QtWidgets import QWidget
+
+from explorer.analysis.what_if import PRESENT
+from explorer.present.explanations import picture_text
+from explorer.qt.what_if.table import Line
+from explorer.qt.widgets.histogram_plot import Mark, Marks, place_labels
+from explorer.qt.widgets.plot import CountAxis, ThemedPlot
+from explorer.text import float_text
+
+# What the chart of what-ifs draws: errors as heights, and the axis on which they are read.
+
+
+_STEPS: Final = (1, 2, 5)  # of a decade, while few decades are in sight
+_FEW_DECADES: Final = 3.0
+_EXACT_DECADES: Final = 0.5  # how far beyond all others a type without any error is drawn
+_EXACT_DB: Final = 10.0
+
+
+class Measure(IntEnum):
+    """What is drawn upwards; the places in the list."""
+
+    RELATIVE_RMSE = 0
+    SQNR = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPoint:
+    """A type in the chart.
+
+    Attributes:
+        line: What is known of it.
+        x: Bits for each weight.
+        y: Height: log10 of the relative RMSE, or decibels.
+        exact: Whether nothing is lost, so that the true height is infinite.
+    """
+
+    line: Line
+    x: float
+    y: float
+    exact: bool
+
+    @property
+    def present(self) -> bool:
+        """Whether it is what the file has."""
+        return self.line.type_name == PRESENT
+
+
+def chart_points(lines: Sequence[Line], measure: Measure) -> list[ChartPoint]:
+    """Return the lines whose error is known as points."""
+    known: list[tuple[Line, float]] = []
+    for line in lines:
+        value = line.figure("relative_rmse" if measure is Measure.RELATIVE_RMSE else "sqnr_db")
+        if value is not None and math.isfinite(line.size.bits_per_weight):
+            known.append((line, _height(value, measure)))
+    finite = [y for _, y in known if math.isfinite(y)]
+    if measure is Measure.RELATIVE_RMSE:
+        exact, lost = min(finite, default=-3.0) - _EXACT_DECADES, max(finite, default=0.0)
+    else:
+        exact, lost = max(finite, default=60.0) + _EXACT_DB, min(finite, default=0.0)
+    best = -math.inf if measure is Measure.RELATIVE_RMSE else math.inf
+    return [
+        ChartPoint(
+            line,
+            line.size.bits_per_weight,
+            y if math.isfinite(y) else exact if y == best else lost,
+            y == best,
+        )
+        for line, y in known
+    ]
+
+
+def _height(value: float, measure: Measure) -> float:
+    if measure is Measure.SQNR:
+        return value
+    return math.log10(value) if value > 0 else -math.inf
+
+
+class ErrorAxis(CountAxis):
+    """The left axis: relative errors in per cent on a logarithmic scale, or decibels."""
+
+    # pyqtgraph
+
+    def tickValues(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
+        if not self.logarithmic or high - low > _FEW_DECADES:
+            return super().tickValues(low, high, size)
+        powers = range(math.floor(low), math.ceil(high) + 1)
+        ticks = [power + math.log10(step) for power in powers for step in _STEPS]
+        shown = [tick for tick in ticks if low <= tick <= high]
+        if len(shown) >= 2:
+            return [(1.0, shown)]
+        levels: list[tuple[float, list[float]]] = super(CountAxis, self).tickValues(low, high, size)
+        return levels
+
+    def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
+        if self.logarithmic:
+            return [f"{float_text(100 * 10.0**value, 3)} %" for value in values]
+        return [float_text(value, 4) for value in values]
+
+
+_NEAR_PIXELS: Final = 24
+_MARGIN: Final = 0.08  # of what is shown, at each edge
+_FADED_ALPHA: Final = 150
+_PAPER_ALPHA: Final = 170  # behind a name, so that a line does not strike it through
+_COLUMNS: Final = (
+    "bits_per_weight",
+    "relative_rmse",
+    "sqnr_db",
+    "rmse",
+    "max_abs_error",
+    "bytes",
+)
+
+
+class WhatIfChart(ThemedPlot):
+    """A point for each type, the front of those that nothing beats, and the present type.
+
+    Types on the front are filled circles, others crosses, what the file has is a diamond.
+
+    Attributes:
+        points: What is drawn.
+        measure: What is drawn upwards.
+        selected: The type that is marked, or None.
+
+    Signals:
+        point_read: The mouse stands on a point, its `Line`; None if it stands on none.
+        chosen: A type was clicked, or reached by keys; its name.
+    """
+
+    point_read = Signal(object)
+    chosen = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.points: list[ChartPoint] = []
+        self.measure = Measure.RELATIVE_RMSE
+        self.selected: str | None = None
+        self._lines: tuple[Line, ...] = ()
+        self.counts = ErrorAxis()
+        item = self.getPlotItem()
+        item.setAxisItems({"left": self.counts})
+        item.getAxis("bottom").enableAutoSIPrefix(False)
+        item.showGrid(x=True, y=True, alpha=0.15)
+        self._front = pg.PlotDataItem()
+        self._dots = pg.ScatterPlotItem(pxMode=True)
+        self._ring = pg.ScatterPlotItem(pxMode=True)
+        for z, part in enumerate((self._front, self._dots, self._ring)):
+            part.setZValue(z)
+            self.addItem(part)
+        self._names: list[Any] = []
+        self._marks = Marks(self)
+        self.setAccessibleName(self.tr("Error against bits per weight"))
+        self.setWhatsThis(picture_text("what_if_chart"))
+        self.scene().sigMouseMoved.connect(self._follow_mouse)
+        self.scene().sigMouseClicked.connect(self._click)
+        self.box.sigRangeChanged.connect(lambda *_: self._place_names())
+        self.box.sigResized.connect(lambda *_: self._place_names())
+        self.restyle()
+
+    def show_lines(self, lines: Sequence[Line]) -> None:
+        """Draw other lines, that of the present type first; the zoom stays."""
+        self._lines = tuple(lines)
+        self._draw()
+
+    def set_measure(self, measure: Measure) -> None:
+        """Draw something else upwards."""
+        self.measure = measure
+        self._draw()
+        self.forget_zoom()
+
+    def select(self, type_name: str | None) -> None:
+        """Mark a type; tells nobody."""
+        self.selected = type_name
+        self._draw_ring()
+        self._place_names()
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return the figures of every point."""
+        lines = [point.line for point in self.points]
+        named: list[tuple[str, list[Any]]] = [("type", [line.title for line in lines])]
+        named += [(name, [line.cell(name) for line in lines]) for name in _COLUMNS]
+        return [*named, ("on_front", [line.front for line in lines])]
+
+    def restyle(self) -> None:
+        super().restyle()
+        item, colour = self.getPlotItem(), self.colours.text.name()
+        left = self.tr("Relative RMSE")
+        if self.measure is Measure.SQNR:
+            left = self.tr("SQNR, dB: more is better")
+        item.setLabel("bottom", self.tr("Bits per weight"), color=colour)
+        item.setLabel("left", left, color=colour)
+        self._draw()
+
+    def pixel_of(self, point: ChartPoint) -> QPointF:
+        """Return where a point is, in the pixels of the box."""
+        return QPointF(self.box.mapFromView(QPointF(point.x, point.y)))
+
+    def shown_names(self) -> list[str]:
+        """Return the names that have a place in the picture."""
+        return [name.toPlainText() for name in self._names if name.isVisible()]
+
+    # Drawing
+
+    def _draw(self) -> None:
+        self.counts.set_logarithmic(self.measure is Measure.RELATIVE_RMSE)
+        self.points = chart_points(self._lines, self.measure)
+        front = sorted((p for p in self.points if p.line.front), key=lambda point: point.x)
+        pen = pg.mkPen(self.colours.accent, width=1.5)
+        self._front.setData([p.x for p in front], [p.y for p in front], pen=pen)
+        self._dots.setData([self._dot(point) for point in self.points])
+        self._draw_ring()
+        self._draw_names()
+        self._marks.show(self._present_marks())
+        self.set_home(self._whole())
+        self._place_names()
+
+    def _dot(self, point: ChartPoint) -> dict[str, Any]:
+        colour = self._colour(point)
+        filled = point.present or point.line.front
+        return {
+            "pos": (point.x, point.y),
+            "symbol": "d" if point.present else "o" if point.line.front else "x",
+            "size": 13 if point.present else 9,
+            "pen": pg.mkPen(colour),
+            "brush": pg.mkBrush(colour if filled else QColor(0, 0, 0, 0)),
+        }
+
+    def _colour(self, point: ChartPoint) -> QColor:
+        return self.colours.accent if point.line.front else self._name_colour(point)
+
+    def _name_colour(self, point: ChartPoint) -> QColor:
+        colour = QColor(self.colours.text)
+        if not point.present and not point.line.front:
+            colour.setAlpha(_FADED_ALPHA)
+        return colour
+
+    def _draw_ring(self) -> None:
+        here = [(p.x, p.y) for p in self.points if p.line.type_name == self.selected]
+        pen = pg.mkPen(self.colours.text, width=2)
+        clear = pg.mkBrush(0, 0, 0, 0)
+        self._ring.setData(pos=here, symbol="o", size=18, pen=pen, brush=clear)
+
+    def _present_marks(self) -> list[Mark]:
+        """Return where the file is now; its own error is not known without an original."""
+        if not self._lines:
+            return []
+        line = self._lines[0]
+        named = any(point.present for point in self.points)
+        return [Mark(line.size.bits_per_weight, "" if named else line.title, points=not named)]
+
+    def _whole(self) -> QRectF:
+        xs = [point.x for point in self.points]
+        ys = [point.y for point in self.points]
+        if self._lines:
+            xs.append(self._lines[0].size.bits_per_weight)
+        if not xs or not ys:
+            xs, ys = [*xs, 0.0, 8.0], [*ys, -3.0, 0.0]
+        left, right = min(xs), max(xs)
+        low, high = min(ys), max(ys)
+        width, height = max(right - left, 1.0), max(high - low, 0.5)
+        # room at the top for the name of the present type, and at the sides for those of points
+        return QRectF(
+            left - _MARGIN * width,
+            low - _MARGIN * height,
+            width * (1 + 2 * _MARGIN),
+            height * (1 + 3 * _MARGIN),
+        )
+
+    # Names
+
+    def _draw_names(self) -> None:
+        while len(self._names) < len(self.points):
+            name = pg.TextItem(anchor=(0, 0))
+            name.setZValue(10)
+            self._names.append(name)
+            self.addItem(name, ignoreBounds=True)
+
+    def _place_names(self) -> None:
+        """Put the names where they cover nothing: first the chosen one, then the front's."""
+        order = sorted(self.points, key=self._rank)
+        for name in self._names[len(order) :]:
+            name.hide()
+        names = self._names[: len(order)]
+        paper = QColor(self.colours.background)
+        paper.setAlpha(_PAPER_ALPHA)
+        for point, name in zip(order, names, strict=True):
+            text = point.line.title
+            name.fill = pg.mkBrush(paper)
+            if point.exact:
+                text = self.tr("{type}, no error").format(type=text)
+            name.setText(text, color=self._name_colour(point))
+        area = QRectF(self.box.boundingRect())
+        places = place_labels(
+            [self.pixel_of(point) for point in order],
+            [name.textItem.boundingRect().size() for name in names],
+            area,
+            self._marks.covered,
+        )
+        for name, place in zip(names, places, strict=True):
+            name.setVisible(place is not None)
+            if place is not None:
+                name.setPos(self.box.mapToView(place.topLeft()))
+
+    def _rank(self, point: ChartPoint) -> tuple[bool, bool, bool, float]:
+        line = point.line
+        return (line.type_name != self.selected, not point.present, not line.front, point.x)
+
+    # Mouse and keys
+
+    def near(self, place: QPointF) -> ChartPoint | None:
+        """Return the point at a place of the scene, or None."""
+        if not self.box.sceneBoundingRect().contains(place):
+            return None
+        here = self.box.mapFromScene(place)
+        found: ChartPoint | None = None
+        best = float(_NEAR_PIXELS)
+        for point in self.points:
+            away = self.pixel_of(point) - here
+            distance = (away.x() ** 2 + away.y() ** 2) ** 0.5
+            if distance < best:
+                found, best = point, distance
+        return found
+
+    def _follow_mouse(self, place: QPointF) -> None:
+        point = self.near(place)
+        self.point_read.emit(None if point is None else point.line)
+
+    def _click(self, event: Any) -> None:
+        point = self.near(event.scenePos())
+        if event.button() == Qt.MouseButton.LeftButton and point is not None:
+            self.chosen.emit(point.line.type_name)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
+        if step is None or event.modifiers() != Qt.KeyboardModifier.NoModifier or not self.points:
+            super().keyPressEvent(event)
+            return
+        names = [p.line.type_name for p in sorted(self.points, key=lambda p: (p.x, -p.y))]
+        place = names.index(self.selected) + step if self.selected in names else 0
+        self.chosen.emit(names[min(max(place, 0), len(names) - 1)])

@@ -1,0 +1,417 @@
+"""The line above a what-if: which tensors, which types, what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+from pathlib import Path
+from typing import Final
+
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QHideEvent, QKeyEvent
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QListWidget,
+    QListWidgetItem,
+    QMenu,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.analysis.rounding import rounding_types
+from explorer.errors import ExplorerError
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.weights.work import same_role
+from explorer.qt.what_if.chart import Measure
+from explorer.qt.what_if.question import ImportanceMatrix
+from explorer.quantization import TENSOR_TYPES
+from explorer.quantization.registry import family
+from explorer.text import integer_text, plain_text, shorten
+
+# Chooses an importance matrix, which says how much each column of a tensor counts.
+
+
+_LONGEST = 24
+
+
+class MatrixChooser(QPushButton):
+    """A button with a menu: open a matrix, or do without.
+
+    Attributes:
+        matrix: What was opened, or None.
+
+    Signals:
+        changed: Another matrix, or none.
+        failed: A file cannot be opened or is something else; an `ExplorerError`.
+    """
+
+    changed = Signal()
+    failed = Signal(object)
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.matrix: ImportanceMatrix | None = None
+        self._opening = JobSlot(runner, self)
+        menu = QMenu(self)
+        menu.addAction(self.tr("&Open an importance matrix…")).triggered.connect(self.ask)
+        self.clear_action = menu.addAction(self.tr("&None: all weights count alike"))
+        self.clear_action.triggered.connect(self.clear)
+        self.setMenu(menu)
+        self.setAccessibleName(self.tr("Importance matrix"))
+        self.setToolTip(
+            self.tr(
+                "A file of llama-imatrix in GGUF: where a type is searched for, errors in columns "
+                "that are used more count more."
+            )
+        )
+        self._show_name()
+
+    def ask(self) -> None:
+        """Ask for a file and open it."""
+        kinds = self.tr("Importance matrices (*.gguf *.imatrix *.dat);;All files (*)")
+        title = self.tr("Open an importance matrix")
+        name, _ = QFileDialog.getOpenFileName(self, title, "", kinds)
+        if name:
+            self.open(Path(name))
+
+    def open(self, path: Path) -> None:
+        """Open a file in the background."""
+        self._opening.run(
+            self.tr("Opening {name}").format(name=plain_text(path.name)),
+            lambda _job: ImportanceMatrix.load(path),
+            self._take,
+            self._fail,
+        )
+
+    def clear(self) -> None:
+        """Do without a matrix."""
+        self._opening.cancel()
+        if self.matrix is not None:
+            self._take(None)
+
+    def _take(self, matrix: ImportanceMatrix | None) -> None:
+        # the one before is not closed here: a job may still read it for a moment; its file closes
+        # with the last one who knows it
+        self.matrix = matrix
+        self._show_name()
+        self.changed.emit()
+
+    def _fail(self, error: ExplorerError) -> None:
+        self.failed.emit(error)
+
+    def _show_name(self) -> None:
+        self.clear_action.setEnabled(self.matrix is not None)
+        name = self.tr("none")
+        if self.matrix is not None:
+            name = shorten(plain_text(self.matrix.model.path.name), _LONGEST)
+        self.setText(self.tr("Importance: {name}").format(name=name.replace("&", "&&")))
+
+
+# The types that a what-if can ask for, in groups, and those that people usually choose from.
+
+
+USUAL_TYPES: Final = (
+    *("Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
+    *("IQ4_NL", "IQ4_XS", "MXFP4"),
+)
+"""What most files on the net are made of; all of them quick to try."""
+
+_OTHERS: Final = "others"
+
+
+def type_groups() -> list[tuple[str, tuple[str, ...]]]:
+    """Return every type that weights can be rounded to, in groups with their titles."""
+    titles = {
+        "plain": _tr("Without codes"),
+        "legacy": _tr("GGUF, simple"),
+        "k_quants": _tr("GGUF, K"),
+        "iq": _tr("GGUF, I"),
+        "ternary": _tr("GGUF, ternary"),
+        "microscaling": _tr("GGUF, microscaling"),
+        _OTHERS: _tr("Ollama and MLX"),
+    }
+    found: dict[str, list[str]] = {name: [] for name in titles}
+    for name in rounding_types():
+        group = family(name) if name in TENSOR_TYPES else _OTHERS
+        found["iq" if group == "iq4" else group].append(name)
+    return [(titles[name], tuple(names)) for name, names in found.items() if names]
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("WhatIfTypes", text)
+
+
+# Chooses the types of a what-if: a button, and below it a list to tick.
+
+
+_ROLE = Qt.ItemDataRole.UserRole
+_SHOWN_ROWS = 22
+
+
+class TypeList(QFrame):
+    """The list, in a window that closes when one clicks elsewhere.
+
+    Attributes:
+        list: The types, with a heading above each group.
+
+    Signals:
+        closed: The window was closed.
+    """
+
+    closed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent, Qt.WindowType.Popup)
+        self.setFrameShape(QFrame.Shape.StyledPanel)
+        self.list = QListWidget(self)
+        self.list.setAccessibleName(self.tr("Types to try"))
+        for title, names in type_groups():
+            heading = QListWidgetItem(title, self.list)
+            heading.setFlags(Qt.ItemFlag.NoItemFlags)
+            for name in names:
+                item = QListWidgetItem(name, self.list)
+                item.setData(_ROLE, name)
+                item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
+        self.set_types(USUAL_TYPES)
+        buttons = QHBoxLayout()
+        for text, types in (
+            (self.tr("&All"), self._names()),
+            (self.tr("&None"), ()),
+            (self.tr("&Usual"), USUAL_TYPES),
+        ):
+            button = QPushButton(text, self)
+            button.clicked.connect(lambda _=False, types=types: self.set_types(types))
+            buttons.addWidget(button)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(4, 4, 4, 4)
+        layout.addWidget(self.list)
+        layout.addLayout(buttons)
+        row = self.list.sizeHintForRow(0)
+        self.list.setFixedHeight(row * _SHOWN_ROWS + 2 * self.list.frameWidth())
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types that are ticked, in the order of the list."""
+        on = Qt.CheckState.Checked
+        return tuple(
+            item.data(_ROLE)
+            for item in self._items()
+            if item.data(_ROLE) is not None and item.checkState() == on
+        )
+
+    def set_types(self, types: Iterable[str]) -> None:
+        """Tick these types and no others."""
+        wanted = frozenset(types)
+        with QSignalBlocker(self.list):
+            for item in self._items():
+                name = item.data(_ROLE)
+                if name is not None:
+                    on = Qt.CheckState.Checked if name in wanted else Qt.CheckState.Unchecked
+                    item.setCheckState(on)
+
+    def _items(self) -> list[QListWidgetItem]:
+        return [self.list.item(row) for row in range(self.list.count())]
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(name for item in self._items() if (name := item.data(_ROLE)) is not None)
+
+    # Qt
+
+    def event(self, event: QEvent) -> bool:
+        # else Escape would end the reading of weights, which is a shortcut of the panel around
+        key = event.key() if isinstance(event, QKeyEvent) else None
+        if event.type() == QEvent.Type.ShortcutOverride and key == Qt.Key.Key_Escape:
+            event.accept()
+            return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Escape):
+            self.hide()
+            return
+        super().keyPressEvent(event)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self.closed.emit()
+
+
+class TypeChooser(QPushButton):
+    """A button that says how many types are chosen, and opens the list.
+
+    Attributes:
+        popup: The list.
+        types: What is chosen.
+
+    Signals:
+        changed: Other types were chosen; told once, when the list is closed.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.popup = TypeList(self)
+        self.types = self.popup.types
+        self.setToolTip(self.tr("Choose the types to try"))
+        self.clicked.connect(self.open_list)
+        self.popup.closed.connect(self._take)
+        self._show_count()
+
+    def set_types(self, types: Iterable[str]) -> None:
+        """Choose types, as if they were ticked one by one."""
+        self.popup.set_types(types)
+        self._take()
+
+    def open_list(self) -> None:
+        """Show the list below the button."""
+        self.popup.move(self.mapToGlobal(QPoint(0, self.height())))
+        self.popup.show()
+        self.popup.list.setFocus()
+        if self.popup.list.currentRow() < 0:
+            self.popup.list.setCurrentRow(1)  # below the first heading
+
+    def _take(self) -> None:
+        if self.popup.types != self.types:
+            self.types = self.popup.types
+            self._show_count()
+            self.changed.emit()
+
+    def _show_count(self) -> None:
+        text = self.tr("1 type…") if len(self.types) == 1 else self.tr("{n} types…")
+        self.setText(text.format(n=len(self.types)))
+
+
+_EXPERTS = frozenset({"experts", "shared_experts"})
+
+
+class Scope(Enum):
+    """Which tensors would get another type."""
+
+    ONE = auto()
+    SELECTED = auto()
+    EXPERTS = auto()
+    SAME_ROLE = auto()
+    MODEL = auto()
+
+
+class WhatIfControls(QWidget):
+    """The controls.
+
+    Attributes:
+        scope: Chooses tensors.
+        types: Chooses types.
+        matrix: Chooses an importance matrix.
+        measure: Chooses what is drawn upwards.
+        use: Compares with the marked type in every panel.
+
+    Signals:
+        scope_changed: Other tensors were chosen.
+    """
+
+    scope_changed = Signal()
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._rows: dict[Scope, tuple[int, ...] | None] = {}
+        self.scope = QComboBox(self)
+        self.scope.setAccessibleName(self.tr("Which tensors"))
+        self.scope.setToolTip(self.tr("Which tensors other types are tried on"))
+        self.scope.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.types = TypeChooser(self)
+        self.matrix = MatrixChooser(runner, self)
+        self.measure = QComboBox(self)
+        self.measure.setAccessibleName(self.tr("What is drawn upwards"))
+        self.measure.setToolTip(self.tr("What is drawn upwards"))
+        self.measure.addItems([self.tr("Relative RMSE"), self.tr("SQNR")])
+        self.use = QPushButton(self.tr("Compare with this type"), self)
+        self.use.setToolTip(
+            self.tr(
+                "Show what rounding to the marked type does to the tensor, in all views that "
+                "compare (Enter in the table); without an importance matrix"
+            )
+        )
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 4)
+        for widget in (self.scope, self.types, self.matrix, self.measure):
+            layout.addWidget(widget)
+        layout.addStretch(1)
+        layout.addWidget(self.use)
+        self.scope.activated.connect(lambda _: self.scope_changed.emit())
+
+    @property
+    def chosen_scope(self) -> Scope:
+        """Which tensors are chosen."""
+        found = self.scope.currentData()
+        return found if isinstance(found, Scope) else Scope.ONE
+
+    @property
+    def rows(self) -> tuple[int, ...] | None:
+        """The chosen tensors, by row; None for the whole model."""
+        return self._rows.get(self.chosen_scope, ())
+
+    @property
+    def chosen_measure(self) -> Measure:
+        """What is drawn upwards."""
+        return Measure(self.measure.currentIndex())
+
+    def choose(self, scope: Scope) -> None:
+        """Choose tensors, as if that was picked in the list."""
+        self.scope.setCurrentIndex(self.scope.findData(scope))
+        self.scope_changed.emit()
+
+    def show_subject(self, document: Document | None, rows: Sequence[int]) -> None:
+        """List what can be chosen around tensors; what was chosen stays if it is still there.
+
+        Args:
+            document: The model, or None.
+            rows: Selected tensors, by row, the one that matters most first.
+        """
+        before = self.chosen_scope
+        self._rows = {} if document is None or not rows else _choices(document, rows)
+        with QSignalBlocker(self.scope):
+            self.scope.clear()
+            for scope, some in self._rows.items():
+                self.scope.addItem(self._title(scope, some), scope)
+            self.scope.setCurrentIndex(max(0, self.scope.findData(before)))
+
+    def _title(self, scope: Scope, rows: tuple[int, ...] | None) -> str:
+        titles = {
+            Scope.ONE: self.tr("This tensor"),
+            Scope.SELECTED: self.tr("Selected tensors ({n})"),
+            Scope.EXPERTS: self.tr("Experts of the layer ({n})"),
+            Scope.SAME_ROLE: self.tr("Same role in every layer ({n})"),
+            Scope.MODEL: self.tr("Whole model"),
+        }
+        return titles[scope].format(n=integer_text(len(rows or ())))
+
+
+def _choices(document: Document, rows: Sequence[int]) -> dict[Scope, tuple[int, ...] | None]:
+    first = rows[0]
+    found: dict[Scope, tuple[int, ...] | None] = {Scope.ONE: (first,)}
+    if len(rows) > 1:
+        found[Scope.SELECTED] = tuple(sorted(rows))
+    experts = _experts(document, first)
+    if len(experts) > 1:
+        found[Scope.EXPERTS] = experts
+    role = tuple(same_role(document, first))
+    if len(role) > 1:
+        found[Scope.SAME_ROLE] = role
+    found[Scope.MODEL] = None
+    return found
+
+
+def _experts(document: Document, row: int) -> tuple[int, ...]:
+    """Return the experts that a tensor is one of, where each is a tensor of its own."""
+    tensors = document.model.tensors
+    name = tensors.rows[row].group
+    for group in document.model.groups:
+        if group.name == name and group.kind in _EXPERTS:
+            rows = (tensors.row_of(one) for one in group.tensors)
+            return tuple(sorted(found for found in rows if found is not None))
+    return ()

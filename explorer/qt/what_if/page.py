@@ -1,0 +1,672 @@
+"""What if tensors had other types: what they would lose, how large they and the plan would be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from PySide6.QtCore import QByteArray, QCoreApplication, QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.analysis.what_if import PRESENT, TypeErrors
+from explorer.errors import ExplorerError
+from explorer.hardware.detect import Machine, detect
+from explorer.planner.inputs import PlanInputs
+from explorer.present.errors import error_label, error_text
+from explorer.present.explanations import picture_text
+from explorer.qt.document import Document
+from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.references import References, Rounding
+from explorer.qt.what_if.chart import WhatIfChart
+from explorer.qt.what_if.controls import WhatIfControls
+from explorer.qt.what_if.question import Kept, OriginalsKeeper, Prospect, Question, look_ahead
+from explorer.qt.what_if.table import (
+    GPU_COLUMNS,
+    Line,
+    WhatIfColumns,
+    change_text,
+    lines_of,
+    note_text,
+)
+from explorer.qt.what_if.work import WhatIfState, WhatIfWork
+from explorer.qt.widgets.labels import ElidedLabel, StatePage, plain_label
+from explorer.qt.widgets.plot_panel import PicturePanel
+from explorer.qt.widgets.progress import duration_text
+from explorer.qt.widgets.table_model import Column, TableModel
+from explorer.text import bytes_text, float_text, integer_text, plain_text
+
+# What the page of what-ifs says in words.
+
+
+def basis_text(prospect: Prospect) -> str:
+    """Return what errors are measured against, and what is left out."""
+    question, parts = prospect.question, []
+    types = question.document.model.tensors.columns.types
+    if question.originals is not None and prospect.measured_against_originals:
+        text = _tr(
+            "The original, {title}, is rounded. What this file itself has lost against it stands "
+            "in the first line."
+        )
+        parts.append(text.format(title=question.originals.title))
+    else:
+        if question.originals is not None:
+            parts.append(_tr("The reference has no tensor that matches."))
+        parts.append(_tr("The file's own weights are rounded."))
+        if any(types[row].quantized for piece in prospect.pieces for row in piece.rows):
+            parts.append(
+                _tr(
+                    "They are quantized already: errors come on top of what they have lost "
+                    "before. To see all of it, choose the original above."
+                )
+            )
+    if prospect.alone:
+        text = _tr("{n} tensors have no partner in the reference and stay as they are.")
+        parts.append(text.format(n=integer_text(prospect.alone)))
+    if question.matrix is not None:
+        text = _tr(
+            "The importance matrix knows {n} of {all} tensors; it steers the search, while errors "
+            "count all weights alike."
+        )
+        count, total = prospect.importance_count, len(prospect.pieces)
+        parts.append(text.format(n=integer_text(count), all=integer_text(total)))
+    return " ".join(parts)
+
+
+def planned_text(prospect: Prospect) -> str:
+    """Return what memory is planned for."""
+    if prospect.plan_problem:
+        return _tr("There is no memory plan: {why}.").format(why=prospect.plan_problem)
+    plan = prospect.plans.get(PRESENT)
+    if plan is None:
+        return _tr("There is no memory plan for the planner's settings.")
+    context = prospect.planned.settings.context
+    if context is None:
+        text = _tr("Memory is planned with the planner's settings")
+    else:
+        text = _tr("Memory is planned for a context of {n} tokens").format(n=integer_text(context))
+    devices = ", ".join(device.label for device in prospect.planned.devices)
+    if devices:
+        return _tr("{text}, on {devices}.").format(text=text, devices=devices)
+    return _tr("{text}; no GPU is known.").format(text=text)
+
+
+def line_text(line: Line) -> str:
+    """Return a line of the table as one text."""
+    parts = [line.title]
+    if line.size.problem is None:
+        bits = float_text(line.size.bits_per_weight, 5)
+        parts.append(_tr("{bits} bits/weight").format(bits=bits))
+        size = bytes_text(line.size.nbytes)
+        if line.type_name != PRESENT:
+            size += f" ({change_text(line.size.nbytes - line.now.nbytes)})"
+        parts.append(size)
+    relative, sqnr = line.figure("relative_rmse"), line.figure("sqnr_db")
+    if relative is not None and sqnr is not None:
+        parts.append(_figure("relative_rmse", relative))
+        parts.append(_figure("sqnr_db", sqnr))
+    if line.plan is not None and line.size.problem is None:
+        parts.append(_tr("memory {size}").format(size=bytes_text(line.plan.total)))
+    note = note_text(line)
+    return "   ".join([*parts, note] if note else parts)
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{error_label(name)} {error_text(name, value)}"
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("WhatIf", text)
+
+
+# Chart and table of what-ifs: two views of the same lines, with one mark.
+
+
+_CHART_HEIGHT, _TABLE_HEIGHT = 360, 260
+
+
+class WhatIfPanel(PicturePanel):
+    """Chart and table, one above the other.
+
+    Attributes:
+        chart: Error against bits per weight.
+        model: What the table shows.
+
+    Signals:
+        marked: Another line was marked; None if none is.
+    """
+
+    marked = Signal(object)
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        chart, model = WhatIfChart(), TableModel()
+        super().__init__(runner, chart, model, parent)
+        self.chart, self.model = chart, model
+        model.setParent(self)
+        self._columns = WhatIfColumns()
+        self.file_name = self.tr("what if")
+        self.table.setAccessibleName(self.tr("Types"))
+        self.splitter.setOrientation(Qt.Orientation.Vertical)
+        self.splitter.setStretchFactor(1, 1)
+        self.splitter.setSizes([_CHART_HEIGHT, _TABLE_HEIGHT])
+        chart.point_read.connect(self._read_out)
+        chart.chosen.connect(self.select)
+        self.table.row_selected.connect(self._mark)
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """The lines, in their own order: the present type first."""
+        return self._columns.lines
+
+    @property
+    def selected_type(self) -> str | None:
+        """The type that is marked; None if none is."""
+        return self.chart.selected
+
+    def show_planned(self, text: str) -> None:
+        """Say what memory is planned for."""
+        self._columns.planned = text
+        self.show_resting(text)
+
+    def show_lines(self, lines: Sequence[Line], *, gpus: bool) -> None:
+        """Show other lines, or more of the same.
+
+        Args:
+            lines: The lines.
+            gpus: Whether anything is planned for GPUs.
+        """
+        before = [line.type_name for line in self.lines]
+        known = sum(line.known is not None for line in self.lines)
+        self._columns.lines = tuple(lines)
+        columns = self._columns.columns()
+        if self.model.columns and [line.type_name for line in lines] == before:
+            self.model.renew(columns)
+            if sum(line.known is not None for line in lines) > known:
+                self.table.fit_columns()  # figures are wider than what stood in their place
+        else:
+            self._replace(columns, gpus=gpus)
+        self.chart.show_lines(lines)
+
+    def select(self, type_name: str) -> None:
+        """Mark a type in chart and table."""
+        place = self._columns.place_of(type_name)
+        if place is not None:
+            self.table.select_row(place)
+
+    def set_logarithmic(self, on: bool) -> None:
+        """Do nothing: the axis follows from what is drawn."""
+
+    def _replace(self, columns: Sequence[Column], *, gpus: bool) -> None:
+        """Show other types; columns, sorting and the mark stay as they were."""
+        marked = self.selected_type
+        header = self.table.horizontalHeader()
+        kept = header.saveState() if self.model.columns else QByteArray()
+        with QSignalBlocker(self.table):
+            self.model.set_content(columns, len(self.lines))
+            self.table.show_columns(kept, () if gpus else GPU_COLUMNS)
+        self.chart.select(None)
+        self.show_text("")
+        self.marked.emit(None)
+        if marked is not None:
+            self.select(marked)
+
+    def _mark(self, place: int) -> None:
+        line = self.lines[place]
+        self.chart.select(line.type_name)
+        self.show_text(line_text(line))
+        self.marked.emit(line)
+
+    def _read_out(self, line: Line | None) -> None:
+        if line is not None:
+            self.show_text(line_text(line))
+            return
+        place = None if self.selected_type is None else self._columns.place_of(self.selected_type)
+        self.show_text("" if place is None else line_text(self.lines[place]))
+
+
+def can_be_used(line: Line | None) -> bool:
+    """Tell whether a line is of a type that the tensors could have."""
+    return line is not None and line.type_name != PRESENT and line.size.problem is None
+
+
+# How far the measuring of types is, how long it will take, and the buttons that hold or end it.
+
+
+_STEPS = 1000
+_FORESEEABLE_S = 2.0  # the time that is left says nothing before that
+
+
+class WhatIfProgress(QWidget):
+    """A line below the table.
+
+    Attributes:
+        start: Starts, or goes on with what was cancelled.
+        pause: Pauses, and lets it go on.
+        cancel: Ends it; what was found stays.
+        label: How far it is, in words.
+
+    Signals:
+        start_requested: The user wants what is not known.
+        pause_requested: The user wants it to wait, or to go on.
+        cancel_requested: The user wants it to end.
+    """
+
+    start_requested = Signal()
+    pause_requested = Signal()
+    cancel_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._first: tuple[float, int] | None = None
+        self._text = ""
+        self.bar = QProgressBar(self)
+        self.bar.setTextVisible(False)
+        self.bar.setFixedWidth(160)
+        self.bar.setRange(0, _STEPS)
+        self.bar.setAccessibleName(self.tr("Progress"))
+        self.label = ElidedLabel(self)
+        self.label.setWhatsThis(picture_text("progress"))
+        self.start = QPushButton(self)
+        self.start.clicked.connect(self.start_requested)
+        self.pause = QPushButton(self)
+        self.pause.clicked.connect(self.pause_requested)
+        self.cancel = QPushButton(self.tr("Cancel"), self)
+        self.cancel.setToolTip(self.tr("Escape; what is known stays known"))
+        self.cancel.clicked.connect(self.cancel_requested)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 2, 8, 4)
+        layout.addWidget(self.bar)
+        layout.addWidget(self.label, 1)
+        for button in (self.start, self.pause, self.cancel):
+            layout.addWidget(button)
+        # its place stays: a chart that changes its height is hard to look at
+        self.setFixedHeight(self.sizeHint().height())
+        self.rest("", "")
+
+    def rest(self, text: str, button: str) -> None:
+        """Tell what there is while nothing is under way.
+
+        Args:
+            text: What there is.
+            button: What starting would do; "" if there is nothing to do.
+        """
+        self._show(running=False, startable=bool(button))
+        self.start.setText(button)
+        self.label.setText(text)
+
+    def begin(self, text: str) -> None:
+        """Tell that something begins."""
+        self._first = None
+        self.bar.setValue(0)
+        self._text = text
+        self.set_paused(False)
+        self._show(running=True, startable=False)
+
+    def set_paused(self, on: bool) -> None:
+        """Tell whether it waits."""
+        self._first = None  # a pause is no time that anything took
+        self.pause.setText(self.tr("&Resume") if on else self.tr("&Pause"))
+        self.label.setText(self.tr("Paused") if on else self._text)
+
+    def show_state(self, state: WhatIfState) -> None:
+        """Tell how far it is."""
+        share = state.done / state.total if state.total else 1.0
+        self.bar.setValue(round(_STEPS * share))
+        text = self.tr("{share:.0f} %").format(share=100 * share)
+        if state.type_name:
+            text += self.tr("   {type}").format(type=state.type_name)
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now, state.done
+        start, first = self._first
+        if now - start > _FORESEEABLE_S and state.done > first:
+            left = (state.total - state.done) * (now - start) / (state.done - first)
+            text += self.tr("   {time} left").format(time=duration_text(left))
+        self._text = text
+        self.label.setText(text)
+
+    def _show(self, *, running: bool, startable: bool) -> None:
+        for widget in (self.bar, self.pause, self.cancel):
+            widget.setVisible(running)
+        self.start.setVisible(startable)
+
+
+AUTOMATIC_COST: Final = 4_000_000_000
+"""Work that begins by itself: ten seconds of a core."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """What a look ahead found."""
+
+    machine: Machine
+    prospect: Prospect
+    errors: dict[str, TypeErrors]
+    missing_types: int
+    cost: int
+
+
+class WhatIfPage(QWidget):
+    """A chart and a table of types. Reads weights by itself only while it is visible.
+
+    Attributes:
+        controls: The line above.
+        note: What errors are measured against.
+        panel: Chart and table.
+        progress: The line below.
+        state: What stands there while there is nothing to show.
+        prospect: What is shown; None while nothing is.
+        plan_inputs: Returns what the planner plans for, for a model; None for something usual.
+
+    Signals:
+        exported: A file was written; its path.
+        failed: Something cannot be done; an `ExplorerError`.
+    """
+
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(
+        self, runner: JobRunner, references: References, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self._references = references
+        self._keeper = OriginalsKeeper(references)
+        self._document: Document | None = None
+        self._found: WeakKeyDictionary[Document, Kept] = WeakKeyDictionary()
+        self._looking = JobSlot(runner, self)
+        self._measuring = JobSlot(runner, self)
+        self._work: WhatIfWork | None = None
+        self._asked_for = False  # whether the user started the work
+        self._question: Question | None = None
+        self._machine: Machine | None = None
+        self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
+        self.prospect: Prospect | None = None
+        self.controls = WhatIfControls(runner, self)
+        self.note = plain_label(self)
+        self.note.setWordWrap(True)
+        self.note.setContentsMargins(8, 0, 8, 2)
+        self.note.setAccessibleName(self.tr("What errors are measured against"))
+        self.panel = WhatIfPanel(runner, self)
+        self.progress = WhatIfProgress(self)
+        self.state = StatePage(self)
+        self._stack = QStackedWidget(self)
+        self._stack.addWidget(self.state)
+        self._stack.addWidget(self.panel)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.controls)
+        layout.addWidget(self.note)
+        layout.addWidget(self._stack, 1)
+        layout.addWidget(self.progress)
+        self._connect()
+        self._renew()
+
+    def _connect(self) -> None:
+        controls, progress = self.controls, self.progress
+        controls.scope_changed.connect(self._renew)
+        controls.types.changed.connect(self._renew)
+        controls.matrix.changed.connect(self._renew)
+        controls.matrix.failed.connect(self.failed)
+        controls.measure.currentIndexChanged.connect(
+            lambda _: self.panel.chart.set_measure(controls.chosen_measure)
+        )
+        controls.use.clicked.connect(self.use_as_reference)
+        self.state.pressed.connect(self._press)
+        self.panel.marked.connect(lambda line: controls.use.setEnabled(can_be_used(line)))
+        self.panel.table.row_opened.connect(lambda _row: self.use_as_reference())
+        self.panel.exported.connect(self.exported)
+        self.panel.failed.connect(self.failed)
+        progress.start_requested.connect(self.start)
+        progress.pause_requested.connect(self._pause_or_resume)
+        progress.cancel_requested.connect(self.cancel)
+        self._references.changed.connect(self._renew)
+        self._references.documents_changed.connect(self._renew)
+
+    @property
+    def busy(self) -> bool:
+        """Whether weights are read."""
+        return self._measuring.busy
+
+    def show_subject(self, document: Document | None, rows: Sequence[int] = ()) -> None:
+        """Show other tensors; None ends all reading.
+
+        Args:
+            document: The model.
+            rows: Selected tensors, by row, the one that matters most first.
+        """
+        self._document = document
+        self.controls.show_subject(document, rows)
+        self._renew()
+
+    def start(self) -> None:
+        """Measure what is not known."""
+        if self.prospect is not None:
+            self._asked_for = True
+            self._measure(self.prospect)
+
+    def cancel(self) -> None:
+        """Stop reading; what was found stays known."""
+        if self._stop():
+            self.progress.rest(
+                self.tr("Cancelled: what was found stays known."), self.tr("Measure the rest")
+            )
+
+    def use_as_reference(self) -> None:
+        """Compare with the marked type in every panel."""
+        type_name = self.panel.selected_type
+        if self.controls.use.isEnabled() and type_name:
+            wanted = Rounding(type_name)
+            if self._references.chosen != wanted:
+                self._references.choose(wanted)
+
+    # What is asked
+
+    def _renew(self) -> None:
+        """Tell of what is chosen, unless that is told already."""
+        self._keeper.follow()
+        question = self._wanted()
+        if question is None:
+            self._question = None
+            self._stop()
+            self._looking.cancel()
+            self.prospect = None
+            self._explain()
+        elif not _same(question, self._question):
+            self._question, self.prospect = None, None  # a closed model is not kept
+            self._stop()
+            if self.isVisible():
+                self._question = question
+                self._look(question)
+
+    def _wanted(self) -> Question | None:
+        document, rows, types = self._document, self.controls.rows, self.controls.types.types
+        if document is None or rows == () or not types or self._keeper.waiting:
+            return None
+        matrix, originals = self.controls.matrix.matrix, self._keeper.originals
+        inputs = self.plan_inputs(document)
+        if self._work is not None and self._question is not None:
+            inputs = self._question.inputs  # other plans are no reason to measure again
+        return Question(document, rows, types, originals, matrix, inputs)
+
+    def _explain(self) -> None:
+        """Say why there is nothing to show."""
+        self.note.clear()
+        self.progress.rest("", "")
+        self.controls.use.setEnabled(False)
+        if self._document is None or self.controls.rows == ():
+            self._tell(
+                self.tr("Select a tensor"),
+                self.tr("Choose one in the tree or in the tensor table to try other types."),
+            )
+        elif self._keeper.waiting:
+            self._tell(self.tr("The tensors of both models are being matched."), "")
+        else:
+            self._tell(
+                self.tr("No type is chosen"),
+                self.tr("Choose the types to try."),
+                self.tr("Choose types…"),
+            )
+
+    def _press(self) -> None:
+        if self.controls.types.types:
+            self._question = None
+            self._renew()
+        else:
+            self.controls.types.open_list()
+
+    def _look(self, question: Question) -> None:
+        kept = self._kept(question.document)
+
+        def look(job: Job) -> _Ahead:
+            machine = self._machine or detect()
+            prospect = look_ahead(question, machine, job.check)
+            return _Ahead(
+                machine,
+                prospect,
+                prospect.known(kept),
+                len(prospect.unknown_types(kept)),
+                sum(task.cost for task in prospect.missing(kept)),
+            )
+
+        self._looking.run(self.tr("Looking at other types"), look, self._take, self._fail)
+
+    def _take(self, ahead: _Ahead) -> None:
+        self._machine, self.prospect = ahead.machine, ahead.prospect
+        prospect = ahead.prospect
+        self.note.setText(plain_text(basis_text(prospect)))
+        self.panel.show_planned(planned_text(prospect))
+        self._show(ahead.errors)
+        self._stack.setCurrentWidget(self.panel)
+        if not ahead.cost:
+            self.progress.rest(self._all_known(), "")
+        elif len(prospect.pieces) == 1 and ahead.cost <= AUTOMATIC_COST:
+            self._asked_for = False
+            self._measure(prospect)
+        else:
+            text = self.tr("{weights} weights in {tensors} tensors would be rounded").format(
+                weights=integer_text(prospect.parameters),
+                tensors=integer_text(len(prospect.pieces)),
+            )
+            button = self.tr("Measure {n} types").format(n=ahead.missing_types)
+            self.progress.rest(text, button)
+
+    def _all_known(self) -> str:
+        fit = [line for line in self.panel.lines[1:] if line.size.problem is None]
+        if not fit:
+            return self.tr("None of these types is possible here.")
+        return self.tr("All {n} types are measured.").format(n=len(fit))
+
+    # Measuring
+
+    def _measure(self, prospect: Prospect) -> None:
+        work = WhatIfWork(prospect, self._kept(prospect.question.document))
+        self._work = work
+        roundings = [one for name in prospect.tasks for one in prospect.roundings(name)]
+        needed = self._runner.need_kernels([*prospect.kernels, *roundings])
+        kernels = [name for name in needed if name in prospect.kernels]
+        text = self.tr("Preparing…")
+        if kernels:
+            text = self.tr("Preparing the kernels for {types}…").format(types=", ".join(kernels))
+        self.progress.begin(text)
+        job = self._measuring.run(
+            self.tr("Trying other types"),
+            lambda job: work.run(job, self._runner.wait_for_kernels),
+            self._finish,
+            self._fail,
+        )
+        job.published.connect(self._grow)
+        job.finished.connect(lambda: self._look_for_cancelled(job))
+
+    def _grow(self, state: WhatIfState) -> None:
+        if self._work is not None and not self._work.control.paused:
+            self.progress.show_state(state)
+        self._show(state.errors)
+
+    def _finish(self, state: WhatIfState) -> None:
+        self._work = None
+        self._show(state.errors)
+        text = self._all_known()
+        if state.failures:
+            name, error = state.failures[0]
+            text = self.tr("{n} tensors could not be read and are left out: {name}: {what}").format(
+                n=integer_text(len(state.failures)), name=plain_text(name), what=error.what
+            )
+        self.progress.rest(plain_text(text), "")
+
+    def _fail(self, error: ExplorerError) -> None:
+        self._work = None
+        self.prospect = None
+        self.progress.rest("", "")
+        self.controls.use.setEnabled(False)
+        self._tell(self.tr("Other types cannot be tried"), str(error), self.tr("Try again"))
+
+    def _stop(self) -> bool:
+        """End the work; return whether there was any."""
+        work, self._work = self._work, None
+        if work is not None:
+            self._measuring.cancel()
+            work.control.cancel()
+        return work is not None
+
+    def _look_for_cancelled(self, job: Job) -> None:
+        """Tell of a job that somebody else cancelled, such as the status bar."""
+        if self._work is not None and self._measuring.stopped and job.cancelled:
+            self.cancel()
+
+    def _pause_or_resume(self) -> None:
+        if self._work is None:
+            return
+        control = self._work.control
+        if control.paused:
+            control.resume()
+        else:
+            control.pause()
+        self.progress.set_paused(control.paused)
+
+    # What is shown
+
+    def _show(self, errors: Mapping[str, TypeErrors]) -> None:
+        prospect = self.prospect
+        if prospect is not None:
+            gpus = bool(prospect.planned.devices)
+            self.panel.show_lines(lines_of(prospect, errors), gpus=gpus)
+
+    def _kept(self, document: Document) -> Kept:
+        return self._found.setdefault(document, Kept())
+
+    def _tell(self, heading: str, sentence: str, button: str = "") -> None:
+        self.state.tell(heading, sentence, button)
+        self._stack.setCurrentWidget(self.state)
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not event.spontaneous():
+            self._renew()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        # what the user started goes on, as the status bar tells; the rest begins again when seen
+        if not event.spontaneous() and not self._asked_for and self._stop():
+            self._question = None
+
+
+def _same(one: Question, other: Question | None) -> bool:
+    return other is not None and (
+        (one.document, one.originals, one.matrix) == (other.document, other.originals, other.matrix)
+        and (one.rows, one.types, one.inputs) == (other.rows, other.types, other.inputs)
+    )

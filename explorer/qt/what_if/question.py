@@ -1,0 +1,458 @@
+"""What the page of what-ifs asks, and what can be told before a weight is read. Knows no Qt.
+
+Sizes and memory plans follow from the header at once. Errors take a walk over all weights for each
+type; what one walk finds is kept, so that coming back to a type, or from one tensor to all of its
+role, does nothing twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from explorer.analysis.matching import Matching
+from explorer.analysis.requantization import checked_importance
+from explorer.analysis.what_if import (
+    PRESENT,
+    Piece,
+    PieceErrors,
+    RunningTotal,
+    SizeThen,
+    Task,
+    TypeErrors,
+    importance_of,
+    is_importance_matrix,
+    matrix_rows,
+    missing_tasks,
+    original_pieces,
+    own_pieces,
+    present_size,
+    size_then,
+    tasks_of,
+)
+from explorer.errors import ExplorerError, PlanError
+from explorer.formats import open_model
+from explorer.formats.model import Model
+from explorer.formats.weights import Values
+from explorer.hardware.detect import Machine
+from explorer.planner import Hyperparameters, Settings
+from explorer.planner import settings as env
+from explorer.planner.inputs import PlanInputs, make_outcome
+from explorer.planner.profiles import with_types
+from explorer.qt.document import Document, Recent
+from explorer.qt.references import References, Rounding
+from explorer.quantization import TensorType
+from explorer.quantization.kernel_sets import rounding_to
+from explorer.quantization.registry import uses_importance
+from explorer.text import plain_text
+
+# An importance matrix that the user chose, for the types whose rounding it changes.
+
+
+_SUMS = ".in_sum2"
+
+
+@dataclass(frozen=True, eq=False)
+class ImportanceMatrix:
+    """An open importance matrix.
+
+    Attributes:
+        model: The file.
+        names: Tensors that it knows of.
+        key: What tells it from others; keeps no file open.
+    """
+
+    model: Model
+    names: frozenset[str]
+    key: object = field(default_factory=object)
+
+    @classmethod
+    def load(cls, path: Path) -> ImportanceMatrix:
+        """Open one; in a worker.
+
+        Raises:
+            ExplorerError: It cannot be opened, or is something else.
+        """
+        model = open_model(path)
+        if not is_importance_matrix(model):
+            model.close()
+            raise ExplorerError("is no importance matrix in GGUF, as llama-imatrix writes it", path)
+        names = model.tensors.columns.names
+        found = frozenset(name.removesuffix(_SUMS) for name in names if name.endswith(_SUMS))
+        return cls(model, found)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.model.close()
+
+    def importance(self, piece: Piece, name: str) -> Values | None:
+        """Return the importance of a piece's columns, float32 [matrices, columns]; may read.
+
+        Args:
+            piece: The piece.
+            name: The model's name for it.
+
+        Returns:
+            None if the matrix does not have it.
+
+        Raises:
+            ExplorerError: The matrix is damaged, or is that of another model.
+        """
+        found = importance_of(self.model, name) if name in self.names else None
+        return None if found is None else checked_importance(found, piece.original)
+
+
+# The memory plan of a model whose tensors have other types. Knows no Qt.
+
+
+USUAL_CONTEXT: Final = 8192
+"""Tokens that are planned for as long as nobody asked for another context."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanThen:
+    """What a plan comes to.
+
+    Attributes:
+        total: Bytes needed in all.
+        vram: Bytes on GPUs; None without GPUs, or where no split is claimed.
+        gpu_layers: Layers on GPUs; None as before.
+        layers: Layers in all.
+        refusal: Why Ollama would refuse to load it; "" if it would not.
+    """
+
+    total: int
+    vram: int | None
+    gpu_layers: int | None
+    layers: int
+    refusal: str = ""
+
+
+class Plans:
+    """Plans for one model.
+
+    Attributes:
+        inputs: The settings and devices that are planned for.
+        problem: Why there are no plans; "" if there are.
+
+    Args:
+        model: The model.
+        inputs: What to plan for; None for a usual context on the machine.
+        machine: This machine.
+    """
+
+    def __init__(self, model: Model, inputs: PlanInputs | None, machine: Machine) -> None:
+        if inputs is None:
+            settings = Settings(context=USUAL_CONTEXT)
+            inputs = PlanInputs(settings, machine.devices, machine.host)
+        self.inputs = inputs
+        self.problem = ""
+        self._model = model
+        self._environment = env.used(os.environ)
+        self._h: Hyperparameters | None = None
+        try:
+            h = Hyperparameters.from_model(model)
+        except PlanError as error:
+            self.problem = error.what
+            return
+        if h.block_count:
+            self._h = h
+        else:
+            self.problem = "the model says nothing of its layers"
+
+    def plan(self, types: Mapping[int, TensorType]) -> PlanThen | None:
+        """Return the plan of the model with other types of tensors, by row; None without one."""
+        h = self._h
+        if h is None:
+            return None
+        outcome = make_outcome(with_types(self._model, h, types), self.inputs, self._environment)
+        plan = outcome.plan
+        if plan is None:
+            return None
+        on_gpus = bool(self.inputs.devices)
+        return PlanThen(
+            total=plan.total,
+            vram=plan.vram_total if on_gpus else None,
+            gpu_layers=plan.gpu_layers if on_gpus else None,
+            layers=h.total_layers,
+            refusal=outcome.refusal,
+        )
+
+
+_MOST_PIECES: Final = 1 << 14
+_MOST_TOTALS: Final = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was found of a model, the latest of it; bounded.
+
+    Attributes:
+        pieces: What pieces lose, each less than a KiB.
+        totals: What all pieces of a question lose together; apart, for a model may have more pieces
+            than are kept, and is not measured again.
+    """
+
+    pieces: Recent = field(default_factory=lambda: Recent(_MOST_PIECES))
+    totals: Recent = field(default_factory=lambda: Recent(_MOST_TOTALS))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Originals:
+    """A model that the current one was made of.
+
+    Attributes:
+        key: What tells it from others; keeps no model open.
+        title: What it is called, plain text.
+        matching: How the tensors of both belong together, the originals being the reference.
+    """
+
+    key: Hashable
+    title: str
+    matching: Matching
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """What shall be told.
+
+    Attributes:
+        document: The model.
+        rows: Tensors that would get another type, by row; None for all matrices of the model.
+        types: The types.
+        originals: What is rounded; None for the model's own weights.
+        matrix: How much columns count, or None.
+        inputs: What to plan for; None for something usual.
+    """
+
+    document: Document
+    rows: tuple[int, ...] | None
+    types: tuple[str, ...]
+    originals: Originals | None = None
+    matrix: ImportanceMatrix | None = None
+    inputs: PlanInputs | None = None
+
+    def key(self, task: Task) -> Hashable:
+        """Return under what the outcome of a task is kept."""
+        matrix = self.matrix if uses_importance(task.type_name) else None
+        return (*self._basis(matrix), task.key)
+
+    def total_key(self, type_name: str) -> Hashable:
+        """Return under what is kept what all pieces together lose in a type."""
+        return (*self._basis(self.matrix), "total", type_name, self.rows)
+
+    def _basis(self, matrix: ImportanceMatrix | None) -> tuple[Hashable, ...]:
+        originals = None if self.originals is None else self.originals.key
+        return ("what if", originals, None if matrix is None else matrix.key)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prospect:
+    """What is known of a question before weights are read.
+
+    Attributes:
+        question: The question.
+        pieces: What would get other types.
+        measured_against_originals: Whether the pieces are those of the originals.
+        alone: Tensors that have no original, and stay as they are.
+        present: How large the tensors are.
+        present_type: The type that they have; "" if there are several.
+        sizes: How large they would be, by type.
+        plans: The memory plan, by type and for `PRESENT`; empty without plans.
+        planned: What was planned for.
+        plan_problem: Why there are no plans; "" if there are.
+        tasks: What is to be measured, by type, the quick types first.
+        importance_count: Pieces that the importance matrix knows of.
+        kernels: Types whose kernels are needed to read the weights.
+    """
+
+    question: Question
+    pieces: Sequence[Piece]
+    measured_against_originals: bool
+    alone: int
+    present: SizeThen
+    present_type: str
+    sizes: Mapping[str, SizeThen]
+    plans: Mapping[str, PlanThen]
+    planned: PlanInputs
+    plan_problem: str
+    tasks: Mapping[str, Sequence[Task]] = field(default_factory=dict)
+    importance_count: int = 0
+    kernels: Sequence[str] = ()
+
+    @property
+    def parameters(self) -> int:
+        """Weights of all pieces."""
+        return sum(piece.parameters for piece in self.pieces)
+
+    def roundings(self, type_name: str) -> list[str]:
+        """Return the sets of kernels that rounding to a type takes; `PRESENT` takes none."""
+        found: dict[str, None] = {}  # each once, in order
+        for name in {task.type_name: None for task in self.tasks[type_name]}:
+            if name != PRESENT and self.importance_count > 0:
+                found[rounding_to(name, weighed=True)] = None
+            if name != PRESENT and self.importance_count < len(self.pieces):
+                found[rounding_to(name)] = None
+        return list(found)
+
+    def missing(self, kept: Kept) -> list[Task]:
+        """Return what is not known yet, each once, in the order in which it is measured."""
+        tasks = [
+            task
+            for name, some in self.tasks.items()
+            if self.total(name, kept) is None
+            for task in some
+        ]
+
+        def known(task: Task) -> bool:
+            return kept.pieces.get(self.question.key(task)) is not None
+
+        return list(missing_tasks(tasks, known))
+
+    def unknown_types(self, kept: Kept) -> list[str]:
+        """Return the types of which something is not known yet, of those that were asked for."""
+
+        def unknown(name: str) -> bool:
+            keys = map(self.question.key, self.tasks[name])
+            return self.total(name, kept) is None and None in map(kept.pieces.get, keys)
+
+        return [name for name in self.question.types if name in self.tasks and unknown(name)]
+
+    def known(self, kept: Kept) -> dict[str, TypeErrors]:
+        """Return what is known of each type, without reading; types of which nothing is are not."""
+        found = {}
+        for name, tasks in self.tasks.items():
+            total = self.total(name, kept)
+            if total is not None:
+                found[name] = total
+                continue
+            running, some = RunningTotal(self.parameters), False
+            for task in tasks:
+                errors = kept.pieces.get(self.question.key(task))
+                if isinstance(errors, PieceErrors):
+                    running.add(task.piece, errors)
+                    some = True
+            if some:
+                found[name] = running.errors()
+        return found
+
+    def total(self, type_name: str, kept: Kept) -> TypeErrors | None:
+        """Return what is lost in a type, if it was measured to the end."""
+        found = kept.totals.get(self.question.total_key(type_name))
+        return found if isinstance(found, TypeErrors) else None
+
+
+def look_ahead(question: Question, machine: Machine, check: Callable[[], None]) -> Prospect:
+    """Tell what can be told without reading weights; in a worker.
+
+    Args:
+        question: The question.
+        machine: What to plan for, unless the question says.
+        check: Called now and then; raises to stop.
+
+    Raises:
+        ExplorerError: The model's header is damaged.
+    """
+    model = question.document.model
+    rows = tuple(matrix_rows(model)) if question.rows is None else question.rows
+    pieces: list[Piece] = []
+    if question.originals is not None:
+        pieces = original_pieces(model, rows, question.originals.matching)
+    against = bool(pieces)
+    pieces = pieces or own_pieces(model, rows)
+    held = {row for piece in pieces for row in piece.rows}
+    looked_at = set(range(model.tensors.main_rows)) if question.rows is None else set(rows)
+    present = present_size(model, looked_at | held)
+    plans = Plans(model, question.inputs, machine)
+    sizes: dict[str, SizeThen] = {}
+    found: dict[str, PlanThen | None] = {PRESENT: plans.plan({})}
+    for name in question.types:
+        check()
+        sizes[name] = size_then(model, present, pieces, name)
+        found[name] = plans.plan(sizes[name].types) if sizes[name].problem is None else None
+    kinds = {model.tensors.columns.types[row].name for row in held}
+    return Prospect(
+        question=question,
+        pieces=pieces,
+        measured_against_originals=against,
+        alone=len(set(rows) - held),
+        present=present,
+        present_type=kinds.pop() if len(kinds) == 1 else "",
+        sizes=sizes,
+        plans={name: plan for name, plan in found.items() if plan is not None},
+        planned=plans.inputs,
+        plan_problem=plans.problem,
+        tasks=_tasks(question, pieces, against=against),
+        importance_count=_importance_count(question, pieces),
+        kernels=_kernels(pieces),
+    )
+
+
+def piece_name(document: Document, piece: Piece) -> str:
+    """Return what the model calls a piece; of several tensors, the first."""
+    return document.model.tensors.columns.names[piece.rows[0]]
+
+
+def _tasks(
+    question: Question, pieces: Sequence[Piece], *, against: bool
+) -> dict[str, Sequence[Task]]:
+    tasks = {name: tasks_of(pieces, name) for name in question.types}
+    order = sorted(question.types, key=lambda name: sum(task.cost for task in tasks[name]))
+    first = {PRESENT: tasks_of(pieces, PRESENT)} if against else {}
+    return {**first, **{name: tasks[name] for name in order if tasks[name]}}
+
+
+def _importance_count(question: Question, pieces: Sequence[Piece]) -> int:
+    if question.matrix is None:
+        return 0
+    names = question.matrix.names
+    return sum(piece_name(question.document, piece) in names for piece in pieces)
+
+
+def _kernels(pieces: Sequence[Piece]) -> list[str]:
+    views = [view for piece in pieces for view in (piece.original, piece.present)]
+    return sorted({t.type.name for view in views if view is not None for t in view.tensors})
+
+
+# Which model is rounded on the page of what-ifs: the one that the current model was made of.
+
+
+class OriginalsKeeper:
+    """Follows what the current model is compared with.
+
+    Another model is taken for the original. A type is what this very page offers to compare with:
+    when it is chosen, the original before it stays.
+
+    Attributes:
+        originals: The original, or None.
+        waiting: Whether tensors are being matched; `References.changed` will follow.
+    """
+
+    def __init__(self, references: References) -> None:
+        self._references = references
+        self._document: Document | None = None
+        self._other: Document | None = None
+        self._keys: WeakKeyDictionary[Document, object] = WeakKeyDictionary()
+        self.originals: Originals | None = None
+        self.waiting = False
+
+    def follow(self) -> None:
+        """Look at what is chosen now."""
+        references = self._references
+        chosen = references.chosen
+        kept = isinstance(chosen, Rounding) and references.document is self._document
+        if kept and self._other in references.documents:
+            return
+        self._document = references.document
+        self._other, self.originals, self.waiting = None, None, False
+        if not isinstance(chosen, Document):
+            return
+        matched = references.matched
+        self._other, self.waiting = chosen, matched is None
+        if matched is not None:
+            key = self._keys.setdefault(chosen, object())
+            self.originals = Originals(key, plain_text(chosen.title), matched.matching)

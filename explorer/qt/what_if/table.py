@@ -1,0 +1,240 @@
+"""The table of what-ifs: a line for each type, and one for the model as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+from PySide6.QtCore import QCoreApplication
+
+from explorer.analysis.what_if import PRESENT, SizeThen, TypeErrors, pareto_front
+from explorer.present.errors import error_text, error_texts
+from explorer.present.explanations import what_if_texts
+from explorer.qt.what_if.question import PlanThen, Prospect
+from explorer.qt.widgets.table_model import Cell, Column
+from explorer.text import bytes_text, float_text, integer_text, plain_text
+
+MINUS: Final = "\N{MINUS SIGN}"
+
+GPU_COLUMNS: Final = ("memory_on_gpus", "layers_on_gpus")
+"""Names of the columns that say nothing on a machine without GPUs."""
+
+_FIGURES: Final = ("rmse", "relative_rmse", "sqnr_db", "max_abs_error")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What becomes of the tensors in a type.
+
+    Attributes:
+        type_name: The type; `PRESENT` for the tensors as they are.
+        title: What to call it.
+        size: How large they are then.
+        now: How large they are.
+        plan: The memory plan then, or None.
+        plan_now: The memory plan as it is, or None.
+        errors: What is lost, as far as it is known.
+        measurable: Whether what is lost can be known: of the tensors as they are, only against the
+            original.
+        front: Whether no other type is smaller and not worse, or better and not larger.
+    """
+
+    type_name: str
+    title: str
+    size: SizeThen
+    now: SizeThen
+    plan: PlanThen | None = None
+    plan_now: PlanThen | None = None
+    errors: TypeErrors | None = None
+    measurable: bool = True
+    front: bool = False
+
+    @property
+    def known(self) -> TypeErrors | None:
+        """What is lost, once all weights were looked at."""
+        return self.errors if self.errors is not None and self.errors.complete else None
+
+    def figure(self, name: str) -> float | None:
+        """Return a figure of `ErrorFigures`; None as long as it is not known, or if it is NaN."""
+        if self.known is None:
+            return None
+        value = float(getattr(self.known.figures, name))
+        return None if math.isnan(value) else value
+
+    def cell(self, name: str) -> float | int | None:
+        """Return the number in a column; None if there is none."""
+        size, plan, fits = self.size, self.plan, self.size.problem is None
+        if name in _FIGURES:
+            return self.figure(name)
+        if name == "saturated_codes":
+            return None if self.known is None else self.known.saturated
+        if plan is not None and self.plan_now is not None and fits:
+            planned = {
+                "memory_total": plan.total,
+                "memory_change": plan.total - self.plan_now.total,
+                "memory_on_gpus": plan.vram,
+                "layers_on_gpus": plan.gpu_layers,
+            }
+            if name in planned:
+                return planned[name]
+        sizes = {
+            "bits_per_weight": size.bits_per_weight,
+            "bytes": size.nbytes,
+            "bytes_change": size.nbytes - self.now.nbytes,
+            "file_bytes": size.file_nbytes,
+        }
+        return sizes.get(name) if fits else None
+
+
+def lines_of(prospect: Prospect, errors: Mapping[str, TypeErrors]) -> list[Line]:
+    """Return a line for the tensors as they are, and one for each type that was asked for."""
+    plan_now = prospect.plans.get(PRESENT)
+    now = prospect.present
+
+    def line(name: str, title: str, size: SizeThen) -> Line:
+        plan = prospect.plans.get(name)
+        measurable = name != PRESENT or prospect.measured_against_originals
+        return Line(name, title, size, now, plan, plan_now, errors.get(name), measurable)
+
+    title = prospect.present_type or _tr("several types")
+    facts = prospect.question.document.facts
+    if prospect.question.rows is None and facts.file_type:
+        title = facts.file_type
+    present = line(PRESENT, _tr("{type} (as it is)").format(type=plain_text(title)), now)
+    others = [line(name, name, size) for name, size in prospect.sizes.items()]
+    points = [(one.size.bits_per_weight, _or_nan(one.figure("relative_rmse"))) for one in others]
+    front = pareto_front(points)
+    return [
+        present,
+        *(replace(one, front=on) for one, on in zip(others, front, strict=True)),
+    ]
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+class WhatIfColumns:
+    """The columns of a table of lines, which may change while one looks.
+
+    Attributes:
+        lines: The lines.
+        planned: What the memory is planned for, in words.
+    """
+
+    def __init__(self) -> None:
+        self.lines: Sequence[Line] = ()
+        self.planned = ""
+
+    def columns(self) -> list[Column]:
+        """Return the columns."""
+        tips = what_if_texts()
+        memory = self.planned
+        return [
+            self._text("type", _tr("Type"), lambda line: line.title, tips["type"]),
+            self._number(
+                "bits_per_weight", _tr("Bits/weight"), _digits(5), tips["bits_per_weight"]
+            ),
+            self._number("bytes", _tr("Size"), _bytes, tips["bytes"]),
+            self._number("bytes_change", _tr("Change"), _change, tips["bytes_change"]),
+            *map(self._error, ("relative_rmse", "sqnr_db")),
+            self._number("memory_total", _tr("Memory"), _bytes, memory),
+            self._number("memory_change", _tr("Memory change"), _change, memory),
+            self._number("memory_on_gpus", _tr("On GPUs"), _bytes, memory),
+            self._number("layers_on_gpus", _tr("Layers on GPUs"), _count, memory),
+            *map(self._error, ("rmse", "max_abs_error", "saturated_codes")),
+            self._number("file_bytes", _tr("File"), _bytes, tips["file_bytes"]),
+            self._text("note", _tr("Note"), note_text, tips["note"]),
+        ]
+
+    def place_of(self, type_name: str) -> int | None:
+        """Return the row of a type, or None."""
+        names = [line.type_name for line in self.lines]
+        return names.index(type_name) if type_name in names else None
+
+    def _error(self, name: str) -> Column:
+        text = error_texts()[name]
+        return self._number(name, text.title, partial(error_text, name), text.tip)
+
+    def _text(self, name: str, title: str, of: Callable[[Line], str], tip: str) -> Column:
+        def text(row: int) -> str:
+            return of(self.lines[row])
+
+        def keys() -> np.ndarray:
+            return np.array([of(line) for line in self.lines], dtype=np.str_)
+
+        return Column(name, title, text, text, keys, tip=tip)
+
+    def _number(
+        self, name: str, title: str, text: Callable[[float | int], str], tip: str
+    ) -> Column:
+        def raw(row: int) -> Cell:
+            return self.lines[row].cell(name)
+
+        def told(row: int) -> str:
+            value = self.lines[row].cell(name)
+            return "" if value is None else text(value)
+
+        def keys() -> np.ndarray:
+            # what is not known stands behind all that is
+            values = [line.cell(name) for line in self.lines]
+            return np.array([np.inf if value is None else float(value) for value in values])
+
+        return Column(name, title, told, raw, keys, numeric=True, tip=tip)
+
+
+def note_text(line: Line) -> str:
+    """Return what else there is to say of a line."""
+    if line.size.problem is not None:
+        return plain_text(_tr("cannot be: {why}").format(why=line.size.problem))
+    parts = []
+    if line.errors is not None and not line.errors.complete:
+        done = line.errors.done / line.errors.total
+        parts.append(_tr("{share:.0f} % measured").format(share=100 * done))
+    elif not line.measurable:
+        parts.append(_tr("what it has lost itself is not known without the original"))
+    elif line.errors is None:
+        parts.append(_tr("not measured"))
+    if line.front:
+        parts.append(_tr("on the front"))
+    for name, narrow in line.size.substitutes.items():
+        text = _tr("{n} too narrow for it: {type} there, as llama-quantize does")
+        parts.append(text.format(n=integer_text(narrow), type=name))
+    if line.size.kept == 1:
+        parts.append(_tr("1 tensor cannot have it and stays as it is"))
+    elif line.size.kept:
+        count = integer_text(line.size.kept)
+        parts.append(_tr("{n} tensors cannot have it and stay as they are").format(n=count))
+    if line.plan is not None and line.plan.refusal:
+        parts.append(line.plan.refusal)
+    return plain_text("; ".join(parts))
+
+
+def change_text(nbytes: int) -> str:
+    """Return a difference of bytes with its sign."""
+    sign = MINUS if nbytes < 0 else "+" if nbytes else "\N{PLUS-MINUS SIGN}"
+    return f"{sign}{bytes_text(abs(nbytes))}"
+
+
+def _digits(count: int) -> Callable[[float | int], str]:
+    return lambda value: float_text(float(value), count)
+
+
+def _bytes(value: float | int) -> str:
+    return bytes_text(int(value))
+
+
+def _change(value: float | int) -> str:
+    return change_text(int(value))
+
+
+def _count(value: float | int) -> str:
+    return integer_text(int(value))
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("WhatIfTable", text)

@@ -1,0 +1,145 @@
+"""What a what-if does in a worker: a walk over the weights for each type, one type at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from explorer.analysis.surveys import SurveyControl
+from explorer.analysis.what_if import (
+    PRESENT,
+    PieceErrors,
+    RunningTotal,
+    Task,
+    TypeErrors,
+    measure_piece,
+)
+from explorer.errors import ExplorerError
+from explorer.formats.weights import Values
+from explorer.qt.jobs import Job, all_cores, consideration, drop_frames
+from explorer.qt.what_if.question import Kept, Prospect, piece_name
+from explorer.quantization.registry import uses_importance
+
+Wait: TypeAlias = Callable[[Iterable[str], Job], None]
+"""Waits until sets of kernels are there; see `JobRunner.wait_for_kernels`."""
+
+_MOST_WORKERS: Final = 8  # each holds about 6 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfState:
+    """What is known by now.
+
+    Attributes:
+        errors: By type, and for `PRESENT`.
+        done: Work done.
+        total: What that will be.
+        type_name: The type that is being measured; None before the first and behind the last.
+        failures: Tensors that cannot be read, by name, with the reason.
+    """
+
+    errors: Mapping[str, TypeErrors]
+    done: int
+    total: int
+    type_name: str | None
+    failures: Sequence[tuple[str, ExplorerError]] = ()
+
+
+class WhatIfWork:
+    """Measures what is not known of a prospect; made on the GUI thread, runs in a worker.
+
+    Attributes:
+        control: Pauses it.
+    """
+
+    def __init__(self, prospect: Prospect, kept: Kept) -> None:
+        self.control = SurveyControl()
+        self._prospect = prospect
+        self._question = prospect.question
+        self._kept = kept
+        self._errors: dict[str, TypeErrors] = {}
+        self._failures: dict[tuple[object, ...], tuple[str, ExplorerError]] = {}
+        self._total = 0
+        self._done = 0
+
+    def run(self, job: Job, wait_for_kernels: Wait) -> WhatIfState:
+        """Do it; in a worker.
+
+        Raises:
+            ExplorerError: The only tensor cannot be read.
+        """
+        self.control.obey(job.check)
+        wait_for_kernels(self._prospect.kernels, job)
+        with consideration(lasting=True):
+            return self._measure(job, wait_for_kernels)
+
+    def _measure(self, job: Job, wait_for_kernels: Wait) -> WhatIfState:
+        # what is known is told first: a type that takes minutes must not hide the others
+        self._errors = self._prospect.known(self._kept)
+        self._total = sum(task.cost for task in self._prospect.missing(self._kept))
+        for name, tasks in self._prospect.tasks.items():
+            if self._prospect.total(name, self._kept) is None:
+                wait_for_kernels(self._prospect.roundings(name), job)
+                self._measure_type(name, tasks, job)
+        return self._state(None, self._done)
+
+    def _measure_type(self, name: str, tasks: Sequence[Task], job: Job) -> None:
+        total = RunningTotal(self._prospect.parameters)
+        for task in tasks:
+            errors = self._task(name, task, total, job)
+            if errors is None:
+                total.leave_out(task.piece)
+            else:
+                total.add(task.piece, errors)
+        whole = total.errors()
+        self._errors = {**self._errors, name: whole}
+        if not self._failures:
+            self._kept.totals.put(self._question.total_key(name), whole)
+
+    def _task(self, name: str, task: Task, total: RunningTotal, job: Job) -> PieceErrors | None:
+        """Measure a piece unless it is known; None if it cannot be read."""
+        if task.piece.key in self._failures:
+            return None
+        key = self._question.key(task)
+        found = self._kept.pieces.get(key)
+        if isinstance(found, PieceErrors):
+            return found
+        rate = task.cost / max(1, task.piece.parameters)
+
+        def tell(done: int) -> None:
+            def state() -> WhatIfState:
+                self._errors = {**self._errors, name: total.errors()}
+                return self._state(name, self._done + round(done * rate))
+
+            job.publish(state)
+
+        try:
+            found = measure_piece(
+                task.piece,
+                task.type_name,
+                self._importance(task) if task.type_name != PRESENT else None,
+                min(_MOST_WORKERS, all_cores()),
+                check=self.control.check,
+                progress=tell,
+            )
+        except ExplorerError as error:
+            if len(self._prospect.pieces) == 1:
+                raise
+            called = piece_name(self._question.document, task.piece)
+            drop_frames(error)
+            self._failures[task.piece.key] = (called, error)
+            found = None
+        else:
+            self._kept.pieces.put(key, found)
+        self._done += task.cost
+        return found
+
+    def _importance(self, task: Task) -> Values | None:
+        matrix = self._question.matrix
+        if matrix is None or not uses_importance(task.type_name):
+            return None
+        return matrix.importance(task.piece, piece_name(self._question.document, task.piece))
+
+    def _state(self, name: str | None, done: int) -> WhatIfState:
+        return WhatIfState(self._errors, done, self._total, name, tuple(self._failures.values()))

@@ -1,0 +1,1 @@
+"""Widgets, item models and plots that several panels share; none of them knows a panel."""

@@ -1,0 +1,484 @@
+"""Histograms as step curves: one or several overlaid, with marks, a normal curve and a cursor.
+
+With a logarithmic axis the logarithms are drawn, not the counts: pyqtgraph's own mode fills down to
+a count of 1, which makes bins of one weight invisible. Here they stand half a decade high.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyqtgraph as pg
+from numpy.typing import NDArray
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent
+from PySide6.QtWidgets import QWidget
+
+from explorer.qt.theme import series_colour
+from explorer.qt.weights.curves import BinReading, HistogramCurve, curve_columns
+from explorer.qt.widgets.plot import ThemedPlot
+from explorer.text import float_text, shorten
+
+# Vertical lines with names at the top of a plot; names never overlap, and stay in the picture.
+
+
+_ROWS: Final = 2  # of names, one below the other
+_GAP: Final = 4  # pixels
+_ON_TOP: Final = 20
+_LEFT_ARROW: Final = "\u25c2 "
+_RIGHT_ARROW: Final = " \u25b8"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place worth knowing.
+
+    Attributes:
+        x: Where it is.
+        text: What it is; plain text.
+        style: How its line is drawn.
+        points: Whether the name stays at the edge, with an arrow, where the place is out of sight.
+    """
+
+    x: float
+    text: str
+    style: Qt.PenStyle = Qt.PenStyle.DashLine
+    points: bool = False
+
+
+class Marks:
+    """The marks of a plot, the most important ones first: these keep their names.
+
+    Args:
+        plot: The plot.
+
+    Attributes:
+        covered: What the names cover, in pixels of the plot's box.
+    """
+
+    def __init__(self, plot: ThemedPlot) -> None:
+        self._plot = plot
+        self._marks: tuple[Mark, ...] = ()
+        self._lines: list[Any] = []
+        self._names: list[Any] = []
+        self.covered: tuple[QRectF, ...] = ()
+        plot.box.sigRangeChanged.connect(lambda *_: self.place())
+        plot.box.sigResized.connect(lambda *_: self.place())
+
+    def show(self, marks: Sequence[Mark]) -> None:
+        """Show other marks."""
+        while len(self._lines) < len(marks):
+            self._lines.append(pg.InfiniteLine(angle=90))
+            self._names.append(pg.TextItem(anchor=(0, 0)))
+            self._names[-1].setZValue(_ON_TOP)
+            self._plot.addItem(self._lines[-1], ignoreBounds=True)
+            self._plot.addItem(self._names[-1], ignoreBounds=True)
+        self._marks = tuple(marks)
+        self.restyle()
+
+    def restyle(self) -> None:
+        """Take the plot's colours."""
+        colours = self._plot.colours
+        for place, (line, name) in enumerate(zip(self._lines, self._names, strict=True)):
+            shown = place < len(self._marks)
+            line.setVisible(shown)
+            name.setVisible(shown)
+            if shown:
+                mark = self._marks[place]
+                line.setPos(mark.x)
+                line.setPen(pg.mkPen(colours.text, width=1, style=mark.style))
+                name.fill = pg.mkBrush(colours.background)
+        self.place()
+
+    def place(self) -> None:
+        """Put each name beside its line where there is room."""
+        box = self._plot.box
+        area = QRectF(box.boundingRect())
+        taken: list[QRectF] = []
+        view = box.viewRect()
+        for mark, name in zip(self._marks, self._names, strict=False):
+            outside = -1 if mark.x < view.left() else 1 if mark.x > view.right() else 0
+            if outside and not mark.points:
+                name.hide()
+                continue
+            text = mark.text
+            if outside:
+                text = f"{_LEFT_ARROW}{text}" if outside < 0 else f"{text}{_RIGHT_ARROW}"
+            name.setText(text, color=self._plot.colours.text)
+            spot = self._free_spot(name, box.mapFromView(QPointF(mark.x, 0)).x(), area, taken)
+            name.setVisible(spot is not None)
+            if spot is not None:
+                taken.append(spot)
+                name.setPos(box.mapToView(spot.topLeft()))
+        self.covered = tuple(taken)
+
+    def shown_names(self) -> list[str]:
+        """Return the names that are in the picture."""
+        return [name.toPlainText() for name in self._names if name.isVisible()]
+
+    def _free_spot(self, name: Any, x: float, area: QRectF, taken: list[QRectF]) -> QRectF | None:
+        size = name.textItem.boundingRect()
+        left = min(max(x - size.width() / 2, area.left()), area.right() - size.width())
+        for row in range(_ROWS):
+            top = area.top() + row * size.height()
+            spot = QRectF(left, top, size.width(), size.height())
+            room = spot.adjusted(-_GAP, 0, _GAP, -1)
+            if left >= area.left() and not any(room.intersects(other) for other in taken):
+                return spot
+        return None
+
+
+MOST_FILLED: Final = 3
+"""Filling a step curve takes ten times as long as its outline, and hides what is behind."""
+
+MOST_SERIES: Final = 8
+"""Most curves that have a colour each."""
+
+_CHOSEN: Final = 1  # of the series' colours: orange, which no end of the others comes near
+_VIRIDIS_ON_LIGHT: Final = (0.0, 0.8)
+_VIRIDIS_ON_DARK: Final = (0.3, 1.0)
+_LEGEND_OFFSET: Final = (-8, 36)  # from the right, and below the names of marks
+_LEGEND_CHARACTERS: Final = 40
+_HALF_DECADE: Final = 0.5
+_HEADROOM: Final = 1.16  # names of marks stand above the curves
+_MARGIN: Final = 0.02
+_NORMAL_POINTS: Final = 256
+_FAR: Final = 10  # bins that Ctrl with an arrow key goes
+_MINUS: Final = "\u2212"
+_SIGMA: Final = "\u03c3"
+
+
+class HistogramPlot(ThemedPlot):
+    """Draws `HistogramCurve`s. One shows counts, several their shares: sizes may differ.
+
+    Signals:
+        bins_read: The cursor moved; a tuple of `BinReading`, one for each curve that reaches there.
+    """
+
+    bins_read = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.curves: tuple[HistogramCurve, ...] = ()
+        self.logarithmic = False
+        self.shows_normal = True
+        self.shows_marks = True
+        self.highlighted: int | None = None
+        self._cursor_x: float | None = None
+        self._items: list[Any] = []
+        self._normal = pg.PlotDataItem()
+        self._normal.setZValue(5)
+        self.addItem(self._normal)
+        self._line = pg.InfiniteLine(angle=90, movable=False)
+        self._line.setZValue(10)
+        self._line.hide()
+        self.addItem(self._line, ignoreBounds=True)
+        self._marks = Marks(self)
+        self._legend = pg.LegendItem(offset=_LEGEND_OFFSET)
+        self._legend.setParentItem(self.box)
+        self.setAccessibleName(self.tr("Histogram"))
+        self.getPlotItem().getAxis("bottom").enableAutoSIPrefix(False)
+        self.scene().sigMouseMoved.connect(self._follow_mouse)
+        self.set_titles("", "")
+        self.restyle()
+
+    def set_titles(self, what: str, unit: str) -> None:
+        """Name the axes.
+
+        Args:
+            what: What the bins are of, below the plot.
+            unit: What is counted: "Weights".
+        """
+        self._what, self._unit = what, unit
+        self._show_titles()
+
+    def set_code_ticks(self, ticks: list[tuple[float, str]] | None) -> None:
+        """Write texts at some places of the lower axis instead of numbers."""
+        self.getPlotItem().getAxis("bottom").setTicks(None if ticks is None else [ticks])
+
+    def show_curves(self, curves: tuple[HistogramCurve, ...]) -> None:
+        """Draw other curves; the zoom stays."""
+        if len(curves) != len(self.curves):
+            self.highlighted = None
+        several = len(curves) > 1
+        changed = several != self._several
+        self.curves = curves
+        if changed:
+            self._show_titles()
+        self._draw()
+        if self._cursor_x is not None:
+            self._move_cursor(self._cursor_x)
+
+    def set_logarithmic(self, on: bool) -> None:
+        """Draw heights on a logarithmic axis, or a linear one."""
+        self.logarithmic = on
+        self._draw()
+        self.forget_zoom()
+
+    def set_normal(self, on: bool) -> None:
+        """Draw the normal distribution of the same mean and deviation, or not."""
+        self.shows_normal = on
+        self._draw()
+
+    def set_marks(self, on: bool) -> None:
+        """Draw mean, deviation, least and greatest, or not."""
+        self.shows_marks = on
+        self._draw()
+
+    def highlight(self, row: int | None) -> None:
+        """Bring the curve of a tensor to the front; None shows all alike."""
+        rows = [curve.row for curve in self.curves]
+        self.highlighted = rows.index(row) if row in rows else None
+        self._draw()
+
+    def readings(self, x: float) -> tuple[BinReading, ...]:
+        """Return what each curve's bin at `x` holds; the highlighted curve comes first."""
+        first = self.highlighted
+        order = sorted(range(len(self.curves)), key=lambda number: number != first)
+        found = (self.curves[number].reading(x) for number in order)
+        return tuple(reading for reading in found if reading is not None)
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return the edges and counts of every curve; curves with the same bins share edges."""
+        return curve_columns(self.curves)
+
+    def restyle(self) -> None:
+        super().restyle()
+        self._line.setPen(pg.mkPen(self.colours.accent, width=1))
+        self._show_titles()
+        self._draw()
+
+    def zoom_centre(self) -> float:
+        view = self.box.viewRect()
+        x = self._cursor_x
+        return x if x is not None and view.left() <= x <= view.right() else super().zoom_centre()
+
+    # Drawing
+
+    _what = ""
+    _unit = ""
+
+    @property
+    def _several(self) -> bool:
+        return len(self.curves) > 1
+
+    def _show_titles(self) -> None:
+        unit = self._unit
+        if self._several:
+            unit = self.tr("Share of the tensor, %")
+        item = self.getPlotItem()
+        colour = self.colours.text.name()
+        item.setLabel("bottom", self._what, color=colour)
+        item.setLabel("left", unit, color=colour)
+
+    def _draw(self) -> None:
+        self.counts.set_logarithmic(self.logarithmic)
+        while len(self._items) > len(self.curves):
+            self.removeItem(self._items.pop())
+        while len(self._items) < len(self.curves):
+            self._items.append(pg.PlotDataItem(stepMode="center"))
+            self.addItem(self._items[-1])
+        floor = self._floor()
+        for number, (curve, item) in enumerate(zip(self.curves, self._items, strict=True)):
+            self._draw_curve(number, curve, item, floor)
+        marked = self._marked()
+        self._draw_normal(marked, floor)
+        self._marks.show(self._marks_of(marked) if self.shows_marks and marked else [])
+        self._draw_legend()
+        if self.curves:
+            self.set_home(self._whole(floor))
+
+    def _draw_legend(self) -> None:
+        """Name the curves where each has a colour of its own."""
+        self.clear_legend(self._legend)
+        self._legend.setVisible(1 < len(self.curves) <= MOST_SERIES)
+        if self._legend.isVisible():
+            for curve, item in zip(self.curves, self._items, strict=True):
+                # pyqtgraph takes names for HTML
+                self._legend.addItem(item, html.escape(shorten(curve.name, _LEGEND_CHARACTERS)))
+
+    def _marked(self) -> HistogramCurve | None:
+        """Return the curve that has marks and a normal curve: the only or the highlighted one."""
+        if len(self.curves) == 1:
+            return self.curves[0]
+        return None if self.highlighted is None else self.curves[self.highlighted]
+
+    def colour(self, number: int) -> QColor:
+        """Return the colour of a curve: of many ones, from dark to bright in their order."""
+        count = len(self.curves)
+        if count == 1:
+            return self.colours.accent
+        if count <= MOST_SERIES:
+            return series_colour(number)
+        # yellow is hard to see on white, and violet on black
+        first, last = _VIRIDIS_ON_DARK if self._is_dark() else _VIRIDIS_ON_LIGHT
+        place = first + (last - first) * number / (count - 1)
+        return QColor(pg.colormap.get("viridis").map(place, mode="qcolor"))
+
+    def _is_dark(self) -> bool:
+        return self.colours.background.lightness() < self.colours.text.lightness()
+
+    def _unit_height(self, curve: HistogramCurve) -> float:
+        """Return how high one weight stands."""
+        return 100.0 / max(1, curve.total) if self._several else 1.0
+
+    def _floor(self) -> float:
+        if not self.logarithmic:
+            return 0.0
+        units = [self._unit_height(curve) for curve in self.curves]
+        return math.log10(min(units, default=1.0)) - _HALF_DECADE
+
+    def _heights(self, counts: NDArray[Any], unit: float, floor: float) -> NDArray[np.float64]:
+        heights: NDArray[np.float64] = counts * unit
+        if not self.logarithmic:
+            return heights
+        logarithms = np.full(len(counts), floor)
+        np.log10(heights, out=logarithms, where=heights > 0)
+        return logarithms.clip(min=floor)
+
+    def _whole(self, floor: float) -> QRectF:
+        low = min(curve.histogram.low for curve in self.curves)
+        high = max(curve.histogram.high for curve in self.curves)
+        margin = (high - low) * _MARGIN or 1.0
+        top = max(
+            float(self._heights(curve.histogram.counts, self._unit_height(curve), floor).max())
+            for curve in self.curves
+        )
+        height = (top - floor if top > floor else 1.0) * _HEADROOM
+        return QRectF(low - margin, floor, high - low + 2 * margin, height)
+
+    def _draw_curve(self, number: int, curve: HistogramCurve, item: Any, floor: float) -> None:
+        chosen = number == self.highlighted
+        colour = series_colour(_CHOSEN) if chosen else self.colour(number)
+        faded = self.highlighted is not None and not chosen
+        if faded:
+            colour.setAlpha(70)
+        fill = QColor(colour)
+        fill.setAlpha(110 if len(self.curves) == 1 else 30 if faded else 60)
+        filled = len(self.curves) <= MOST_FILLED or chosen
+        item.setZValue(1 if chosen else 0)
+        item.setData(
+            curve.histogram.edges,
+            self._heights(curve.histogram.counts, self._unit_height(curve), floor),
+            stepMode="center",
+            fillLevel=floor if filled else None,
+            brush=fill if filled else None,
+            pen=pg.mkPen(colour, width=1),
+        )
+
+    def _draw_normal(self, curve: HistogramCurve | None, floor: float) -> None:
+        if not self.shows_normal or curve is None or not 0 < curve.std < math.inf:
+            self._normal.setData([], [])
+            return
+        histogram = curve.histogram
+        x = np.linspace(histogram.low, histogram.high, _NORMAL_POINTS)
+        density = np.exp(-0.5 * ((x - curve.mean) / curve.std) ** 2)
+        density /= curve.std * math.sqrt(2 * math.pi)
+        width = (histogram.high - histogram.low) / histogram.counts.size
+        heights = self._heights(density * curve.total * width, self._unit_height(curve), floor)
+        pen = pg.mkPen(self.colours.text, width=1, style=Qt.PenStyle.DashLine)
+        self._normal.setData(x, heights, pen=pen)
+
+    def _marks_of(self, curve: HistogramCurve) -> list[Mark]:
+        """Return mean, deviation, and where the least and the greatest lie."""
+        dotted, dashed = Qt.PenStyle.DotLine, Qt.PenStyle.DashLine
+        low, high = (float_text(x, 3) for x in (curve.minimum, curve.maximum))
+        marks = [
+            Mark(curve.mean, self.tr("mean"), Qt.PenStyle.SolidLine),
+            Mark(curve.minimum, self.tr("min {x}").format(x=low), dotted, points=True),
+            Mark(curve.maximum, self.tr("max {x}").format(x=high), dotted, points=True),
+            Mark(curve.mean - curve.std, f"{_MINUS}{_SIGMA}", dashed),
+            Mark(curve.mean + curve.std, f"+{_SIGMA}", dashed),
+        ]
+        return [mark for mark in marks if math.isfinite(mark.x)]
+
+    # The read-out
+
+    def _follow_mouse(self, place: QPointF) -> None:
+        if self.curves and self.box.sceneBoundingRect().contains(place):
+            self._move_cursor(self.box.mapSceneToView(place).x())
+
+    def _move_cursor(self, x: float) -> None:
+        self._cursor_x = x
+        readings = self.readings(x)
+        self._line.setVisible(bool(readings))
+        self._line.setPos(x)
+        self.bins_read.emit(readings)
+
+    def _step_cursor(self, place: Callable[[int, int], int]) -> None:
+        """Move to a bin of the first curve: `place` gets the bin it is in and their number."""
+        if not self.curves:
+            return
+        curve = self.curves[self.highlighted or 0]
+        edges = curve.histogram.edges
+        bins = curve.histogram.counts.size
+        x = curve.mean if self._cursor_x is None else self._cursor_x
+        index = int(np.searchsorted(edges, x, side="right")) - 1 if math.isfinite(x) else 0
+        index = min(max(place(min(max(index, 0), bins - 1), bins), 0), bins - 1)
+        self._move_cursor(float(edges[index] + edges[index + 1]) / 2)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
+        if step is None:
+            super().keyPressEvent(event)
+            return
+        far = event.modifiers() & Qt.KeyboardModifier.ControlModifier
+        self._step_cursor(lambda index, _bins: index + step * (_FAR if far else 1))
+
+
+# Where the names of points go so that none covers another one, or a point.
+
+
+_LABEL_GAP: Final = 6.0  # pixels between a point and its name
+_POINT: Final = 9.0  # what a point itself covers
+# Directions from a point, the preferred ones first. A curve that falls leaves the upper right free.
+_WAYS: Final = ((1, -1), (1, 0), (0, -1), (-1, 0), (0, 1), (-1, 1), (-1, -1), (1, 1))
+
+
+def place_labels(
+    points: Sequence[QPointF],
+    sizes: Sequence[QSizeF],
+    area: QRectF,
+    others: Sequence[QRectF] = (),
+) -> list[QRectF | None]:
+    """Return a free place beside each point, in pixels; None where there is none.
+
+    Args:
+        points: The points, the most important ones first: these find room first.
+        sizes: Of their names.
+        area: What the names must not leave.
+        others: What they must not cover besides.
+    """
+    around = QSizeF(_POINT, _POINT)
+    taken = list(others)
+    taken += [
+        QRectF(point - QPointF(_POINT / 2, _POINT / 2), around)
+        for point in points
+        if area.contains(point)
+    ]
+    found: list[QRectF | None] = []
+    for point, size in zip(points, sizes, strict=True):
+        place = _free_place(point, size, area, taken) if area.contains(point) else None
+        found.append(place)
+        if place is not None:
+            taken.append(place)
+    return found
+
+
+def _free_place(
+    point: QPointF, size: QSizeF, area: QRectF, taken: Sequence[QRectF]
+) -> QRectF | None:
+    for across, down in _WAYS:
+        left = point.x() - size.width() / 2 + across * (size.width() / 2 + _LABEL_GAP)
+        top = point.y() - size.height() / 2 + down * (size.height() / 2 + _LABEL_GAP)
+        place = QRectF(QPointF(left, top), size)
+        if area.contains(place) and not any(place.intersects(other) for other in taken):
+            return place
+    return None

@@ -1,0 +1,250 @@
+"""Labels that show text as it is: names from files must not be taken for rich text."""
+
+from __future__ import annotations
+
+import html
+from typing import Final
+
+from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QFont,
+    QGuiApplication,
+    QHelpEvent,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+)
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolTip, QVBoxLayout, QWidget
+
+from explorer.qt.theme import warning_colour
+from explorer.text import plain_text, shorten
+
+_LARGEST: Final = QSize(1000, 16_000)
+
+
+class _PlainLabel(QLabel):
+    """Never asks for more room than a window has, whatever its text.
+
+    A name may be a single word of 65,000 letters. A window that is as wide as that word takes
+    gigabytes for its picture.
+    """
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        return super().sizeHint().boundedTo(_LARGEST)
+
+    def minimumSizeHint(self) -> QSize:
+        return super().minimumSizeHint().boundedTo(_LARGEST)
+
+
+def plain_label(parent: QWidget, text: str = "") -> QLabel:
+    """Return a label in whose text nothing has a meaning of its own."""
+    label = _PlainLabel(text, parent)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    return label
+
+
+def empty_label(parent: QWidget) -> QLabel:
+    """Return a label for the middle of a place where there is nothing else to show."""
+    label = plain_label(parent)
+    label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+    label.setWordWrap(True)
+    label.setEnabled(False)
+    return label
+
+
+def error_caution(parent: QWidget) -> QLabel:
+    """Return a label that says what errors of weights do not tell."""
+    text = QCoreApplication.translate(
+        "Labels",
+        "Weight error ranks tensors of one role. It does not by itself predict the quality of a "
+        "model's answers.",
+    )
+    label = plain_label(parent, text)
+    label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+    label.setWordWrap(True)
+    label.setContentsMargins(8, 3, 8, 4)
+    return label
+
+
+# A line of text that is as wide as there is room and loses its middle where there is none.
+
+
+class ElidedLabel(QLabel):
+    """Shows plain text; the whole text is its tool tip where it does not fit."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+
+    def shown_text(self) -> str:
+        """Return what fits."""
+        return self.fontMetrics().elidedText(
+            self.text(), Qt.TextElideMode.ElideMiddle, self.contentsRect().width()
+        )
+
+    # Qt
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            # markup whose text cannot be markup: else Qt guesses which of both it is
+            whole = f"<qt>{html.escape(self.text())}</qt>"
+            elided = self.shown_text() != self.text()
+            QToolTip.showText(event.globalPos(), whole if elided else "", self)
+            return True
+        return super().event(event)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LayoutDirectionAuto)  # a path is no sentence
+        self.style().drawItemText(
+            painter,
+            self.contentsRect(),
+            int(self.alignment()),
+            self.palette(),
+            self.isEnabled(),
+            self.shown_text(),
+            self.foregroundRole(),
+        )
+        painter.end()
+
+
+# The one way to tell the user that something failed: a line above the content, not a dialog.
+
+
+_LONGEST: Final = 1000  # the details have all of it
+
+
+class MessageBar(QWidget):
+    """Shows the latest message until it is dismissed; its details can be copied.
+
+    Attributes:
+        label: The message.
+        copy: Copies its details.
+        dismiss: Takes it away.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._details = ""
+        self._error = False
+        self.label = plain_label(self)
+        self.label.setWordWrap(True)
+        self.label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.label.setAccessibleName(self.tr("Message"))
+        self.copy = QPushButton(self.tr("Copy details"), self)
+        self.copy.setToolTip(self.tr("Copy the message with all that is known, for a report"))
+        self.copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self._details))
+        self.dismiss = QPushButton(self.tr("Dismiss"), self)
+        self.dismiss.clicked.connect(self.hide)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(12, 8, 12, 8)
+        layout.addWidget(self.label, 1)
+        layout.addWidget(self.copy)
+        layout.addWidget(self.dismiss)
+        self.setAutoFillBackground(True)
+        self.hide()
+
+    def show_error(self, sentence: str, details: str = "") -> None:
+        """Show what failed and what to do.
+
+        Args:
+            sentence: For the user; may hold text from a file.
+            details: For a report, for example a traceback.
+        """
+        self._show("✘", sentence, details or sentence, error=True)
+
+    def show_note(self, sentence: str) -> None:
+        """Show something that went well."""
+        self._show("✔", sentence, sentence, error=False)
+
+    def _show(self, sign: str, sentence: str, details: str, *, error: bool) -> None:
+        self._error = error
+        self._details = plain_text(details, lines=True)  # may end up in a terminal
+        self.label.setText(f"{sign}  {shorten(plain_text(sentence), _LONGEST)}")
+        self._take_colours()
+        self.show()
+
+    def _take_colours(self) -> None:
+        palette = QGuiApplication.palette()
+        role = QPalette.ColorRole
+        colour = warning_colour(palette) if self._error else palette.color(role.WindowText)
+        own = QPalette(palette)
+        own.setColor(role.Window, palette.color(role.AlternateBase))
+        own.setColor(role.WindowText, colour)
+        self.setPalette(own)
+
+    # Qt
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ApplicationPaletteChange:  # dark has become light
+            self._take_colours()
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.hide()
+        else:
+            super().keyPressEvent(event)
+
+
+# What stands in the panel's place when there is nothing to draw: why, and what to do.
+
+
+class StatePage(QWidget):
+    """A heading, a sentence, and perhaps a button.
+
+    Signals:
+        pressed: The button was pressed.
+    """
+
+    pressed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.heading = self._label()
+        font = QFont(self.heading.font())
+        font.setPointSizeF(font.pointSizeF() * 1.35)
+        font.setWeight(QFont.Weight.DemiBold)
+        self.heading.setFont(font)
+        self.sentence = self._label()
+        self.sentence.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.button = QPushButton(self)
+        self.button.clicked.connect(self.pressed)
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(self.button)
+        row.addStretch(1)
+        column = QVBoxLayout()
+        column.setSpacing(10)
+        column.addStretch(2)
+        column.addWidget(self.heading)
+        column.addWidget(self.sentence)
+        column.addLayout(row)
+        column.addStretch(3)
+        layout = QHBoxLayout(self)
+        layout.addStretch(1)
+        layout.addLayout(column, 8)
+        layout.addStretch(1)
+
+    def tell(self, heading: str, sentence: str, button: str = "") -> None:
+        """Say something; texts may come from a file."""
+        self.heading.setText(shorten(plain_text(heading), _LONGEST))
+        self.sentence.setText(shorten(plain_text(sentence), _LONGEST))
+        self.sentence.setVisible(bool(sentence))  # the keyboard would stop at an empty one
+        self.button.setText(button)
+        self.button.setVisible(bool(button))
+
+    def _label(self) -> QLabel:
+        label = plain_label(self)
+        label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        label.setWordWrap(True)
+        return label

@@ -1,0 +1,398 @@
+"""A plot in the program's colours, with zoom, its history, and export in one context menu.
+
+pyqtgraph follows neither the palette nor its changes, and its own menu offers much that a
+histogram does not need; so colours, menu and keys are set here once for all plots.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QAction,
+    QColor,
+    QContextMenuEvent,
+    QFocusEvent,
+    QKeySequence,
+    QPainter,
+    QPalette,
+)
+from PySide6.QtWidgets import QMenu, QWidget
+
+from explorer.text import count_text, float_text, integer_text, written_number
+
+# The axis of counts: 2.5 M instead of 2.5e+06, and whole powers of ten on a logarithmic one.
+
+
+_LONGEST: Final = 100_000  # from here on a count is rounded
+
+
+class NumberAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
+    """An axis with the decimal sign of the user's country."""
+
+    # pyqtgraph
+
+    def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
+        return [written_number(text) for text in super().tickStrings(values, scale, spacing)]
+
+
+class CountAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
+    """An axis at the left of a plot whose heights are counts, shares, or logarithms of them."""
+
+    def __init__(self) -> None:
+        super().__init__("left")
+        self.enableAutoSIPrefix(False)
+        self.logarithmic = False
+
+    def set_logarithmic(self, on: bool) -> None:
+        """Take heights for logarithms, or not."""
+        self.logarithmic = on
+        self.picture = None
+        self.update()
+
+    # pyqtgraph
+
+    def tickValues(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
+        if not self.logarithmic:
+            levels: list[tuple[float, list[float]]] = super().tickValues(low, high, size)
+            return levels
+        first, last = -int(-low // 1), int(high // 1)
+        step = max(1, (last - first) // 6)
+        powers = [float(power) for power in range(first, last + 1, step)]
+        return [(float(step), powers)]
+
+    def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
+        if self.logarithmic:
+            return [_count(10.0**power) for power in values]
+        if spacing < 1:
+            return [float_text(value, 4) for value in values]
+        return [_count(value) for value in values]
+
+
+def _count(number: float) -> str:
+    if number < 1:
+        return float_text(number, 4)
+    whole = round(number)
+    return count_text(whole) if whole >= _LONGEST else integer_text(whole)
+
+
+# The area of a plot: rubber band and wheel zoom, and every zoom can be taken back.
+#
+# pyqtgraph keeps a history of rubber bands only, and without the view before the first; so it is
+# kept here.
+
+
+_WHEEL_STEP: Final = 1.2
+_ONE_TURN_S: Final = 0.6  # notches in quick succession are one zoom
+_LEAST_PIXELS: Final = 6  # of a rubber band; less is a click with an unsteady hand
+_MOST_HISTORY: Final = 100
+
+
+class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
+    """A `ViewBox` that a left drag and the wheel zoom.
+
+    Attributes:
+        home: The area that shows everything.
+
+    Signals:
+        zoomed: The user zoomed, or took a zoom back.
+    """
+
+    zoomed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__(enableMenu=False)
+        self.home = QRectF(0, 0, 1, 1)
+        self._history: list[QRectF] = []
+        self._last_wheel = 0.0
+        self.disableAutoRange()
+
+    @property
+    def is_zoomed(self) -> bool:
+        """Whether something else than everything is shown."""
+        return bool(self._history)
+
+    def set_home(self, area: QRectF) -> None:
+        """Say what everything is; it is shown unless the user has zoomed."""
+        self.home = area
+        if not self._history:
+            self._show(area)
+
+    def forget(self) -> None:
+        """Show everything: the zooms were of something else."""
+        self._history.clear()
+        self._show(self.home)
+
+    def zoom_to(self, area: QRectF) -> None:
+        """Show an area; `go_back` shows what was shown before."""
+        self._history.append(QRectF(self.viewRect()))
+        del self._history[:-_MOST_HISTORY]
+        self._show(area)
+        self.zoomed.emit()
+
+    def zoom_by(self, factor: float, x: float) -> None:
+        """Make what is shown so much narrower around `x`."""
+        self.zoom_to(self.narrowed(factor, QPointF(x, self.viewRect().center().y())))
+
+    def pan_by(self, share: float) -> None:
+        """Move along by a share of the width."""
+        area = QRectF(self.viewRect())
+        self.zoom_to(area.translated(area.width() * share, 0))
+
+    def go_back(self) -> None:
+        """Take the last zoom back."""
+        if self._history:
+            before = self._history.pop()
+            # the view before the first zoom was everything, which may have grown since
+            self._show(before if self._history else self.home)
+            self.zoomed.emit()
+
+    def go_home(self) -> None:
+        """Show everything."""
+        if self._history:
+            self.forget()
+            self.zoomed.emit()
+
+    def narrowed(self, factor: float, centre: QPointF) -> QRectF:
+        """Return what is shown, so much narrower around a place."""
+        area, x = QRectF(self.viewRect()), centre.x()
+        left, right = x - (x - area.left()) / factor, x + (area.right() - x) / factor
+        return QRectF(left, area.top(), right - left, area.height())
+
+    def _show(self, area: QRectF) -> None:
+        self.setRange(area, padding=0, disableAutoRange=True)
+
+    def _band(self, event: Any) -> QRectF:
+        """Return the dragged area in the box's pixels; a flat one reaches from top to bottom."""
+        band = QRectF(event.buttonDownPos(event.button()), event.pos()).normalized()
+        box = self.boundingRect()
+        if band.height() < _LEAST_PIXELS:
+            band.setTop(box.top())
+            band.setBottom(box.bottom())
+        return band.intersected(box)
+
+    # Qt
+
+    def mouseDragEvent(self, event: Any, axis: int | None = None) -> None:
+        event.accept()
+        if event.button() != Qt.MouseButton.LeftButton or axis is not None:
+            return
+        if not event.isFinish():
+            self.updateScaleBox(event.buttonDownPos(), event.pos())
+            return
+        self.rbScaleBox.hide()
+        band = self._band(event)
+        if band.width() >= _LEAST_PIXELS:
+            self.zoom_to(self.childGroup.mapRectFromParent(band).normalized())
+
+    def wheelEvent(self, event: Any, axis: int | None = None) -> None:
+        event.accept()
+        notches = event.delta() / 120
+        area = self.narrowed(_WHEEL_STEP**notches, self.mapSceneToView(event.scenePos()))
+        now = time.monotonic()
+        if self._history and now - self._last_wheel < _ONE_TURN_S:
+            self._show(area)
+            self.zoomed.emit()
+        else:
+            self.zoom_to(area)
+        self._last_wheel = now
+
+
+_LEGEND_ALPHA: Final = 200  # curves shine through
+
+
+@dataclass(frozen=True, slots=True)
+class PlotColours:
+    """What a plot is drawn with.
+
+    Attributes:
+        background: Behind everything.
+        text: Axes, labels and marks.
+        grid: Lines that help the eye.
+        accent: The one series of a plot that has one.
+    """
+
+    background: QColor
+    text: QColor
+    grid: QColor
+    accent: QColor
+
+    @classmethod
+    def of_palette(cls, palette: QPalette) -> PlotColours:
+        """Return the colours of the window."""
+        role = QPalette.ColorRole
+        text = palette.color(role.Text)
+        return cls(palette.color(role.Base), text, _faded(text), palette.color(role.Highlight))
+
+    @classmethod
+    def on_paper(cls) -> PlotColours:
+        """Return dark colours on white, for exported pictures."""
+        text = QColor("#1c1e21")
+        return cls(QColor("white"), text, _faded(text), QColor("#0072B2"))
+
+
+def _faded(colour: QColor) -> QColor:
+    faded = QColor(colour)
+    faded.setAlpha(90)
+    return faded
+
+
+class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
+    """A `PlotWidget` whose left drag zooms into a rectangle and whose wheel zooms along x.
+
+    A subclass draws in `restyle`, which is called again whenever the colours change.
+
+    Attributes:
+        colours: What it is drawn with.
+        box: The area inside the axes.
+        counts: The left axis.
+        more_actions: What a subclass adds to the context menu.
+
+    Signals:
+        export_requested: The user wants the picture or its data in a file.
+    """
+
+    accessible_role = QAccessible.Role.Chart
+
+    export_requested = Signal()
+    _PAN: ClassVar[float] = 0.1
+    _ZOOM: ClassVar[float] = 1.5
+    _styled = False  # events come before the plot is made
+
+    def __init__(self, parent: QWidget | None = None, box: ZoomBox | None = None) -> None:
+        self.box = ZoomBox() if box is None else box
+        self.counts = CountAxis()
+        super().__init__(
+            parent,
+            viewBox=self.box,
+            axisItems={"left": self.counts, "bottom": NumberAxis("bottom")},
+        )
+        # pyqtgraph keeps a picture of the bare background, and that of a hidden plot too: 11 MB
+        # in a window of 2000 × 1400
+        self.setCacheMode(self.CacheModeFlag.CacheNone)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
+        self.colours = PlotColours.of_palette(self.palette())
+        self.more_actions: list[QAction] = []
+        item = self.getPlotItem()
+        item.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # else the application's
+        item.setMenuEnabled(False)
+        item.hideButtons()
+        item.layout.setContentsMargins(4, 8, 12, 2)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMinimumSize(240, 160)
+        self.back_action = self._action(self.tr("&Back"), self.box.go_back, "Backspace")
+        self.reset_action = self._action(self.tr("&Reset zoom"), self.box.go_home, "Home")
+        self.zoom_in_action = self._action(
+            self.tr("Zoom &in"), lambda: self._zoom(self._ZOOM), "+", "="
+        )
+        self.zoom_out_action = self._action(
+            self.tr("Zoom &out"), lambda: self._zoom(1 / self._ZOOM), "-"
+        )
+        self._action(self.tr("Move left"), lambda: self.box.pan_by(-self._PAN), "Shift+Left")
+        self._action(self.tr("Move right"), lambda: self.box.pan_by(self._PAN), "Shift+Right")
+        self.export_action = self._action(
+            self.tr("&Save picture or data…"), self.export_requested.emit, "Ctrl+S"
+        )
+        self.speak("")
+        self.box.zoomed.connect(self._show_zoom)
+        self._show_zoom()
+
+    def _action(self, text: str, slot: Callable[[], object], *keys: str) -> QAction:
+        action = QAction(text, self)
+        action.setShortcuts([QKeySequence(key) for key in keys])
+        action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        action.triggered.connect(lambda _=False: slot())
+        self.addAction(action)
+        return action
+
+    def speak(self, text: str) -> None:
+        """Have a screen reader say what the cursor stands on; else what one can do here."""
+        keys = self.tr("Plus and minus zoom, Home shows all, Ctrl+S saves the picture or its data")
+        self.setAccessibleDescription(text or keys)
+
+    def restyle(self) -> None:
+        """Draw axes and background in `colours`; a subclass also draws its items."""
+        self._styled = True
+        colours = self.colours
+        self.setBackground(colours.background)
+        for name in ("left", "bottom"):
+            axis = self.getPlotItem().getAxis(name)
+            axis.setPen(pg.mkPen(colours.grid))
+            axis.setTextPen(pg.mkPen(colours.text))
+
+    def use_colours(self, colours: PlotColours) -> None:
+        """Draw in other colours."""
+        self.colours = colours
+        self.restyle()
+
+    def clear_legend(self, legend: Any) -> None:
+        """Take everything out of a legend of pyqtgraph, and give it the plot's colours."""
+        legend.clear()
+        legend.setLabelTextColor(self.colours.text)
+        fill = QColor(self.colours.background)
+        fill.setAlpha(_LEGEND_ALPHA)
+        legend.setBrush(pg.mkBrush(fill))
+
+    def set_home(self, area: QRectF) -> None:
+        """Show an area unless the user has zoomed, and come back to it on reset."""
+        self.box.set_home(area)
+
+    def forget_zoom(self) -> None:
+        """Show everything: the content has become another one."""
+        self.box.forget()
+        self._show_zoom()
+
+    def zoom_centre(self) -> float:
+        """Return the x around which keys zoom."""
+        return float(self.box.viewRect().center().x())
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return the data behind the picture: a name and the values of each column."""
+        raise NotImplementedError
+
+    def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
+        """Draw in the colours of paper, and take the window's own again."""
+        colours = self.colours
+        self.use_colours(PlotColours.on_paper())
+        try:
+            self.render(painter, area)
+        finally:
+            self.use_colours(colours)
+
+    def _zoom(self, factor: float) -> None:
+        self.box.zoom_by(factor, self.zoom_centre())
+
+    def _show_zoom(self) -> None:
+        self.back_action.setEnabled(self.box.is_zoomed)
+        self.reset_action.setEnabled(self.box.is_zoomed)
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and self._styled:
+            self.use_colours(PlotColours.of_palette(self.palette()))
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.box.setBorder(pg.mkPen(self.palette().color(QPalette.ColorRole.Highlight), width=1))
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.box.setBorder(None)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addActions(
+            [self.zoom_in_action, self.zoom_out_action, self.back_action, self.reset_action]
+        )
+        menu.addSeparator()
+        menu.addActions([*self.more_actions, self.export_action])
+        menu.popup(event.globalPos())

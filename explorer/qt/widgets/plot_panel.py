@@ -1,0 +1,295 @@
+"""A plot with its table beside it, what the cursor stands on below, and zoom and export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from PySide6.QtCore import QBuffer, QCoreApplication, QIODevice, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QAction, QGuiApplication, QImage, QPainter
+from PySide6.QtSvg import QSvgGenerator
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QSplitter,
+    QStackedWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.present.explanations import picture_text
+from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.weights.curves import BinReading
+from explorer.qt.widgets.histogram_plot import HistogramPlot
+from explorer.qt.widgets.labels import ElidedLabel
+from explorer.qt.widgets.plot import ThemedPlot
+from explorer.qt.widgets.saving import FileSaver, file_name
+from explorer.qt.widgets.table_model import TableModel
+from explorer.qt.widgets.table_view import TableView
+from explorer.tabular import write_atomically, write_csv
+from explorer.text import float_text, integer_text
+
+# Save a plot: PNG and SVG on white paper, and the data behind the picture as CSV.
+#
+# The picture is drawn on the GUI thread, which Qt demands; encoding and writing happen in a job.
+# pyqtgraph's own SVG exporter fails with newer versions of Qt (stack.md section 1), so Qt's is
+# used.
+
+
+_SCALE: Final = 2  # for print, and for screens of high density
+
+
+class Picture(Protocol):
+    """What can be saved: a widget that also draws itself on paper."""
+
+    def size(self) -> QSize:
+        """Return its size."""
+
+    def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
+        """Draw it in the colours of paper."""
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return the data behind it: a name and the values of each column."""
+
+
+class PlotExport(FileSaver):
+    """Saves plots, and tells how that went; see `FileSaver`."""
+
+    def ask(self, picture: Picture, name: str) -> None:
+        """Ask for a file, and save the picture or its data into it."""
+        kinds = {_tr("PNG picture"): ".png", _tr("SVG picture"): ".svg", _tr("Data"): ".csv"}
+        path = self.ask_path(_tr("Save picture or data"), file_name(name, "plot"), kinds)
+        if path is not None:
+            self.save(picture, path)
+
+    def save(self, picture: Picture, path: Path) -> Job:
+        """Save in the background, in the format that the name's suffix says, or as PNG."""
+        suffix = path.suffix.lower()
+        if suffix == ".csv":
+            work = _csv_writer(picture.data_columns(), path)
+        elif suffix == ".svg":
+            work = _bytes_writer(_svg(picture), path)
+        else:
+            work = _png_writer(_image(picture), path)
+        return self.write(_tr("Saving {name}").format(name=path.name), path, work)
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("PlotExport", text)
+
+
+def _image(picture: Picture) -> QImage:
+    size = picture.size() * _SCALE
+    image = QImage(size, QImage.Format.Format_RGB32)
+    image.fill(Qt.GlobalColor.white)
+    painter = QPainter(image)
+    painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    picture.paint_on_paper(painter, QRectF(0, 0, size.width(), size.height()))
+    painter.end()
+    return image
+
+
+def _svg(picture: Picture) -> bytes:
+    size = picture.size()
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    generator = QSvgGenerator()
+    generator.setOutputDevice(buffer)
+    generator.setSize(size)
+    # pyqtgraph records axes as a QPicture, which Qt scales to the resolution of what it is drawn on
+    generator.setResolution(round(QGuiApplication.primaryScreen().logicalDotsPerInch()))
+    generator.setViewBox(QRect(0, 0, size.width(), size.height()))
+    painter = QPainter(generator)
+    painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+    painter.fillRect(0, 0, size.width(), size.height(), Qt.GlobalColor.white)
+    picture.paint_on_paper(painter, QRectF(0, 0, size.width(), size.height()))
+    painter.end()
+    return bytes(buffer.data().data())
+
+
+def _png_writer(image: QImage, path: Path) -> Callable[[Job], None]:
+    def write(job: Job) -> None:
+        buffer = QBuffer()
+        buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+        image.save(buffer, "PNG")  # type: ignore[call-overload] # the stub wants bytes
+        _bytes_writer(bytes(buffer.data().data()), path)(job)
+
+    return write
+
+
+def _bytes_writer(content: bytes, path: Path) -> Callable[[Job], None]:
+    def write(_job: Job) -> None:
+        with write_atomically(path) as stream:
+            stream.buffer.write(content)
+
+    return write
+
+
+def _csv_writer(columns: list[tuple[str, list[Any]]], path: Path) -> Callable[[Job], None]:
+    def write(_job: Job) -> None:
+        names = [name for name, _ in columns]
+        with write_atomically(path) as stream:
+            write_csv(stream, names, zip_longest(*(values for _, values in columns)))
+
+    return write
+
+
+TABLE_WIDTH = 290
+"""What a table of two columns needs, in pixels."""
+
+_PLOT_WIDTH = 600
+_MOST_READINGS = 3
+
+Readings = tuple[BinReading, ...]
+
+
+class PicturePanel(QWidget):
+    """Plot, table and read-out.
+
+    Args:
+        runner: Runs exports.
+        plot: The plot.
+        model: What the table shows.
+        parent: Owner of the panel.
+        table_width: Of the table, in pixels.
+
+    Attributes:
+        area: Where the plot is; something else may stand there for a while.
+        table: The table beside it.
+        readout: The line below.
+        picture: What is saved: the plot, or what stands in its place.
+        export: What saves it.
+        resting: What the line below says while the cursor is nowhere.
+
+    Signals:
+        exported: A file was written; its path.
+        failed: A file could not be written; an `ExplorerError`.
+    """
+
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(
+        self,
+        runner: JobRunner,
+        plot: ThemedPlot,
+        model: TableModel,
+        parent: QWidget | None = None,
+        table_width: int = TABLE_WIDTH,
+    ) -> None:
+        super().__init__(parent)
+        self.resting = ""
+        self.file_name = "plot"
+        self._plot = plot
+        self.picture: Picture = plot
+        self.area = QStackedWidget(self)
+        self.area.addWidget(plot)
+        self.table = TableView(model, runner, self)
+        self.table.setAccessibleName(self.tr("Statistics"))
+        self.readout = ElidedLabel(self)
+        self.readout.setAccessibleName(self.tr("Under the cursor"))
+        self.readout.setWhatsThis(picture_text("readout"))
+        self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
+        self.splitter = QSplitter(self)
+        self.splitter.addWidget(self.area)
+        self.splitter.addWidget(self.table)
+        self.splitter.setStretchFactor(0, 1)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.setSizes([_PLOT_WIDTH, table_width])
+        self.line = QHBoxLayout()
+        self.line.setContentsMargins(8, 2, 8, 2)
+        self.line.addWidget(self.readout, 1)
+        for action in (plot.back_action, plot.reset_action):
+            self.line.addWidget(self._button(action))
+        self.save_button = QToolButton(self)
+        self.save_button.setText(self.tr("Save…"))
+        self.save_button.setToolTip(self.tr("Save the picture or its data (Ctrl+S in the plot)"))
+        self.save_button.clicked.connect(self.ask_export)
+        self.line.addWidget(self.save_button)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.splitter, 1)
+        layout.addLayout(self.line)
+        plot.export_requested.connect(self.ask_export)
+        self.table.exported.connect(self.exported)
+        self.table.failed.connect(self.failed)
+
+    def ask_export(self) -> None:
+        """Ask for a file and save what is shown into it."""
+        self.export.ask(self.picture, self.file_name)
+
+    def set_logarithmic(self, on: bool) -> None:
+        """Show counts logarithmically, or not."""
+        raise NotImplementedError
+
+    def show_text(self, text: str) -> None:
+        """Tell what the cursor stands on; with no text, what there is to say without it."""
+        self.readout.setText(text or self.resting)
+        self._plot.speak(text or self.resting)
+
+    def show_resting(self, text: str) -> None:
+        """Say something while the cursor is nowhere."""
+        if self.readout.text() == self.resting:
+            self.readout.setText(text)
+        self.resting = text
+
+    def _button(self, action: QAction) -> QToolButton:
+        button = QToolButton(self)
+        button.setDefaultAction(action)
+        return button
+
+
+class PlotPanel(PicturePanel):
+    """A histogram, its table, and what the bins under the cursor hold.
+
+    Attributes:
+        plot: The histogram.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - all but the first two have a default
+        self,
+        runner: JobRunner,
+        model: TableModel,
+        describe: Callable[[Readings], str] | None = None,
+        parent: QWidget | None = None,
+        table_width: int = TABLE_WIDTH,
+        plot: HistogramPlot | None = None,
+    ) -> None:
+        histogram = HistogramPlot() if plot is None else plot
+        super().__init__(runner, histogram, model, parent, table_width)
+        self.plot = histogram
+        self._describe = describe or self._describe_bins
+        self.plot.bins_read.connect(self.show_readings)
+
+    def set_logarithmic(self, on: bool) -> None:
+        self.plot.set_logarithmic(on)
+
+    def show_readings(self, readings: Readings) -> None:
+        """Tell what the cursor stands on."""
+        self.show_text(self._describe(readings) if readings else "")
+
+    def _describe_bins(self, readings: Readings) -> str:
+        first = readings[0]
+        parts = [
+            self.tr("{low} to {high}").format(
+                low=float_text(first.low, 5), high=float_text(first.high, 5)
+            )
+        ]
+        if len(readings) == 1:
+            parts.append(self.tr("{count} weights").format(count=integer_text(first.count)))
+            parts.append(percent_text(first.share))
+        else:
+            parts += [f"{r.curve}: {percent_text(r.share)}" for r in readings[:_MOST_READINGS]]
+        more = len(readings) - _MOST_READINGS
+        if more > 0:
+            parts.append(self.tr("and {n} more").format(n=more))
+        return "   ".join(parts)
+
+
+def percent_text(share: float) -> str:
+    """Return a share, 0 to 1, in per cent to three digits."""
+    return f"{float_text(100 * share, 3)} %"

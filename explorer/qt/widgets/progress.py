@@ -1,0 +1,243 @@
+"""How far the reading of weights is, how fast it goes, and the button that ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from PySide6.QtCore import QCoreApplication, QTimer, Signal
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QToolButton, QWidget
+
+from explorer.present.explanations import picture_text
+from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.widgets.labels import plain_label
+from explorer.quantization.kernel_sets import rounds_to
+from explorer.text import bytes_text, count_text, shorten
+
+# How fast something goes, and how long it will take, in words.
+
+
+_SETTLED_S = 0.2  # a rate of less time says nothing
+_FORESEEABLE_S = 3.0  # and the time that is left nothing before that
+
+
+class Pace:
+    """Measures from the first figure on that it gets."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int, int] | None = None
+
+    def text(self, done: int, total: int, nbytes: int, *, left: bool = False) -> str:
+        """Return how far it is and how fast it goes.
+
+        Args:
+            done: Weights done.
+            total: What that will be.
+            nbytes: Their stored bytes.
+            left: Whether to say how much time is left.
+        """
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now, done, nbytes
+        start, first_done, first_bytes = self._first
+        share = done / total if total else 1.0
+        text = _tr("{share:.0f} %").format(share=100 * share)
+        elapsed = now - start
+        if elapsed < _SETTLED_S:
+            return text
+        text += _tr("   {weights} weights/s, {size}/s").format(
+            weights=count_text(round((done - first_done) / elapsed)),
+            size=bytes_text(round((nbytes - first_bytes) / elapsed)),
+        )
+        if left and elapsed > _FORESEEABLE_S and done > first_done:
+            seconds = (total - done) / (done - first_done) * elapsed
+            text += _tr("   {time} left").format(time=duration_text(seconds))
+        return text
+
+    def forget(self) -> None:
+        """Measure from the next figure on."""
+        self._first = None
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time as text: ``"45 s"``, ``"3:05 min"``, ``"2:10 h"``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02} h"
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("ProgressLine", text)
+
+
+_STEPS = 1000
+
+
+class ProgressLine(QWidget):
+    """A line below a plot while it grows.
+
+    Signals:
+        cancel_requested: The user wants it to end.
+        resume_requested: The user wants what was ended after all.
+    """
+
+    cancel_requested = Signal()
+    resume_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.bar = QProgressBar(self)
+        self.bar.setTextVisible(False)
+        self.bar.setFixedWidth(160)
+        self.bar.setAccessibleName(self.tr("Progress"))
+        self.label = plain_label(self)
+        self.label.setWhatsThis(picture_text("progress"))
+        self.button = QPushButton(self.tr("Cancel"), self)
+        self.button.clicked.connect(self._press)
+        self._running = False
+        self._pace = Pace()
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 2, 8, 4)
+        layout.addWidget(self.bar)
+        layout.addWidget(self.label, 1)
+        layout.addWidget(self.button)
+        # its place stays: a plot that changes its height with each tensor is hard to compare
+        self.setFixedHeight(self.sizeHint().height())
+        self.finish()
+
+    @property
+    def running(self) -> bool:
+        """Whether something is under way."""
+        return self._running
+
+    def start(self, kernels: Sequence[str] = ()) -> None:
+        """Tell that something begins.
+
+        Args:
+            kernels: Sets of kernels that have to be compiled first.
+        """
+        self._running = True
+        self._pace.forget()
+        self.bar.setRange(0, 0)
+        text = self.tr("Preparing to read the weights…")
+        if kernels:
+            types = ", ".join(dict.fromkeys(map(rounds_to, kernels)))
+            text = self.tr("Preparing the kernels for {types}…").format(types=types)
+        self.label.setText(text)
+        self.button.setText(self.tr("Cancel"))
+        self.button.setToolTip(self.tr("Escape"))
+        self._set_shown(True)
+
+    def show_progress(self, done: int, total: int, nbytes: int) -> None:
+        """Tell how far it is.
+
+        Args:
+            done: Weights walked over.
+            total: What that will be.
+            nbytes: Their stored bytes.
+        """
+        self.bar.setRange(0, _STEPS)
+        self.bar.setValue(round(_STEPS * (done / total if total else 1.0)))
+        self.label.setText(self._pace.text(done, total, nbytes))
+
+    def stop(self) -> None:
+        """Tell that it was cancelled; what was read so far stays in sight."""
+        self._running = False
+        reached = self.bar.value() * 100 // _STEPS if self.bar.maximum() else 0
+        self.bar.setRange(0, _STEPS)
+        self.bar.setValue(reached * _STEPS // 100)
+        sentence = self.tr("Cancelled at {share} %: the figures are of the weights read so far.")
+        self.label.setText(sentence.format(share=reached))
+        self.button.setText(self.tr("Read on"))
+        self.button.setToolTip("")
+
+    def finish(self) -> None:
+        """Take the line away."""
+        self._running = False
+        self._set_shown(False)
+
+    def _set_shown(self, on: bool) -> None:
+        for widget in (self.bar, self.label, self.button):
+            widget.setVisible(on)
+
+    def _press(self) -> None:
+        if self._running:
+            self.cancel_requested.emit()
+        else:
+            self.resume_requested.emit()
+
+
+# What runs in the background: title, progress and a cancel button in the status bar.
+
+
+_SHOW_AFTER_MS = 200
+_LONGEST = 100
+
+
+class JobBar(QWidget):
+    """Shows the oldest running job once it has taken 200 ms.
+
+    Attributes:
+        label: What it does.
+        progress: How far it is.
+        cancel: Stops it.
+    """
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._runner = runner
+        self._shown: Job | None = None
+        self.label = plain_label(self)
+        self.progress = QProgressBar(self)
+        self.progress.setFixedWidth(140)
+        self.progress.setTextVisible(False)
+        self.progress.setAccessibleName(self.tr("Progress"))
+        self.cancel = QToolButton(self)
+        self.cancel.setText(self.tr("Cancel"))
+        self.cancel.setToolTip(self.tr("Stop this work"))
+        self.cancel.clicked.connect(self._cancel_shown)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        for widget in (self.label, self.progress, self.cancel):
+            layout.addWidget(widget)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(_SHOW_AFTER_MS)
+        self._timer.timeout.connect(self._refresh)
+        runner.started.connect(self._start_timer)
+        runner.ended.connect(self._job_ended)
+        self.hide()
+
+    def _start_timer(self) -> None:
+        if not self._timer.isActive() and self._shown is None:
+            self._timer.start()
+
+    def _job_ended(self, job: Job) -> None:
+        if not self._runner.jobs:
+            self._timer.stop()
+        if job is self._shown:
+            self._shown = None
+            self._refresh()
+
+    def _refresh(self) -> None:
+        job = next((job for job in self._runner.jobs if not job.cancelled), None)
+        self._shown = job
+        self.setVisible(job is not None)
+        if job is not None:
+            self.label.setText(shorten(job.title, _LONGEST))
+            self.progress.setRange(0, 0)
+            job.progressed.connect(self._show_progress)
+
+    def _show_progress(self, done: int, total: int) -> None:
+        if total > 0 and self.sender() is self._shown:
+            self.progress.setRange(0, _STEPS)
+            self.progress.setValue(min(_STEPS, done * _STEPS // total))
+
+    def _cancel_shown(self) -> None:
+        if self._shown is not None:
+            self._shown.cancel()
+            self._shown = None
+            self._refresh()

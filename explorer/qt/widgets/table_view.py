@@ -1,0 +1,500 @@
+"""The table that every list of the program uses: sorting, copying, exporting, choosing columns."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import (
+    QByteArray,
+    QEvent,
+    QItemSelectionModel,
+    QLocale,
+    QModelIndex,
+    QPoint,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHBoxLayout,
+    QHeaderView,
+    QLineEdit,
+    QMenu,
+    QStackedLayout,
+    QStyledItemDelegate,
+    QStyleOptionHeader,
+    QStyleOptionViewItem,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.present.explanations import picture_text
+from explorer.qt.contents.open_models_tree import Index
+from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.widgets.labels import empty_label, plain_label
+from explorer.qt.widgets.saving import FileSaver
+from explorer.qt.widgets.table_model import Cell, TableModel
+from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
+from explorer.text import locale_free
+
+# Room at both sides of a table's cells, so that a number does not touch the text right of it.
+#
+# Qt's styles have no setting for it, and a style sheet makes another style, slower and of another
+# look, of the whole table. So the text is painted with a blank at each end; what is copied,
+# exported or read aloud comes from the model and has none.
+
+
+_ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
+_BLANK: Final = "\N{NO-BREAK SPACE}"
+
+
+def isolated(text: str, view: object) -> str:
+    """Return text that keeps its own direction in a view that is written from right to left.
+
+    There ``2,000 × 256`` would be shown as ``256 × 2,000``, and ``-0.5`` as ``0.5-``: between
+    numbers, signs take the direction of what is around (Unicode UAX 9, first strong isolate).
+    """
+    if isinstance(view, QWidget) and view.layoutDirection() == Qt.LayoutDirection.RightToLeft:
+        return f"{_ISOLATE}{text}{_END}"
+    return text
+
+
+class PaddedDelegate(QStyledItemDelegate):
+    """Paints the cells of a table."""
+
+    # Qt
+
+    def displayText(self, value: Any, locale: QLocale | QLocale.Language) -> str:
+        text = value if isinstance(value, str) else super().displayText(value, locale)
+        return f"{_BLANK}{isolated(text, self.parent())}{_BLANK}"
+
+
+class PaddedHeader(QHeaderView):
+    """The header above such cells."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(Qt.Orientation.Horizontal, parent)
+        self.setSectionsClickable(True)
+
+    # Qt
+
+    def initStyleOptionForIndex(self, option: QStyleOptionHeader, logicalIndex: int) -> None:
+        super().initStyleOptionForIndex(option, logicalIndex)
+        option.text = f"{_BLANK}{option.text}{_BLANK}"
+
+
+_SAMPLE_ROWS = 100
+_WIDEST_CHARACTERS = 60
+
+
+class TableView(QTableView):
+    """A `QTableView` over a `TableModel`.
+
+    Signals:
+        row_selected: The current row changed, by the user or by `select_row`; its content row.
+        row_opened: A row was double-clicked or entered; its content row.
+        failed: An export failed.
+        exported: A file was written.
+    """
+
+    row_selected = Signal(int)
+    row_opened = Signal(int)
+    selection_moved = Signal()
+    failed = Signal(object)
+    exported = Signal(str)
+
+    def __init__(self, model: TableModel, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.table = model
+        self._saver = FileSaver(runner, self, self.exported.emit, self.failed.emit)
+        self.setHorizontalHeader(PaddedHeader(self))
+        self.setModel(model)
+        self.setItemDelegate(PaddedDelegate(self))
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setAlternatingRowColors(True)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setTabKeyNavigation(False)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setTextElideMode(Qt.TextElideMode.ElideRight)
+        self.verticalHeader().hide()
+        self._fit_rows()
+        header = self.horizontalHeader()
+        header.setHighlightSections(False)
+        # Painting a header asks whether all of its column is selected, cell by cell: seconds for
+        # 262,144 rows after Ctrl+A. Nothing shows the answer, so the header gets no selection.
+        header.setSelectionModel(QItemSelectionModel(model, header))
+        header.setSectionsMovable(True)
+        header.setSortIndicatorClearable(True)
+        header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+        self.setSortingEnabled(True)
+        header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        header.customContextMenuRequested.connect(self._show_column_menu)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.customContextMenuRequested.connect(self._show_menu)
+        self._make_actions()
+        self.activated.connect(self._open_row)
+        self.selectionModel().selectionChanged.connect(lambda *_: self.selection_moved.emit())
+
+    def _make_actions(self) -> None:
+        copy_keys = QKeySequence(QKeySequence.StandardKey.Copy)
+        self.copy_action = self._action(self.tr("&Copy rows"), self.copy_rows, copy_keys)
+        self.copy_cell_action = self._action(
+            self.tr("Copy c&ell"), self.copy_cell, QKeySequence("Ctrl+Shift+C")
+        )
+        self.copy_json_action = self._action(self.tr("Copy rows as &JSON"), self.copy_json)
+        self.export_action = self._action(self.tr("E&xport table…"), self.ask_export)
+        # what the mouse does in the header, which keys do not reach
+        self.sort_action = self._action(
+            self.tr("&Sort by this column"), self.sort_by_current, QKeySequence("Ctrl+Shift+S")
+        )
+        self.columns_action = self._action(
+            self.tr("Col&umns…"), self._show_columns_here, QKeySequence("Ctrl+Shift+L")
+        )
+
+    def _action(
+        self, text: str, slot: Callable[[], None], keys: QKeySequence | None = None
+    ) -> QAction:
+        action = QAction(text, self)
+        if keys is not None:
+            action.setShortcut(keys)
+            action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        action.triggered.connect(slot)
+        self.addAction(action)
+        return action
+
+    def show_columns(self, state: QByteArray, hidden: Collection[str] = ()) -> None:
+        """Restore widths, order and visibility of the columns, or choose them.
+
+        Args:
+            state: What the header remembered; may be empty.
+            hidden: Names of columns to hide if nothing was remembered.
+        """
+        header = self.horizontalHeader()
+        header.setStretchLastSection(False)
+        restored = self._restore(state)
+        if not restored:
+            # a hidden section that gets a width leaves a gap: show all, then hide
+            for number in range(header.count()):
+                self.setColumnHidden(number, False)
+            self.fit_columns()
+            for number, column in enumerate(self.table.columns):
+                self.setColumnHidden(number, column.name in hidden)
+        # a number at the far edge of a wide window is far from what it belongs to
+        visible = self._visible_columns()
+        numeric = bool(visible) and self.table.columns[visible[-1]].numeric
+        header.setStretchLastSection(bool(visible) and not numeric)
+        # new content comes unsorted: sort it as the header says, or let it say nothing
+        if not restored:
+            header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
+        else:
+            self.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())
+
+    def _restore(self, state: QByteArray) -> bool:
+        """Take what a header remembered; return whether it was that of a table like this one."""
+        header = self.horizontalHeader()
+        before = header.saveState()
+        if state.isEmpty() or not header.restoreState(state):
+            return False
+        if header.count() == len(self.table.columns):
+            return True
+        header.restoreState(before)  # a state of more columns gives the header more than there are
+        return False
+
+    def fit_columns(self) -> None:
+        """Give each column the width of its header and its first rows."""
+        for number, width in enumerate(self._fitting_widths()):
+            self.setColumnWidth(number, width)
+
+    def _fitting_widths(self) -> Iterator[int]:
+        # resizeColumnToContents asks for far more rows than are seen (stack.md section 5)
+        metrics = QFontMetrics(self.font())
+        rows = self.table.rows[:_SAMPLE_ROWS].tolist()
+        for column in self.table.columns:
+            texts = [f"{column.title}      "]  # the arrow of sorting takes some
+            texts += [f"{column.text(row)[:_WIDEST_CHARACTERS]}  " for row in rows]
+            yield max(map(metrics.horizontalAdvance, texts)) + 18
+
+    def _retell(self) -> None:
+        """Write numbers in another way, in columns that they fit into."""
+        self.table.retell()
+        for number, width in enumerate(self._fitting_widths()):
+            hidden = self.isColumnHidden(number)  # a hidden column that gets a width leaves a gap
+            if self.table.columns[number].numeric and not hidden:
+                self.setColumnWidth(number, max(width, self.columnWidth(number)))
+
+    def select_row(self, content_row: int) -> bool:
+        """Make a content row current and show it; return whether it is in the list."""
+        # in the column where the cursor is: a selection that comes back must not move it
+        index = self.table.index_of(content_row, max(0, self.currentIndex().column()))
+        if not index.isValid():
+            return False
+        # not `setCurrentIndex`: it adds to the selection while Ctrl is held (Ctrl+Right in Raw)
+        flags = QItemSelectionModel.SelectionFlag
+        self.selectionModel().setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
+        self.scrollTo(index, QAbstractItemView.ScrollHint.PositionAtCenter)
+        return True
+
+    def selected_content_rows(self) -> NDArray[np.intp]:
+        """Return the selected rows, as content rows, in the order shown."""
+        return self.table.rows[self._selected_rows()]
+
+    def _selected_rows(self) -> NDArray[np.intp]:
+        selection = self.selectionModel().selection()
+        ranges = [selection.at(place) for place in range(selection.count())]
+        if not ranges:
+            return np.zeros(0, dtype=np.intp)
+        runs = [np.arange(part.top(), part.bottom() + 1, dtype=np.intp) for part in ranges]
+        return runs[0] if len(runs) == 1 else np.unique(np.concatenate(runs))
+
+    def _visible_columns(self) -> list[int]:
+        header = self.horizontalHeader()
+        order = [header.logicalIndex(place) for place in range(header.count())]
+        return [column for column in order if not self.isColumnHidden(column)]
+
+    def sort_by_current(self) -> None:
+        """Sort by the column of the cursor, the other way round if it is sorted by already."""
+        column = max(self.currentIndex().column(), 0)
+        header = self.horizontalHeader()
+        order = Qt.SortOrder.AscendingOrder
+        if header.sortIndicatorSection() == column and header.sortIndicatorOrder() == order:
+            order = Qt.SortOrder.DescendingOrder
+        self.sortByColumn(column, order)
+
+    def copy_rows(self) -> None:
+        """Copy the selected rows as tab-separated text."""
+        rows = self._selected_rows()
+        if len(rows):
+            cells = self.table.cells(rows.tolist(), self._visible_columns())
+            QGuiApplication.clipboard().setText(to_tsv(None, cells))
+
+    def copy_cell(self) -> None:
+        """Copy the current cell as it is shown, a number as every country writes it."""
+        index = self.currentIndex()
+        if index.isValid():
+            with locale_free():
+                QGuiApplication.clipboard().setText(str(index.data()))
+
+    def copy_json(self) -> None:
+        """Copy the selected rows as a JSON list of objects."""
+        columns = self._visible_columns()
+        text = io.StringIO()
+        names = [self.table.columns[column].name for column in columns]
+        write_json(text, names, self.table.cells(self._selected_rows().tolist(), columns))
+        QGuiApplication.clipboard().setText(text.getvalue())
+
+    def ask_export(self) -> None:
+        """Ask for a file and write what is shown into it."""
+        kinds = {self.tr("CSV"): ".csv", self.tr("JSON"): ".json"}
+        path = self._saver.ask_path(self.tr("Export table"), "table", kinds)
+        if path is not None:
+            self.export(path)
+
+    def export(self, path: Path) -> Job:
+        """Write what is shown, in the background: JSON if the name says so, else CSV."""
+        columns = self._visible_columns()
+        names = [self.table.columns[column].name for column in columns]
+        raws = [self.table.columns[column].raw for column in columns]
+        rows = self.table.rows.copy()
+
+        def write(job: Job) -> None:
+            def lines() -> Iterator[list[Cell]]:
+                for done, row in enumerate(rows.tolist()):
+                    if not done % 4096:
+                        job.check()
+                        job.report(done, len(rows))
+                    yield [raw(row) for raw in raws]
+
+            with write_atomically(path) as stream:
+                writer = write_json if path.suffix.lower() == ".json" else write_csv
+                writer(stream, names, lines())
+
+        title = self.tr("Exporting {name}").format(name=path.name)
+        return self._saver.write(title, path, write)
+
+    def _show_menu(self, place: QPoint) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addActions(
+            [self.copy_action, self.copy_cell_action, self.copy_json_action, self.export_action]
+        )
+        menu.addSeparator()
+        menu.addActions([self.sort_action, self.columns_action])
+        menu.popup(self.viewport().mapToGlobal(place))
+
+    def _show_columns_here(self) -> None:
+        header = self.horizontalHeader()
+        left = header.sectionViewportPosition(max(self.currentIndex().column(), 0))
+        self._show_column_menu(QPoint(left, header.height()))
+
+    def _show_column_menu(self, place: QPoint) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        shown = len(self._visible_columns())
+        for number, column in enumerate(self.table.columns):
+            action = menu.addAction(column.title)
+            action.setCheckable(True)
+            action.setChecked(not self.isColumnHidden(number))
+            action.setEnabled(shown > 1 or self.isColumnHidden(number))
+            action.toggled.connect(lambda on, number=number: self.setColumnHidden(number, not on))
+        menu.addSeparator()
+        menu.addAction(self.tr("Fit widths")).triggered.connect(self.fit_columns)
+        menu.popup(self.horizontalHeader().mapToGlobal(place))
+
+    def _open_row(self, index: QModelIndex) -> None:
+        self.row_opened.emit(self.table.content_row(index))
+
+    def _fit_rows(self) -> None:
+        self.verticalHeader().setDefaultSectionSize(QFontMetrics(self.font()).height() + 7)
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self._retell()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        super().keyPressEvent(event)
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            event.accept()  # the row was opened; else the default button of a dialog acts too
+
+    def currentChanged(self, current: QModelIndex, previous: QModelIndex) -> None:  # type: ignore[override] # the stub wants the persistent kind too
+        super().currentChanged(current, previous)
+        if current.isValid():
+            self.row_selected.emit(self.table.content_row(current))
+
+
+# Rows with some room above and below the text, as the tables have them.
+
+
+ROW_PADDING = 7
+
+
+class RoomyDelegate(QStyledItemDelegate):
+    """Gives the rows of trees and lists the height that the tables' rows have."""
+
+    # Qt
+
+    def displayText(self, value: Any, locale: QLocale | QLocale.Language) -> str:
+        return isolated(super().displayText(value, locale), self.parent())
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        hint = super().sizeHint(option, index)
+        # not the style's own margins: they differ between trees and lists
+        return QSize(hint.width(), max(hint.height(), option.fontMetrics.height() + ROW_PADDING))
+
+
+# The line above a list: filter as you type, and how much of the list is shown.
+
+
+class FilterBar(QWidget):
+    """A filter's text and a count.
+
+    Signals:
+        changed: The text changed.
+        left_down: The user wants to go on in the list (Down or Enter).
+    """
+
+    changed = Signal(str)
+    left_down = Signal()
+
+    def __init__(self, hint: str, tip: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.edit = _FilterEdit(self)
+        self.edit.setPlaceholderText(hint)
+        self.edit.setToolTip(tip)
+        self.edit.setAccessibleName(self.tr("Filter"))
+        self.edit.setAccessibleDescription(hint)
+        self.edit.setClearButtonEnabled(True)
+        self.edit.textChanged.connect(self.changed)
+        self.edit.left_down.connect(self.left_down)
+        self.status = plain_label(self)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(6, 6, 6, 4)
+        layout.addWidget(self.edit, 1)
+        layout.addWidget(self.status)
+
+    @property
+    def text(self) -> str:
+        """The filter."""
+        return self.edit.text()
+
+    def focus(self) -> None:
+        """Put the cursor into the filter and select its text."""
+        self.edit.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.edit.selectAll()
+
+
+class _FilterEdit(QLineEdit):
+    left_down = Signal()
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape and self.text():
+            self.clear()
+        elif event.key() in (Qt.Key.Key_Down, Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.left_down.emit()
+        else:
+            super().keyPressEvent(event)
+
+
+# A filter bar over a table: what the metadata, tensor and vocabulary panels have in common.
+
+
+class ListPanel(QWidget):
+    """A filtered table, or a sentence where there is nothing to list.
+
+    Attributes:
+        bar: The filter.
+        model: The table's model.
+        table: The table.
+    """
+
+    def __init__(
+        self, runner: JobRunner, hint: str, tip: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.bar = FilterBar(hint, tip, self)
+        self.bar.status.setWhatsThis(picture_text("listed"))
+        self.model = TableModel(self)
+        self.table = TableView(self.model, runner, self)
+        self._empty = empty_label(self)
+        self._area = QWidget(self)
+        self._stack = QStackedLayout(self._area)
+        self._stack.addWidget(self.table)
+        self._stack.addWidget(self._empty)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.bar)
+        layout.addWidget(self._area, 1)
+        self.bar.left_down.connect(self._enter_table)
+
+    def show_empty(self, text: str) -> None:
+        """Show a sentence instead of the table."""
+        self._empty.setText(text)
+        self._stack.setCurrentWidget(self._empty)
+
+    def show_table(self) -> None:
+        """Show the table again."""
+        self._stack.setCurrentWidget(self.table)
+
+    def focus_search(self) -> None:
+        """Put the cursor into the filter."""
+        self.bar.focus()
+
+    def _enter_table(self) -> None:
+        self.table.setFocus(Qt.FocusReason.OtherFocusReason)
+        if self.model.rowCount() and not self.table.currentIndex().isValid():
+            self.table.setCurrentIndex(self.model.index(0, 0))
