@@ -1,0 +1,45 @@
+"""How many modules an action of a person runs through, held by `tests/traces.py`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.helpers.patience import PROGRAM_S
+
+_ROOT: Final = Path(__file__).parent.parent
+
+LIMITS: Final = {
+    "click": {"modules": 79, "pairs": 17, "direct": 11},
+    "slider": {"modules": 49, "pairs": 7, "direct": 0},
+    "compare": {"modules": 63, "pairs": 9, "direct": 8},
+    "open": {"modules": 80, "pairs": 7, "direct": 6},
+}
+
+
+@pytest.mark.slow
+def test_an_action_enters_few_modules_and_few_that_call_back() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.traces", "--json"],
+        check=False,
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_S,
+    )
+    assert done.returncode == 0, done.stderr
+    traces = json.loads(done.stdout)
+    over = {
+        (action, figure): (len(traces[action][figure]), limit, traces[action][figure])
+        for action, limits in LIMITS.items()
+        for figure, limit in limits.items()
+        if len(traces[action][figure]) > limit
+    }
+    assert not over
