@@ -31,7 +31,7 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.planner import panel as panel_module
 from explorer.qt.planner.fields import StopSlider
 from tests.benchmarks.report import Report, Row
-from tests.qt.views.planner.plan_models import GIB, Panel, write_model
+from tests.qt.planner.plan_models import GIB, Panel, write_model
 
 _EVENTS = 200
 _MOUSE_S = 0.010

@@ -31,8 +31,8 @@ from explorer.report.weights import weights
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.weight_views import Panel as WeightsPanel
-from tests.qt.views.planner.plan_models import GIB, MACHINE, write_model
-from tests.qt.views.planner.plan_models import Panel as PlannerPanel
+from tests.qt.planner.plan_models import GIB, MACHINE, write_model
+from tests.qt.planner.plan_models import Panel as PlannerPanel
 from tests.report.conftest import KEYS, SHAPES, arrays_of
 
 Capture = pytest.CaptureFixture[str]

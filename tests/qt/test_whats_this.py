@@ -94,7 +94,7 @@ def shows_figures(widget: QWidget) -> bool:
             "Note"
         )
         return _DIGIT.search(widget.text()) is not None and not reason
-    own = type(widget).__module__.startswith("explorer.qt.views")
+    own = type(widget).__module__.startswith("explorer.qt")
     painted = own and "paintEvent" in vars(type(widget)) and bool(widget.accessibleName())
     return isinstance(widget, pg.PlotWidget) or painted
 

@@ -1,0 +1,80 @@
+"""The list of blobs: each once, with every model that uses it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+
+from explorer.stores import Place, StoreKind, read_library
+from tests.helpers.ollama_store import OllamaStore
+from tests.qt.library.conftest import Panel
+
+
+def _cells(panel: Panel) -> list[list[str]]:
+    model = panel.view.blobs.model
+    return [
+        [str(model.index(row, column).data()) for column in range(model.columnCount())]
+        for row in range(model.rowCount())
+    ]
+
+
+def _show(panel: Panel) -> None:
+    panel.view.lists.setCurrentWidget(panel.view.blobs)
+    panel.settle()
+
+
+def test_each_blob_is_there_once_with_all_its_models(panel: Panel, store: OllamaStore) -> None:
+    _show(panel)
+    files = panel.view.blobs._blobs.files
+    rows = {files[at].digest: row for at, row in enumerate(_cells(panel))}
+    (found,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores
+    assert len(rows) == len(_cells(panel)) == len(found.blobs) + 1
+    for blob in found.blobs:
+        assert rows[blob.digest][5] == ", ".join(blob.used_by)
+        assert rows[blob.digest][3] == str(len(blob.used_by))
+    states = [row[2] for row in rows.values()]
+    assert states.count("⚠ orphan: used by no model") == 1
+    assert states.count("⚠ unfinished download") == 1
+    assert "1 used by no model: 16 B" in panel.view.total.text()
+
+
+def test_the_filter_finds_orphans_and_users(panel: Panel) -> None:
+    _show(panel)
+    panel.type("orphan")
+    assert [row[1] for row in _cells(panel)] == ["16 B"]
+    panel.type("beta")
+    assert all("beta:latest" in row[5] for row in _cells(panel))
+    panel.type("")
+    assert len(_cells(panel)) > 3
+
+
+def test_enter_goes_to_the_model_of_a_blob_and_opens_an_orphan(panel: Panel) -> None:
+    _show(panel)
+    table = panel.view.blobs.table
+    panel.type("beta shared")
+    table.setCurrentIndex(panel.view.blobs.model.index(0, 0))
+    assert "Used by 3" in panel.view.pane.facts.text()
+    panel.press(Qt.Key.Key_Return)
+    assert panel.view.lists.currentWidget() is panel.tree
+    assert panel.tree.currentIndex().data() == "latest"  # of alpha, which the filter hid
+    _show(panel)
+    panel.type("orphan")
+    table.setCurrentIndex(panel.view.blobs.model.index(0, 0))
+    panel.press(Qt.Key.Key_Return)
+    assert panel.opened[0].read_bytes() == b"nobody uses this"
+    panel.type("unfinished")
+    table.setCurrentIndex(panel.view.blobs.model.index(0, 0))
+    panel.press(Qt.Key.Key_Return)
+    assert "is not complete" in str(panel.failures[0])
+
+
+def test_reading_again_keeps_the_selection(panel: Panel, store: OllamaStore) -> None:
+    _show(panel)
+    table = panel.view.blobs.table
+    table.selectRow(3)
+    before = [file.path for file in panel.view.blobs.selected_files()]
+    assert panel.view.total.text().startswith("1 of ")
+    store.blob(b"one more that nobody uses")
+    count = len(_cells(panel))
+    panel.press(Qt.Key.Key_F5)
+    assert len(_cells(panel)) == count + 1
+    assert [file.path for file in panel.view.blobs.selected_files()] == before

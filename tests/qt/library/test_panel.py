@@ -1,0 +1,449 @@
+"""The panel of downloaded models, used with mouse and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QItemSelectionModel, Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
+
+from explorer.qt.jobs import JobRunner
+from explorer.qt.library.panel import LibraryView
+from explorer.qt.library.rows import LibraryColumn
+from explorer.qt.settings import Settings
+from explorer.stores import Place, StoreKind, read_library
+from explorer.text import bytes_text
+from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.window import copied, unsafe_characters
+from tests.qt.library.conftest import Panel, gguf_bytes
+
+COLUMN = LibraryColumn
+KEY = Qt.Key
+CTRL = Qt.KeyboardModifier.ControlModifier
+CTRL_SHIFT = CTRL | Qt.KeyboardModifier.ShiftModifier
+
+
+def test_stores_models_and_tags_are_listed_with_what_they_are(panel: Panel) -> None:
+    store = panel.find("Ollama")
+    assert panel.titles(store) == [
+        "alpha",
+        "beta:latest",
+        "Blobs that no model uses",
+        "Unfinished downloads",
+    ]
+    assert panel.cell(store, COLUMN.NOTE).startswith("3 models, ⚠ 1 orphaned blob (16 B)")
+    beta = panel.find("Ollama", "beta")
+    texts = [panel.cell(beta, column) for column in COLUMN][:4]
+    assert texts == ["beta:latest", "qwen2", "20", "Q8_0"]
+    family = panel.find("Ollama", "alpha")
+    assert panel.titles(family) == ["latest", "small"]
+    assert panel.cell(family, COLUMN.ARCHITECTURE) == "llama"  # both are
+    assert "shared with other models" in panel.cell(
+        panel.find("Ollama", "alpha", "small"), COLUMN.NOTE
+    )
+
+
+def test_a_family_and_a_store_count_shared_blobs_once(panel: Panel, store: OllamaStore) -> None:
+    (found,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores
+    used = {blob.digest: blob for blob in found.blobs}
+    alphas = [blob for blob in used.values() if any("alpha" in name for name in blob.used_by)]
+    family = panel.find("Ollama", "alpha")
+    assert panel.cell(family, COLUMN.BYTES) == bytes_text(sum(blob.nbytes for blob in alphas))
+    every = sum(file.stat().st_size for file in store.blobs.iterdir())
+    assert panel.cell(panel.find("Ollama"), COLUMN.BYTES) == bytes_text(every)
+
+
+def test_the_total_of_a_selection_counts_what_is_shared_once(
+    panel: Panel, store: OllamaStore
+) -> None:
+    (found,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores
+    panel.click(panel.find("Ollama", "alpha", "latest"))
+    assert panel.view.total.text().startswith("1 model selected: ")
+    panel.click(panel.find("Ollama", "alpha", "small"), add=True)
+    panel.click(panel.find("Ollama", "beta"), add=True)
+    union = sum(blob.nbytes for blob in found.blobs if blob.used_by)
+    apart = sum(entry.nbytes for entry in found.entries)
+    text = f"3 models selected: {bytes_text(union)} on disk"
+    assert (
+        panel.view.total.text()
+        == f"{text} ({bytes_text(apart - union)} that they share counted once)"
+    )
+
+
+def test_a_model_opens_into_layers_groups_and_tensors(panel: Panel) -> None:
+    latest = panel.find("Ollama", "alpha", "latest")
+    panel.find("Ollama", "alpha", "latest", "Model")
+    assert panel.titles(latest) == [
+        *("Model (GGUF)", "License", "Template", "System prompt", "Parameters", "Messages")
+    ]
+    layer = panel.find("Ollama", "alpha", "latest", "Model", "blk, layer 1")
+    assert panel.cell(layer, COLUMN.NOTE) == "2 tensors"
+    panel.tree.expand(layer)
+    assert panel.titles(layer) == ["attn_norm.weight", "ffn_norm.weight"]
+    panel.click(panel.find("Ollama", "alpha", "latest", "Model", "blk, layer 1", "ffn_norm"))
+    assert panel.view.pane.heading.text() == "blk.1.ffn_norm.weight   ·   alpha:latest"
+    name = copied(panel.qtbot, lambda: panel.press(KEY.Key_C, CTRL))
+    assert name == "blk.1.ffn_norm.weight"
+    tensor = panel.find("Ollama", "alpha", "latest", "Model", "output_norm")
+    assert [panel.cell(tensor, c) for c in (COLUMN.QUANTIZATION, COLUMN.BYTES, COLUMN.NOTE)] == [
+        *("F32", "16 B", "4")
+    ]
+
+
+def test_the_texts_of_a_model_are_read_as_plain_text(panel: Panel) -> None:
+    expected = {
+        "Template": "{{ .Prompt }}",
+        "System": "You are <b>terse</b>.",
+        "License": "Do what you like.\n",
+        "Parameters": '{\n  "temperature": 0.5,\n  "stop": [\n    "a",\n    "b"\n  ]\n}',
+        "Messages": "user:\nHello",
+    }
+    for title, text in expected.items():
+        panel.click(panel.find("Ollama", "alpha", "latest", title))
+        assert panel.view.pane.shows_text
+        assert panel.view.pane.text.text.toPlainText() == text
+        assert "alpha:latest" in panel.view.pane.heading.text()
+    panel.click(panel.find("Ollama", "beta"))
+    assert not panel.view.pane.shows_text
+    assert panel.view.pane.text.text.toPlainText() == ""
+    assert "qwen2" in panel.view.pane.facts.text()
+
+
+def test_enter_and_double_click_open_the_model_of_a_row(panel: Panel, store: OllamaStore) -> None:
+    manifest = store.manifests / "registry.ollama.ai/library/alpha/latest"
+    panel.click(panel.find("Ollama", "alpha", "latest"))
+    panel.press(KEY.Key_Return)
+    assert panel.opened == [manifest]
+    template = panel.find("Ollama", "alpha", "latest", "Template")
+    panel.click(template)
+    panel.press(KEY.Key_Return)
+    assert panel.opened == [manifest, manifest]
+    beta = panel.find("Ollama", "beta")
+    panel.tree.scrollTo(beta)
+    place = panel.tree.visualRect(beta).center()
+    panel.click(beta)
+    panel.qtbot.mouseDClick(panel.tree.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert panel.opened[2:] == [store.manifests / "registry.ollama.ai/library/beta/latest"]
+    family = panel.find("Ollama", "alpha")
+    panel.click(family)
+    was_open = panel.tree.isExpanded(family)
+    panel.press(KEY.Key_Return)  # there is nothing to open: the branch closes
+    assert panel.tree.isExpanded(family) != was_open
+    assert len(panel.opened) == 3
+
+
+def test_what_cannot_be_opened_says_why(
+    make_panel: Callable[..., Panel], store: OllamaStore
+) -> None:
+    place = "registry.ollama.ai/library/cloud/latest"
+    store.manifest([], place, config={"remote_host": "https://ollama.com"})
+    panel = make_panel(Place(StoreKind.OLLAMA, store.models))
+    cloud = panel.find("Ollama", "cloud")
+    assert "⚠ has no weights here" in panel.cell(cloud, COLUMN.NOTE)
+    panel.click(cloud)
+    panel.press(KEY.Key_Return)
+    assert panel.opened == []
+    assert "has no weights here" in str(panel.failures[0])
+
+
+def test_the_filter_keeps_models_by_words_and_digests(panel: Panel, store: OllamaStore) -> None:
+    panel.type("qwen2 lat")
+    assert panel.titles(panel.find("Ollama")) == ["beta:latest"]
+    assert panel.view.bar.status.text() == "1 of 3 models"
+    digest = next(
+        blob.digest
+        for blob in read_library([Place(StoreKind.OLLAMA, store.models)]).stores[0].blobs
+        if len(blob.used_by) == 2
+    )
+    panel.type(digest.removeprefix("sha256-")[:12])
+    assert panel.titles(panel.find("Ollama")) == ["alpha"]
+    assert panel.titles(panel.find("Ollama", "alpha")) == ["latest", "small"]
+    panel.type("small")
+    panel.find("Ollama", "alpha", "small")
+    assert panel.titles(panel.find("Ollama", "alpha")) == ["small"]
+    panel.type("nothing like it")
+    assert panel.titles() == []
+    panel.qtbot.keyClick(panel.view.bar.edit, KEY.Key_Escape)
+    panel.settle()
+    assert len(panel.titles(panel.find("Ollama"))) == 4
+
+
+def test_the_filter_leaves_open_and_selected_what_it_keeps(panel: Panel) -> None:
+    small = panel.find("Ollama", "alpha", "small")
+    panel.click(small)
+    panel.type("alpha")
+    assert panel.tree.currentIndex().data() == "small"
+    assert panel.tree.isExpanded(panel.find("Ollama", "alpha"))
+    assert [node.row.title for node in panel.view.tree.selected_nodes()] == ["small"]
+
+
+def test_columns_sort_both_ways_and_what_is_unknown_comes_last(
+    make_panel: Callable[..., Panel], tmp_path: Path
+) -> None:
+    for name, layers in (("b", 9), ("a", 1), ("c10", 5), ("c2", 3)):
+        (tmp_path / f"{name}.gguf").write_bytes(gguf_bytes(name, layers=layers))
+    (tmp_path / "broken.gguf").write_bytes(b"no model")
+    panel = make_panel(Place(StoreKind.FOLDER, tmp_path))
+    root = panel.find("Folder")
+    assert [title[:-5] for title in panel.titles(root)] == ["a", "b", "✘ broken", "c2", "c10"]
+    header = panel.tree.header()
+    for order, expected in (
+        (Qt.SortOrder.DescendingOrder, ["b", "c10", "c2", "a", "✘ broken"]),
+        (Qt.SortOrder.AscendingOrder, ["a", "c2", "c10", "b", "✘ broken"]),
+    ):
+        panel.click(panel.find("Folder", "c2"))
+        header.setSortIndicator(COLUMN.PARAMETERS, order)
+        assert [title[:-5] for title in panel.titles(panel.find("Folder"))] == expected
+        assert panel.tree.currentIndex().data() == "c2.gguf"
+    broken = panel.find("Folder", "broken")
+    assert panel.cell(broken, COLUMN.NOTE).startswith("✘ ")
+
+
+def test_names_paths_digests_and_commands_are_copied(panel: Panel, store: OllamaStore) -> None:
+    manifest = store.manifests / "registry.ollama.ai/library/beta/latest"
+    panel.click(panel.find("Ollama", "beta"))
+    qtbot, press = panel.qtbot, panel.press
+    assert copied(qtbot, lambda: press(KEY.Key_C, CTRL)) == "beta:latest"
+    assert copied(qtbot, lambda: press(KEY.Key_P, CTRL_SHIFT)) == str(manifest)
+    assert copied(qtbot, lambda: press(KEY.Key_R, CTRL_SHIFT)) == "ollama run beta:latest"
+    layer = panel.find("Ollama", "beta", "License")
+    panel.click(layer)
+    digest = copied(qtbot, lambda: press(KEY.Key_D, CTRL_SHIFT))
+    assert (store.blobs / digest.replace(":", "-")).read_text() == "Do what you like.\n"
+
+
+def test_the_menu_offers_what_applies(panel: Panel) -> None:
+    def texts() -> list[str]:
+        menu = panel.view.commands.menu()
+        found = [action.text().replace("&", "") for action in menu.actions() if action.text()]
+        menu.deleteLater()
+        return found
+
+    panel.click(panel.find("Ollama", "beta"))
+    assert texts() == [
+        *("Open", "Show in file manager", "Copy name", "Copy path", "Copy “ollama run …”"),
+        *("Read again", "Sort by"),
+    ]
+    panel.click(panel.find("Ollama", "Blobs", "sha256"))
+    assert texts() == [
+        *("Open", "Show in file manager", "Copy name", "Copy path", "Copy digest"),
+        *("Read again", "Sort by"),
+    ]
+    panel.click(panel.find("Ollama"))
+    assert texts() == ["Show in file manager", "Copy name", "Copy path", "Read again", "Sort by"]
+
+
+def test_a_file_is_shown_in_the_file_manager(panel: Panel, store: OllamaStore, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    shown: list[tuple[Path, Path]] = []
+    monkeypatch.setattr(
+        "explorer.qt.library.commands.reveal",
+        lambda path, folder: shown.append((path, folder)) or len(shown) == 1,
+    )
+    panel.click(panel.find("Ollama", "Blobs", "sha256"))
+    panel.press(KEY.Key_E, CTRL_SHIFT)
+    ((path, folder),) = shown
+    assert path.read_bytes() == b"nobody uses this"
+    assert folder == store.blobs
+    panel.press(KEY.Key_E, CTRL_SHIFT)
+    assert "no file manager" in str(panel.failures[0])
+
+
+def test_an_orphan_opens_by_itself_and_is_told_of(panel: Panel) -> None:
+    orphan = panel.find("Ollama", "Blobs", "sha256")
+    assert panel.cell(orphan, COLUMN.NOTE) == "⚠ used by no model"
+    panel.click(orphan)
+    panel.press(KEY.Key_Return)
+    assert panel.opened[0].read_bytes() == b"nobody uses this"
+    partial = panel.find("Ollama", "Unfinished", "partial")
+    assert panel.cell(partial, COLUMN.BYTES) == "1000 B"
+    assert "⚠ unfinished" in panel.cell(partial, COLUMN.NOTE)
+
+
+def test_a_scan_that_is_stopped_leaves_what_it_found(
+    make_panel: Callable[..., Panel], store: OllamaStore, runner: JobRunner
+) -> None:
+    panel = make_panel(Place(StoreKind.OLLAMA, store.models), wait=False)
+    panel.qtbot.mouseClick(panel.view.scan_button, Qt.MouseButton.LeftButton)
+    assert not panel.view.scanner.busy
+    assert panel.view.scan_button.text() == "Read again"
+    panel.settle()
+    assert panel.titles() == []
+    panel.press(KEY.Key_F5)
+    assert len(panel.titles(panel.find("Ollama"))) == 4
+    panel.view.rescan()
+    for job in runner.jobs:  # as the button of the status bar does
+        job.cancel()
+    panel.settle()
+    assert len(panel.titles(panel.find("Ollama"))) == 4
+    assert panel.view.scan_button.text() == "Read again"
+
+
+def test_reading_inside_a_model_can_be_stopped_and_begun_again(
+    panel: Panel, runner: JobRunner
+) -> None:
+    beta = panel.find("Ollama", "beta")
+    panel.tree.expand(beta)
+    assert panel.titles(beta) == ["reading…"]
+    for job in runner.jobs:
+        job.cancel()
+    panel.settle()
+    assert panel.titles(beta) == []
+    assert not panel.tree.isExpanded(beta)
+    panel.tree.expand(beta)
+    panel.settle()
+    assert panel.titles(beta) == ["Model (GGUF)", "License"]
+
+
+def test_closing_in_the_middle_of_a_scan_is_harmless(
+    qtbot: QtBot, store: OllamaStore, runner: JobRunner, settings: Settings
+) -> None:
+    places = [Place(StoreKind.OLLAMA, store.models)]
+    view = LibraryView(runner, settings, places=lambda: places)
+    view.rescan()
+    assert runner.jobs
+    view.deleteLater()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    qtbot.waitUntil(lambda: not isValid(view))
+
+
+def test_nothing_downloaded_offers_the_demo_and_a_folder(
+    make_panel: Callable[..., Panel], tmp_path: Path, settings: Settings, monkeypatch
+) -> None:  # type: ignore[no-untyped-def]
+    counts: list[int] = []
+    panel = make_panel(wait=False)
+    panel.view.scanned.connect(counts.append)
+    panel.settle()
+    assert counts == [0]
+    assert panel.view.empty.isVisible()
+    with panel.qtbot.waitSignal(panel.view.demo_requested):
+        panel.qtbot.mouseClick(panel.view.empty.demo, Qt.MouseButton.LeftButton)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "own.gguf").write_bytes(gguf_bytes("own"))
+    monkeypatch.setattr(
+        "explorer.qt.library.commands.QFileDialog.getExistingDirectory",
+        lambda *_: str(tmp_path / "mine"),
+    )
+    panel.qtbot.mouseClick(panel.view.empty.add, Qt.MouseButton.LeftButton)
+    panel.settle()
+    assert not panel.view.empty.isVisible()
+    assert panel.titles(panel.find("Folder")) == ["own.gguf"]
+    assert settings.library_folders == [tmp_path / "mine"]
+    panel.click(panel.find("Folder"))
+    menu = panel.view.commands.menu()
+    (remove,) = (action for action in menu.actions() if "Remove" in action.text().replace("&", ""))
+    remove.trigger()
+    menu.deleteLater()
+    panel.settle()
+    assert settings.library_folders == []
+    assert panel.view.empty.isVisible()
+    assert (tmp_path / "mine" / "own.gguf").exists()
+
+
+def test_a_store_that_may_not_be_read_says_what_to_do(
+    make_panel: Callable[..., Panel], store: OllamaStore, monkeypatch
+) -> None:  # type: ignore[no-untyped-def]
+    from tests.helpers.closed_folders import close_folder
+
+    close_folder(monkeypatch, store.models)
+    panel = make_panel(Place(StoreKind.OLLAMA, store.models))
+    row = panel.find("Ollama")
+    assert "✘" in panel.cell(row, COLUMN.NOTE)
+    panel.click(row)
+    text = panel.view.pane.facts.text()
+    assert "permission denied" in text
+    assert "usermod -aG ollama" in text
+    assert not panel.view.empty.isVisible()
+
+
+def test_names_that_act_on_a_display_are_plain_text(
+    make_panel: Callable[..., Panel], tmp_path: Path
+) -> None:
+    name = "<b>bold\n\u202egnp.gguf"
+    (tmp_path / name).write_bytes(gguf_bytes("<i>x</i>", "<u>arch</u>\u202e"))
+    panel = make_panel(Place(StoreKind.FOLDER, tmp_path))
+    row = panel.find("Folder", "bold")
+    for column in COLUMN:
+        assert not unsafe_characters(panel.cell(row, column))
+        tip = row.siblingAtColumn(column).data(Qt.ItemDataRole.ToolTipRole) or ""
+        assert "<b>" not in tip
+        assert not unsafe_characters(tip)
+    assert panel.cell(row, COLUMN.NAME) == r"⚠ <b>bold\n\u202egnp.gguf"
+    assert "cannot be seen" in panel.cell(row, COLUMN.NOTE)
+    panel.click(row)
+    for label in (panel.view.pane.facts, panel.view.pane.heading, panel.view.total):
+        assert label.textFormat() == Qt.TextFormat.PlainText
+        assert "\u202e" not in label.text()
+    # what is pasted into a terminal is run up to a line end
+    text = copied(panel.qtbot, lambda: panel.press(KEY.Key_C, CTRL))
+    assert text == r"<b>bold\n\u202egnp.gguf"
+
+
+def test_many_tensors_come_in_pages(make_panel: Callable[..., Panel], tmp_path: Path) -> None:
+    from tests.helpers.gguf_writer import GgufFile, TensorSpec
+
+    tensors = [TensorSpec(f"t{number}", (1,), data=bytes(4)) for number in range(700)]
+    GgufFile(keys=[("general.architecture", 8, "x")], tensors=tensors).write(tmp_path / "m.gguf")
+    panel = make_panel(Place(StoreKind.FOLDER, tmp_path))
+    part = panel.find("Folder", "m.gguf", "m.gguf")
+    panel.tree.expand(part)
+    first = panel.model.rowCount(part)
+    assert 256 <= first < 700
+
+    def all_are_there() -> bool:
+        panel.tree.scrollToBottom()
+        return panel.model.rowCount(part) == 700
+
+    panel.qtbot.waitUntil(all_are_there)
+    assert panel.titles(part)[-1] == "t699"
+
+
+def test_the_keyboard_goes_from_the_filter_into_the_list(panel: Panel) -> None:
+    panel.view.focus_search()
+    assert QApplication.focusWidget() is panel.view.bar.edit
+    panel.qtbot.keyClick(panel.view.bar.edit, KEY.Key_Down)
+    assert panel.tree.hasFocus()
+    assert panel.tree.currentIndex().isValid()
+
+
+def test_widths_of_columns_are_remembered(
+    panel: Panel, make_panel: Callable[..., Panel], store: OllamaStore
+) -> None:
+    panel.tree.setColumnWidth(COLUMN.NAME, 123)
+    panel.view.save_layout()
+    again = make_panel(Place(StoreKind.OLLAMA, store.models))
+    assert again.tree.columnWidth(COLUMN.NAME) == 123
+
+
+def test_select_all_of_everything_is_the_sum_of_the_disk(panel: Panel, store: OllamaStore) -> None:
+    panel.find("Ollama", "alpha", "latest", "Model")  # rows inside count nothing on top
+    panel.tree.selectAll()
+    flags = QItemSelectionModel.SelectionFlag
+    panel.tree.selectionModel().select(panel.find("Ollama"), flags.Select | flags.Rows)
+    every = sum(file.stat().st_size for file in store.blobs.iterdir())
+    assert f"3 models selected: {bytes_text(every)} on disk" in panel.view.total.text()
+
+
+def test_the_layout_goes_back_to_what_it_was_at_first(panel: Panel) -> None:
+    header = panel.tree.header()
+    first = [header.sectionSize(column) for column in COLUMN][:-1]
+    header.moveSection(0, 3)
+    header.resizeSection(COLUMN.NAME, 77)
+    panel.view.reset_layout()
+    assert [header.visualIndex(column) for column in COLUMN] == list(COLUMN)
+    assert [header.sectionSize(column) for column in COLUMN][:-1] == first
+
+
+def test_the_list_of_blobs_is_exported(panel: Panel, tmp_path: Path) -> None:
+    with panel.qtbot.waitSignal(panel.view.written) as told:
+        panel.view.blobs.table.export(tmp_path / "blobs.csv")
+    lines = (tmp_path / "blobs.csv").read_text().splitlines()
+    assert told.args == [str(tmp_path / "blobs.csv")]
+    assert len(lines) == panel.view.blobs.model.rowCount() + 1
+    (shared,) = (
+        line for line in lines if line.endswith('"alpha:latest, alpha:small, beta:latest"')
+    )
+    assert shared.startswith("sha256-")
+    assert len(shared.split(",")[0]) == 71

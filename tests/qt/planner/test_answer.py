@@ -1,0 +1,145 @@
+"""The answer: its words, the changes it suggests, the questions, and what a screen reader hears."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible
+from pytestqt.qtbot import QtBot
+
+from explorer.planner import Device, Host
+from explorer.planner.advice import solve
+from explorer.present.plan import CheckedEnvironment
+from tests.qt.planner.plan_models import GIB, Panel
+
+SMALL = (Device("0", "CUDA", 5 * GIB, name="Small GPU"),)
+
+
+def _sentence(panel: Panel) -> str:
+    return panel.body.answer.sentence.text()
+
+
+def test_says_that_it_fits_and_what_stays_free(panel: Panel) -> None:
+    plan = panel.assert_shown()
+    (held,) = plan.layout.devices  # type: ignore[union-attr]
+    free = (held.device.free - held.total - held.reserved) / GIB
+    assert _sentence(panel) == f"✔  Fits: 33 of 33 layers on Test GPU; {free:.2f} GiB free."
+    assert panel.body.answer.suggestion_buttons == []
+
+
+def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> None:
+    panel.session.set_devices(SMALL)
+    panel.session.set(context=65_536)
+    panel.settle()
+    assert "stay on the CPU" in _sentence(panel)
+    answer = panel.body.answer
+    qtbot.waitUntil(lambda: bool(answer.suggestion_buttons))
+    panel.settle()
+    request = panel.session.inputs.request(panel.session.state.subject.h, {})
+    largest = solve("context", request).value
+    assert f"It would fit at {largest:,} tokens" in _sentence(panel)
+    first = answer.suggestion_buttons[0]
+    assert first.text() == f"Use {largest:,} tokens"
+    qtbot.mouseClick(first, Qt.MouseButton.LeftButton)
+    assert panel.assert_shown().fully_offloaded
+    assert panel.plan().effective.context == largest
+    assert answer.suggestion_buttons == []
+    panel.session.undo()
+    assert panel.session.inputs.settings.context == 65_536
+
+
+def test_a_suggested_cache_type_brings_flash_attention_with_it(qtbot: QtBot, panel: Panel) -> None:
+    panel.session.set_devices((Device("0", "CUDA", 9 * GIB),))
+    panel.session.set(context=40_000)
+    panel.settle()
+    if panel.plan().fully_offloaded:
+        pytest.fail("the case is to be one that does not fit")
+    answer = panel.body.answer
+    qtbot.waitUntil(lambda: any("cache" in b.text() for b in answer.suggestion_buttons))
+    button = next(b for b in answer.suggestion_buttons if "cache" in b.text())
+    button.click()
+    plan = panel.assert_shown()
+    assert plan.fully_offloaded
+    assert plan.effective.flash_attention
+    assert plan.effective.kv_cache_type in button.text()
+
+
+def test_says_that_no_single_change_helps(qtbot: QtBot, panel: Panel) -> None:
+    panel.session.set_devices((Device("0", "CUDA", 1 * GIB),))
+    qtbot.waitUntil(lambda: "alone makes it fit" in _sentence(panel))
+    panel.settle()
+
+
+def test_tells_a_refusal_and_draws_what_is_short(panel: Panel) -> None:
+    panel.session.set_devices(())
+    panel.session.set_host(Host(1 * GIB))
+    panel.settle()
+    assert "Ollama would refuse to load it" in _sentence(panel)
+    assert panel.body.picture.bars.bars[-1].over_bytes > 0
+
+
+@pytest.mark.parametrize("what", ["context", "parallel", "kv-cache-type", "gpu-layers"])
+def test_questions_are_answered_and_applied(qtbot: QtBot, panel: Panel, what: str) -> None:
+    panel.session.set(flash_attention=True)
+    panel.settle()
+    answer = panel.body.answer
+    qtbot.mouseClick(answer.question_buttons[what], Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(answer.apply.isVisible)
+    request = panel.session.inputs.request(panel.session.state.subject.h, {})
+    advice = solve(what, request)
+    shown = f"{advice.value:,}" if isinstance(advice.value, int) else str(advice.value)
+    assert f": {shown}." in answer.reply.text()
+    answer.apply.click()
+    name = {"kv-cache-type": "kv_cache_type", "gpu-layers": "num_gpu"}.get(what, what)
+    assert getattr(panel.session.inputs.settings, name) == advice.value
+    panel.assert_shown()
+    assert answer.reply.text() == ""  # it was an answer to other settings
+
+
+def test_a_question_is_dropped_when_the_settings_change(panel: Panel) -> None:
+    answer = panel.body.answer
+    answer.question_buttons["context"].click()
+    panel.session.set(context=8192)
+    panel.settle()
+    assert answer.reply.text() == ""
+    assert answer.apply.isHidden()
+
+
+def test_the_answer_is_announced_once_it_comes_to_rest(
+    qtbot: QtBot, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = panel.body.answer
+    qtbot.waitUntil(lambda: answer._told == _sentence(panel))
+    told: list[str] = []
+    answer.announced.connect(told.append)
+    events: list[str] = []
+    update = QAccessible.updateAccessibility
+
+    def note(event: object) -> None:
+        events.append(type(event).__name__)
+        update(event)
+
+    monkeypatch.setattr("explorer.qt.planner.answer_bar.QAccessible.updateAccessibility", note)
+    for free in range(12, 4, -1):
+        panel.session.set_devices((Device("0", "CUDA", free * GIB, name="Test GPU"),))
+        panel.session.flush()
+    with qtbot.waitSignal(answer.announced):
+        pass
+    panel.settle()
+    qtbot.waitUntil(lambda: told[-1] == _sentence(panel))
+    assert len(told) <= 2  # the verdict and what a search found, not one for each step on the way
+    assert "QAccessibleAnnouncementEvent" in events
+
+
+def test_a_search_stops_at_its_next_trial() -> None:
+    class Stopped(Exception):
+        pass
+
+    def check() -> None:
+        raise Stopped
+
+    asked = CheckedEnvironment({"OLLAMA_NUM_PARALLEL": "2"}, check)
+    assert list(asked) == ["OLLAMA_NUM_PARALLEL"]
+    assert len(asked) == 1
+    with pytest.raises(Stopped):
+        asked.get("OLLAMA_CONTEXT_LENGTH", "")

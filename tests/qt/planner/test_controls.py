@@ -1,0 +1,290 @@
+"""Settings by mouse, wheel, keyboard and typed value; what is shown equals `plan()` each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QSpinBox
+from pytestqt.qtbot import QtBot
+
+from explorer.planner import Device
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner
+from tests.qt.planner.plan_models import GIB, Panel, drag, turn_wheel, write_model
+
+KEY = Qt.Key
+
+
+def test_dragging_the_context_slider_plans_for_where_it_is_let_go(
+    qtbot: QtBot, panel: Panel
+) -> None:
+    slider = panel.body.controls.context
+    start = slider.x_of(slider.value())
+    target = slider.x_of(slider.stops.position(32_768))
+    steps = [start + (target - start) * i // 10 for i in range(11)]
+    drag(qtbot, slider, steps, y=8)
+    assert panel.session.inputs.settings.context == 32_768
+    plan = panel.assert_shown()
+    assert plan.effective.context == 32_768
+    assert panel.body.controls.context_edit.text() == "32,768"
+    assert "32,768" in slider.accessibleDescription()
+
+
+def test_a_drag_is_drawn_to_snap_points_close_by(qtbot: QtBot, panel: Panel) -> None:
+    slider = panel.body.controls.context
+    near = slider.x_of(slider.stops.position(65_536)) + 3
+    drag(qtbot, slider, [slider.x_of(slider.value()), near], y=8)
+    assert panel.session.inputs.settings.context == 65_536
+
+
+def test_a_click_moves_the_slider_to_where_it_was_made(qtbot: QtBot, panel: Panel) -> None:
+    slider = panel.body.controls.context
+    drag(qtbot, slider, [slider.x_of(slider.stops.position(8192))], y=8)
+    assert panel.assert_shown().effective.context == 8192
+
+
+def test_arrow_keys_go_one_stop_and_page_keys_an_octave(qtbot: QtBot, panel: Panel) -> None:
+    slider = panel.body.controls.context
+    slider.setFocus()
+    stops = slider.stops
+    for key, expected in (
+        (KEY.Key_Right, stops.step(4096, 1)),
+        (KEY.Key_Left, 4096),
+        (KEY.Key_PageUp, 8192),
+        (KEY.Key_End, stops.values[-1]),
+        (KEY.Key_Home, 512),
+    ):
+        qtbot.keyClick(slider, key)
+        assert panel.session.inputs.settings.context == expected
+        panel.assert_shown()
+
+
+def test_the_wheel_goes_one_stop_for_each_notch(panel: Panel) -> None:
+    slider = panel.body.controls.context
+    turn_wheel(slider, 2)
+    assert panel.session.inputs.settings.context == slider.stops.step(4096, 2)
+    panel.assert_shown()
+    turn_wheel(slider, -2)
+    assert panel.session.inputs.settings.context == 4096
+
+
+@pytest.mark.parametrize(
+    ("typed", "tokens"), [("32k", 32_768), ("1m", 1 << 20), ("12,345", 12_345), ("0.5k", 512)]
+)
+def test_a_context_is_typed_as_people_write_it(
+    qtbot: QtBot, panel: Panel, typed: str, tokens: int
+) -> None:
+    edit = panel.body.controls.context_edit
+    edit.setFocus()
+    edit.selectAll()
+    qtbot.keyClicks(edit, typed)
+    assert panel.session.inputs.settings.context is None  # not for 3, and not for 32
+    qtbot.keyClick(edit, KEY.Key_Return)
+    assert panel.session.inputs.settings.context == tokens
+    panel.assert_shown()
+
+
+def test_what_is_no_context_is_not_taken(qtbot: QtBot, panel: Panel) -> None:
+    edit = panel.body.controls.context_edit
+    edit.setFocus()
+    edit.selectAll()
+    qtbot.keyClicks(edit, "lots")
+    qtbot.keyClick(edit, KEY.Key_Return)
+    panel.body.controls.parallel_edit.setFocus()
+    assert panel.session.inputs.settings.context is None
+    assert edit.value() == 4096
+
+
+def test_says_what_holds_where_it_is_not_what_was_asked_for(panel: Panel) -> None:
+    panel.session.set(context=1 << 20)
+    panel.settle()
+    controls = panel.body.controls
+    assert controls.context_edit.text() == "1,048,576"
+    assert controls.holds_text("context") == "≠ 131,072"
+    row = next(row for row in controls._rows if row.setting.name == "context")
+    assert "trained for 131,072" in row.holds.accessibleDescription()
+    controls.reset_button("context").click()
+    assert panel.session.inputs.settings.context is None
+    panel.settle()
+    assert controls.holds_text("context") == "4,096"
+    assert not controls.reset_button("context").isEnabled()
+
+
+def test_the_trained_context_is_marked_and_reached(
+    qtbot: QtBot, runner: JobRunner, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    odd = Panel(qtbot, runner, load(write_model(tmp_path / "odd.gguf", trained=40_960)))
+    slider = odd.body.controls.context
+    assert 40_960 in slider.stops.snaps
+    assert "trained 40,960" in [mark.text for mark in slider._marks if mark.important]
+    drag(qtbot, slider, [slider.x_of(slider.stops.position(40_960)) - 2], y=8)
+    assert odd.assert_shown().effective.context == 40_960
+
+
+def test_names_of_stops_never_overlap_and_stay_inside(panel: Panel) -> None:
+    for slider in (
+        panel.body.controls.context,
+        panel.body.controls.parallel,
+        panel.body.controls.cache_type,
+    ):
+        boxes = [box for _, box in slider._label_boxes()]
+        assert len(boxes) >= 4
+        assert all(slider.rect().contains(box) for box in boxes)
+        pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :]]
+        assert not any(a.intersects(b) for a, b in pairs)
+
+
+def test_parallel_sequences_by_slider_and_number(qtbot: QtBot, panel: Panel) -> None:
+    controls = panel.body.controls
+    slider = controls.parallel
+    drag(qtbot, slider, [slider.x_of(0), slider.x_of(slider.stops.position(8))], y=8)
+    assert panel.assert_shown().effective.parallel == 8
+    controls.parallel_edit.setFocus()
+    controls.parallel_edit.selectAll()
+    qtbot.keyClicks(controls.parallel_edit, "3")
+    qtbot.keyClick(controls.parallel_edit, KEY.Key_Return)
+    assert panel.assert_shown().effective.parallel == 3
+    assert slider.stops.values[slider.value()] == 3
+
+
+def test_the_cache_type_by_slider_wheel_keys_and_list(qtbot: QtBot, panel: Panel) -> None:
+    panel.session.set(flash_attention=True)
+    controls = panel.body.controls
+    slider = controls.cache_type
+    drag(qtbot, slider, [slider.x_of(1), slider.x_of(2)], y=8)
+    smaller = panel.assert_shown()
+    assert smaller.effective.kv_cache_type == "q8_0"
+    assert controls.cache_type_edit.currentText() == "q8_0"
+    turn_wheel(slider, 1)
+    assert panel.assert_shown().effective.kv_cache_type == "q4_0"
+    slider.setFocus()
+    qtbot.keyClick(slider, KEY.Key_Home)
+    assert panel.assert_shown().effective.kv_cache_type == "f32"
+    qtbot.keyClicks(controls.cache_type_edit, "f16")
+    assert panel.assert_shown().kv_total == 2 * smaller.kv_total
+
+
+def test_a_quantized_cache_without_flash_attention_says_that_it_does_not_hold(
+    panel: Panel,
+) -> None:
+    panel.session.set(kv_cache_type="q4_0")
+    panel.assert_shown()
+    assert panel.body.controls.holds_text("kv_cache_type") == "≠ f16"
+
+
+def test_the_other_settings_reach_the_plan(qtbot: QtBot, panel: Panel) -> None:
+    controls = panel.body.controls
+    two = (Device("0", "CUDA", 12 * GIB), Device("1", "CUDA", 12 * GIB))
+    panel.session.set_devices(two)
+
+    def editor(kind: type, name: str) -> object:
+        return controls.findChild(kind, f"planner_{name}")
+
+    batch = editor(QSpinBox, "batch")
+    assert isinstance(batch, QSpinBox)
+    batch.setFocus()
+    batch.selectAll()
+    qtbot.keyClicks(batch, "1024")
+    qtbot.keyClick(batch, KEY.Key_Return)
+    assert panel.assert_shown().effective.batch == 1024
+    attention = editor(QComboBox, "flash_attention")
+    assert isinstance(attention, QComboBox)
+    attention.setFocus()
+    qtbot.keyClick(attention, KEY.Key_Down)
+    assert panel.assert_shown().effective.flash_attention
+    layers = editor(QSpinBox, "num_gpu")
+    assert isinstance(layers, QSpinBox)
+    assert layers.text() == "auto"
+    layers.setFocus()
+    layers.selectAll()
+    qtbot.keyClicks(layers, "5")
+    qtbot.keyClick(layers, KEY.Key_Return)
+    assert panel.assert_shown().gpu_layers == 5
+    controls.reset_button("num_gpu").click()
+    overhead = editor(QLineEdit, "overhead")
+    assert isinstance(overhead, QLineEdit)
+    overhead.setFocus()
+    qtbot.keyClicks(overhead, "512MiB")
+    qtbot.keyClick(overhead, KEY.Key_Return)
+    assert panel.assert_shown().effective.overhead == 512 << 20
+    spread = editor(QCheckBox, "spread")
+    assert isinstance(spread, QCheckBox)
+    assert sum(held.listed for held in panel.assert_shown().layout.devices) == 1  # type: ignore[union-attr]
+    qtbot.keyClick(spread, KEY.Key_Space)
+    assert sum(held.listed for held in panel.assert_shown().layout.devices) == 2  # type: ignore[union-attr]
+
+
+def test_a_size_that_is_none_is_refused_with_a_sentence(qtbot: QtBot, panel: Panel) -> None:
+    overhead = panel.body.controls.findChild(QLineEdit, "planner_overhead")
+    overhead.setFocus()
+    qtbot.keyClicks(overhead, "much")
+    qtbot.keyClick(overhead, KEY.Key_Return)
+    assert "is no size" in str(panel.failures[-1])
+    assert overhead.text() == ""
+
+
+def test_the_newer_profile_shows_its_prediction_and_no_layers(panel: Panel) -> None:
+    profile = panel.body.controls.findChild(QComboBox, "planner_profile")
+    profile.setCurrentText("ollama-0.30")
+    panel.settle()
+    plan = panel.plan()
+    (bar,) = panel.body.picture.bars.bars
+    assert plan.prediction is not None
+    assert bar.held_bytes == plan.prediction.total == plan.total
+    assert panel.body.picture.strip.layers == ()
+    assert not any(b.isEnabled() for b in panel.body.answer.question_buttons.values())
+    panel.body.controls.reset_button("profile").click()
+    panel.assert_shown()
+
+
+def test_undo_and_redo_take_a_drag_as_one_step(qtbot: QtBot, panel: Panel) -> None:
+    slider = panel.body.controls.context
+    drag(qtbot, slider, [slider.x_of(n) for n in range(40, 100)], y=8)
+    dragged = panel.session.inputs.settings.context
+    drag(qtbot, slider, [slider.x_of(n) for n in range(100, 20, -1)], y=8)
+    slider.setFocus()
+    control, shift = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+    qtbot.keyClick(slider, KEY.Key_Z, control)
+    assert panel.session.inputs.settings.context == dragged
+    qtbot.keyClick(slider, KEY.Key_Z, control)
+    assert panel.session.inputs.settings.context is None
+    qtbot.keyClick(slider, KEY.Key_Z, control | shift)
+    assert panel.session.inputs.settings.context == dragged
+    panel.assert_shown()
+
+
+def test_undo_works_from_a_field_in_which_nothing_is_typed(qtbot: QtBot, panel: Panel) -> None:
+    edit = panel.body.controls.context_edit
+    edit.setFocus()
+    edit.selectAll()
+    qtbot.keyClicks(edit, "16k")
+    qtbot.keyClick(edit, KEY.Key_Return)
+    assert panel.session.inputs.settings.context == 16_384
+    qtbot.keyClick(edit, KEY.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert panel.session.inputs.settings.context is None
+    assert edit.value() == 4096
+
+
+def test_fields_let_the_wheel_scroll_past_them(panel: Panel) -> None:
+    edit = panel.body.controls.context_edit
+    panel.body.controls.context.setFocus()
+    turn_wheel(edit, 1)
+    assert panel.session.inputs.settings.context is None
+    edit.setFocus()
+    turn_wheel(edit, 1)
+    assert panel.session.inputs.settings.context == edit.stops.step(4096, 1)
+
+
+def test_only_the_last_of_many_values_is_planned_for(panel: Panel) -> None:
+    planned: list[int] = []
+    panel.session.planned.connect(
+        lambda: planned.append(panel.session.outcome.plan.effective.context)
+    )
+    for context in range(5000, 5200):
+        panel.session.set(context=context)
+    panel.settle()
+    assert planned == [5199]
+    panel.assert_shown()

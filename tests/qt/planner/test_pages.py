@@ -1,0 +1,329 @@
+"""The pages below the picture: curves, reasons, tables, scenarios, models, other programs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QInputDialog
+from pytestqt.modeltest import ModelTester
+from pytestqt.qtbot import QtBot
+
+from explorer.cli.main import main as command_line
+from explorer.planner import Device
+from explorer.planner import plan as make_plan
+from explorer.planner.record import plan_record
+from explorer.present.plan import Kind
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner
+from explorer.qt.planner.pages import LatePage
+from explorer.qt.widgets.table_model import ItemRole, TableModel
+from tests.helpers.window import copied
+from tests.qt.planner.plan_models import GIB, Panel, write_model
+
+TWO = (
+    Device("0", "CUDA", 3 * GIB, name="First, = odd", compute=(8, 6), total=4 * GIB),
+    Device("1", "CUDA", 2 * GIB, name="Second"),
+)
+
+
+def _open(panel: Panel, page: LatePage) -> None:
+    panel.body.pages.setCurrentWidget(page)
+    panel.settle()
+
+
+def _raw(model: TableModel, row: int, name: str) -> object:
+    column = [column.name for column in model.columns].index(name)
+    return model.index(row, column).data(ItemRole.RAW)
+
+
+# Curves
+
+
+def test_curves_are_plans(qtbot: QtBot, panel: Panel) -> None:
+    panel.session.set(flash_attention=True)
+    _open(panel, panel.body.curves)
+    qtbot.waitUntil(lambda: panel.body.curves.curves is not None)
+    curves = panel.body.curves.curves
+    assert curves is not None
+    assert [curve.cache_type for curve in curves.curves] == ["f32", "f16", "q8_0", "q4_0"]
+    assert curves.vram == 12 * GIB
+    h, inputs = panel.session.state.subject.h, panel.session.inputs
+    for curve in curves.curves:
+        assert curve.contexts[-1] == 131_072
+        for place in (0, len(curve.contexts) // 2, -1):
+            asked = inputs.with_settings(
+                context=int(curve.contexts[place]), kv_cache_type=curve.cache_type
+            )
+            plan = make_plan(h, asked.settings, asked.devices, host=asked.host)
+            assert curve.totals[place] == plan.total
+            assert curve.fits[place] == plan.fully_offloaded
+
+
+def test_a_click_in_the_curves_sets_the_context(qtbot: QtBot, panel: Panel) -> None:
+    page = panel.body.curves
+    _open(panel, page)
+    qtbot.waitUntil(lambda: page.curves is not None)
+    panel.settle()
+    place = page.plot.place_of(16_384, 6 * GIB).toPoint()
+    qtbot.mouseClick(page.plot.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(place))
+    assert panel.session.inputs.settings.context == 16_384
+    plan = panel.assert_shown()
+    assert page.plot._point == (16_384, plan.total)
+
+
+def test_curves_are_kept_and_not_drawn_anew_for_another_context(
+    qtbot: QtBot, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = panel.body.curves
+    _open(panel, page)
+    qtbot.waitUntil(lambda: page.curves is not None)
+    first = page.curves
+    panel.session.set(context=9999, kv_cache_type="q8_0")
+    panel.settle()
+    page.refresh()
+    assert not panel.runner.jobs
+    assert page.curves is first
+    panel.session.set(parallel=2)
+    qtbot.waitUntil(lambda: page.curves is not first)
+    panel.session.undo()
+    qtbot.waitUntil(lambda: page.curves is first)  # kept
+    panel.settle()
+
+
+# Why, and the twins
+
+
+def test_every_figure_has_its_reasons(qtbot: QtBot, panel: Panel) -> None:
+    why = panel.body.why
+    panel.body.show_figure("kv_cache.per_layer[3]")
+    panel.settle()
+    term = next(t for t in panel.plan().terms if t.name == "kv_cache.per_layer[3]")
+    rows = {
+        _raw(why.input_model, row, "symbol"): _raw(why.input_model, row, "from")
+        for row in range(why.input_model.rowCount())
+    }
+    assert rows == {symbol: given.origin for symbol, given in term.inputs.items()}
+    assert "llama.attention.head_count_kv" in str(rows)
+    qtbot.keyClicks(why.search.edit, "graph")
+    assert 0 < why.figure_model.rowCount() < len(panel.plan().terms)
+
+
+def test_the_reasons_follow_the_settings(panel: Panel) -> None:
+    panel.body.show_figure("kv_cache.total")
+    before = panel.body.why.title.text()
+    panel.session.set(context=16_384)
+    panel.qtbot.waitUntil(lambda: panel.body.why.title.text() != before)
+    assert f"{panel.plan().kv_total:,} bytes" in panel.body.why.title.text()
+    assert panel.body.why.figures.currentIndex().isValid()  # the selection stays
+
+
+def test_tables_hold_what_the_charts_show(qtbot: QtBot, panel: Panel) -> None:
+    panel.session.set_devices(TWO)
+    page = panel.body.tables
+    _open(panel, page)
+    plan = panel.assert_shown()
+    layout = plan.layout
+    assert layout is not None
+    for row, held in enumerate(layout.devices):
+        assert _raw(page.model, row, Kind.WEIGHTS) == held.weights
+        assert _raw(page.model, row, Kind.GRAPH) == held.graph
+        assert _raw(page.model, row, "capacity") == held.device.free
+    page.choice.setCurrentIndex(1)
+    assert page.model.rowCount() == layout.total_layers
+    assert [_raw(page.model, row, "weights") for row in range(33)] == list(layout.layer_weights)
+    with qtbot.waitSignal(panel.view.layer_chosen) as chosen:
+        page.table.select_row(5)
+    assert chosen.args == [5]
+    with qtbot.assertNotEmitted(panel.view.layer_chosen):
+        panel.view.select_layer(8)
+    assert page.table.selected_content_rows().tolist() == [8]
+    page.choice.setCurrentIndex(2)
+    qtbot.waitUntil(lambda: page.model.rowCount() > 10)
+    panel.settle()
+    text = copied(qtbot, lambda: (page.table.selectAll(), page.table.copy_rows()))
+    assert text.splitlines()[-1].startswith("131072\t")
+
+
+def test_every_table_keeps_qts_rules(
+    qtbot: QtBot, panel: Panel, qtmodeltester: ModelTester
+) -> None:
+    body = panel.body
+    panel.session.pin()
+    for page, model in (
+        (body.why, body.why.figure_model),
+        (body.why, body.why.input_model),
+        (body.tables, body.tables.model),
+        (body.scenarios, body.scenarios.model),
+        (body.models, body.models.model),
+    ):
+        qtmodeltester.check(model)
+        _open(panel, page)
+        qtmodeltester.check(model)
+        panel.session.set(context=panel.plan().effective.context + 512)
+        panel.settle()
+        page.refresh()
+        panel.session.set_devices(TWO if len(panel.session.inputs.devices) == 1 else TWO[:1])
+        panel.settle()
+        page.refresh()
+        model.sort(0)
+        qtmodeltester.check(model)
+    panel.settle()
+
+
+# Scenarios and models
+
+
+def test_scenarios_are_pinned_compared_used_renamed_and_removed(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = panel.body.scenarios
+    _open(panel, page)
+    page.pin.click()
+    before = panel.plan()
+    panel.session.set(context=16_384)
+    page.pin.click()
+    panel.settle()
+    page.refresh()
+    assert [_raw(page.model, row, "name") for row in range(3)] == ["Now", "A", "B"]
+    assert _raw(page.model, 1, "total") == before.total
+    column = [c.name for c in page.model.columns].index("total")
+    assert "(\N{MINUS SIGN}" in page.model.index(1, column).data()
+    assert "(" not in page.model.index(2, column).data()
+    context = [c.name for c in page.model.columns].index("context")
+    assert page.model.index(1, context).data() == "≠ 4,096"
+    page.table.select_row(1)
+    page.use.click()
+    assert panel.session.inputs.settings.context is None
+    panel.assert_shown()
+    monkeypatch.setattr(QInputDialog, "getText", lambda *_, **__: ("Short", True))
+    page.refresh()
+    page.table.select_row(1)
+    page.rename.click()
+    assert [s.name for s in panel.session.state.scenarios] == ["Short", "B"]
+    page.refresh()
+    page.table.select_row(2)
+    page.rename.click()  # taken by the other
+    assert "name of its own" in str(panel.failures[-1])
+    page.table.select_row(2)
+    page.unpin.click()
+    assert [s.name for s in panel.session.state.scenarios] == ["Short"]
+    page.refresh()
+
+
+def test_scenarios_and_sets_come_back_in_the_next_session(
+    qtbot: QtBot, runner: JobRunner, panel: Panel, document: Document
+) -> None:
+    panel.session.set_devices(TWO)
+    panel.session.set(context=16_384, kv_cache_type="q8_0", flash_attention=True, spread=True)
+    panel.session.pin("Evening")
+    panel.session.remember("Two")
+    again = Panel(qtbot, runner, document, panel.notes)
+    assert again.session.state.scenarios == panel.session.state.scenarios
+    assert again.session.state.scenarios[0].inputs == panel.session.inputs
+    assert again.session.state.sets == {"Two": TWO}
+
+
+def test_other_models_are_compared_under_the_same_settings(
+    qtbot: QtBot, panel: Panel, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    small = load(write_model(tmp_path / "small.gguf", blocks=4))
+    panel.view.set_other_documents([small])
+    _open(panel, panel.body.models)
+    qtbot.waitUntil(lambda: len(panel.session.state.others) == 1)
+    page = panel.body.models
+    page.refresh()
+    h = panel.session.state.others[0].h
+    inputs = panel.session.inputs
+    theirs = make_plan(h, inputs.settings, inputs.devices, host=inputs.host)
+    assert [_raw(page.model, row, "name") for row in (0, 1)] == ["test.gguf", "small.gguf"]
+    assert _raw(page.model, 0, "total") == panel.plan().total
+    assert _raw(page.model, 1, "total") == theirs.total
+    panel.view.set_other_documents([])
+    assert panel.session.state.others == []
+    panel.settle()
+
+
+# Taking away
+
+
+def test_the_command_gives_the_same_figures(
+    panel: Panel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    panel.session.set_devices(TWO)
+    panel.session.set(context=20_000, parallel=2, flash_attention=True, kv_cache_type="q8_0")
+    panel.session.set(batch=256, overhead=1 << 20, spread=True)
+    _open(panel, panel.body.take_away)
+    command = panel.body.take_away.text("command")
+    words = shlex.split(command)
+    assert words[:2] == ["gguf-explorer", "plan"]
+    capsys.readouterr()
+    assert command_line([*words[1:], "--json"]) == 0
+    theirs, ours = json.loads(capsys.readouterr().out), plan_record(panel.plan())
+    for name in ("effective", "weights", "kv_cache", "graph", "layers", "cpu", "total"):
+        assert theirs[name] == ours[name]
+    for mine, other in zip(ours["devices"], theirs["devices"], strict=True):
+        assert {k: v for k, v in mine.items() if k != "name"} == {
+            k: v for k, v in other.items() if k != "name"
+        }
+
+
+def test_settings_are_written_for_other_programs(qtbot: QtBot, panel: Panel) -> None:
+    panel.session.set_devices(TWO)
+    panel.session.set(context=20_000, parallel=2, flash_attention=True, kv_cache_type="q8_0")
+    panel.session.set(num_gpu=9)
+    page = panel.body.take_away
+    _open(panel, page)
+    environment = copied(qtbot, page.copy_button("environment").click)
+    assert environment.splitlines() == [
+        "OLLAMA_CONTEXT_LENGTH=20000",
+        "OLLAMA_NUM_PARALLEL=2",
+        "OLLAMA_FLASH_ATTENTION=1",
+        "OLLAMA_KV_CACHE_TYPE=q8_0",
+    ]
+    modelfile = copied(qtbot, page.copy_button("modelfile").click)
+    assert modelfile.splitlines() == [
+        "PARAMETER num_ctx 20000",
+        "PARAMETER num_batch 512",
+        "PARAMETER num_gpu 9",
+    ]
+    server = shlex.split(copied(qtbot, page.copy_button("server").click))
+    options = dict(zip(server[1::2], server[2::2], strict=True))
+    assert options["--ctx-size"] == "40000"  # llama-server divides it by its sequences
+    assert options["--n-gpu-layers"] == "9"
+    assert options["--cache-type-k"] == options["--cache-type-v"] == "q8_0"
+    assert options["--flash-attn"] == "on"
+    shares = [len(held.layers or ()) for held in panel.plan().layout.devices]  # type: ignore[union-attr]
+    if all(shares):
+        assert options["--tensor-split"] == ",".join(map(str, shares))
+
+
+def test_the_picture_is_saved_with_every_bar(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:
+    panel.session.set_devices(TWO)
+    panel.assert_shown()
+    page = panel.body.take_away
+    for suffix in ("png", "svg", "csv"):
+        with qtbot.waitSignal(panel.view.exported) as written:
+            page.save_picture(tmp_path / f"plan.{suffix}")
+        assert written.args == [str(tmp_path / f"plan.{suffix}")]
+    image = QImage(str(tmp_path / "plan.png"))
+    size = panel.body.picture.picture_size()
+    assert (image.width(), image.height()) == (2 * size.width(), 2 * size.height())
+    assert "<svg" in (tmp_path / "plan.svg").read_text(encoding="utf-8")
+    header, first, *_ = (tmp_path / "plan.csv").read_text(encoding="utf-8").splitlines()
+    weights = panel.plan().layout.devices[0].weights  # type: ignore[union-attr]
+    assert str(weights) in first.split(",")
+    assert "layer_kv_cache" in header
+
+
+def test_a_picture_that_cannot_be_written_says_so(
+    qtbot: QtBot, panel: Panel, tmp_path: Path
+) -> None:
+    with qtbot.waitSignal(panel.view.failed):
+        panel.body.take_away.save_picture(tmp_path / "nowhere" / "plan.png")
+    assert "cannot be written" in str(panel.failures[-1])

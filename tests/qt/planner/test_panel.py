@@ -1,0 +1,305 @@
+"""The panel as a whole: what it says without a model, how it follows one, names and order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
+from PySide6.QtGui import QPalette
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QToolButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from explorer.errors import ExplorerError
+from explorer.planner import Device
+from explorer.present.plan import Kind
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner
+from explorer.qt.planner import panel as panel_module
+from explorer.qt.planner.panel import PlannerView
+from explorer.qt.theme import Scheme, apply_scheme, warning_colour
+from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
+from tests.helpers.ollama_store import OllamaStore
+from tests.helpers.safetensors_writer import tensors_bytes
+from tests.helpers.window import unsafe_characters
+from tests.qt.planner.plan_models import GIB, MemoryNotes, Panel, write_model
+from tests.qt.test_accessibility import without_name
+
+
+@pytest.fixture
+def empty(qtbot: QtBot, runner: JobRunner) -> PlannerView:
+    """The planner without a model."""
+    view = PlannerView(runner, MemoryNotes())
+    qtbot.addWidget(view)
+    view.resize(900, 600)
+    view.show()
+    return view
+
+
+def test_explains_itself_and_offers_the_demo(qtbot: QtBot, empty: PlannerView) -> None:
+    assert empty.state.heading.text() == "No model is open"
+    assert "KV cache" in empty.state.sentence.text()
+    with qtbot.waitSignal(empty.demo_wanted):
+        empty.state.button.click()
+    assert empty.body is None
+
+
+def test_reads_nothing_of_a_model_that_nobody_looks_at(
+    qtbot: QtBot, runner: JobRunner, document: Document, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Document] = []
+    original = panel_module._subject
+
+    def note(document: Document) -> object:
+        read.append(document)
+        return original(document)
+
+    monkeypatch.setattr(panel_module, "_subject", note)
+    view = PlannerView(runner, MemoryNotes())
+    qtbot.addWidget(view)
+    view.show_document(document)
+    qtbot.wait(0)
+    assert read == []
+    view.show()
+    qtbot.waitUntil(lambda: read == [document] and view.body is not None)
+    qtbot.waitUntil(lambda: not runner.jobs)
+
+
+def test_the_demo_and_other_models_can_be_planned(panel: Panel, demo: Document) -> None:
+    before = panel.session.inputs
+    panel.view.show_document(demo)
+    panel.qtbot.waitUntil(lambda: panel.session.state.subject.title == demo.title)
+    panel.assert_shown()
+    assert panel.session.inputs == before  # the same settings for another model
+
+
+def test_an_ollama_entry_is_planned_with_its_projector(
+    panel: Panel, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    store = OllamaStore(tmp_path / "models")
+    projector = GgufFile(
+        keys=[("general.architecture", STRING, "clip")],
+        tensors=[TensorSpec("v.blk.0.w", (1 << 18,), 0, bytes(1 << 20))],
+    ).write(tmp_path / "projector.gguf")
+    weights = write_model(tmp_path / "weights.gguf", blocks=2, width=256)
+    layers = [
+        store.layer("model", weights.read_bytes()),
+        store.layer("projector", projector.read_bytes()),
+    ]
+    panel.view.show_document(load(store.manifest(layers)))
+    panel.qtbot.waitUntil(lambda: panel.session.state.subject.projector_bytes == 1 << 20)
+    panel.settle()
+    assert panel.session.outcome.plan.layout.devices[0].projector == 1 << 20
+    assert panel.body.picture.bars.bars[0].nbytes(Kind.PROJECTOR) == 1 << 20
+    assert "--mmproj" in panel.body.take_away.text("server")
+
+
+def test_a_hugging_face_folder_is_planned_as_if_converted(
+    panel: Panel, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": 2,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 100,
+        "intermediate_size": 128,
+        "max_position_embeddings": 8192,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    names = [f"model.layers.{i}.mlp.up_proj.weight" for i in range(2)]
+    tensors = [(name, "F16", [128, 64]) for name in names]
+    (tmp_path / "model.safetensors").write_bytes(tensors_bytes(tensors))
+    panel.view.show_document(load(tmp_path))
+    panel.qtbot.waitUntil(lambda: panel.session.state.subject.h.after_conversion)
+    plan = panel.assert_shown()
+    assert plan.layout is not None
+    assert plan.layout.layer_weights[:2] == (16_384, 16_384)
+
+
+def test_a_model_without_hyperparameters_says_why(panel: Panel, hostile: Document) -> None:
+    panel.view.show_document(hostile)
+    panel.qtbot.waitUntil(panel.view.state.isVisible)
+    assert "No plan can be made" in panel.view.state.heading.text()
+    assert unsafe_characters(panel.view.state.sentence.text()) == set()
+    panel.view.show_document(None)
+    assert panel.view.state.heading.text() == "No model is open"
+
+
+def test_coming_back_to_a_model_reads_nothing_again(
+    panel: Panel, document: Document, demo: Document
+) -> None:
+    subject = panel.session.state.subject
+    panel.view.show_document(demo)
+    panel.qtbot.waitUntil(lambda: panel.session.state.subject.title == demo.title)
+    panel.view.show_document(document)
+    assert panel.session.state.subject is subject
+    panel.settle()
+
+
+def test_closing_in_the_middle_of_a_search_leaves_nothing_behind(
+    qtbot: QtBot, runner: JobRunner, document: Document
+) -> None:
+    view = PlannerView(runner, MemoryNotes())  # not the bot's, which would close it once more
+    view.show()
+    view.show_document(document)
+    qtbot.waitUntil(lambda: view.body is not None)
+    assert view.body is not None
+    view.session.set_devices((Device("0", "CUDA", 4 * GIB),))
+    view.body.answer.question_buttons["context"].click()
+    view.close()
+    view.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    qtbot.waitUntil(lambda: not runner.jobs)
+
+
+def test_damaged_notes_are_no_reason_not_to_start(qtbot: QtBot, runner: JobRunner) -> None:
+    notes = MemoryNotes()
+    notes.set_note("planner", '{"scenarios": [{"name": 3}]}')
+    view = PlannerView(runner, notes)
+    qtbot.addWidget(view)
+    assert view.session.state.scenarios == []
+    assert notes.note("planner") == ""
+
+
+def test_a_driver_that_fails_is_told(
+    qtbot: QtBot, runner: JobRunner, document: Document, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ExplorerError("the driver is away")
+
+    monkeypatch.setattr(panel_module, "detect", fail)
+    view = PlannerView(runner, MemoryNotes())
+    qtbot.addWidget(view)
+    view.show()
+    with qtbot.waitSignal(view.failed):
+        view.show_document(document)
+    assert view.body is not None  # one can still name devices
+    qtbot.waitUntil(lambda: not runner.jobs)
+
+
+def test_everything_has_a_name_and_a_tip(panel: Panel) -> None:
+    panel.session.set_devices((Device("0", "CUDA", 4 * GIB),))
+    for number in range(panel.body.pages.count()):
+        panel.body.pages.setCurrentIndex(number)
+        panel.settle()
+    assert without_name(panel.view) == []
+    for button in panel.view.findChildren(QAbstractButton):
+        if button.objectName().startswith("qt_") or type(button).__name__ == "QAbstractButton":
+            continue
+        if button.isHidden() or "LineEdit" in type(button.parent()).__name__:
+            continue
+        assert (button.accessibleName() or button.text()).strip()
+        if isinstance(button, QToolButton) and button.text():
+            assert button.toolTip(), button.text()
+
+
+def test_the_tab_key_goes_as_the_eye_does(qtbot: QtBot, panel: Panel) -> None:
+    body = panel.body
+    chain = [
+        *body.answer.tab_chain(),
+        *body.controls.tab_chain(),
+        *body.devices.tab_chain(),
+        body.picture.bars,
+        body.picture.strip,
+        body.pages.tabBar(),
+    ]
+    wanted = [w for w in chain if w.isVisible() and w.isEnabled()]
+    wanted[0].setFocus()
+    seen: list[QWidget] = [wanted[0]]
+    for _ in range(len(wanted) - 1):
+        qtbot.keyClick(QApplication.focusWidget(), Qt.Key.Key_Tab)
+        seen.append(QApplication.focusWidget())
+    assert [_name(w) for w in seen] == [_name(w) for w in wanted]
+    places = [w.mapTo(panel.view, QPoint(0, 0)) for w in body.controls.tab_chain()]
+    rows = [place.y() for place in places]
+    assert all(later >= before - 4 for before, later in pairwise(rows))
+
+
+def _name(widget: QWidget) -> str:
+    text = widget.text() if isinstance(widget, QAbstractButton) else ""
+    return f"{type(widget).__name__} {widget.accessibleName() or text}"
+
+
+def test_the_keyboard_alone_gets_from_a_question_to_a_saved_scenario(
+    qtbot: QtBot, panel: Panel
+) -> None:
+    key = Qt.Key
+    panel.body.answer.question_buttons["context"].setFocus()
+    qtbot.keyClick(panel.body.answer.question_buttons["context"], key.Key_Space)
+    qtbot.waitUntil(panel.body.answer.apply.isVisible)
+    panel.settle()
+    panel.body.answer.apply.setFocus()
+    qtbot.keyClick(panel.body.answer.apply, key.Key_Space)
+    assert panel.session.inputs.settings.context
+    bar = panel.body.pages.tabBar()
+    bar.setFocus()
+    for _ in range(2):
+        qtbot.keyClick(bar, key.Key_Left)
+    page = panel.body.scenarios
+    assert page.isVisible()
+    page.pin.setFocus()
+    qtbot.keyClick(page.pin, key.Key_Space)
+    assert [s.name for s in panel.session.state.scenarios] == ["A"]
+    panel.settle()
+
+
+@pytest.mark.parametrize("scheme", [Scheme.LIGHT, Scheme.DARK])
+@pytest.mark.parametrize("size", [(1280, 800), (880, 640)])
+def test_no_text_is_cut_and_nothing_overlaps(
+    panel: Panel, scheme: Scheme, size: tuple[int, int]
+) -> None:
+    apply_scheme(scheme)
+    try:
+        panel.view.resize(*size)
+        panel.session.set_devices((Device("0", "CUDA", 4 * GIB, name="A GPU of a long name"),))
+        panel.session.set(context=1 << 20, parallel=64)
+        panel.settle()
+        panel.qtbot.waitUntil(lambda: panel.view.width() == size[0])
+        for label in panel.view.findChildren(QLabel):
+            if label.isVisible() and not label.wordWrap() and label.text():
+                needed = label.fontMetrics().horizontalAdvance(label.text().replace("&", ""))
+                assert label.width() >= needed, label.text()
+        for button in panel.view.findChildren(QAbstractButton):
+            if button.isVisible() and button.text() and not button.objectName().startswith("qt_"):
+                assert button.width() >= button.minimumSizeHint().width(), button.text()
+        chain = [w for w in panel.body.controls.tab_chain() if w.isVisible()]
+        boxes = [w.geometry() for w in chain]
+        pairs = [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :]]
+        assert not any(a.intersects(b) for a, b in pairs)
+        assert panel.view.grab().toImage().pixelColor(4, 4) == panel.view.palette().window().color()
+    finally:
+        apply_scheme(Scheme.LIGHT)
+
+
+def test_warnings_take_the_colours_of_another_scheme(panel: Panel) -> None:
+    panel.session.set_devices((Device("0", "CUDA", 1 * GIB),))
+    panel.session.set(context=1 << 20)
+    panel.settle()
+    row = next(row for row in panel.body.controls._rows if row.setting.name == "context")
+    apply_scheme(Scheme.DARK)
+    try:
+        QApplication.processEvents()
+        wanted = warning_colour(QApplication.palette())
+        for label in (panel.body.answer.sentence, row.holds):
+            assert label.palette().color(QPalette.ColorRole.WindowText) == wanted
+    finally:
+        apply_scheme(Scheme.LIGHT)
+
+
+def test_models_of_other_sizes_keep_the_panel_quick_to_answer(
+    panel: Panel, load: Callable[[Path], Document], tmp_path: Path
+) -> None:
+    """A model of a thousand blocks is drawn too; every layer has its place in the strip."""
+    deep = load(write_model(tmp_path / "deep.gguf", blocks=1000, width=256))
+    panel.view.show_document(deep)
+    panel.qtbot.waitUntil(lambda: panel.session.state.subject.title == "deep.gguf")
+    panel.assert_shown()
+    strip = panel.body.picture.strip
+    assert strip.layer_at(strip.width() - 8) == 1000
+    assert strip.layer_at(8) == 0

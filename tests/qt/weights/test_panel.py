@@ -1,0 +1,605 @@
+"""The weights panel as a person uses it: select, look, change the view, cancel, come back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QByteArray, Qt
+from PySide6.QtWidgets import QAbstractSpinBox, QApplication, QLabel, QWidget
+from pytestqt.modeltest import ModelTester
+from pytestqt.qtbot import QtBot
+
+from explorer.analysis import block_statistics, tensor_statistics
+from explorer.qt.document import Document, Recent
+from explorer.qt.jobs import JobRunner
+from explorer.qt.kernel_compiler import KernelMaker
+from explorer.qt.weights.curves import HistogramChoices, RangeKind, Scope
+from explorer.qt.widgets.lazy import LateView
+from explorer.qt.widgets.table_model import ItemRole
+from explorer.quantization.kernel_cache import note_compiled
+from explorer.quantization.kernel_sets import GENERAL, exact
+from tests.helpers.patience import PATIENCE_S
+from tests.helpers.stopwatch import Stopwatch
+from tests.helpers.weight_files import LAYERS, huge_model, layer_weights, weights_model
+from tests.helpers.weight_views import Panel
+from tests.helpers.window import copied, unsafe_characters
+
+KEY = Qt.Key
+Load = Callable[[Path], Document]
+
+
+@pytest.fixture
+def document(load: Load, tmp_path: Path) -> Document:
+    return load(weights_model().write(tmp_path / "weights.gguf"))
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, runner: JobRunner, document: Document) -> Panel:
+    return Panel(qtbot, runner, document)
+
+
+@pytest.fixture
+def huge(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
+    """A panel of two tensors of 16 GiB each."""
+    return Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 32, tensors=2)))
+
+
+def test_says_what_to_do_where_there_is_nothing_to_show(
+    qtbot: QtBot, panel: Panel, document: Document
+) -> None:
+    assert panel.view.state.heading.text() == "Select a tensor"
+    panel.show("norm.weight")
+    assert not panel.view.state.isVisible()
+    panel.view.show_document(None)
+    assert panel.view.state.isVisible()
+    assert "Open a model" in panel.view.state.sentence.text()
+    panel.view.show_document(document)
+    assert panel.view.state.heading.text() == "Select a tensor"
+
+
+def test_the_table_tells_what_the_analysis_tells(panel: Panel, document: Document) -> None:
+    panel.show("blk.2.attn_q.weight")
+    told = tensor_statistics(document.model.tensors["blk.2.attn_q.weight"])
+    shown = panel.statistics()
+    for name in ("count", "finite", "nan", "zeros", "min", "max", "mean", "std", "rms"):
+        assert shown[name] == getattr(told, name), name
+    for percent, value in told.percentiles.items():
+        assert shown[f"p{percent:g}"] == pytest.approx(value, abs=0.01), percent
+    header = panel.body.header
+    assert header.name.text() == "blk.2.attn_q.weight"
+    assert "96 × 64" in header.facts.text()
+
+
+def test_statistics_can_be_copied_and_exported(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:
+    panel.show("blk.2.attn_q.weight")
+    table = panel.body.histogram.panel.table
+    table.selectAll()
+    text = copied(qtbot, table.copy_rows)
+    assert "mean\t" in text
+    assert f"count\t{96 * 64}" in text
+    path = tmp_path / "statistics.csv"
+    with qtbot.waitSignal(panel.view.exported) as written:
+        table.export(path)
+    assert written.args == [str(path)]
+    assert path.read_text().startswith("statistic,value\ncount,6144\n")
+
+
+def test_the_model_of_the_table_keeps_qts_rules(panel: Panel, qtmodeltester: ModelTester) -> None:
+    panel.show("blk.2.attn_q.weight")
+    qtmodeltester.check(panel.body.histogram.statistics)
+    panel.show("blk.2.attn_q.weight", "blk.3.attn_q.weight")
+    qtmodeltester.check(panel.body.histogram.statistics)
+    panel.show("nothing.weight")
+    qtmodeltester.check(panel.body.histogram.statistics)
+
+
+def test_typing_bins_and_choosing_a_range_change_the_counts(qtbot: QtBot, panel: Panel) -> None:
+    panel.show("blk.1.attn_q.weight")
+    page, weights = panel.body.histogram, layer_weights(1)
+    assert page.plot.curves[0].histogram.high < 1  # the outlier flattens nothing at first
+    bins = page.controls.bins
+    bins.setFocus()
+    bins.selectAll()
+    qtbot.keyClicks(bins, "40")
+    page.controls.range.setCurrentIndex(1)
+    qtbot.waitUntil(lambda: len(page.plot.curves[0].histogram.counts) == 40)
+    panel.settle()
+    counts = page.plot.curves[0].histogram.counts
+    assert counts.tolist() == np.histogram(weights, 40)[0].tolist()
+    page.controls.range.setCurrentIndex(2)
+    low, high = page.controls.low, page.controls.high
+    for edit, text in ((low, "-0.02"), (high, "0.04")):
+        edit.selectAll()
+        qtbot.keyClicks(edit, text)
+    qtbot.keyClick(high, KEY.Key_Return)
+    panel.settle()
+    wanted = np.histogram(weights, 40, (-0.02, 0.04))[0].tolist()
+    assert page.plot.curves[0].histogram.counts.tolist() == wanted
+    assert "lie outside" in page.panel.readout.text()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "sentence"),
+    [
+        ("0.5", "0.5", "must be less"),
+        ("", "1", "Type two numbers"),
+        ("1", "1.000000000000001", "too narrow"),
+    ],
+)
+def test_a_range_that_cannot_be_is_refused_in_words(
+    qtbot: QtBot, panel: Panel, low: str, high: str, sentence: str
+) -> None:
+    panel.show("norm.weight")
+    page = panel.body.histogram
+    before = page.plot.curves
+    page.controls.range.setCurrentIndex(2)
+    for edit, text in ((page.controls.low, low), (page.controls.high, high)):
+        edit.selectAll()
+        qtbot.keyClick(edit, KEY.Key_Delete)
+        qtbot.keyClicks(edit, text)
+    qtbot.keyClick(page.controls.high, KEY.Key_Return)
+    qtbot.waitUntil(lambda: sentence in page.note.text())
+    panel.settle()
+    assert page.plot.curves[0].histogram.counts.sum() == before[0].histogram.counts.sum()
+    page.controls.range.setCurrentIndex(1)
+    panel.settle()
+    assert not page.note.isVisible()
+
+
+def test_a_tensor_seen_before_is_there_at_once(
+    qtbot: QtBot, runner: JobRunner, panel: Panel
+) -> None:
+    panel.show("blk.1.attn_q.weight")
+    first = panel.statistics()
+    panel.show("blk.2.attn_q.weight")
+    assert panel.statistics() != first
+    jobs: list[object] = []
+    runner.started.connect(jobs.append)
+    panel.select("blk.1.attn_q.weight")
+    assert panel.statistics() == first
+    assert panel.gathered.exact
+    assert jobs == []
+
+
+def test_reads_only_while_it_is_visible(runner: JobRunner, huge: Panel) -> None:
+    huge.view.hide()
+    huge.select("blk.0.ffn_up.weight")
+    assert runner.jobs == []
+    huge.view.show()
+    huge.qtbot.waitUntil(lambda: huge.view.body is not None and huge.body.histogram.busy)
+    huge.view.hide()
+    assert not huge.body.histogram.busy
+    huge.settle()
+    huge.view.show()
+    assert huge.body.histogram.busy
+    huge.body.cancel()
+    huge.settle()
+
+
+def test_the_histogram_grows_and_tells_how_fast(huge: Panel) -> None:
+    page = huge.begin("blk.0.ffn_up.weight")
+    huge.qtbot.waitUntil(lambda: page.gathered is not None)
+    seen = huge.gathered.curves[0].total
+    assert 0 < seen < 1 << 32
+    huge.qtbot.waitUntil(lambda: huge.gathered.curves[0].total > seen)
+    huge.qtbot.waitUntil(lambda: "weights/s" in page.progress.label.text())
+    assert "B/s" in page.progress.label.text()
+    shown = huge.statistics()
+    assert isinstance(shown["count"], int)
+    assert shown["p50"] is None  # not known before the end
+    huge.body.cancel()
+    huge.settle()
+
+
+@pytest.mark.parametrize("way", ["escape", "button", "status bar"])
+def test_a_cancel_ends_the_reading_within_200_ms(
+    qtbot: QtBot, runner: JobRunner, huge: Panel, way: str
+) -> None:
+    page = huge.begin("blk.0.ffn_up.weight")
+    qtbot.waitUntil(lambda: page.gathered is not None)
+    watch = Stopwatch()
+    if way == "escape":
+        page.plot.setFocus()
+        qtbot.keyClick(page.plot, KEY.Key_Escape)
+    elif way == "button":
+        qtbot.mouseClick(page.progress.button, Qt.MouseButton.LeftButton)
+    else:
+        runner.jobs[0].cancel()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert watch.seconds() < 0.2
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("weights")]
+    assert "Cancelled" in page.progress.label.text()
+    assert page.plot.curves  # what was read stays
+    qtbot.mouseClick(page.progress.button, Qt.MouseButton.LeftButton)
+    assert page.busy
+    huge.body.cancel()
+    huge.settle()
+
+
+def test_a_cancel_of_the_plots_is_told_and_taken_back(
+    qtbot: QtBot, runner: JobRunner, panel: Panel
+) -> None:
+    panel.select("blk.1.attn_q.weight")
+    qtbot.waitUntil(lambda: bool(runner.jobs))
+    assert runner.jobs[0].title == "Preparing the view"
+    runner.jobs[0].cancel()
+    qtbot.waitUntil(lambda: panel.view.state.heading.text() == "The view could not be prepared")
+    assert panel.view.body is None
+    qtbot.mouseClick(panel.view.state.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: panel.view.body is not None)
+    panel.settle()
+    assert panel.gathered.exact
+
+
+def test_says_which_kernels_it_waits_for(
+    qtbot: QtBot,
+    runner: JobRunner,
+    panel: Panel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("explorer.qt.kernel_compiler._LONGEST_WAIT_S", 10 * PATIENCE_S)
+    wait = "import time; time.sleep(3600)"
+    runner.kernels = KernelMaker(runner, lambda: (sys.executable, ["-c", wait]))
+    page = panel.begin("blk.1.attn_q.weight")
+    kind = panel.document.model.tensors["blk.1.attn_q.weight"].type.name
+    assert page.progress.label.text() == f"Preparing the kernels for {kind}…"
+    for name in (GENERAL, kind):
+        note_compiled(name)
+    qtbot.waitUntil(lambda: page.gathered is not None)
+    assert not panel.gathered.exact  # a first look, of all weights
+    assert sum(panel.gathered.curves[0].histogram.counts) > 0
+    for name in (GENERAL, kind):
+        note_compiled(exact(name))
+    panel.settle()
+    assert panel.gathered.exact
+    page.controls.bins.setValue(99)
+    assert page.progress.label.text() != f"Preparing the kernels for {kind}…"
+    panel.settle()
+    page.show_subjects((), Recent(0))
+
+
+def test_waiting_for_kernels_can_be_cancelled(
+    qtbot: QtBot,
+    runner: JobRunner,
+    panel: Panel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    runner.kernels = KernelMaker(runner, lambda: (sys.executable, ["-c", "input()"]))
+    page = panel.begin("blk.1.attn_q.weight")
+    page.cancel()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert page.gathered is None
+    assert "Cancelled" in page.progress.label.text()
+
+
+def test_what_the_user_chose_is_there_again(
+    qtbot: QtBot, runner: JobRunner, panel: Panel, document: Document
+) -> None:
+    panel.show("blk.1.attn_q.weight")
+    controls = panel.body.histogram.controls
+    controls.bins.setValue(77)
+    controls.range.setCurrentIndex(controls.range.findData(RangeKind.FULL))
+    controls.logarithmic.setChecked(True)
+    controls.marks.setChecked(False)
+    panel.body.histogram.panel.splitter.setSizes([500, 380])
+    qtbot.waitUntil(lambda: not controls._typing.isActive())
+    panel.settle()
+    other = Panel(qtbot, runner, document)
+    other.view.choices = panel.view.choices
+    other.view.splitter_state = panel.view.splitter_state
+    assert other.view.choices == HistogramChoices(77, RangeKind.FULL, logarithmic=True, marks=False)
+    other.show("blk.1.attn_q.weight")
+    assert other.gathered.curves[0].histogram.counts.size == 77
+    assert other.body.histogram.plot.logarithmic
+    sizes = [each.body.histogram.panel.splitter.sizes() for each in (panel, other)]
+    assert sizes[0] == sizes[1]
+    assert other.view.choices == panel.view.choices
+    other.view.splitter_state = QByteArray()
+    assert other.body.histogram.panel.splitter.sizes() != sizes[0]
+
+
+def test_selecting_another_tensor_cancels_the_first(runner: JobRunner, huge: Panel) -> None:
+    huge.begin("blk.0.ffn_up.weight")
+    first = runner.jobs[0]
+    huge.select("blk.1.ffn_up.weight")
+    assert first.cancelled
+    huge.qtbot.waitUntil(lambda: first not in runner.jobs)
+    huge.qtbot.waitUntil(lambda: huge.body.histogram.gathered is not None)
+    assert huge.gathered.curves[0].name == "blk.1.ffn_up.weight"
+    huge.body.cancel()
+    huge.settle()
+
+
+def test_a_file_cut_while_it_is_read_is_told_and_the_rest_goes_on(
+    qtbot: QtBot, huge: Panel, tmp_path: Path
+) -> None:
+    page = huge.begin("blk.0.ffn_up.weight")
+    qtbot.waitUntil(lambda: page.gathered is not None)
+    os.truncate(tmp_path / "huge.gguf", 4096)
+    qtbot.waitUntil(huge.view.state.isVisible)
+    assert huge.view.state.heading.text() == "The weights could not be read"
+    assert "at byte" in huge.view.state.sentence.text()
+    assert "huge.gguf" in huge.view.state.sentence.text()
+    huge.settle()
+    os.truncate(tmp_path / "huge.gguf", 1 << 36)
+    qtbot.mouseClick(huge.view.state.button, Qt.MouseButton.LeftButton)
+    huge.qtbot.waitUntil(lambda: not huge.view.state.isVisible() or not huge.runner.jobs)
+    huge.body.cancel()
+    huge.settle()
+
+
+def test_a_type_without_values_is_explained(panel: Panel) -> None:
+    panel.show("old.weight")
+    assert panel.view.state.isVisible()
+    assert "Q4_0_4_4" in panel.view.state.heading.text()
+    assert panel.view.state.sentence.text().startswith("old.weight: ")
+    panel.show("norm.weight")
+    assert not panel.view.state.isVisible()
+
+
+def test_a_tensor_without_a_finite_weight_is_explained(panel: Panel) -> None:
+    panel.show("nothing.weight")
+    assert "No weight is finite" in panel.body.histogram.note.text()
+    assert panel.statistics()["nan"] == 8
+    panel.show("norm.weight")
+    assert not panel.body.histogram.note.isVisible()
+
+
+def test_the_factor_beside_an_nvfp4_tensor_is_told_of(panel: Panel) -> None:
+    panel.show("fp4.weight")
+    assert panel.body.header.note.isVisible()
+    assert "fp4.scale" in panel.body.header.note.text()
+    panel.show("norm.weight")
+    assert not panel.body.header.note.isVisible()
+
+
+def test_the_same_role_of_every_layer_is_overlaid(qtbot: QtBot, panel: Panel) -> None:
+    panel.show("blk.1.attn_q.weight")
+    header, page = panel.body.header, panel.body.histogram
+    header.scope.setFocus()
+    qtbot.keyClick(header.scope, KEY.Key_Down)
+    assert header.chosen is Scope.SAME_ROLE
+    panel.settle()
+    assert [curve.name for curve in page.plot.curves] == [
+        f"blk.{layer}.attn_q.weight" for layer in range(LAYERS)
+    ]
+    assert page.statistics.rowCount() == LAYERS
+    page.panel.table.select_row(2)
+    assert page.plot.highlighted == 2
+    panel.show("blk.3.attn_q.weight")  # the scope stays
+    assert len(page.plot.curves) == LAYERS
+    with qtbot.waitSignal(panel.view.tensor_chosen) as chosen:
+        page.panel.table.row_opened.emit(1)
+    assert chosen.args == [panel.row("blk.1.attn_q.weight")]
+
+
+def test_selected_tensors_are_shown_together_or_side_by_side(qtbot: QtBot, panel: Panel) -> None:
+    panel.show("norm.weight", "blk.0.attn_q.weight")
+    page = panel.body.histogram
+    assert panel.body.header.chosen is Scope.SELECTED
+    assert [curve.name for curve in page.plot.curves] == ["norm.weight", "blk.0.attn_q.weight"]
+    page.controls.arrangement.setCurrentIndex(1)
+    assert page.multiples.isVisible()
+    assert not page.plot.isVisible()
+    assert [curve.name for curve in page.multiples.curves] == [
+        "norm.weight",
+        "blk.0.attn_q.weight",
+    ]
+    panel.show("norm.weight")
+    assert panel.body.header.chosen is Scope.ONE
+    assert page.plot.isVisible()
+
+
+def test_it_says_how_many_of_too_many_tensors_are_shown(
+    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
+) -> None:
+    panel = Panel(qtbot, runner, load(huge_model(tmp_path / "many.gguf", 4096, tensors=40)))
+    panel.show(*(f"blk.{layer}.ffn_up.weight" for layer in range(40)))
+    assert len(panel.body.histogram.plot.curves) == 32
+    assert "32 of 40 tensors are shown" in panel.body.header.facts.text()
+
+
+def test_codes_and_scales_of_a_quantized_tensor(
+    qtbot: QtBot, panel: Panel, document: Document
+) -> None:
+    panel.show("blk.0.ffn_down.weight")
+    told = block_statistics(document.model.tensors["blk.0.ffn_down.weight"])
+    assert told is not None
+    assert told.minima is not None
+    tabs = panel.body.tabs
+    codes, scales, minima = panel.body.blocks.pages
+    tabs.setCurrentWidget(codes)
+    panel.settle()
+    model = codes.panel.table.table
+    shown = [model.index(row, 2).data(ItemRole.RAW) for row in range(model.rowCount())]
+    assert shown == told.code_counts.tolist()
+    assert codes.panel.plot.curves[0].histogram.counts.tolist() == told.code_counts.tolist()
+    tabs.setCurrentWidget(scales)
+    assert "32 scales" in scales.title.text()
+    counts = scales.panel.plot.curves[0].histogram.counts
+    assert counts.tolist() == told.scales.histogram.counts.tolist()
+    assert tabs.isTabVisible(tabs.indexOf(minima))
+    tabs.setCurrentWidget(minima)
+    assert minima.panel.plot.curves[0].mean == told.minima.moments.mean
+    qtbot.keyClick(minima.panel.plot, KEY.Key_Right)
+    assert "%" in minima.panel.readout.text()
+
+
+@pytest.mark.parametrize("which", ["codes", "scales", "minima"])
+def test_a_cancel_from_the_status_bar_leaves_a_button_to_read_the_blocks_again(
+    qtbot: QtBot, runner: JobRunner, panel: Panel, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    def wait(tensor: object, bins: int, workers: int, check: Callable[[], None]) -> None:
+        while True:
+            check()
+            time.sleep(0.001)
+
+    panel.show("blk.0.ffn_down.weight")
+    with monkeypatch.context() as patched:
+        patched.setattr("explorer.qt.weights.work.block_statistics", wait)
+        page = getattr(panel.body.blocks, which)
+        panel.body.tabs.setTabVisible(panel.body.tabs.indexOf(page), True)
+        panel.body.tabs.setCurrentWidget(page)
+        assert page.state.heading.text() == "Reading the blocks…"
+        (job,) = runner.jobs
+        job.cancel()  # as the status bar does
+        panel.settle()
+    for each in panel.body.blocks.pages:
+        assert each.state.heading.text() == "Cancelled"
+        assert each.state.button.text() == "Read on"
+    qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)
+    panel.settle()
+    assert page.has_content
+
+
+def test_blocks_are_read_only_while_their_pages_are_visible(
+    qtbot: QtBot, runner: JobRunner, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(tensor: object, bins: int, workers: int, check: Callable[[], None]) -> None:
+        while True:
+            check()
+            time.sleep(0.001)
+
+    monkeypatch.setattr("explorer.qt.weights.work.block_statistics", wait)
+    panel.show("blk.0.ffn_down.weight")
+    assert runner.jobs == []
+    tabs = panel.body.tabs
+    codes, scales, _ = panel.body.blocks.pages
+    tabs.setCurrentWidget(codes)
+    (job,) = runner.jobs
+    tabs.setCurrentWidget(scales)
+    QApplication.processEvents()
+    assert not job.cancelled  # one walk is for all pages
+    panel.body.show_page(panel.body.values)
+    qtbot.waitUntil(lambda: job.cancelled)
+    panel.settle()
+    tabs.setCurrentWidget(scales)
+    tabs.tabBar().setFocus()
+    qtbot.keyClick(tabs.tabBar(), KEY.Key_Escape)
+    assert scales.state.heading.text() == "Cancelled"
+    panel.settle()
+    qtbot.mouseClick(scales.state.button, Qt.MouseButton.LeftButton)
+    assert len(runner.jobs) == 1
+    panel.view.hide()
+    panel.settle()
+
+
+def test_blocks_that_cannot_be_read_are_told_of(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:
+    panel.show("blk.0.ffn_down.weight")
+    os.truncate(tmp_path / "weights.gguf", 64)
+    codes, _, _ = panel.body.blocks.pages
+    panel.body.show_page(codes)
+    panel.settle()
+    assert codes.state.heading.text() == "The blocks could not be read"
+    assert "at byte" in codes.state.sentence.text()
+
+
+def test_a_tensor_that_is_not_quantized_has_no_codes(panel: Panel) -> None:
+    panel.show("blk.0.ffn_up.weight")
+    codes, scales, minima = panel.body.blocks.pages
+    tabs = panel.body.tabs
+    shown = [tabs.isTabVisible(tabs.indexOf(page)) for page in (codes, scales, minima)]
+    assert shown == [True, True, False]
+    panel.show("norm.weight")
+    shown = [tabs.isTabVisible(tabs.indexOf(page)) for page in (codes, scales, minima)]
+    assert shown == [False, False, False]
+
+
+def test_names_from_strangers_are_shown_as_they_are(
+    qtbot: QtBot, runner: JobRunner, hostile: Document
+) -> None:
+    panel = Panel(qtbot, runner, hostile)
+    for row in range(len(hostile.model.tensors.rows)):
+        panel.view.show_tensors([row])
+        panel.settle()
+        for label in panel.view.findChildren(QLabel):
+            assert label.textFormat() == Qt.TextFormat.PlainText, label.objectName()
+            assert not unsafe_characters(label.text())
+    panel.view.show_tensors(range(len(hostile.model.tensors.rows)))
+    panel.settle()
+    table = panel.body.histogram.panel.table.table
+    assert not unsafe_characters("".join(str(table.index(r, 0).data()) for r in range(12)))
+
+
+def test_every_control_has_a_name_and_is_reached_by_tab(panel: Panel) -> None:
+    panel.show("blk.0.attn_q.weight", "norm.weight")
+    view = panel.view
+    reached: list[QWidget] = []
+    panel.body.header.scope.setFocus()
+    for _ in range(60):
+        focused = QApplication.focusWidget()
+        if focused is None or focused in reached:
+            break
+        reached.append(focused)
+        view.focusNextChild()
+    page = panel.body.histogram
+    controls = page.controls
+    for wanted in (
+        controls.bins,
+        controls.range,
+        controls.logarithmic,
+        controls.normal,
+        controls.marks,
+        controls.arrangement,
+        page.plot,
+        page.panel.table,
+        page.panel.save_button,
+    ):
+        assert wanted in reached or wanted.focusProxy() in reached, wanted
+    for widget in reached:
+        text = getattr(widget, "text", lambda: "")()
+        named = widget.accessibleName() or text or isinstance(widget, QAbstractSpinBox)
+        assert named, widget
+
+
+def test_the_window_can_hold_the_panel_without_loading_plots_or_kernels() -> None:
+    program = (
+        "import sys; from explorer.qt.weights.panel import WeightsView;"
+        "print([name for name in ('pyqtgraph', 'numba') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_the_first_histogram_waits_for_no_other_page(panel: Panel) -> None:
+    pages = ("map.page", "block.page", "values")
+    names = [f"explorer.qt.weights.{page}" for page in pages[:2]]
+    program = (
+        "import sys, explorer.qt.weights.body;"
+        f"print([name for name in {names} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+    panel.show("blk.1.attn_q.weight")
+    late = [child for child in panel.body.findChildren(LateView) if child.existing is None]
+    assert len(late) == len(pages)
+    tabs = panel.body.tabs
+    for place in range(tabs.count()):
+        if tabs.isTabVisible(place):
+            tabs.setCurrentIndex(place)
+            panel.settle()
+    assert [page.existing is None for page in late] == [False, True, False]  # it has no blocks
+
+
+def test_closing_in_the_middle_ends_the_work(runner: JobRunner, huge: Panel) -> None:
+    huge.begin("blk.0.ffn_up.weight")
+    assert runner.jobs
+    huge.view.close()
+    assert runner.close()
+    huge.settle()
