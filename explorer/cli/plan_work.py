@@ -17,8 +17,8 @@ from explorer.hardware.detect import detect
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import Advice, solve
 from explorer.planner.devices import LookUp, parse_gpu
+from explorer.planner.inputs import plan_record
 from explorer.planner.profiles import GRAPH_SIZE, profile_named
-from explorer.planner.record import plan_record
 from explorer.planner.result import Plan, PlanRequest
 
 # What `plan` plans for: GPUs that a person names, or those of this machine.

@@ -1,7 +1,23 @@
 """Inverse questions: what is the most that still fits, and what stands in the way of more.
 
 Every answer comes from the layout itself, never from a formula solved for the unknown. "Fits" means
-that all layers are on GPUs. `explorer.planner.search` says why the answers are exact.
+that all layers are on GPUs.
+
+A layout need not behave monotonically: a longer context can move a model to another library, or
+change how many GPUs are charged with a graph. So bisection alone could be wrong, and trying each of
+131,072 contexts takes half a minute. But all quantities that a layout compares are monotone in the
+context (and in the number of sequences): sizes of layers, buffer and graph never fall, so what is
+left on a GPU never rises. Then fewer layers fit on the same GPUs, never more. (Of gptoss the graph
+falls where the cache grows from nothing to 6 bytes; no context is so small.)
+
+- A comparison with one outcome at both ends of a range has it throughout, as long as all
+  comparisons before it do. Hence two layouts with equal traces of decisions enclose a range in
+  which every layout decides alike, and which fits throughout or nowhere. So ranges are halved until
+  their ends agree, the upper half first.
+- A layout of which one pass does not place all layers does not fit: later passes have less room.
+  The trace ends there.
+- Which GPUs a pass charges with a graph follows from few comparisons, unless a GPU may be left out;
+  only then every step of the search for the capacity factor is in the trace.
 """
 
 from __future__ import annotations
@@ -14,48 +30,25 @@ from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.planner.devices import quoted
-from explorer.planner.kv_cache import MAX_PARALLEL
 from explorer.planner.layout import Layout, Trace
 from explorer.planner.profiles import effective_for, layout_for
 from explorer.planner.result import PlanRequest
+from explorer.planner.settings import EffectiveSettings
+from explorer.planner.sizes import MAX_PARALLEL
 from explorer.text import bytes_text, integer_text
-
-# The largest value of a setting that still fits, found exactly.
-#
-# A layout need not behave monotonically: a longer context can move a model to another library, or
-# change how many GPUs are charged with a graph. So bisection alone could be wrong, and trying
-# each of 131,072 contexts takes half a minute. What helps is that all quantities which a layout
-# compares are monotone in the context (and in the number of sequences): sizes of layers, buffer
-# and graph never fall, so what is left on a GPU never rises. Then fewer layers fit on the same
-# GPUs, never more. (Of gptoss the graph falls where the cache grows from nothing to 6 bytes; no
-# context is so small.)
-#
-# - A comparison with one outcome at both ends of a range has it throughout, as long as all
-#   comparisons before it do. Hence two layouts with equal traces of decisions enclose a range in
-#   which every layout decides alike, and which fits throughout or nowhere. So ranges are halved
-#   until their ends agree, the upper half first.
-# - A layout of which one pass does not place all layers does not fit: later passes have less room.
-#   The trace ends there.
-# - Which GPUs a pass charges with a graph follows from few comparisons, unless a GPU may be left
-# out;
-#   only then every step of the search for the capacity factor is in the trace.
-
 
 MOST_LAYOUTS: Final = 20_000
 """With one GPU, some seconds' worth; with more GPUs, so many fewer, as each takes longer.
 
 Nearly all questions take some hundred. Eight uneven GPUs, some of them left out, may take more.
 """
+_CACHE_TYPES: Final = ("f16", "q8_0", "q4_0")  # the least lossy first
+_MOST_TOKENS: Final = 1 << 30  # where neither the model nor the memory sets a limit
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a value.
-
-    Attributes:
-        fits: Whether it fits.
-        trace: Every decision on the way.
-    """
+class Trial:
+    """Whether a value fits, and every decision on the way."""
 
     fits: bool
     trace: Trace
@@ -76,7 +69,7 @@ class Found:
 
 
 def largest(
-    outcome: Callable[[int], Outcome],
+    attempt: Callable[[int], Trial],
     hopeless: Callable[[int], bool],
     low: int,
     high: int,
@@ -85,18 +78,18 @@ def largest(
     """Return the largest value from low to high that fits.
 
     Args:
-        outcome: What becomes of a value; asked once for each.
+        attempt: Tries a value; called once for each.
         hopeless: Whether neither a value nor any above it can fit; may say no when unsure.
         low: The least value.
         high: The most.
-        most_layouts: How often to ask before settling for a bisection.
+        most_layouts: How often to try before settling for a bisection.
     """
-    known: dict[int, Outcome] = {}
+    known: dict[int, Trial] = {}
     least = low
 
-    def ask(value: int) -> Outcome:
+    def ask(value: int) -> Trial:
         if value not in known:
-            known[value] = outcome(value)
+            known[value] = attempt(value)
         return known[value]
 
     ranges = [(low, high)]
@@ -119,21 +112,14 @@ def largest(
     return Found(None)
 
 
-def _bisect(ask: Callable[[int], Outcome], low: int, high: int) -> int | None:
+def _bisect(ask: Callable[[int], Trial], low: int, high: int) -> int | None:
     """Return a value that fits, below one that does not; None if the least does not fit."""
     if not ask(low).fits:
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        if ask(middle).fits:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if ask(middle).fits else (low, middle)
     return low
-
-
-_CACHE_TYPES: Final = ("f16", "q8_0", "q4_0")  # the least lossy first
-_MOST_TOKENS: Final = 1 << 30  # where neither the model nor the memory sets a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +130,7 @@ class Advice:
         what: The question, one of `QUESTIONS`.
         value: The answer, or None if nothing fits.
         limited_by: What keeps it from being more (or, of the fewest, less).
-        exact: Whether no larger value can fit, see `explorer.planner.advice.Found`.
+        exact: Whether no larger value can fit, see `Found`.
     """
 
     what: str
@@ -157,95 +143,118 @@ class Advice:
         return {"what": self.what, "value": self.value, "limited_by": self.limited_by}
 
 
-def solve(what: str, request: PlanRequest) -> Advice:
+def solve(what: str, request: PlanRequest, check: Callable[[], None] = lambda: None) -> Advice:
     """Answer one of `QUESTIONS`; all settings but the one in question stay as they are.
+
+    Args:
+        what: The question.
+        request: The model, its settings and the machine.
+        check: Called before each layout; raises to stop the search.
 
     Raises:
         PlanError: There is no such question, or the model cannot be planned at all.
     """
     if what not in QUESTIONS:
         raise PlanError(f"{quoted(what)!r} cannot be solved for; use one of {', '.join(QUESTIONS)}")
-    return QUESTIONS[what](request)
+    return QUESTIONS[what](_Search(request, check))
 
 
-def largest_context(request: PlanRequest) -> Advice:
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Layouts of one request with some settings changed."""
+
+    request: PlanRequest
+    check: Callable[[], None]
+
+    def effective(self, **changes: Any) -> EffectiveSettings:
+        return effective_for(self.request, **changes)
+
+    def lay_out(self, trace: Trace | None = None, **changes: Any) -> Layout:
+        self.check()
+        return layout_for(self.request, self.effective(**changes), trace)
+
+    def without_host(self) -> _Search:
+        return replace(self, request=replace(self.request, host=None))
+
+
+def largest_context(search: _Search) -> Advice:
     """Return the largest context of each sequence at which all layers are on GPUs."""
-    trained = request.h.trained_context
-    key = request.h.origins.get("trained context", "the model")
+    trained = search.request.h.trained_context
+    key = search.request.h.origins.get("trained context", "the model")
     most = min(trained or _MOST_TOKENS, _MOST_TOKENS)
     limit = f"{integer_text(trained or most)} tokens"
     if trained:
         limit = f"{key}: trained for {limit}"
-    least = effective_for(request, context=1).context  # what Ollama uses at least
-    return _largest("context", request, (least, max(least, most)), limit)
+    least = search.effective(context=1).context  # what Ollama uses at least
+    return _largest("context", search, (least, max(least, most)), limit)
 
 
-def most_parallel(request: PlanRequest) -> Advice:
+def most_parallel(search: _Search) -> Advice:
     """Return the largest number of sequences at which all layers are on GPUs."""
-    effective = effective_for(request, parallel=2)
+    effective = search.effective(parallel=2)
     if effective.parallel == 1:
-        return _largest("parallel", request, (1, 1), effective.origins["parallel"])
+        return _largest("parallel", search, (1, 1), effective.origins["parallel"])
     limit = f"{integer_text(MAX_PARALLEL)} sequences"
-    return _largest("parallel", request, (1, MAX_PARALLEL), limit)
+    return _largest("parallel", search, (1, MAX_PARALLEL), limit)
 
 
-def best_cache_type(request: PlanRequest) -> Advice:
+def best_cache_type(search: _Search) -> Advice:
     """Return the least lossy type of the KV cache at which all layers are on GPUs."""
     limit = "nothing: it is the least lossy type that Ollama accepts"
     for name in _CACHE_TYPES:
-        for difference in effective_for(request, kv_cache_type=name).differences:
+        for difference in search.effective(kv_cache_type=name).differences:
             if difference.name == "kv_cache_type":
                 return Advice("kv-cache-type", None, f"{limit}; {name}: {difference.reason}")
-        if _fits(request, kv_cache_type=name):
+        if _fits(search, kv_cache_type=name):
             return Advice("kv-cache-type", name, limit)
-        limit = f"{name} does not fit: {_obstacle(request, kv_cache_type=name)}"
+        limit = f"{name} does not fit: {_obstacle(search, kv_cache_type=name)}"
     return Advice("kv-cache-type", None, limit)
 
 
-def most_gpu_layers(request: PlanRequest) -> Advice:
+def most_gpu_layers(search: _Search) -> Advice:
     """Return the most layers that can be asked for (`num_gpu`) without exceeding any GPU."""
     free: dict[str, int] = {}
-    for device in request.devices:
+    for device in search.request.devices:
         free[device.library] = free.get(device.library, 0) + device.free
     room = max(free.values(), default=0)  # a model never spans two libraries
     limit = "nothing: the model has no more layers"
-    for count, nbytes in reversed(list(enumerate(_layer_sums(request)))):
+    for count, nbytes in reversed(list(enumerate(_layer_sums(search)))):
         obstacle = f"they take {bytes_text(nbytes)}, {bytes_text(room)} are free"
         if nbytes <= room:
-            obstacle = _layers_obstacle(request, count)
+            obstacle = _layers_obstacle(search, count)
         if not obstacle:
             return Advice("gpu-layers", count, limit)
         limit = f"{count} layers: {obstacle}"
     return Advice("gpu-layers", None, limit)
 
 
-def fewest_gpu_layers(request: PlanRequest) -> Advice:
+def fewest_gpu_layers(search: _Search) -> Advice:
     """Return the fewest layers that must go to GPUs for the rest to fit into system memory."""
-    host, sums = request.host, _layer_sums(request)
+    host, sums = search.request.host, _layer_sums(search)
     memory = None if host is None or host.macos else host.free + host.swap
     limit = "nothing: system memory holds the whole model"
     for count, nbytes in enumerate(sums):
         rest = sums[-1] - nbytes
         obstacle = f"{bytes_text(rest)} are left for the CPU, more than is free of system memory"
         if memory is None or rest <= memory:
-            obstacle = _layers_obstacle(request, count)
+            obstacle = _layers_obstacle(search, count)
         if not obstacle:
             return Advice("fewest-gpu-layers", count, limit)
         limit = f"{count} layers: {obstacle}"
     return Advice("fewest-gpu-layers", None, limit)
 
 
-def _layer_sums(request: PlanRequest) -> list[int]:
+def _layer_sums(search: _Search) -> list[int]:
     """Return the bytes that so many layers on GPUs take, [T + 1].
 
     All but the whole are counted from the last block; the output layer comes with the whole only.
     """
-    layout = _lay_out(replace(request, host=None), num_gpu=0, require_full=False)
+    layout = search.without_host().lay_out(num_gpu=0, require_full=False)
     sizes = [w + c for w, c in zip(layout.layer_weights, layout.layer_kv_cache, strict=True)]
     return [0, *accumulate(reversed(sizes[:-1])), sum(sizes)]
 
 
-QUESTIONS: Final[Mapping[str, Callable[[PlanRequest], Advice]]] = MappingProxyType(
+QUESTIONS: Final[Mapping[str, Callable[[_Search], Advice]]] = MappingProxyType(
     {
         "context": largest_context,
         "parallel": most_parallel,
@@ -257,52 +266,48 @@ QUESTIONS: Final[Mapping[str, Callable[[PlanRequest], Advice]]] = MappingProxyTy
 """What can be asked for."""
 
 
-def _largest(name: str, request: PlanRequest, bounds: tuple[int, int], limit: str) -> Advice:
+def _largest(name: str, search: _Search, bounds: tuple[int, int], limit: str) -> Advice:
     """Return the largest value of a setting at which all layers are on GPUs."""
 
-    def outcome(value: int) -> Outcome:
+    def attempt(value: int) -> Trial:
         trace: Trace = []
         try:
-            layout = _lay_out(request, trace, **{name: value})
+            layout = search.lay_out(trace, **{name: value})
         except PlanError as error:
             trace.append((-1 if error.reason is None else -2,))  # sizes beyond 63 bits; refused
-            return Outcome(False, trace)
-        return Outcome(layout.fully_offloaded, trace)
+            return Trial(False, trace)
+        return Trial(layout.fully_offloaded, trace)
 
     def hopeless(value: int) -> bool:
-        return request.settings.num_gpu in (None, -1) and _exceeds(request, **{name: value})
+        return search.request.settings.num_gpu in (None, -1) and _exceeds(search, **{name: value})
 
-    most_layouts = MOST_LAYOUTS // max(1, len(request.devices))
-    found = largest(outcome, hopeless, *bounds, most_layouts)
+    most_layouts = MOST_LAYOUTS // max(1, len(search.request.devices))
+    found = largest(attempt, hopeless, *bounds, most_layouts)
     if found.value is None:
-        return Advice(name, None, _obstacle(request, **{name: bounds[0]}))
+        return Advice(name, None, _obstacle(search, **{name: bounds[0]}))
     if found.value < bounds[1]:
-        limit = f"{integer_text(found.value + 1)}: {_obstacle(request, **{name: found.value + 1})}"
+        limit = f"{integer_text(found.value + 1)}: {_obstacle(search, **{name: found.value + 1})}"
     if not found.exact:
         limit += "; a still larger value might fit again, the search was cut short"
     return Advice(name, found.value, limit, found.exact)
 
 
-def _lay_out(request: PlanRequest, trace: Trace | None = None, **changes: Any) -> Layout:
-    return layout_for(request, effective_for(request, **changes), trace)
-
-
-def _fits(request: PlanRequest, **changes: Any) -> bool:
+def _fits(search: _Search, **changes: Any) -> bool:
     try:
-        return _lay_out(request, **changes).fully_offloaded
+        return search.lay_out(**changes).fully_offloaded
     except PlanError as error:
         if error.reason is None:
             raise
         return False
 
 
-def _exceeds(request: PlanRequest, **changes: Any) -> bool:
-    """Tell whether the layers exceed the GPUs of every library, even without any graph.
+def _exceeds(search: _Search, **changes: Any) -> bool:
+    """Return whether the layers exceed the GPUs of every library, even without any graph.
 
     Then they do so for every larger value too.
     """
     try:
-        layout = _lay_out(replace(request, host=None), require_full=False, num_gpu=0, **changes)
+        layout = search.without_host().lay_out(require_full=False, num_gpu=0, **changes)
     except PlanError:
         return True
     needed = sum(layout.layer_weights) + sum(layout.layer_kv_cache)
@@ -313,17 +318,17 @@ def _exceeds(request: PlanRequest, **changes: Any) -> bool:
     return needed > max(rooms.values(), default=0)
 
 
-def _obstacle(request: PlanRequest, **changes: Any) -> str:
+def _obstacle(search: _Search, **changes: Any) -> str:
     """Say why not all layers are on GPUs."""
-    if not request.devices:
+    if not search.request.devices:
         return "there is no GPU"
     try:
-        layout = _lay_out(request, **changes)
+        layout = search.lay_out(**changes)
     except PlanError as error:
         return str(error)
     if layout.fully_offloaded:
         return "nothing: all layers are on GPUs"
-    wanted = request.settings.num_gpu
+    wanted = search.request.settings.num_gpu
     if wanted is not None and 0 <= wanted < layout.total_layers:
         return f"setting num_gpu allows {wanted} of {layout.total_layers} layers"
     used = [held for held in layout.devices if held.listed] or layout.devices
@@ -336,10 +341,10 @@ def _obstacle(request: PlanRequest, **changes: Any) -> str:
     )
 
 
-def _layers_obstacle(request: PlanRequest, count: int) -> str:
+def _layers_obstacle(search: _Search, count: int) -> str:
     """Say why so many layers cannot be on GPUs; empty if they can."""
     try:
-        layout = _lay_out(request, num_gpu=count)
+        layout = search.lay_out(num_gpu=count)
     except PlanError as error:
         if error.reason is None:
             raise

@@ -1,169 +1,28 @@
 """What the formulas read of a model: numbers of its header, and where each of them came from.
 
-planner.md section 2. The symbols of the formulas (L, E, H, …) are the property names' short forms;
-`origins` tells for each of them the metadata key, or the rule that stood in for an absent one.
+docs/planner.md, section 2. The symbols of the formulas (L, E, H, …) are short for the properties;
+`origins` holds for each of them the metadata key, or the rule that stood in for an absent one.
+
+Ollama reads a scalar only if it is stored as uint32, and a list as uint32 or int32; any integer
+type is accepted here. A list where a scalar belongs counts as absent, as it does there. Text, a
+Boolean or a float where an integer belongs is an error: such a file is damaged. (`formats.facts`
+reads the same keys to show them; it never fails and keeps ranges, which no formula can use.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
 from explorer.errors import PlanError
-from explorer.formats.model import Model
-from explorer.formats.tensors import TensorTable
+from explorer.formats.facts import range_text
+from explorer.formats.model import Metadata, MetadataEntry, Model
+from explorer.formats.side_files import loaded_entry
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, quoted, whole, whole_or_none
-from explorer.quantization import GGML_TYPES, TENSOR_TYPES, TensorType
-
-# Sizes of a model's tensors, summed over the groups in which Ollama places them.
-#
-# planner.md section 2, "Tensors and groups"; Ollama's `Tensors.GroupLayers` and `Tensor.Size` in
-# fs/ggml/ggml.go. A block goes to a device as a whole, so its tensors are one figure.
-
-
-_JOINED: Final = frozenset({"blk", "mm"})
-_OLD_SLOT: Final = 4  # Ollama reads this type id as MXFP4
-_UPSTREAM: Final = frozenset((
-    "F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
-    "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS",
-    "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "IQ1_M", "MXFP4",
-))  # fmt: skip
-_NO_OTHERS: Final[Mapping[int, TensorType]] = MappingProxyType({})
-
-STACKED_EXPERTS: Final = ("blk.0", "ffn_gate_exps.weight")
-SPLIT_EXPERT: Final = ("blk.0", "ffn_gate.0.weight")
-FUSED_BIAS: Final = ("blk.0", "attn_qkv.bias")
-ROPE_WEIGHTS: Final = ("rope_freqs", "weights")  # as the source spells it; files say "weight"
-
-
-@dataclass(frozen=True, slots=True)
-class TensorGroups:
-    """What the formulas read of a model's tensors.
-
-    Attributes:
-        nbytes: Bytes of each group.
-        gate_experts_bytes: Bytes of block 0's stacked gate experts (G), or None without them.
-        expert_width: Width of block 0's first split gate expert (W), or None without it.
-        fused_bias_length: Length of block 0's fused attention bias (S), or None without it.
-        rope_weights: Elements of the tensor ``rope_freqs.weights`` (R); 0 without it.
-        warnings: What is not as Ollama would count it.
-    """
-
-    nbytes: Mapping[str, int] = field(default_factory=dict)
-    gate_experts_bytes: int | None = None
-    expert_width: int | None = None
-    fused_bias_length: int | None = None
-    rope_weights: int = 0
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of all groups."""
-        return sum(self.nbytes.values())
-
-
-def split_group(name: str) -> tuple[str, str]:
-    """Return the group of a tensor and the rest of its name.
-
-    ``blk.7.attn_q.weight`` is ``attn_q.weight`` of ``blk.7``; ``output.weight`` is ``weight`` of
-    ``output``.
-    """
-    parts = name.split(".")
-    for place, part in enumerate(parts):
-        if part in _JOINED:
-            if len(parts) > place + 2:
-                return ".".join(parts[: place + 2]), ".".join(parts[place + 2 :])
-            break
-    return parts[0], ".".join(parts[1:])
-
-
-def group_table(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHERS) -> TensorGroups:
-    """Group the tensors of an opened model, from its header alone.
-
-    Args:
-        table: The tensors.
-        others: Types that some of them are to have instead of their own, by row.
-    """
-    columns, rows = table.columns, table.main_rows
-    types = columns.types[:rows]
-    if others:
-        types = [others.get(row, kind) for row, kind in enumerate(types)]
-    return _group(
-        columns.names[:rows],
-        types,
-        columns.parameters[:rows],
-        lambda row: columns.shapes[row][::-1],
-    )
-
-
-def group_list(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> TensorGroups:
-    """Group tensors that are given as (name, name of the type, dimensions in GGUF's order).
-
-    Raises:
-        KeyError: No such type.
-    """
-    rows = list(tensors)
-    counts = []
-    for _name, _kind, shape in rows:
-        count = 1
-        for extent in shape:
-            count *= extent
-        counts.append(count)
-    types = [TENSOR_TYPES[kind] for _, kind, _ in rows]
-    return _group([row[0] for row in rows], types, counts, lambda row: tuple(rows[row][2]))
-
-
-def _group(
-    names: Sequence[str],
-    types: Sequence[TensorType],
-    counts: Sequence[int],
-    dims: Callable[[int], tuple[int, ...]],
-) -> TensorGroups:
-    """Sum the tensors up; of two with one name the last counts, as in Ollama's map."""
-    rows = {split_group(name): row for row, name in enumerate(names)}
-    nbytes: dict[str, int] = {}
-    for (group, _), row in rows.items():
-        size = _tensor_bytes(types[row], counts[row])
-        nbytes[group] = nbytes.get(group, 0) + size
-    stacked, split = rows.get(STACKED_EXPERTS), rows.get(SPLIT_EXPERT)
-    bias, rope = rows.get(FUSED_BIAS), rows.get(ROPE_WEIGHTS)
-    return TensorGroups(
-        nbytes=MappingProxyType(nbytes),
-        gate_experts_bytes=None
-        if stacked is None
-        else _tensor_bytes(types[stacked], counts[stacked]),
-        expert_width=None if split is None else _extent(dims(split), 1),
-        fused_bias_length=None if bias is None else _extent(dims(bias), 0),
-        rope_weights=0 if rope is None else counts[rope],
-        warnings=tuple(_type_warnings(types)),
-    )
-
-
-def _extent(dims: tuple[int, ...], axis: int) -> int:
-    """Return one dimension; those that are not stored are 1, as in ggml."""
-    return dims[axis] if axis < len(dims) else 1
-
-
-def _tensor_bytes(kind: TensorType, count: int) -> int:
-    """Return the size as Ollama works it out, over the whole tensor and rounded down."""
-    kind = TENSOR_TYPES["MXFP4"] if kind is GGML_TYPES[_OLD_SLOT] else kind
-    return count * kind.block_bytes // kind.block_weights if kind.known else 0
-
-
-def _type_warnings(types: Sequence[TensorType]) -> Iterable[str]:
-    for name, kind in sorted({kind.name: kind for kind in types}.items()):
-        if kind is GGML_TYPES[_OLD_SLOT]:
-            yield "tensor type 4 is counted as MXFP4, as Ollama reads it"
-        elif not kind.known:
-            yield f"tensor type {quoted(name)} has no known size and is counted as 0 bytes"
-        elif kind.id is not None and name not in _UPSTREAM:
-            yield (
-                f"Ollama's estimator counts tensors of type {quoted(name)} as 0 bytes; "
-                "here they have their true size"
-            )
+from explorer.planner.tensor_groups import TensorGroups, group_config, group_list, group_table
 
 
 @dataclass(frozen=True)
@@ -258,15 +117,9 @@ class Hyperparameters:
             ExplorerError: The file changed since it was opened.
         """
         if model.format == "gguf":
-            from explorer.planner.header_keys import (  # noqa: PLC0415 - it imports us
-                read_metadata,
-            )
-
             file_bytes = sum(file.source.size for file in model.files)
             tensors = group_table(model.tensors)
             return read_metadata(model.metadata, tensors, file_bytes, str(model.path))
-        from explorer.planner.header_keys import read_config  # noqa: PLC0415 - it imports us
-
         return read_config(model)
 
     @classmethod
@@ -286,8 +139,6 @@ class Hyperparameters:
         Raises:
             PlanError: A value is of the wrong type, negative, or absurdly large.
         """
-        from explorer.planner.header_keys import plain_metadata, read_metadata  # noqa: PLC0415
-
         groups = group_list(tensors)
         return read_metadata(plain_metadata(metadata), groups, groups.total_bytes, name)
 
@@ -360,3 +211,368 @@ def _per_block(stored: tuple[int, ...], count: int) -> tuple[int, ...]:
     if len(stored) == 1:
         return stored * count
     return stored[:count] + (1,) * (count - len(stored))
+
+
+# A GGUF file, from its metadata
+
+
+_INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_INTEGER_LISTS: Final = frozenset(f"array[{kind}]" for kind in _INTEGERS)
+_ARCHITECTURE: Final = "general.architecture"
+_MAX_ARCHITECTURE_BYTES: Final = 256
+_TOKENS: Final = "tokenizer.ggml.tokens"
+
+
+def read_metadata(
+    metadata: Metadata, tensors: TensorGroups, file_bytes: int, name: str = ""
+) -> Hyperparameters:
+    """Return what the metadata of a GGUF model says.
+
+    Args:
+        metadata: Its keys and values; the tokens stay undecoded.
+        tensors: Its tensors, grouped.
+        file_bytes: Bytes of its files.
+        name: What to call it.
+
+    Raises:
+        PlanError: A value is of the wrong type, negative, or absurdly large.
+    """
+    keys = _Keys(metadata)
+    heads = keys.integers("heads", "attention.head_count", 1)
+    kv_heads = keys.integers("kv heads", "attention.head_count_kv", 1)
+    return Hyperparameters(
+        architecture=keys.architecture,
+        block_count=keys.integer("L", "block_count", most=MAX_BLOCKS),
+        embedding_length=keys.integer("E", "embedding_length"),
+        head_counts=heads,
+        kv_head_counts=kv_heads,
+        stored_key_length=keys.optional("Dk", "attention.key_length"),
+        stored_value_length=keys.optional("Dv", "attention.value_length"),
+        vocabulary=keys.vocabulary(),
+        feed_forward_length=keys.integer("FF", "feed_forward_length"),
+        sliding_window=keys.integer("window", "attention.sliding_window"),
+        trained_context=keys.integer("trained context", "context_length"),
+        cross_attention_layers=frozenset(keys.list("cross", "attention.cross_attention_layers")),
+        ssm_conv_kernel=keys.integer("conv", "ssm.conv_kernel"),
+        ssm_state_size=keys.integer("state", "ssm.state_size"),
+        ssm_inner_size=keys.integer("inner", "ssm.inner_size"),
+        ssm_group_count=keys.integer("groups", "ssm.group_count"),
+        embedding_model=keys.has("pooling_type"),
+        vision=keys.has("vision.block_count"),
+        tensors=tensors,
+        file_bytes=file_bytes,
+        name=name,
+        origins=keys.origins,
+        warnings=(*keys.warnings, *tensors.warnings),
+        own_context=_own_context(metadata),
+    )
+
+
+def _own_context(metadata: Metadata) -> int | None:
+    """Return the context among the parameters that Ollama's store keeps for a model, or None."""
+    value = metadata.integer("ollama.params.num_ctx")
+    return value if value is not None and 0 < value <= MAX_COUNT else None
+
+
+def plain_metadata(values: Mapping[str, Any]) -> Metadata:
+    """Return plain Python values as metadata, integers as uint32 and lists of them as int32.
+
+    Of ``tokenizer.ggml.tokens`` only the length is kept.
+    """
+    entries = []
+    for key, value in values.items():
+        if key == _TOKENS:
+            entries.append(MetadataEntry(key, "array[string]", len(value), list))
+        elif isinstance(value, list):
+            kinds = {type(item) for item in value}
+            kind = "int32" if kinds <= {int} else "bool" if kinds == {bool} else "string"
+            entries.append(loaded_entry(key, f"array[{kind}]", value))
+        else:
+            names = {bool: "bool", int: "uint32", float: "float32"}
+            entries.append(loaded_entry(key, names.get(type(value), "string"), value))
+    return Metadata(entries)
+
+
+class _Keys:
+    """Values of `{architecture}.…` keys; keeps origins and warnings."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self.origins: dict[str, str] = {}
+        self.warnings: list[str] = []
+        self.architecture = self._read_architecture()
+
+    def _read_architecture(self) -> str:
+        entry = self._metadata.entry(_ARCHITECTURE)
+        if entry is None:
+            self.warnings.append("the file names no architecture; it is planned as unknown")
+            return "unknown"
+        short = entry.end - entry.value_offset <= _MAX_ARCHITECTURE_BYTES
+        if entry.type_name != "string" or not short or not isinstance(entry.value, str):
+            raise PlanError(f"{_ARCHITECTURE} is not a short text; the file is damaged")
+        return entry.value or "unknown"
+
+    def _entry(self, suffix: str) -> tuple[str, MetadataEntry | None]:
+        key = f"{self.architecture}.{suffix}"
+        return key, self._metadata.entry(key)
+
+    def has(self, suffix: str) -> bool:
+        """Return whether a key is there, whatever its value."""
+        return self._entry(suffix)[1] is not None
+
+    def optional(self, symbol: str, suffix: str, most: int = MAX_COUNT) -> int | None:
+        """Return a scalar, or None if the key is absent or holds a list."""
+        key, entry = self._entry(suffix)
+        if entry is None:
+            self.origins[symbol] = f"{quoted(key)} is absent"
+            return None
+        if entry.length is not None:
+            self.origins[symbol] = f"{quoted(key)} is a list and counts as absent"
+            return None
+        self.origins[symbol] = quoted(key)
+        if entry.type_name not in _INTEGERS:
+            kind = quoted(entry.type_name)
+            raise PlanError(f"{quoted(key)} is a {kind}, where an integer belongs")
+        return whole(entry.value, key, most)
+
+    def integer(self, symbol: str, suffix: str, default: int = 0, most: int = MAX_COUNT) -> int:
+        """Return a scalar, or the default if the key is absent or holds a list."""
+        value = self.optional(symbol, suffix, most)
+        if value is not None:
+            return value
+        self.origins[symbol] += f": {default}"
+        if suffix in ("block_count", "embedding_length"):
+            self.warnings.append(f"{self.origins[symbol]}; the figures are not those of a model")
+        return default
+
+    def list(self, symbol: str, suffix: str) -> tuple[int, ...]:
+        """Return a list of integers; empty if the key is absent or holds a scalar."""
+        key, entry = self._entry(suffix)
+        self.origins[symbol] = quoted(key)
+        if entry is None or entry.length is None:
+            return ()
+        if entry.type_name not in _INTEGER_LISTS:
+            kind = quoted(entry.type_name)
+            raise PlanError(f"{quoted(key)} is an {kind}, where a list of integers belongs")
+        if entry.length > MAX_BLOCKS:
+            raise PlanError(f"{quoted(key)} has {entry.length:,} entries, more than {MAX_BLOCKS:,}")
+        values = entry.value
+        assert isinstance(values, Sequence)  # its length and type say so
+        return tuple(whole(value, key) for value in values)
+
+    def integers(self, symbol: str, suffix: str, default: int) -> tuple[int, ...]:
+        """Return a list, or a scalar or the default as a list of one."""
+        _, entry = self._entry(suffix)
+        if entry is not None and entry.length:
+            return self.list(symbol, suffix)
+        return (self.integer(symbol, suffix, default),)
+
+    def vocabulary(self) -> int:
+        """Return the number of tokens, without decoding any."""
+        entry = self._metadata.entry(_TOKENS)
+        if entry is None:
+            self.origins["V"] = f"{_TOKENS} is absent: 0"
+            self.warnings.append(f"{_TOKENS} is absent; Ollama would not load it, V counts as 0")
+            return 0
+        if entry.length is None:
+            raise PlanError(f"{_TOKENS} is no list; the file is damaged")
+        self.origins["V"] = f"number of {_TOKENS}"
+        return whole(entry.length, _TOKENS)
+
+
+# A model that is no GGUF file, from its config.json (docs/planner.md, section 10): the figures are
+# what it would need after conversion, with its tensors at their present size. No golden data stands
+# behind them. Values that other files leave out are filled in as the conversion scripts do.
+
+
+_ARCHITECTURES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "mistral": "llama",
+        "mixtral": "llama",
+        "gemma3_text": "gemma3",
+        "gemma3n_text": "gemma3n",
+        "cohere": "command-r",
+        "phi": "phi2",
+        "deepseek_v2": "deepseek2",
+        "deepseek_v3": "deepseek2",
+        "gpt_oss": "gptoss",
+        "qwen2_moe": "qwen2moe",
+        "qwen2_vl": "qwen2vl",
+        "qwen2_5_vl": "qwen25vl",
+        "qwen3_moe": "qwen3moe",
+        "qwen3_vl": "qwen3vl",
+        "qwen3_vl_moe": "qwen3vlmoe",
+        "llama4_text": "llama4",
+        "nomic_bert": "nomic-bert",
+        "stablelm_epoch": "stablelm",
+    }
+)
+"""`model_type` → architecture after conversion, where the two are spelled differently."""
+
+_ALTERNATIVES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "L": ("num_hidden_layers", "n_layer", "num_layers"),
+        "E": ("hidden_size", "n_embd", "d_model"),
+        "heads": ("num_attention_heads", "n_head"),
+        "kv heads": ("num_key_value_heads", "multi_query_group_num", "num_kv_heads", "n_head_kv"),
+        "head": ("head_dim", "kv_channels"),
+        "V": ("vocab_size", "padded_vocab_size"),
+        "FF": ("intermediate_size", "ffn_hidden_size", "n_inner"),
+        "window": ("sliding_window",),
+        "trained context": ("max_position_embeddings", "seq_length", "n_positions", "n_ctx"),
+        "conv": ("mamba_d_conv", "conv_kernel"),
+        "state": ("mamba_d_state", "ssm_state_size", "state_size"),
+        "groups": ("mamba_n_groups", "n_groups"),
+    }
+)
+"""Symbol → keys of config.json, the usual one first."""
+
+
+def read_config(model: Model) -> Hyperparameters:
+    """Return what a model's config.json says.
+
+    Raises:
+        PlanError: There is none, or a value is of the wrong type or absurd.
+    """
+    if not model.config:
+        raise PlanError(
+            "the model has no config.json, so its sizes cannot be worked out; "
+            "open the folder that holds both"
+        )
+    config = _Config(model.config)
+    blocks = config.number("L", most=MAX_BLOCKS)
+    heads = config.counts("heads") or (1,)
+    kv_heads = config.counts("kv heads")
+    if not kv_heads:
+        kv_heads = heads
+        config.origins["kv heads"] = f"{config.origins['heads']}, one for each head"
+    key_length, value_length = _lengths(config)
+    tensors = group_config(model.tensors)
+    return Hyperparameters(
+        architecture=_ARCHITECTURES.get(config.model_type, config.model_type),
+        block_count=blocks,
+        embedding_length=config.number("E"),
+        head_counts=heads,
+        kv_head_counts=kv_heads,
+        stored_key_length=key_length,
+        stored_value_length=value_length,
+        vocabulary=config.number("V"),
+        feed_forward_length=config.number("FF"),
+        sliding_window=config.number("window"),
+        trained_context=config.number("trained context"),
+        cross_attention_layers=frozenset(config.listed("cross_attention_layers")),
+        ssm_conv_kernel=config.number("conv"),
+        ssm_state_size=config.number("state"),
+        ssm_inner_size=_inner_size(config),
+        ssm_group_count=config.number("groups"),
+        embedding_model=_is_embedding(model.config),
+        vision="vision_config" in model.config,
+        tensors=tensors,
+        file_bytes=sum(file.source.size for file in model.files),
+        name=str(model.path),
+        after_conversion=True,
+        origins=config.origins,
+        warnings=tuple(_warnings(blocks, heads, tensors)),
+        own_context=_own_context(model.metadata),
+    )
+
+
+class _Config:
+    """Values of config.json, and of the `text_config` within it, which comes first."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        inner = config.get("text_config")
+        self._parts = (inner, config) if isinstance(inner, Mapping) else (config,)
+        self._names = ("text_config.", "") if isinstance(inner, Mapping) else ("",)
+        self.origins: dict[str, str] = {}
+        kind = self.get("model_type")[0]
+        if not isinstance(kind, str) or not kind or len(kind) > 100:
+            raise PlanError("config.json names no model_type; the file is damaged")
+        self.model_type = kind
+
+    def get(self, *keys: str) -> tuple[Any, str]:
+        """Return the first value that is there and not null, with its key."""
+        for key in keys:
+            for part, prefix in zip(self._parts, self._names, strict=True):
+                if part.get(key) is not None:
+                    return part[key], f"config.json {prefix}{key}"
+        return None, f"config.json {keys[0]}"
+
+    def number(self, symbol: str, most: int = MAX_COUNT) -> int:
+        """Return a number, or 0 if there is none or a list of them."""
+        value, key = self.get(*_ALTERNATIVES[symbol])
+        if value is None or isinstance(value, list):
+            self.origins[symbol] = f"{key} is absent: 0"
+            return 0
+        self.origins[symbol] = key
+        return whole(value, key, most)
+
+    def counts(self, symbol: str) -> tuple[int, ...]:
+        """Return a number as a list of one, or a list; empty if there is none."""
+        value, key = self.get(*_ALTERNATIVES[symbol])
+        self.origins[symbol] = key
+        if value is None:
+            return ()
+        values = value if isinstance(value, list) else [value]
+        return _integers(values, key)
+
+    def listed(self, key: str) -> tuple[int, ...]:
+        """Return a list; empty if it is absent."""
+        value, origin = self.get(key)
+        return _integers(value, origin) if isinstance(value, list) else ()
+
+    def optional(self, *keys: str) -> int | None:
+        """Return a number, or None if it is absent."""
+        value, key = self.get(*keys)
+        return None if value is None else whole(value, key)
+
+
+def _integers(values: list[Any], key: str) -> tuple[int, ...]:
+    if len(values) > MAX_BLOCKS:
+        raise PlanError(f"{key} has {len(values):,} entries, more than {MAX_BLOCKS:,}")
+    return tuple(whole(value, key) for value in values)
+
+
+def _lengths(config: _Config) -> tuple[int | None, int | None]:
+    """Return the lengths of keys and values, None where they follow from the width."""
+    plain, rotated = config.optional("qk_nope_head_dim"), config.optional("qk_rope_head_dim")
+    if plain is not None and rotated is not None:  # latent attention: two parts make a key
+        config.origins["Dk"] = "config.json qk_nope_head_dim + qk_rope_head_dim"
+        config.origins["Dv"] = "config.json v_head_dim"
+        return plain + rotated, config.optional("v_head_dim", "head_dim")
+    head, key = config.get(*_ALTERNATIVES["head"])
+    config.origins["Dk"] = config.origins["Dv"] = key if head is not None else f"{key} is absent"
+    return (None, None) if head is None else (whole(head, key), whole(head, key))
+
+
+def _inner_size(config: _Config) -> int:
+    """Return the inner width of recurrent blocks: stated, or heads × their length, or expanded."""
+    stated, key = config.get("mamba_d_inner", "intermediate_size_mamba")
+    if stated is not None:
+        config.origins["inner"] = key
+        return whole(stated, key)
+    heads = config.optional("mamba_n_heads", "mamba_num_heads")
+    length = config.optional("mamba_d_head", "mamba_head_dim")
+    if heads is not None and length is not None:
+        config.origins["inner"] = "config.json mamba_n_heads × mamba_d_head"
+        return whole(heads * length, "mamba_n_heads × mamba_d_head")
+    factor, width = config.optional("mamba_expand"), config.optional("hidden_size")
+    config.origins["inner"] = "config.json mamba_expand × hidden_size"
+    return whole((factor or 0) * (width or 0), "mamba_expand × hidden_size")
+
+
+def _is_embedding(config: Mapping[str, Any]) -> bool:
+    """Return whether it makes embeddings: an encoder by its class, without a head for text."""
+    classes = config.get("architectures")
+    names = [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
+    return any("Bert" in name and "LMHead" not in name for name in names)
+
+
+def _warnings(blocks: int, heads: Sequence[int], tensors: TensorGroups) -> Iterator[str]:
+    if not blocks:
+        yield "config.json states no number of blocks; the figures are not those of a model"
+    found = sum(name.startswith("blk.") for name in tensors.nbytes)
+    if blocks and found != blocks:
+        yield f"config.json states {blocks} blocks, the tensors make {found}"
+    if len(set(heads)) > 1:
+        yield f"blocks differ in their heads ({range_text(heads)})"

@@ -1,7 +1,7 @@
-"""Everything that a person can change about a plan, as one frozen value.
+"""What goes into a plan and what comes out, as values to compare, keep and save as JSON.
 
-One value, so that undo, scenarios, caches and saving need nothing but comparing and keeping it.
-Knows no Qt.
+Everything that a person can change about a plan is one frozen value, so that undo, scenarios and
+caches need only compare and keep it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings
+from explorer.planner.advice import Advice
 from explorer.planner.devices import check_devices
+from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.profiles import GRAPH_SIZE, PROFILES, profile_named
-from explorer.planner.result import Plan, PlanRequest
+from explorer.planner.result import Plan, PlanRequest, Term
+from explorer.planner.settings import used
 from explorer.text import plain_text, shorten
 
 _LONGEST_TEXT: Final = 200
@@ -81,6 +84,44 @@ class PlanInputs:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """Result of planning: a `Plan`, or the reason there is none.
+
+    Attributes:
+        plan: The plan; where Ollama would refuse it, the one that it would have made otherwise,
+            which shows how much memory is missing. None if the inputs cannot be planned at all.
+        refusal: Why Ollama would refuse, or why there is no plan; empty if all is well.
+        reason: ``"requires full"`` or ``"system memory"`` where Ollama would refuse, or None.
+    """
+
+    plan: Plan | None
+    refusal: str = ""
+    reason: str | None = None
+
+
+def plan_result(
+    h: Hyperparameters, inputs: PlanInputs, environment: Mapping[str, str]
+) -> PlanResult:
+    """Plan; takes about a millisecond."""
+    profile = profile_named(inputs.profile)
+    try:
+        return PlanResult(profile.plan(inputs.request(h, environment)))
+    except PlanError as error:
+        if error.reason is None:
+            return PlanResult(None, str(error))
+        refused = error
+    lenient = replace(inputs.with_settings(require_full=False), host=None)
+    try:
+        plan = profile.plan(lenient.request(h, environment))
+    except PlanError as error:
+        return PlanResult(None, str(error))
+    return PlanResult(plan, str(refused), refused.reason)
+
+
+# Saved scenarios and sets of devices
+
+
 def device_records(devices: tuple[Device, ...]) -> list[dict[str, Any]]:
     """Return devices as JSON can hold them."""
     return [asdict(device) for device in devices]
@@ -94,7 +135,7 @@ def devices_of(records: object) -> tuple[Device, ...]:
     """
     if not isinstance(records, list):
         raise PlanError("the saved devices are no list")
-    return check_devices([_device(_object(record)) for record in records])
+    return check_devices([_saved_device(_object(record)) for record in records])
 
 
 def saved_text(value: object) -> str:
@@ -114,7 +155,7 @@ def _object(record: object) -> dict[str, Any]:
     return record
 
 
-def _device(record: dict[str, Any]) -> Device:
+def _saved_device(record: dict[str, Any]) -> Device:
     compute = record.get("compute")
     return Device(
         id=saved_text(record.get("id")),
@@ -156,37 +197,136 @@ def _settings(record: dict[str, Any]) -> Settings:
     )
 
 
-# What becomes of inputs: a plan, or why there is none, as a picture needs it. Knows no Qt.
+# A plan as the JSON object of docs/interface.md
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A plan, a refusal, or both.
+def plan_record(plan: Plan, solved: Advice | None = None) -> dict[str, Any]:
+    """Return all that `plan --json` prints.
 
-    Attributes:
-        plan: The plan; where Ollama would refuse it, the one it would have made otherwise, so that
-            one sees by how much memory is short. None if the inputs cannot be planned at all.
-        refusal: Why Ollama would refuse, or why there is no plan; empty if all is well.
-        reason: ``"requires full"`` or ``"system memory"`` where Ollama would refuse, or None.
+    What a profile does not claim is null: ``ollama-0.30`` predicts no layer split.
+
+    Args:
+        plan: The plan.
+        solved: The answer to the question asked, or None if none was asked.
     """
+    h, layout, effective = plan.request.h, plan.layout, plan.effective
+    caches = [] if plan.sizes is None else list(plan.sizes.kv_per_layer)
+    return {
+        "model": h.name,
+        "architecture": h.architecture,
+        "profile": plan.profile,
+        "requested": plan.request.settings.record(),
+        "effective": {
+            "context": effective.context,
+            "parallel": effective.parallel,
+            "batch": effective.batch if layout is None else layout.batch,
+            "kv_cache_type": effective.kv_cache_type,
+            "flash_attention": effective.flash_attention,
+        },
+        "weights": plan.weights,
+        "kv_cache": {"total": plan.kv_total, "per_layer": caches},
+        "graph": _graph(plan),
+        "layers": [] if layout is None else _layers(layout),
+        "devices": _devices(plan),
+        "cpu": _cpu(layout),
+        "gpu_layers": plan.gpu_layers,
+        "total_layers": h.total_layers,
+        "fully_offloaded": plan.fully_offloaded,
+        "gpu_ratio": plan.gpu_ratio,
+        "quick_estimate_ratio": plan.quick_estimate_ratio,
+        "vram_total": plan.vram_total,
+        "total": plan.total,
+        "solved": None if solved is None else solved.record(),
+        "terms": [_term(term) for term in plan.terms],
+        "notes": list(plan.notes),
+        "warnings": list(plan.warnings),
+        "environment": used(plan.request.environment),
+    }
 
-    plan: Plan | None
-    refusal: str = ""
-    reason: str | None = None
+
+def _graph(plan: Plan) -> dict[str, Any]:
+    """Return the graphs; ``"none"`` is used where no GPU is charged with one."""
+    layout = plan.layout
+    if layout is None:
+        assert plan.prediction is not None  # a plan has one or the other
+        return {"partial": None, "full": plan.prediction.surcharge_bytes, "used": "full"}
+    charged = any(device.listed for device in layout.devices)
+    return {
+        "partial": layout.partial,
+        "full": layout.full,
+        "used": layout.graph_used if charged else "none",
+    }
 
 
-def make_outcome(h: Hyperparameters, inputs: PlanInputs, environment: Mapping[str, str]) -> Outcome:
-    """Plan; takes about a millisecond."""
-    profile = profile_named(inputs.profile)
-    try:
-        return Outcome(profile.plan(inputs.request(h, environment)))
-    except PlanError as error:
-        if error.reason is None:
-            return Outcome(None, str(error))
-        refused = error
-    lenient = replace(inputs.with_settings(require_full=False), host=None)
-    try:
-        plan = profile.plan(lenient.request(h, environment))
-    except PlanError as error:
-        return Outcome(None, str(error))
-    return Outcome(plan, str(refused), refused.reason)
+def _layers(layout: Layout) -> list[dict[str, Any]]:
+    owners: dict[int, int] = {}
+    for position, device in enumerate(layout.devices):
+        owners.update(dict.fromkeys(device.layers or (), position))
+    last = layout.total_layers - 1
+    return [
+        {
+            "index": i,
+            "name": "output" if i == last else f"blk.{i}",
+            "weights": layout.layer_weights[i],
+            "kv_cache": layout.layer_kv_cache[i],
+            "device": owners.get(i, "cpu"),
+        }
+        for i in range(layout.total_layers)
+    ]
+
+
+def _devices(plan: Plan) -> list[dict[str, Any]]:
+    if plan.layout is not None:
+        return [_device(device) for device in plan.layout.devices]
+    claimed = ("weights", "kv_cache", "graph", "reserved", "total")
+    return [
+        {"name": device.name or device.key, "library": device.library, "free": device.free}
+        | {"layers": None}
+        | dict.fromkeys(claimed)
+        for device in plan.request.devices
+    ]
+
+
+def _device(held: DeviceLayout) -> dict[str, Any]:
+    layers = held.layers
+    return {
+        "id": held.device.id,
+        "name": held.device.name or held.device.key,
+        "library": held.device.library,
+        "free": held.device.free,
+        "layers": None if layers is None else [layers[0], layers[-1]],
+        "weights": held.weights,
+        "kv_cache": held.kv_cache,
+        "graph": held.graph,
+        "projector": held.projector,
+        "reserved": held.reserved,
+        "total": held.total,
+        "listed": held.listed,
+    }
+
+
+def _cpu(layout: Layout | None) -> dict[str, Any]:
+    if layout is None:
+        return {"layers": None, "weights": None, "kv_cache": None}
+    return {
+        "layers": layout.total_layers - layout.placed,
+        "weights": layout.cpu_weights,
+        "kv_cache": layout.cpu_kv_cache,
+    }
+
+
+def _term(term: Term) -> dict[str, Any]:
+    """Return a term; a ratio has no bytes but a value."""
+    return {
+        "name": term.name,
+        "bytes": term.value if isinstance(term.value, int) else None,
+        "value": term.value,
+        "formula": term.formula,
+        "inputs": {
+            symbol: {
+                "value": list(given.value) if isinstance(given.value, tuple) else given.value,
+                "from": given.origin,
+            }
+            for symbol, given in term.inputs.items()
+        },
+    }

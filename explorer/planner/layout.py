@@ -25,8 +25,7 @@ from explorer.planner.devices import (
     whole,
 )
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.kv_cache import Workload
-from explorer.planner.sizes import GraphSize, size_workload
+from explorer.planner.sizes import GraphSize, Workload, size_workload
 from explorer.text import bytes_text
 
 # Which layers go to which GPU: greedy fit, best fit, and the choice of GPUs (planner.md 7).

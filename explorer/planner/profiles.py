@@ -11,13 +11,12 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner import settings as env
 from explorer.planner.devices import GIB, MAX_COUNT, MIB, Device, Host, quoted, sized
-from explorer.planner.header_keys import group_config
-from explorer.planner.hyperparameters import Hyperparameters, group_table
-from explorer.planner.kv_cache import MAX_PARALLEL
+from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.layout import Layout, Trace, lay_out
 from explorer.planner.result import (
     Plan,
     PlanRequest,
+    Prediction,
     graphsize_notes,
     graphsize_warnings,
     settings_notes,
@@ -29,6 +28,8 @@ from explorer.planner.settings import (
     device_obstacle,
     effective_settings,
 )
+from explorer.planner.sizes import MAX_PARALLEL
+from explorer.planner.tensor_groups import group_config, group_table
 from explorer.quantization import TensorType
 from explorer.text import integer_text
 
@@ -127,66 +128,6 @@ _SMALL_CARD_CELLS: Final = 4096
 _AUTOMATIC: Final = "chosen by the memory of the GPUs"
 _CACHE_BYTES: Final = 2  # of an element, whatever its type
 
-CACHE_FORMULA: Final = "2 * L * max(Kmin, 1) * head * C * 2"
-"""Bytes of the cache, as Python writes it; head is E // H with the largest H, or 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What the server expects before it loads a model.
-
-    Attributes:
-        file_bytes: Bytes of the model's files.
-        cache_bytes: Bytes of the cache.
-        surcharge_bytes: What a large batch adds; stands in for the compute graph.
-        available_bytes: Free memory of the GPUs, or of the machine if there is none.
-        cells: Context × parallel.
-        head_length: E // H.
-        automatic_context: Whether nobody asked for a context.
-    """
-
-    file_bytes: int
-    cache_bytes: int
-    surcharge_bytes: int
-    available_bytes: int
-    cells: int
-    head_length: int
-    automatic_context: bool
-
-    @property
-    def predicted(self) -> int:
-        """File and cache."""
-        return self.file_bytes + self.cache_bytes
-
-    @property
-    def total(self) -> int:
-        """File, cache and surcharge."""
-        return self.predicted + self.surcharge_bytes
-
-    @property
-    def fits(self) -> bool:
-        """Whether it fits beside other loaded models, within 80 % of the available memory."""
-        return self.total <= self.usable_bytes
-
-    @property
-    def usable_bytes(self) -> int:
-        """What one model may take; the rest is left to others."""
-        return _usable(self.available_bytes)
-
-    @property
-    def reserve_left(self) -> int:
-        """Bytes left to other models, as far as this one does not take of them."""
-        return min(self.available_bytes - self.usable_bytes, self._left)
-
-    @property
-    def free_left(self) -> int:
-        """Bytes that are neither taken nor left to other models."""
-        return self._left - self.reserve_left
-
-    @property
-    def _left(self) -> int:
-        return max(0, self.available_bytes - self.total)
-
 
 class PredictionProfile:
     """File size and a plain cache; no layer split."""
@@ -260,18 +201,13 @@ def choose_batch(
         small = any(min(card.free, card.capacity_bytes) <= _SMALL_CARD for card in cuda)
         return _LEAST if cells > _SMALL_CARD_CELLS and small else _SMALL
     batch = next(size for above, size in _BATCHES if cells > above)
-    usable = _usable(available)
+    usable = available * 80 // 100  # what a model may take beside others
     while batch > _SMALL:
         within = predicted <= usable and predicted <= available * _SHARES[batch] // 100
         if within and surcharge(batch) <= usable - predicted:
             break
         batch = {_LARGE: _MEDIUM, _MEDIUM: _SMALL}[batch]
     return batch
-
-
-def _usable(available: int) -> int:
-    """Return the part of free memory that a model may take beside others."""
-    return available * 80 // 100
 
 
 def surcharge(batch: int) -> int:

@@ -22,7 +22,7 @@ from explorer.planner.devices import (
     whole_or_none,
 )
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.kv_cache import DEFAULT_BATCH, DEFAULT_CONTEXT, MAX_PARALLEL
+from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT, MAX_PARALLEL
 from explorer.text import integer_text
 
 # Ollama's environment variables, read as Ollama reads them (envconfig/config.go).

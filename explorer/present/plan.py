@@ -11,11 +11,11 @@ from typing import Any, Final
 from explorer.errors import PlanError
 from explorer.planner import Host
 from explorer.planner.advice import Advice, solve
-from explorer.planner.inputs import Outcome
-from explorer.planner.kv_cache import BYTES_PER_ELEMENT
+from explorer.planner.inputs import PlanResult
 from explorer.planner.layout import DeviceLayout, Layout
-from explorer.planner.profiles import GRAPH_SIZE, Prediction
-from explorer.planner.result import Plan, PlanRequest
+from explorer.planner.profiles import GRAPH_SIZE
+from explorer.planner.result import Plan, PlanRequest, Prediction
+from explorer.planner.sizes import BYTES_PER_ELEMENT
 from explorer.present import Figure
 from explorer.text import bytes_text, integer_text, plain_text, runs_text, shorten
 
@@ -224,7 +224,7 @@ class Suggestion:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def verdict_of(outcome: Outcome) -> Verdict:
+def verdict_of(outcome: PlanResult) -> Verdict:
     """Return whether a model fits."""
     return verdict(outcome.plan, outcome.refusal)
 

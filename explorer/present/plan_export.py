@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from explorer.planner import Device, Host, Hyperparameters
 from explorer.planner import settings as env
-from explorer.planner.inputs import PlanInputs, make_outcome
-from explorer.planner.kv_cache import BYTES_PER_ELEMENT
+from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import Plan
+from explorer.planner.sizes import BYTES_PER_ELEMENT
 from explorer.text import integer_text, plain_text
 
 _SERVER_TYPES: Final = ("f16", "q8_0", "q4_0")
@@ -306,7 +306,7 @@ def make_curves(
         for context in contexts:
             check()
             asked = inputs.with_settings(context=context, kv_cache_type=name)
-            plan = make_outcome(h, asked, environment).plan
+            plan = plan_result(h, asked, environment).plan
             totals.append(-1 if plan is None else plan.total)
             fits.append(plan is not None and plan.fully_offloaded)
             if plan is not None:

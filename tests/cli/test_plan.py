@@ -17,7 +17,7 @@ from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings, plan
-from explorer.planner.record import plan_record
+from explorer.planner.inputs import plan_record
 from explorer.text import bytes_text
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 

@@ -15,8 +15,8 @@ from typing import Any
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings, effective_settings, graph_size
 from explorer.planner import settings as env
-from explorer.planner.kv_cache import Workload
 from explorer.planner.layout import Layout, lay_out
+from explorer.planner.sizes import Workload
 
 SUBSET = Path(__file__).parents[1] / "data" / "planner" / "golden_subset.json"
 

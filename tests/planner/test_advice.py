@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
-from explorer.planner.advice import QUESTIONS, Found, Outcome, largest, solve
+from explorer.planner.advice import QUESTIONS, Found, Trial, largest, solve
 from explorer.planner.result import PlanRequest
 from tests.planner.golden import Golden
 from tests.planner.models import GIB, MIB, random_devices, random_models, small_model
@@ -122,8 +122,8 @@ def test_layers() -> None:
 
 
 def test_a_search_that_is_cut_short_says_so() -> None:
-    def outcome(value: int) -> Outcome:
-        return Outcome(value < 100 or value == 777, [(value,)])  # every value decides otherwise
+    def outcome(value: int) -> Trial:
+        return Trial(value < 100 or value == 777, [(value,)])  # every value decides otherwise
 
     def hopeless(value: int) -> bool:
         return value > 800

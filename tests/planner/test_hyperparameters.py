@@ -12,7 +12,7 @@ import pytest
 from explorer.errors import PlanError
 from explorer.formats import MetadataEntry, open_model
 from explorer.planner import Hyperparameters
-from explorer.planner.hyperparameters import group_list, split_group
+from explorer.planner.tensor_groups import group_list, split_group
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers import gguf_writer as w
 from tests.helpers.small_gguf import SmallGguf, model_from
@@ -232,7 +232,7 @@ def test_a_list_of_a_million_is_refused_without_being_read() -> None:
         raise AssertionError("the list was read")
 
     from explorer.formats.model import Metadata
-    from explorer.planner.header_keys import read_metadata
+    from explorer.planner.hyperparameters import read_metadata
 
     entry = MetadataEntry("unknown.attention.head_count", "array[int32]", 1_000_000, load)
     with pytest.raises(PlanError, match="1,000,000 entries"):

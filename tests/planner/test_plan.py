@@ -11,8 +11,8 @@ import pytest
 import explorer.planner
 from explorer.planner import Device, Settings, plan
 from explorer.planner.advice import solve
-from explorer.planner.hyperparameters import group_list
-from explorer.planner.record import plan_record
+from explorer.planner.inputs import plan_record
+from explorer.planner.tensor_groups import group_list
 from tests.helpers.small_gguf import SmallGguf, model_from
 from tests.planner.models import GIB, MIB, small_model
 

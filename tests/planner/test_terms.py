@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Hyperparameters, Settings, plan
-from explorer.planner.record import plan_record
+from explorer.planner.inputs import plan_record
 from explorer.planner.result import Plan, Term
 from tests.planner.golden import Golden
 from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
@@ -87,7 +87,7 @@ def test_terms_of_each_family(architecture: str, keys: Any, tensor: Any) -> None
     if tensor is not None:
         from dataclasses import replace
 
-        from explorer.planner.hyperparameters import group_list
+        from explorer.planner.tensor_groups import group_list
 
         h = replace(h, tensors=group_list([tensor]))
     p = plan(h, Settings(context=9000), [Device("0", "CUDA", 4 * GIB)])

@@ -18,10 +18,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.planner.kv_cache import DEFAULT_BATCH, DEFAULT_CONTEXT
 from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC, EffectiveSettings
+from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
 from explorer.present.explanations import picture_text
 from explorer.present.plan_export import (
     CACHE_TYPES,

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.planner.inputs import Outcome, PlanInputs
+from explorer.planner.inputs import PlanInputs, PlanResult
 from explorer.planner.result import Term
 from explorer.present.explanations import picture_text
 from explorer.present.plan import exact_text, layers_of, memory_bars
@@ -156,7 +156,7 @@ class ScenariosPage(ComparisonPage):
         self, session: PlannerSession, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
         super().__init__(session, runner, parent)
-        self._outcomes: dict[int, tuple[Subject, PlanInputs, Outcome]] = {}
+        self._outcomes: dict[int, tuple[Subject, PlanInputs, PlanResult]] = {}
         self.table.setAccessibleName(self.tr("Scenarios"))
         self.pin = self._button(self.tr("&Pin these settings"), self.tr("Keep them as a scenario"))
         self.use = self._button(self.tr("&Use"), self.tr("Go back to the selected scenario"))

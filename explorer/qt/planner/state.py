@@ -20,11 +20,11 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Hyperparameters
 from explorer.planner import settings as env
 from explorer.planner.inputs import (
-    Outcome,
     PlanInputs,
+    PlanResult,
     device_records,
     devices_of,
-    make_outcome,
+    plan_result,
     saved_text,
 )
 
@@ -173,14 +173,14 @@ class PlannerState:
         self.scenarios: list[Scenario] = []
         self.sets: dict[str, tuple[Device, ...]] = {}
         self.others: list[Subject] = []
-        self._outcome: tuple[Subject, PlanInputs, Outcome] | None = None
+        self._outcome: tuple[Subject, PlanInputs, PlanResult] | None = None
 
     @property
     def inputs(self) -> PlanInputs:
         """The current inputs."""
         return self.history.value
 
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> PlanResult | None:
         """Return what becomes of the current inputs, or None without a model."""
         subject, inputs = self.subject, self.inputs
         if subject is None:
@@ -191,9 +191,9 @@ class PlannerState:
             self._outcome = known = (subject, inputs, outcome)
         return known[2]
 
-    def outcome_of(self, subject: Subject, inputs: PlanInputs) -> Outcome:
+    def outcome_of(self, subject: Subject, inputs: PlanInputs) -> PlanResult:
         """Return what becomes of other inputs, or of another model."""
-        return make_outcome(subject.h, subject.complete(inputs), self.environment)
+        return plan_result(subject.h, subject.complete(inputs), self.environment)
 
     def set_machine(self, machine: Machine) -> None:
         """Take what was found of this machine; it is planned for unless devices were chosen."""
@@ -315,7 +315,7 @@ class PlannerSession(QObject):
     def __init__(self, state: PlannerState | None = None, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.state = PlannerState() if state is None else state
-        self.outcome: Outcome | None = None
+        self.outcome: PlanResult | None = None
         self._frame = QTimer(self)
         self._frame.setSingleShot(True)
         self._frame.setTimerType(Qt.TimerType.PreciseTimer)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication, QObject
 
 from explorer.hardware.catalogue import Gpu
-from explorer.planner.inputs import Outcome
+from explorer.planner.inputs import PlanResult
 from explorer.planner.result import Input, Plan, Term
 from explorer.present.explanations import (
     bar_texts,
@@ -269,7 +269,7 @@ class Candidate:
     """
 
     name: str
-    outcome: Outcome
+    outcome: PlanResult
 
 
 def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:

@@ -41,7 +41,7 @@ from explorer.formats.weights import Values
 from explorer.hardware.detect import Machine
 from explorer.planner import Hyperparameters, Settings
 from explorer.planner import settings as env
-from explorer.planner.inputs import PlanInputs, make_outcome
+from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.profiles import with_types
 from explorer.qt.document import Document, Recent
 from explorer.qt.references import References, Rounding
@@ -169,7 +169,7 @@ class Plans:
         h = self._h
         if h is None:
             return None
-        outcome = make_outcome(with_types(self._model, h, types), self.inputs, self._environment)
+        outcome = plan_result(with_types(self._model, h, types), self.inputs, self._environment)
         plan = outcome.plan
         if plan is None:
             return None

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
 from explorer.planner import Device, Host, Hyperparameters, Settings
-from explorer.planner.inputs import PlanInputs, make_outcome
+from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.present.plan import (
     Kind,
     Level,
@@ -40,7 +40,7 @@ def test_every_bar_adds_up_to_what_is_free_and_all_bars_to_the_plan(
     h: Hyperparameters, asked: Settings, devices: list[Device]
 ) -> None:
     host = Host(64 * GIB, GIB)
-    outcome = make_outcome(h, PlanInputs(asked, tuple(devices), host), {})
+    outcome = plan_result(h, PlanInputs(asked, tuple(devices), host), {})
     assume(outcome.plan is not None)
     plan = outcome.plan
     assert plan is not None
@@ -71,7 +71,7 @@ def test_every_bar_adds_up_to_what_is_free_and_all_bars_to_the_plan(
 @given(random_models(), random_devices())
 def test_the_newer_profile_is_one_bar(h: Hyperparameters, devices: list[Device]) -> None:
     inputs = PlanInputs(Settings(), tuple(devices), Host(GIB), "ollama-0.30")
-    plan = make_outcome(h, inputs, {}).plan
+    plan = plan_result(h, inputs, {}).plan
     assume(plan is not None)
     assert plan is not None
     (bar,) = memory_bars(plan, inputs.host)
@@ -83,11 +83,11 @@ def test_a_boundary_asks_for_the_layers_right_of_it() -> None:
     h = small_model(blocks=10)
     devices = (Device("0", "CUDA", 24 * GIB),)
     for boundary in range(11):
-        plan = make_outcome(h, PlanInputs(devices=devices), {}).plan
+        plan = plan_result(h, PlanInputs(devices=devices), {}).plan
         assert plan is not None
         assert plan.layout is not None
         count = layers_asked(plan.layout, boundary)
-        moved = make_outcome(h, PlanInputs(Settings(num_gpu=count), devices), {}).plan
+        moved = plan_result(h, PlanInputs(Settings(num_gpu=count), devices), {}).plan
         assert moved is not None
         assert moved.layout is not None
         assert moved.layout.placed == count
@@ -97,7 +97,7 @@ def test_a_boundary_asks_for_the_layers_right_of_it() -> None:
 
 def test_a_refused_plan_is_drawn_all_the_same() -> None:
     inputs = PlanInputs(Settings(require_full=True), (Device("0", "CUDA", GIB),), Host(1))
-    outcome = make_outcome(small_model(blocks=30), inputs, {})
+    outcome = plan_result(small_model(blocks=30), inputs, {})
     assert outcome.reason == "requires full"
     assert outcome.plan is not None
     assert verdict_of(outcome).level is Level.NOT
@@ -117,7 +117,7 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
     table = LiveTable()
     qtmodeltester.check(table)
     for context in (4096, 8192):
-        outcome = make_outcome(h, PlanInputs(Settings(context=context), devices), {})
+        outcome = plan_result(h, PlanInputs(Settings(context=context), devices), {})
         plan = outcome.plan
         assert plan is not None
         assert plan.layout is not None
@@ -147,10 +147,10 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
 def test_a_comparison_marks_what_differs() -> None:
     h, devices = small_model(), (Device("0", "CUDA", 24 * GIB),)
     rows = [
-        Candidate(str(context), make_outcome(h, PlanInputs(Settings(context=context), devices), {}))
+        Candidate(str(context), plan_result(h, PlanInputs(Settings(context=context), devices), {}))
         for context in (4096, 8192, 2048)
     ]
-    rows.append(Candidate("broken", make_outcome(small_model(blocks=0), PlanInputs(), {})))
+    rows.append(Candidate("broken", plan_result(small_model(blocks=0), PlanInputs(), {})))
     columns = {column.name: column for column in comparison_columns(rows)}
     assert [columns["context"].text(row) for row in range(3)] == ["4,096", "≠ 8,192", "≠ 2,048"]
     first, more, less = (columns["kv_cache"].text(row) for row in range(3))

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 from explorer.cli.main import main as command_line
 from explorer.planner import Device
 from explorer.planner import plan as make_plan
-from explorer.planner.record import plan_record
+from explorer.planner.inputs import plan_record
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner

@@ -1,0 +1,197 @@
+"""Bytes of the groups of tensors that Ollama places as one (docs/planner.md, section 2).
+
+Source: Ollama, fs/ggml/ggml.go, `Tensors.GroupLayers` and `Tensor.Size`. A block goes to a device
+as a whole, so its tensors are one figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from explorer.formats.tensors import TensorTable, parse_name
+from explorer.planner.devices import quoted
+from explorer.quantization import GGML_TYPES, TENSOR_TYPES, TensorType
+
+_JOINED: Final = frozenset({"blk", "mm"})
+_OLD_SLOT: Final = 4  # Ollama reads this type id as MXFP4
+_UPSTREAM: Final = frozenset((
+    "F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
+    "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS",
+    "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "IQ1_M", "MXFP4",
+))  # fmt: skip
+_NO_OTHERS: Final[Mapping[int, TensorType]] = MappingProxyType({})
+_OTHER_STACKS: Final = ("vision", "visual", "audio", "image", "encoder.", "draft", "mtp")
+_OUTPUTS: Final = ("lm_head", "output_layer", "embed_out")
+_EMBEDDINGS: Final = ("embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embed_in")
+_LAST_NORMS: Final = ("norm", "ln_f", "final_layernorm", "final_norm")
+_GATES: Final = ("gate_proj", "w1")
+
+_STACKED_EXPERTS: Final = ("blk.0", "ffn_gate_exps.weight")
+_SPLIT_EXPERT: Final = ("blk.0", "ffn_gate.0.weight")
+_FUSED_BIAS: Final = ("blk.0", "attn_qkv.bias")
+_ROPE_WEIGHTS: Final = ("rope_freqs", "weights")  # as the source spells it; files say "weight"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroups:
+    """What the formulas read of a model's tensors.
+
+    Attributes:
+        nbytes: Bytes of each group.
+        gate_experts_bytes: Bytes of block 0's stacked gate experts (G), or None without them.
+        expert_width: Width of block 0's first split gate expert (W), or None without it.
+        fused_bias_length: Length of block 0's fused attention bias (S), or None without it.
+        rope_weights: Elements of the tensor ``rope_freqs.weights`` (R); 0 without it.
+        warnings: What is not as Ollama would count it.
+    """
+
+    nbytes: Mapping[str, int] = field(default_factory=dict)
+    gate_experts_bytes: int | None = None
+    expert_width: int | None = None
+    fused_bias_length: int | None = None
+    rope_weights: int = 0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all groups."""
+        return sum(self.nbytes.values())
+
+
+def split_group(name: str) -> tuple[str, str]:
+    """Return the group of a tensor and the rest of its name.
+
+    ``blk.7.attn_q.weight`` is ``attn_q.weight`` of ``blk.7``; ``output.weight`` is ``weight`` of
+    ``output``.
+    """
+    parts = name.split(".")
+    for place, part in enumerate(parts):
+        if part in _JOINED:
+            if len(parts) > place + 2:
+                return ".".join(parts[: place + 2]), ".".join(parts[place + 2 :])
+            break
+    return parts[0], ".".join(parts[1:])
+
+
+def group_table(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHERS) -> TensorGroups:
+    """Group the tensors of an opened model, from its header alone.
+
+    Args:
+        table: The tensors.
+        others: Types that some of them are to have instead of their own, by row.
+    """
+    columns, rows = table.columns, table.main_rows
+    types = columns.types[:rows]
+    if others:
+        types = [others.get(row, kind) for row, kind in enumerate(types)]
+    return _group(
+        columns.names[:rows],
+        types,
+        columns.parameters[:rows],
+        lambda row: columns.shapes[row][::-1],
+    )
+
+
+def group_list(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> TensorGroups:
+    """Group tensors that are given as (name, name of the type, dimensions in GGUF's order).
+
+    Raises:
+        KeyError: No such type.
+    """
+    rows = list(tensors)
+    counts = [math.prod(shape) for _, _, shape in rows]
+    types = [TENSOR_TYPES[kind] for _, kind, _ in rows]
+    return _group([row[0] for row in rows], types, counts, lambda row: tuple(rows[row][2]))
+
+
+def _group(
+    names: Sequence[str],
+    types: Sequence[TensorType],
+    counts: Sequence[int],
+    dims: Callable[[int], tuple[int, ...]],
+) -> TensorGroups:
+    """Sum the tensors up; of two with one name the last counts, as in Ollama's map."""
+    rows = {split_group(name): row for row, name in enumerate(names)}
+    nbytes: dict[str, int] = {}
+    for (group, _), row in rows.items():
+        size = _tensor_bytes(types[row], counts[row])
+        nbytes[group] = nbytes.get(group, 0) + size
+    stacked, split = rows.get(_STACKED_EXPERTS), rows.get(_SPLIT_EXPERT)
+    bias, rope = rows.get(_FUSED_BIAS), rows.get(_ROPE_WEIGHTS)
+    gates = None if stacked is None else _tensor_bytes(types[stacked], counts[stacked])
+    return TensorGroups(
+        nbytes=MappingProxyType(nbytes),
+        gate_experts_bytes=gates,
+        expert_width=None if split is None else _extent(dims(split), 1),
+        fused_bias_length=None if bias is None else _extent(dims(bias), 0),
+        rope_weights=0 if rope is None else counts[rope],
+        warnings=tuple(_type_warnings(types)),
+    )
+
+
+def _extent(dims: tuple[int, ...], axis: int) -> int:
+    """Return one dimension; those that are not stored are 1, as in ggml."""
+    return dims[axis] if axis < len(dims) else 1
+
+
+def _tensor_bytes(kind: TensorType, count: int) -> int:
+    """Return the size as Ollama works it out, over the whole tensor and rounded down."""
+    kind = TENSOR_TYPES["MXFP4"] if kind is GGML_TYPES[_OLD_SLOT] else kind
+    return count * kind.block_bytes // kind.block_weights if kind.known else 0
+
+
+def _type_warnings(types: Sequence[TensorType]) -> Iterable[str]:
+    for name, kind in sorted({kind.name: kind for kind in types}.items()):
+        if kind is GGML_TYPES[_OLD_SLOT]:
+            yield "tensor type 4 is counted as MXFP4, as Ollama reads it"
+        elif not kind.known:
+            yield f"tensor type {quoted(name)} has no known size and is counted as 0 bytes"
+        elif kind.id is not None and name not in _UPSTREAM:
+            yield (
+                f"Ollama's estimator counts tensors of type {quoted(name)} as 0 bytes; "
+                "here they have their true size"
+            )
+
+
+def group_config(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHERS) -> TensorGroups:
+    """Map tensor names to the groups they would have after conversion, and sum their bytes.
+
+    Args:
+        table: The tensors.
+        others: Types that some of them are to have instead of their own, by row.
+    """
+    columns, rows = table.columns, table.main_rows
+    sizes = list(columns.nbytes[:rows])
+    for row, kind in others.items():
+        if row < rows:
+            sizes[row] = kind.nbytes(columns.parameters[row]) or 0
+    nbytes: dict[str, int] = {}
+    gates: list[int] = []
+    for name, size in zip(columns.names[:rows], sizes, strict=True):
+        group = _group_name(name)
+        nbytes[group] = nbytes.get(group, 0) + size
+        if group == "blk.0" and ".experts" in name and any(gate in name for gate in _GATES):
+            gates.append(size)
+    # conversion stacks the gates of a layer's experts into one tensor
+    return TensorGroups(
+        nbytes=MappingProxyType(nbytes), gate_experts_bytes=sum(gates) if gates else None
+    )
+
+
+def _group_name(name: str) -> str:
+    """Return ``blk.3`` for a tensor of the language model's block 3, else what it would be in."""
+    parsed = parse_name(name)
+    if any(word in parsed.stack or name.startswith(word) for word in _OTHER_STACKS):
+        return f"other.{quoted(parsed.stack or name)}"
+    if parsed.layer is not None:
+        return f"blk.{parsed.layer}"
+    last = parsed.role.rpartition(".")[2]
+    if last in _OUTPUTS:
+        return "output"
+    if last in _EMBEDDINGS:
+        return "token_embd"
+    return "output_norm" if last in _LAST_NORMS else quoted(parsed.role)
