@@ -28,7 +28,7 @@ from explorer.formats import Model, open_model
 from explorer.hardware.detect import detect
 from explorer.planner import Device
 from explorer.planner.devices import parse_context
-from explorer.report.gather import Question, gather, targets, work
+from explorer.report.gather import ReportRequest, gather, plan_targets, weights_to_read
 from explorer.report.page import report_html
 from explorer.text import bytes_text, plain_text
 
@@ -113,20 +113,20 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
             other = stack.enter_context(open_model(model_path(reference)))
         _check_target(output, [one for one in (model, other) if one is not None])
         machine = None if gpus else detect()
-        with Progress(work(model, other)) as line:
-            asked = Question(
+        with Progress(weights_to_read(model, other)) as line:
+            request = ReportRequest(
                 survey=survey,
                 workers=workers,
-                targets=targets(gpus, machine),
+                targets=plan_targets(gpus, machine),
                 contexts=contexts,
                 progress=teller(line, "weights"),
             )
-            evidence = gather(model, other, asked)
-        page = report_html(evidence, datetime.now().astimezone().date())
+            data = gather(model, other, request)
+        page = report_html(data, datetime.now().astimezone().date())
     with writing(output) as stream:
         stream.write(page)
     write(f"{plain_text(str(output))} written, {bytes_text(len(page.encode()))}\n")
-    damaged = None if evidence.measured is None else evidence.measured.damaged
+    damaged = None if data.measured is None else data.measured.damaged
     if damaged is not None:
         write_error(str(damaged))
     return 0 if damaged is None else 1

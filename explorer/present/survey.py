@@ -8,6 +8,7 @@ not roots.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -163,6 +164,12 @@ class ErrorColumns:
         """Signal to quantization noise in dB; inf without error."""
         with np.errstate(divide="ignore"):
             return -10 * np.log10(self._noise(self.squares, self.signal))
+
+    def total_relative_rmse(self, chosen: Sequence[bool]) -> float:
+        """Return the relative RMSE of all weights of the chosen tensors; NaN if none is known."""
+        mask = np.asarray(chosen, np.bool_) & self.known
+        signal = math.fsum(self.signal[mask])
+        return math.sqrt(math.fsum(self.squares[mask]) / signal) if signal else math.nan
 
     @property
     def mean_error(self) -> Floats:

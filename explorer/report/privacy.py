@@ -1,6 +1,6 @@
-"""Keeps the folders of the person who makes a report out of it.
+"""Texts of a report: cut to a length, and without folders.
 
-A report is for others, and paths tell a user's name, a company's, a project's. File names stay.
+Reports are passed on, and paths hold names of users, companies and projects. File names stay.
 """
 
 from __future__ import annotations
@@ -13,19 +13,25 @@ from typing import Final
 
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.report.html import cut
-from explorer.text import plain_text
+from explorer.text import integer_text, plain_text, shorten
 
 # An absolute path of any system, not a part of an URL or of another word: its last name is kept.
 _NAME = r"[^/\\\s'\"<>|:,;]+"
 _ABSOLUTE: Final = re.compile(
     rf"(?<![\w:/.\\])(?:[A-Za-z]:[\\/]|\\\\|/|~[\\/])(?:{_NAME}[\\/])+(?P<last>{_NAME})?"
 )
-_SEPARATORS: Final = ("/", "\\")
+_LONGEST_NAME: Final = 160
+
+
+def cut(name: str, limit: int = _LONGEST_NAME) -> str:
+    """Return a name of at most `limit` characters, and its length where it was cut."""
+    if len(name) <= limit:
+        return name
+    return f"{shorten(name, limit)} ({integer_text(len(name))} characters)"
 
 
 class Privacy:
-    """Takes folders out of texts.
+    """Remove folders from texts.
 
     Args:
         paths: Files and folders that were opened, as they were given.
@@ -45,7 +51,7 @@ class Privacy:
 
     @classmethod
     def of(cls, *models: Model) -> Privacy:
-        """Return what keeps the folders of these models out."""
+        """Return what removes the folders of these models."""
         return cls(
             path for model in models for path in (model.path, *(file.path for file in model.files))
         )
@@ -62,15 +68,12 @@ def without_paths(text: str) -> str:
 
 
 def message(error: ExplorerError) -> str:
-    """Return what an error says, without the path and the place that it names."""
+    """Return an error's sentence without its path and offset."""
     return without_paths(error.what)
 
 
 def shown_name(model: Model) -> str:
-    """Return what to call a model: its file's name; of a folder, what it calls itself.
-
-    It is not too long, but not escaped.
-    """
+    """Return a model's file name, or of a folder the name in its metadata; not escaped."""
     if model.format != "ollama" and model.path.suffix:
         return model.path.name
     try:

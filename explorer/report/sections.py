@@ -1,303 +1,127 @@
-"""What is wrong with the model: in its header, and in weights that could not be read."""
+"""What each section of a report shows: rows of tables, pictures, sentences that depend on data.
+
+The template resources/report/page.html holds all fixed words and their order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Final
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from statistics import median
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from explorer.analysis.recipes import CURRENT, RULES_SOURCE, MixRow, RecipeFit, deviation_text
+from explorer.analysis.recipes import CURRENT, RULES_SOURCE, RecipeFit, deviation_text
 from explorer.analysis.recipes.fits import percent_text
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Model, Severity
-from explorer.planner.layout import Layout
 from explorer.planner.result import Plan
+from explorer.present import errors, statistics
+from explorer.present import plan as plan_texts
 from explorer.present.model import model_facts, type_text, value_text
-from explorer.present.plan import (
-    PLAN,
-    Level,
-    cpu_layers,
-    layers_text,
-    part_label,
-    plan_figures,
-    plan_label,
-    verdict,
+from explorer.report.gather import PlannedCase, ReportData, ReportTensor
+from explorer.report.privacy import cut, message, without_paths
+from explorer.report.svg import (
+    OTHER,
+    SERIES,
+    Bar,
+    HeatMap,
+    Part,
+    Picture,
+    colours_of,
+    draw_bars,
+    draw_histogram,
 )
-from explorer.report.gather import Evidence, PlannedCase
-from explorer.report.html import Element, cut, details, element, figure, paragraph, section, table
-from explorer.report.privacy import message, without_paths
-from explorer.report.svg import OTHER, SERIES, Bar, Part, colours_of, draw_bars, legend
-from explorer.text import bytes_text, count_text, float_text, integer_text
+from explorer.text import bytes_text, count_text, float_text, integer_text, shape_text
 
-_LONGEST: Final = 500
+MAX_ROWS: Final = 2000
+"""Most rows of a table; what is left out is counted below it."""
 
 
-def checks(evidence: Evidence) -> Element:
-    """Return the problems, or that there are none."""
-    problems = evidence.model.problems
-    failed = [one for one in evidence.tensors if one.failure]
-    parts: list[Element] = []
-    if problems:
-        rows = [
-            (
-                _grave(one.severity),
-                without_paths(cut(one.where)),
-                without_paths(cut(one.what, _LONGEST)),
-            )
-            for one in problems
-        ]
-        parts.append(table(("severity", "where", "what"), rows, names=(1,)))
-    else:
-        parts.append(paragraph("The header keeps every rule of its format that is checked."))
-    if failed:
-        count = integer_text(len(failed))
-        parts.append(paragraph(f"Weights of {count} tensors cannot be told:"))
-        unread = ((cut(one.name), cut(one.failure, _LONGEST)) for one in failed)
-        parts.append(table(("tensor", "why"), unread, total=len(failed), names=(0,)))
-    elif evidence.measured is not None:
-        parts.append(paragraph("Every weight of every tensor could be read."))
-    else:
-        parts.append(paragraph("The weights were not read for this report.", "faint"))
-    return section("checks", "Checks", *parts)
+class Marked(NamedTuple):
+    """A text set off by a class of the style sheet."""
+
+    kind: str
+    text: str
 
 
-def _grave(severity: Severity) -> Element:
-    if severity is Severity.ERROR:
-        return element("span", "✗ error", class_="bad")
-    return element("span", "⚠ warning", class_="warn")
+Cell: TypeAlias = str | Marked
 
 
-# Every key with its value; long arrays by their first elements, the chat template as text.
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table.
+
+    Attributes:
+        head: Headings of the columns.
+        rows: Cells.
+        kinds: Classes of the columns: ``"number"`` (aligned to the right), ``"name"`` or nothing.
+        marked: Rows that are set off.
+        left_out: Rows for which there is no room.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    kinds: Sequence[str]
+    marked: Collection[int]
+    left_out: int
 
 
-_LONGEST_VALUE: Final = 400
-_LONGEST_TEMPLATE: Final = 60_000
-_TEMPLATES: Final = ("tokenizer.chat_template",)
-_MAX_TEMPLATES: Final = 4
+def table(  # noqa: PLR0913 - all but head and rows have a default
+    head: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    total: int = 0,
+    numbers: Collection[int] = (),
+    names: Collection[int] = (),
+    marked: Collection[int] = (),
+) -> Table:
+    """Return a table of at most `MAX_ROWS` rows.
+
+    Args:
+        head: Headings of the columns.
+        rows: Cells; read only as far as there is room.
+        total: Number of rows, where there may be more than there is room for.
+        numbers: Columns that are aligned to the right.
+        names: Columns of names.
+        marked: Rows that are set off.
+    """
+    kinds = {**dict.fromkeys(numbers, "number"), **dict.fromkeys(names, "name")}
+    shown = list(islice(rows, MAX_ROWS))
+    left_out = max(0, total - len(shown))
+    return Table(head, shown, [kinds.get(i, "") for i in range(len(head))], marked, left_out)
 
 
-def metadata(evidence: Evidence) -> Element:
-    """Return the table of metadata, and the chat templates."""
-    model = evidence.model
-    entries = model.metadata.entries
-    rows = (
-        (cut(entry.key), cut(type_text(entry)), without_paths(_value(model, entry)))
-        for entry in entries
-    )
-    templates = [entry for entry in entries if entry.key.startswith(_TEMPLATES)]
-    return section(
-        "metadata",
-        "Metadata",
-        details(
-            f"{integer_text(len(entries))} keys",
-            table(("key", "type", "value"), rows, total=len(entries), names=(0,)),
-        ),
-        *(_template(entry) for entry in templates[:_MAX_TEMPLATES]),
-    )
+def sections(data: ReportData) -> dict[str, dict[str, Any]]:
+    """Return the variables of each section of the template."""
+    return {
+        "overview": _overview(data),
+        "types": _types(data),
+        "checks": _checks(data),
+        "weights": _weights(data),
+        "plan": _plan(data),
+        "metadata": _metadata(data),
+    }
 
 
-def _value(model: Model, entry: MetadataEntry) -> str:
-    if entry.key.startswith(_TEMPLATES) and entry.length is None:
-        return "shown below"
-    try:
-        return value_text(entry, _LONGEST_VALUE, model)
-    except ExplorerError as error:
-        return f"(cannot be shown: {message(error)})"
+# Overview
+
+_SHOWN_FILES: Final = 50
 
 
-def _template(entry: MetadataEntry) -> Element | None:
-    """Return a chat template: it is a program, shown as plain text and run by nobody."""
-    try:
-        text = entry.value
-    except ExplorerError as error:
-        return element("p", f"{cut(entry.key)} cannot be shown: {message(error)}")
-    if not isinstance(text, str):
-        return None
-    shown = text[:_LONGEST_TEMPLATE]
-    if len(shown) < len(text):
-        shown += f"\n… (cut, {integer_text(len(text))} characters)"
-    return details(f"Chat template ({cut(entry.key, 60)})", element("pre", shown))
+def _overview(data: ReportData) -> dict[str, Any]:
+    files = [f"{cut(f.path.name)} ({bytes_text(f.source.size)})" for f in data.model.files]
+    return {
+        "facts": model_facts(data.model, data.facts),
+        "problems": len(data.model.problems),
+        "files": files[:_SHOWN_FILES],
+        "more_files": max(0, len(files) - _SHOWN_FILES),
+    }
 
 
-# What the model is, at a glance.
-
-
-_SHOWN_FILES = 50
-
-
-def overview(evidence: Evidence) -> Element:
-    """Return the facts, and the sentences that one would look for first."""
-    facts = [
-        element("div", element("dt", one.label), element("dd", without_paths(cut(one.text))))
-        for one in model_facts(evidence.model, evidence.facts)
-    ]
-    return section(
-        "overview",
-        "Overview",
-        element("dl", *facts, class_="facts"),
-        paragraph(evidence.recipe_verdict, "verdict"),
-        _problems_line(evidence),
-        _files(evidence),
-    )
-
-
-def _problems_line(evidence: Evidence) -> Element:
-    count = len(evidence.model.problems)
-    if not count:
-        return element("p", element("strong", "✓ No problems"), " were found in its header.")
-    noun = "problem was" if count == 1 else "problems were"
-    link = element("a", "see the checks", href="#checks")
-    return element(
-        "p",
-        element("strong", f"⚠ {integer_text(count)} {noun} found", class_="warn"),
-        "; ",
-        link,
-        ".",
-    )
-
-
-def _files(evidence: Evidence) -> Element | None:
-    files = evidence.model.files
-    if not files:
-        return None
-    names = [f"{cut(f.path.name)} ({bytes_text(f.source.size)})" for f in files[:_SHOWN_FILES]]
-    left = len(files) - len(names)
-    more = f", and {integer_text(left)} more" if left else ""
-    noun = "File" if len(files) == 1 else "Files"
-    return paragraph(f"{noun}: {', '.join(names)}{more}.", "faint")
-
-
-# Whether the model fits: memory by machine and context, as the planner works it out.
-
-
-_WEIGHTS, _CACHE, _GRAPH, _PROJECTOR = SERIES[0], SERIES[2], SERIES[1], SERIES[3]
-_CPU: Final = "#999999"
-_LEGEND: Final = (
-    (part_label("weights"), _WEIGHTS),
-    (part_label("kv_cache"), _CACHE),
-    (plan_label("graph_total"), _GRAPH),
-    (part_label("projector"), _PROJECTOR),
-    (plan_label("cpu_total"), _CPU),
-)
-
-
-_MARKS: Final = {
-    Level.FITS: ("✔", "good"),
-    Level.PARTLY: ("⚠", "warn"),
-    Level.NOT: ("✘", "bad"),
-}
-
-
-def plans(evidence: Evidence) -> Element:
-    """Return the plans of each machine."""
-    parts: list[Element] = [
-        paragraph(
-            "Memory by the arithmetic of Ollama 0.13.3, for one sequence, with its default "
-            "settings. The dashed mark is the memory that is free on the GPUs; Ollama holds some "
-            "of it back."
-        )
-    ]
-    if not evidence.plans:
-        parts.append(paragraph("Nothing was planned."))
-    else:
-        parts.append(legend(list(_LEGEND)))
-    for name, cases in groupby(evidence.plans, lambda case: case.target.name):
-        parts += _machine(name, list(cases))
-    notes = _notes([case.plan for case in evidence.plans if case.plan is not None])
-    if notes:
-        lines = [element("li", without_paths(cut(note, 600))) for note in notes]
-        parts.append(details("Notes of the planner", element("ul", *lines)))
-    return section("plan", "Memory plan", *parts)
-
-
-def _machine(name: str, cases: Sequence[PlannedCase]) -> Iterator[Element]:
-    yield element("h3", cut(name))
-    free = sum(device.free for device in cases[0].target.devices)
-    bars = [
-        _memory_bar(case.context, case.plan.layout, free)
-        for case in cases
-        if case.plan is not None and case.plan.layout is not None
-    ]
-    head = ("Context", "Fits", *PLAN.values(), "Layers", "Settings")
-    rows = [_row(case) for case in cases]
-    data = table(head, rows, numbers=(0, *range(2, 2 + len(PLAN))))
-    if bars:
-        caption = f"Memory by context; {bytes_text(free)} free on the GPUs."
-        yield figure(draw_bars(f"Memory on {cut(name)}", bars), caption, data)
-    else:
-        yield data
-
-
-def _memory_bar(context: int, layout: Layout, free: int) -> Bar:
-    held = layout.devices
-    amounts = (
-        sum(one.weights for one in held),
-        sum(one.kv_cache for one in held),
-        sum(one.graph for one in held),
-        sum(one.projector for one in held),
-        layout.cpu_weights + layout.cpu_kv_cache,
-    )
-    parts = [
-        Part(name, amount, bytes_text(amount), colour)
-        for (name, colour), amount in zip(_LEGEND, amounts, strict=True)
-    ]
-    return Bar(f"{integer_text(context)} tokens", parts, bytes_text(layout.total), limit=free)
-
-
-def _row(case: PlannedCase) -> tuple[Element | str, ...]:
-    made = case.plan
-    context = integer_text(case.context)
-    if made is None or made.layout is None:
-        return (context, _fits(case), *([""] * (len(PLAN) + 2)))
-    return (
-        context,
-        _fits(case),
-        *(figure.text for figure in plan_figures(made)),
-        _placement(made.layout),
-        _settings(made),
-    )
-
-
-def _fits(case: PlannedCase) -> Element:
-    found = verdict(case.plan, without_paths(cut(case.failure, 300)))
-    mark, kind = _MARKS[found.level]
-    return element("span", f"{mark} {found.sentence}", class_=kind)
-
-
-def _placement(layout: Layout) -> str:
-    """Return which layers each GPU has, and which stay on the CPU."""
-    places = [
-        f"{cut(held.device.label)}, {layers_text(held.layers or ())}" for held in layout.devices
-    ]
-    left = cpu_layers(layout)
-    return "; ".join([*places, f"CPU, {layers_text(left)}"] if left else places)
-
-
-def _settings(made: Plan) -> str:
-    effective = made.effective
-    attention = "on" if effective.flash_attention else "off"
-    cache = cut(effective.kv_cache_type, 20)
-    return (
-        f"context {integer_text(effective.context)}, KV cache {cache}, flash attention {attention}"
-    )
-
-
-def _notes(made: Sequence[Plan]) -> list[str]:
-    """Return warnings, settings that are not as asked for, and what holds for every plan."""
-    found: dict[str, None] = {}
-    for plan in made:
-        found |= dict.fromkeys(plan.warnings)
-        for one in plan.effective.differences:
-            what = f"{one.name} is {one.effective} in place of {one.requested}: {one.reason}"
-            found[what] = None
-    for note in made[0].notes if made else ():
-        if all(note in plan.notes for plan in made):
-            found[note] = None
-    return list(found)
-
-
-# What is stored as which type, and which recipe that is.
-
+# Tensor types: the type mix by role, and how the recipes agree with it
 
 _SHOWN_ROLES: Final = 24
 _OTHERS: Final = "other types"
@@ -305,23 +129,22 @@ _SHOWN_FITS: Final = 10
 _SHOWN_DEVIATIONS: Final = 20
 
 
-def types(evidence: Evidence) -> Element:
-    """Return the type mix by role, and how the recipes agree with it."""
-    return section(
-        "types", "Tensor types", _mix(evidence), element("h3", "Recipe"), *_recipes(evidence)
-    )
-
-
-def _mix(evidence: Evidence) -> Element:
-    totals = evidence.model.tensors.totals_by_type
+def _types(data: ReportData) -> dict[str, Any]:
+    totals = data.model.tensors.totals_by_type
     colours = colours_of(list(totals)[: len(SERIES)])
     by_type = [(name, total.nbytes) for name, total in totals.items()]
-    whole = Bar("whole model", _parts(by_type, colours), bytes_text(evidence.model.nbytes))
-    roles = [(role, list(rows)) for role, rows in groupby(evidence.mix, lambda row: row.role)]
-    bars = [_type_bar(role, rows, colours) for role, rows in roles[:_SHOWN_ROLES]]
-    left = len(roles) - len(bars)
-    more = f" {integer_text(left)} smaller roles are in the table only." if left > 0 else ""
-    rows = (
+    whole = Bar("whole model", _type_parts(by_type, colours), bytes_text(data.model.nbytes))
+    bars = []
+    for role, group in groupby(data.mix, lambda row: row.role):
+        rows = list(group)
+        nbytes, weights = sum(row.nbytes for row in rows), sum(row.parameters for row in rows)
+        bits = f", {float_text(8 * nbytes / weights, 3)} bits" if weights else ""
+        parts = _type_parts([(row.type, row.nbytes) for row in rows], colours)
+        bars.append(Bar(cut(role, 60), parts, f"{bytes_text(nbytes)}{bits}"))
+    legend = [(cut(name, 40), colour) for name, colour in colours.items()]
+    if len(totals) > len(colours):
+        legend.append((_OTHERS, OTHER))
+    mix = (
         (
             cut(row.role),
             cut(row.type),
@@ -330,33 +153,20 @@ def _mix(evidence: Evidence) -> Element:
             bytes_text(row.nbytes),
             float_text(row.bits_per_weight, 4),
         )
-        for row in evidence.mix
+        for row in data.mix
     )
     head = ("role", "type", "tensors", "parameters", "bytes", "bits per weight")
-    data = table(head, rows, total=len(evidence.mix), numbers=(2, 3, 4, 5), names=(0,))
-    entries = [(cut(name, 40), colour) for name, colour in colours.items()]
-    if len(totals) > len(colours):
-        entries.append((_OTHERS, OTHER))
-    return element(
-        "div",
-        legend(entries),
-        figure(draw_bars("Bytes by type", [whole]), "Bytes of the whole model by type."),
-        figure(
-            draw_bars("Bytes by role and type", bars),
-            f"Bytes of each role by type.{more}",
-            details("Data of both pictures", data),
-        ),
-    )
+    return {
+        "legend": legend,
+        "whole": draw_bars("Bytes by type", [whole]),
+        "roles": draw_bars("Bytes by role and type", bars[:_SHOWN_ROLES]),
+        "more_roles": max(0, len(bars) - _SHOWN_ROLES),
+        "mix": table(head, mix, total=len(data.mix), numbers=(2, 3, 4, 5), names=(0,)),
+        **_recipes(data.fits),
+    }
 
 
-def _type_bar(role: str, rows: Sequence[MixRow], colours: Mapping[str, str]) -> Bar:
-    nbytes, weights = sum(row.nbytes for row in rows), sum(row.parameters for row in rows)
-    bits = f", {float_text(8 * nbytes / weights, 3)} bits" if weights else ""
-    parts = _parts([(row.type, row.nbytes) for row in rows], colours)
-    return Bar(cut(role, 60), parts, f"{bytes_text(nbytes)}{bits}")
-
-
-def _parts(by_type: Sequence[tuple[str, int]], colours: Mapping[str, str]) -> list[Part]:
+def _type_parts(by_type: Sequence[tuple[str, int]], colours: Mapping[str, str]) -> list[Part]:
     """Return the parts of a bar in the order of the colours; types without one are together."""
     amounts: dict[str, int] = dict.fromkeys(colours, 0)
     for name, nbytes in by_type:
@@ -369,30 +179,24 @@ def _parts(by_type: Sequence[tuple[str, int]], colours: Mapping[str, str]) -> li
     ]
 
 
-def _recipes(evidence: Evidence) -> list[Element]:
-    fits = evidence.fits
-    found = [paragraph(evidence.recipe_verdict, "verdict")]
+def _recipes(fits: Sequence[RecipeFit]) -> dict[str, Any]:
     if not fits:
-        return found
+        return {"fits": None}
     declared = next((fit for fit in fits if fit.declared), fits[0])
     shown = [fit for place, fit in enumerate(fits) if place < _SHOWN_FITS or fit.declared]
-    rows = [_fit(fit) for fit in shown]
-    marked = [number for number, fit in enumerate(shown) if fit.declared]
     head = ("recipe", "weights that agree", "bytes by it", "bits per weight", "remarks")
-    found.append(table(head, rows, numbers=(1, 2, 3), marked=marked))
-    deviations = declared.deviations
-    if deviations:
-        lines = [element("li", deviation_text(one)) for one in deviations[:_SHOWN_DEVIATIONS]]
-        left = len(deviations) - len(lines)
-        if left:
-            lines.append(element("li", f"and {integer_text(left)} more groups of tensors"))
-        title = f"What is not as {declared.recipe} has it"
-        found.append(details(title, element("ul", *lines)))
-    found.append(paragraph(f"Rules: {RULES_SOURCE}", "faint"))
-    return found
+    marked = [number for number, fit in enumerate(shown) if fit.declared]
+    deviations = [deviation_text(one) for one in declared.deviations]
+    return {
+        "fits": table(head, map(_fit_row, shown), numbers=(1, 2, 3), marked=marked),
+        "recipe": declared.recipe,
+        "deviations": deviations[:_SHOWN_DEVIATIONS],
+        "more_deviations": max(0, len(deviations) - _SHOWN_DEVIATIONS),
+        "rules": RULES_SOURCE,
+    }
 
 
-def _fit(fit: RecipeFit) -> tuple[str, ...]:
+def _fit_row(fit: RecipeFit) -> tuple[str, ...]:
     remarks = ["what the file says it is"] if fit.declared else []
     if fit.revision is not CURRENT:
         remarks.append(f"by the rules {fit.revision.name}")
@@ -405,3 +209,423 @@ def _fit(fit: RecipeFit) -> tuple[str, ...]:
         float_text(8 * fit.nbytes / fit.parameters, 4) if fit.parameters else "",
         ", ".join(remarks),
     )
+
+
+# Checks: what is wrong in the header, and weights that cannot be read
+
+_LONGEST: Final = 500
+
+
+def _checks(data: ReportData) -> dict[str, Any]:
+    failed = [one for one in data.tensors if one.failure]
+    problems = [
+        (
+            Marked("bad", "✗ error") if one.severity is Severity.ERROR else _WARNING,
+            without_paths(cut(one.where)),
+            without_paths(cut(one.what, _LONGEST)),
+        )
+        for one in data.model.problems
+    ]
+    unread = ((cut(one.name), cut(one.failure, _LONGEST)) for one in failed)
+    return {
+        "problems": table(("severity", "where", "what"), problems, names=(1,)),
+        "failed": len(failed),
+        "unread": table(("tensor", "why"), unread, total=len(failed), names=(0,)),
+    }
+
+
+_WARNING: Final = Marked("warn", "⚠ warning")
+
+# Weights: hot spots, maps of the model, histograms, and all figures as a table
+
+_MAX_STACKS: Final = 2
+_MAX_LAYERS: Final = 128
+_MAX_ROLES: Final = 24
+_SHOWN_SPOTS: Final = 20
+_SHOWN_NAMES: Final = 40
+_HISTOGRAMS: Final = 6
+_STATISTICS: Final = ("min", "max", "mean", "std", "rms", "outlier_ratio", "step_error_rms")
+_ERRORS: Final = ("relative_rmse", "sqnr_db")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A tensor among those of its role.
+
+    Attributes:
+        tensor: The tensor.
+        value: The figure that it is ranked by.
+        place: Its place in its role, 1 for the maximum.
+        peers: Tensors of its role, itself included.
+        to_median: Its figure divided by the role's median; NaN where that is 0.
+    """
+
+    tensor: ReportTensor
+    value: float
+    place: int
+    peers: int
+    to_median: float
+
+
+def rank(tensors: Iterable[ReportTensor], figure: Callable[[ReportTensor], float]) -> list[Ranked]:
+    """Return the tensors whose figure is known and above 0, the largest first.
+
+    Errors are comparable within a role only, so each tensor has its place there.
+    """
+    roles: dict[str, list[tuple[float, ReportTensor]]] = {}
+    for tensor in tensors:
+        value = figure(tensor)
+        if value > 0:  # NaN is not
+            roles.setdefault(tensor.role, []).append((value, tensor))
+    found = []
+    for peers in roles.values():
+        middle = median(value for value, _ in peers)
+        peers.sort(key=lambda pair: -pair[0])
+        for place, (value, tensor) in enumerate(peers, start=1):
+            known = 0 < middle < math.inf and value < math.inf
+            to_median = value / middle if known else math.nan
+            found.append(Ranked(tensor, value, place, len(peers), to_median))
+    return sorted(found, key=lambda one: -one.value)
+
+
+def most_interesting(orders: Sequence[Sequence[Ranked]], count: int) -> list[ReportTensor]:
+    """Return tensors whose histograms are worth a look: the first of each order in turn."""
+    found: dict[str, ReportTensor] = {}
+    longest = max(map(len, orders), default=0)
+    for place in range(min(longest, count)):
+        for order in orders:
+            if place < len(order) and len(found) < count:
+                tensor = order[place].tensor
+                found.setdefault(tensor.name, tensor)
+    return list(found.values())
+
+
+def _weights(data: ReportData) -> dict[str, Any]:
+    measured = data.measured
+    if measured is None:
+        return {"read": False, "maps": list(_maps(data))}
+    compared = measured.comparison is not None
+    matrices = [one for one in data.tensors if one.is_matrix]
+    if compared:
+        title, name = "Hot spots: largest error against the reference", "relative_rmse"
+        hot = rank(matrices, lambda one: one.relative_rmse)
+    else:
+        title = "Hot spots: coarsest rounding, as the block scales imply it"
+        hot, name = rank(matrices, lambda one: one.relative_step), "relative_step_error"
+    outliers = rank(matrices, lambda one: one.outlier_ratio)
+    return {
+        "read": True,
+        "caution": errors.ABOUT_ERRORS,
+        "comparison": _comparison(data),
+        "spots": [
+            (heading, _spots(ranked, figure))
+            for heading, ranked, figure in (
+                (title, hot, name),
+                ("Largest outliers", outliers, "outlier_ratio"),
+            )
+            if ranked
+        ],
+        "maps": list(_maps(data)),
+        "histograms": list(_histograms(most_interesting([hot, outliers], _HISTOGRAMS))),
+        "tensors": len(data.tensors),
+        "figures": _all_figures(data.tensors, compared=compared),
+    }
+
+
+def _comparison(data: ReportData) -> dict[str, Any] | None:
+    found = None if data.measured is None else data.measured.comparison
+    if found is None:
+        return None
+    rows = ((cut(names), cut(why, 300)) for names, why in found.not_comparable)
+    total = len(found.not_comparable)
+    sides = {"the reference": found.only_in_reference, "this model": found.only_in_model}
+    return {
+        "compared": found.compared,
+        "total": ""
+        if math.isnan(found.relative_rmse)
+        else errors.error_text("relative_rmse", found.relative_rmse),
+        "not_comparable": total,
+        "reasons": table(("tensors", "why"), rows, total=total, names=(0,)),
+        "unmatched": [
+            (
+                where,
+                len(names),
+                ", ".join(map(cut, names[:_SHOWN_NAMES])),
+                len(names) > _SHOWN_NAMES,
+            )
+            for where, names in sides.items()
+            if names
+        ],
+    }
+
+
+def _spots(ranked: Sequence[Ranked], name: str) -> Table:
+    of_weights = name in statistics.STATISTICS
+    text = statistics.statistic_text if of_weights else errors.error_text
+    label = statistics.statistic_label(name) if of_weights else errors.error_label(name)
+    rows = [
+        (
+            cut(one.tensor.name),
+            cut(one.tensor.type),
+            text(name, one.value),
+            f"{one.place} of {one.peers}",
+            "" if math.isnan(one.to_median) else f"{one.to_median:.2f} ×",
+            count_text(one.tensor.parameters),
+        )
+        for one in ranked[:_SHOWN_SPOTS]
+    ]
+    head = ("tensor", "type", label, "place in its role", "of the role's median", "weights")
+    return table(head, rows, numbers=(2, 3, 4, 5), names=(0,))
+
+
+class _Metric(NamedTuple):
+    """What a map shows."""
+
+    title: str
+    of: Callable[[ReportTensor], float]
+    text_of: Callable[[float], str]
+    logarithmic: bool = False
+
+
+def _maps(data: ReportData) -> Iterator[tuple[Picture, str, Table]]:
+    """Yield picture, caption and data of a map of each known metric, of each stack of layers."""
+    metrics = [_Metric("Bits per weight", lambda one: one.bits_per_weight, lambda v: f"{v:.3g}")]
+    if data.measured is not None:
+        std = "Standard deviation of the weights"
+        metrics.append(_Metric(std, lambda one: one.std, _short, True))
+        if data.measured.comparison is not None:
+            error = "Relative RMS error against the reference"
+            metrics.append(_Metric(error, lambda one: one.relative_rmse, _short, True))
+        else:
+            step = "Rounding error that the block scales imply, relative to the RMS"
+            metrics.append(_Metric(step, lambda one: one.relative_step, _short, True))
+    matrices = [one for one in data.tensors if one.is_matrix and one.layer is not None]
+    stacks = Counter[str]()
+    for one in matrices:
+        stacks[one.stack] += one.parameters
+    for stack, _ in stacks.most_common(_MAX_STACKS):
+        tensors = [one for one in matrices if one.stack == stack]
+        for metric in metrics:
+            yield from _map(stack if len(stacks) > 1 else "", tensors, metric)
+
+
+def _short(value: float) -> str:
+    """Return a figure in five characters or so."""
+    if value == 0 or 0.001 <= value < 1000:
+        return f"{value:.2g}" if value < 100 else f"{value:.0f}"
+    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
+
+
+def _map(
+    stack: str, tensors: Sequence[ReportTensor], metric: _Metric
+) -> Iterator[tuple[Picture, str, Table]]:
+    values: dict[tuple[str, int], float] = {}
+    weights: dict[tuple[str, int], int] = {}
+    for one in tensors:
+        value = metric.of(one)
+        if one.layer is None or math.isnan(value):
+            continue
+        place = (one.role, one.layer)
+        if one.parameters > weights.get(place, -1):  # of two of one role, the larger one
+            values[place], weights[place] = value, one.parameters
+    if not values:
+        return
+    all_roles = list(dict.fromkeys(one.role for one in tensors if (one.role, one.layer) in values))
+    all_layers = sorted({layer for _, layer in values})
+    roles, layers = all_roles[:_MAX_ROLES], all_layers[:_MAX_LAYERS]
+    names = {role: cut(role, 60) for role in roles}
+    picture = HeatMap(
+        title=metric.title,
+        roles=[names[role] for role in roles],
+        layers=layers,
+        values={(names[r], layer): v for (r, layer), v in values.items() if r in names},
+        text_of=metric.text_of,
+        logarithmic=metric.logarithmic,
+    ).draw()
+    rows = [
+        (
+            names[role],
+            *(metric.text_of(values[role, i]) if (role, i) in values else "" for i in layers),
+        )
+        for role in roles
+    ]
+    caption = f"{metric.title}, by role and layer. Norms and biases are left out."
+    if stack:
+        caption += f" Stack {cut(stack, 60)}."
+    more_roles, more_layers = len(all_roles) - len(roles), len(all_layers) - len(layers)
+    if more_roles or more_layers:
+        left = f"{integer_text(more_roles)} roles and {integer_text(more_layers)} layers"
+        caption += f" Left out: {left}."
+    head = ["role", *(f"layer {layer}" for layer in layers)]
+    yield picture, caption, table(head, rows, numbers=range(1, len(head)), names=(0,))
+
+
+def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, Picture, Table]]:
+    for one in tensors:
+        if one.histogram is None:
+            continue
+        edges = one.histogram.edges.tolist()
+        counts = one.histogram.counts.tolist()
+        rows = [
+            (float_text(low, 5), float_text(high, 5), integer_text(count))
+            for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+        ]
+        name = cut(one.name)
+        picture = draw_histogram(f"Weights of {name}", one.histogram)
+        data = table(("from", "to", "weights"), rows, numbers=range(3))
+        yield f"{name}, {cut(one.type)}", picture, data
+
+
+def _all_figures(tensors: Sequence[ReportTensor], *, compared: bool) -> Table:
+    head = ["tensor", "type", "shape", *map(statistics.statistic_label, _STATISTICS)]
+    head += map(errors.error_label, _ERRORS) if compared else []
+    rows = (tuple(_figures_row(one, compared=compared)) for one in tensors)
+    return table(head, rows, total=len(tensors), numbers=range(2, len(head)), names=(0,))
+
+
+def _figures_row(one: ReportTensor, *, compared: bool) -> Iterator[str]:
+    yield from (cut(one.name), cut(one.type), shape_text(one.shape))
+    found = [] if one.statistics is None else statistics.statistic_figures(one.statistics)
+    texts = {figure.name: figure.text for figure in found}
+    yield from (texts.get(name, "") for name in _STATISTICS)
+    for name in _ERRORS if compared else ():
+        yield "" if one.errors is None else errors.error_text(name, getattr(one.errors, name))
+
+
+# Memory plan: memory by machine and context
+
+_LEGEND: Final = (
+    (plan_texts.part_label("weights"), SERIES[0]),
+    (plan_texts.part_label("kv_cache"), SERIES[2]),
+    (plan_texts.plan_label("graph_total"), SERIES[1]),
+    (plan_texts.part_label("projector"), SERIES[3]),
+    (plan_texts.plan_label("cpu_total"), OTHER),
+)
+_MARKS: Final = {
+    plan_texts.Level.FITS: ("good", "✔"),
+    plan_texts.Level.PARTLY: ("warn", "⚠"),
+    plan_texts.Level.NOT: ("bad", "✘"),
+}
+
+
+def _plan(data: ReportData) -> dict[str, Any]:
+    machines = []
+    for name, group in groupby(data.plans, lambda case: case.target.name):
+        cases = list(group)
+        free = sum(device.free for device in cases[0].target.devices)
+        bars = list(_memory_bars(cases, free))
+        head = ("Context", "Fits", *plan_texts.PLAN.values(), "Layers", "Settings")
+        numbers = (0, *range(2, 2 + len(plan_texts.PLAN)))
+        machines.append(
+            {
+                "name": name,
+                "free": bytes_text(free),
+                "picture": draw_bars(f"Memory on {cut(name)}", bars) if bars else None,
+                "data": table(head, map(_plan_row, cases), numbers=numbers),
+            }
+        )
+    made = [case.plan for case in data.plans if case.plan is not None]
+    return {"machines": machines, "legend": _LEGEND, "notes": _plan_notes(made)}
+
+
+def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[Bar]:
+    for case in cases:
+        layout = None if case.plan is None else case.plan.layout
+        if layout is None:
+            continue
+        held = layout.devices
+        amounts = (
+            sum(one.weights for one in held),
+            sum(one.kv_cache for one in held),
+            sum(one.graph for one in held),
+            sum(one.projector for one in held),
+            layout.cpu_weights + layout.cpu_kv_cache,
+        )
+        parts = [
+            Part(name, amount, bytes_text(amount), colour)
+            for (name, colour), amount in zip(_LEGEND, amounts, strict=True)
+        ]
+        label = f"{integer_text(case.context)} tokens"
+        yield Bar(label, parts, bytes_text(layout.total), limit=free)
+
+
+def _plan_row(case: PlannedCase) -> tuple[Cell, ...]:
+    made = case.plan
+    found = plan_texts.verdict(made, without_paths(cut(case.failure, 300)))
+    kind, mark = _MARKS[found.level]
+    start = (integer_text(case.context), Marked(kind, f"{mark} {found.sentence}"))
+    if made is None or made.layout is None:
+        return (*start, *[""] * (len(plan_texts.PLAN) + 2))
+    places = [
+        f"{cut(held.device.label)}, {plan_texts.layers_text(held.layers or ())}"
+        for held in made.layout.devices
+    ]
+    left = plan_texts.cpu_layers(made.layout)
+    if left:
+        places.append(f"CPU, {plan_texts.layers_text(left)}")
+    effective = made.effective
+    settings = (
+        f"context {integer_text(effective.context)}, KV cache {cut(effective.kv_cache_type, 20)}, "
+        f"flash attention {'on' if effective.flash_attention else 'off'}"
+    )
+    figures = (figure.text for figure in plan_texts.plan_figures(made))
+    return (*start, *figures, "; ".join(places), settings)
+
+
+def _plan_notes(made: Sequence[Plan]) -> list[str]:
+    """Return warnings, settings that are not as asked for, and the notes that all plans share."""
+    found: dict[str, None] = {}
+    for plan in made:
+        found |= dict.fromkeys(plan.warnings)
+        for one in plan.effective.differences:
+            what = f"{one.name} is {one.effective} in place of {one.requested}: {one.reason}"
+            found[what] = None
+    for note in made[0].notes if made else ():
+        if all(note in plan.notes for plan in made):
+            found[note] = None
+    return [without_paths(cut(note, 600)) for note in found]
+
+
+# Metadata: every key with its value, and chat templates as text
+
+_LONGEST_VALUE: Final = 400
+_LONGEST_TEMPLATE: Final = 60_000
+_TEMPLATES: Final = "tokenizer.chat_template"
+_MAX_TEMPLATES: Final = 4
+
+
+def _metadata(data: ReportData) -> dict[str, Any]:
+    entries = data.model.metadata.entries
+    rows = (
+        (cut(entry.key), cut(type_text(entry)), without_paths(_value(data.model, entry)))
+        for entry in entries
+    )
+    templates = [entry for entry in entries if entry.key.startswith(_TEMPLATES)]
+    return {
+        "key_count": len(entries),
+        "entries": table(("key", "type", "value"), rows, total=len(entries), names=(0,)),
+        "templates": [_template(entry) for entry in templates[:_MAX_TEMPLATES]],
+    }
+
+
+def _value(model: Model, entry: MetadataEntry) -> str:
+    if entry.key.startswith(_TEMPLATES) and entry.length is None:
+        return "shown below"
+    try:
+        return value_text(entry, _LONGEST_VALUE, model)
+    except ExplorerError as error:
+        return f"(cannot be shown: {message(error)})"
+
+
+def _template(entry: MetadataEntry) -> tuple[str, str, str]:
+    """Return the key of a chat template, its text, and why it cannot be shown; it is never run."""
+    try:
+        text = entry.value
+    except ExplorerError as error:
+        return cut(entry.key), "", message(error)
+    if not isinstance(text, str):
+        return cut(entry.key), "", ""
+    shown = text[:_LONGEST_TEMPLATE]
+    if len(shown) < len(text):
+        shown += f"\n… (cut, {integer_text(len(text))} characters)"
+    return cut(entry.key, 60), shown, ""

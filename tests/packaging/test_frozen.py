@@ -175,7 +175,7 @@ def test_every_dependency_has_a_licence(
 ) -> None:
     licences = script("licences")
     for name in (
-        *("numpy", "numba", "llvmlite", "click", "psutil"),
+        *("numpy", "numba", "llvmlite", "click", "psutil", "jinja2", "markupsafe"),
         *("pyqtgraph", "PySide6-Essentials", "shiboken6"),
     ):
         assert licences.of_distribution(name, tmp_path / name) >= 1

@@ -17,7 +17,7 @@ from explorer.present.statistics import (
     step_error_figures,
 )
 from explorer.present.survey import StatisticsColumns
-from explorer.report.gather import figures_of_header, measure
+from explorer.report.gather import header_tensors, measure
 from tests.helpers.weight_files import weights_model
 
 NAME = "blk.0.ffn_down.weight"
@@ -38,7 +38,7 @@ def test_the_outlier_ratio_is_by_the_rms_in_report_and_survey(
     assert columns.outlier_ratio.tolist() == [outlier_ratio(found)]
     with open_model(weights_model().write(tmp_path / "other.gguf")) as model:
         told = {one.name: one for one in measure(model, None, 1, None).tensors}
-        assert math.isnan(figures_of_header(model)[0].outlier_ratio)
+        assert math.isnan(header_tensors(model)[0].outlier_ratio)
     assert told[NAME].outlier_ratio == outlier_ratio(found)
 
 

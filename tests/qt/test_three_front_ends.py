@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import date
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 import pytest
 from PySide6.QtWidgets import QLabel
@@ -24,10 +28,8 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.planner import panel as planner_panel
 from explorer.qt.widgets.table_model import TableModel
-from explorer.report.gather import Evidence, Question, Target, gather
-from explorer.report.html import Element
-from explorer.report.sections import overview, plans
-from explorer.report.weights import weights
+from explorer.report.gather import PlanTarget, ReportRequest, gather
+from explorer.report.page import report_html
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.weight_views import Panel as WeightsPanel
@@ -88,13 +90,16 @@ def pairs_of(lines: list[list[str]]) -> Words:
     return found
 
 
-def report(section: Callable[[Evidence], Element], path: Path, *others: Path, **question: object):  # type: ignore[no-untyped-def]
+def report(section: str, path: Path, reference: Path | None = None, **request: Any) -> Element:
     """Return a section of a report."""
-    with open_model(path) as model:
-        if not others:
-            return section(gather(model, None, Question(**question)))  # type: ignore[arg-type]
-        with open_model(others[0]) as other:
-            return section(gather(model, other, Question(**question)))  # type: ignore[arg-type]
+    with ExitStack() as stack:
+        model = stack.enter_context(open_model(path))
+        other = None if reference is None else stack.enter_context(open_model(reference))
+        html = report_html(gather(model, other, ReportRequest(**request)), date(2026, 7, 25))
+    page = ElementTree.fromstring(html.removeprefix("<!DOCTYPE html>"))
+    found = page.find(f".//section[@id='{section}']")
+    assert found is not None
+    return found
 
 
 def text_of(element: Element) -> str:
@@ -131,7 +136,7 @@ def assert_same(front_ends: dict[str, Words], labels: list[str]) -> None:
 
 def test_the_facts_of_a_model(qtbot: QtBot, load: Load, quantized: Path, capsys: Capture) -> None:
     lines = command_line(capsys, "inspect", quantized)
-    section = report(overview, quantized, survey=False)
+    section = report("overview", quantized, survey=False)
     terms, texts = ([text_of(one) for one in section.iter(tag)] for tag in ("dt", "dd"))
     view = OverviewView()
     qtbot.addWidget(view)
@@ -157,7 +162,7 @@ def test_the_statistics_of_a_tensor(
     panel = make_panel(WeightsPanel, quantized)
     panel.show(TENSOR)
     shown = window_lines(panel.body.histogram.statistics)
-    written = row_of(report(weights, quantized), TENSOR)
+    written = row_of(report("weights", quantized), TENSOR)
     fronts = {"command line": told, "window": shown}
     assert_same(fronts, [label for label in shown if not label.startswith(("Perc", "Median"))])
     assert [label for label in told if label in shown] == list(shown)
@@ -179,7 +184,7 @@ def test_the_errors_of_a_tensor(
     panel.references.choose(panel.documents[1])
     panel.settle()
     shown = window_lines(panel.body.pictures.table)
-    written = row_of(report(weights, quantized, reference), TENSOR)
+    written = row_of(report("weights", quantized, reference), TENSOR)
     labels = ["Relative RMSE", "SQNR"]
     assert_same({"command line": told, "window": shown, "report": written}, labels)
     labels += ["RMSE", "Greatest error", "Bias", "1 - cosine"]
@@ -198,8 +203,8 @@ def test_a_plan_on_two_gpus(
     table = command_line(capsys, "plan", path, path, "--context", 8192, *specs)
     row = dict(zip(table[0], table[1], strict=True))
 
-    target = Target("two GPUs", tuple(gpus))
-    section = report(plans, path, survey=False, targets=[target], contexts=[8192])
+    target = PlanTarget("two GPUs", tuple(gpus))
+    section = report("plan", path, survey=False, targets=[target], contexts=[8192])
     written = row_of(section, "8,192")
 
     panel = make_panel(PlannerPanel, path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from explorer.planner import Device
-from explorer.report.gather import Target
+from explorer.report.gather import PlanTarget
 from tests.helpers.model_pairs import arrays_of, write_gguf
 
 SHAPES = {
@@ -56,6 +56,6 @@ def quantized(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def target() -> Target:
+def target() -> PlanTarget:
     """A machine with one GPU."""
-    return Target("a GPU", (Device("0", "CUDA", 8 << 30, name="RTX"),))
+    return PlanTarget("a GPU", (Device("0", "CUDA", 8 << 30, name="RTX"),))

@@ -9,14 +9,18 @@ import numpy as np
 import pytest
 
 from explorer.analysis import Histogram
-from explorer.report.html import Element
 from explorer.report.svg import (
     OTHER,
     SCALE,
     SERIES,
     Bar,
+    Box,
+    Curve,
     HeatMap,
+    Line,
     Part,
+    Picture,
+    Text,
     colours_of,
     draw_bars,
     draw_histogram,
@@ -24,16 +28,21 @@ from explorer.report.svg import (
 )
 
 
-def texts(drawn: Element) -> list[str]:
-    return [part.text or "" for part in drawn.iter("text")]
+def boxes(drawn: Picture) -> list[Box]:
+    return [shape for shape in drawn.shapes if isinstance(shape, Box)]
 
 
-def titles(drawn: Element) -> list[str]:
-    return [part.text or "" for part in drawn.iter("title")]
+def texts(drawn: Picture) -> list[str]:
+    labels = [box.label for box in boxes(drawn)]
+    return [one.content for one in (*drawn.shapes, *labels) if isinstance(one, Text)]
 
 
-def widths(drawn: Element) -> list[float]:
-    return [float(part.get("width", "0")) for part in drawn.iter("rect")]
+def titles(drawn: Picture) -> list[str]:
+    return [shape.title for shape in drawn.shapes]
+
+
+def widths(drawn: Picture) -> list[float]:
+    return [box.width for box in boxes(drawn)]
 
 
 def test_bars_are_in_proportion_and_named() -> None:
@@ -52,8 +61,8 @@ def test_bars_are_in_proportion_and_named() -> None:
 def test_a_mark_beyond_the_bars_sets_the_scale() -> None:
     bar = Bar("x", [Part("a", 100, "100 B", "#000000")], "100", limit=1000)
     drawn = draw_bars("Plan", [bar])
-    line = next(drawn.iter("line"))
-    assert float(line.get("x1", "0")) - 170 == pytest.approx(10 * widths(drawn)[0], abs=0.1)
+    (line,) = (shape for shape in drawn.shapes if isinstance(shape, Line))
+    assert line.x - 170 == pytest.approx(10 * widths(drawn)[0], abs=0.1)
     assert draw_bars("None", []) is not None
 
 
@@ -65,8 +74,8 @@ def test_a_map_shows_every_figure_and_its_scale(logarithmic: bool) -> None:
     ).draw()
     assert {"0.01", "0.1", "1", "q", "k", "v", "0", "layer"} <= {*texts(drawn)}
     assert "q, layer 1: 0.1" in titles(drawn)
-    cells = [part.get("fill") for part in drawn.iter("rect") if part.get("height") == "19"]
-    known = [fill for fill in cells if fill is not None]
+    cells = [box.fill for box in boxes(drawn) if box.height == 19]
+    known = [fill for fill in cells if fill]
     assert len(cells) == 6
     assert len(known) == 4  # neither the infinite one nor the one that is not there
     order = [SCALE.index(fill) for fill in known]
@@ -77,15 +86,15 @@ def test_a_map_shows_every_figure_and_its_scale(logarithmic: bool) -> None:
 
 def test_a_map_of_one_value_has_a_colour() -> None:
     drawn = HeatMap("One", ["q"], [0], {("q", 0): 4.5}, str).draw()
-    assert SCALE[len(SCALE) // 2] in {part.get("fill") for part in drawn.iter("rect")}
+    assert SCALE[len(SCALE) // 2] in {box.fill for box in boxes(drawn)}
 
 
 def test_a_histogram_reaches_from_edge_to_edge() -> None:
     counts = np.array([1, 0, 8, 3], np.int64)
     found = Histogram(-1.0, 3.0, np.linspace(-1, 3, 5), counts)
     drawn = draw_histogram("Weights", found)
-    path = next(drawn.iter("path")).get("d", "")
-    numbers = [float(n) for n in re.findall(r"-?[\d.]+", path)]
+    (curve,) = (shape for shape in drawn.shapes if isinstance(shape, Curve))
+    numbers = [float(n) for n in re.findall(r"-?[\d.]+", curve.path)]
     x, y = numbers[::2], numbers[1::2]
     assert (min(x), max(x)) == (8.0, 372.0)
     heights = [max(y) - value for value in y]
@@ -97,7 +106,7 @@ def test_a_histogram_reaches_from_edge_to_edge() -> None:
 
 def test_an_empty_histogram_is_a_frame() -> None:
     drawn = draw_histogram("None", Histogram(0.0, 1.0, np.linspace(0, 1, 3), np.zeros(2, np.int64)))
-    assert not list(drawn.iter("path"))
+    assert not any(isinstance(shape, Curve) for shape in drawn.shapes)
 
 
 def test_colours_are_few_and_can_be_written_upon() -> None:

@@ -11,17 +11,10 @@ import pytest
 from explorer.formats import Model, open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
-from explorer.report.gather import (
-    Evidence,
-    Question,
-    Target,
-    gather,
-    most_interesting,
-    rank,
-    targets,
-)
+from explorer.present.errors import ABOUT_ERRORS
+from explorer.report.gather import PlanTarget, ReportData, ReportRequest, gather, plan_targets
 from explorer.report.page import report_html
-from explorer.report.weights import CAUTION
+from explorer.report.sections import most_interesting, rank
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_safetensors
 from tests.report.parsing import Page, check_html
@@ -30,11 +23,11 @@ DAY = date(2026, 7, 25)
 
 
 def report(model: Model, reference: Model | None = None, **options: object) -> Page:
-    evidence = gather(model, reference, Question(**options))  # type: ignore[arg-type]
-    return check_html(report_html(evidence, DAY))
+    data = gather(model, reference, ReportRequest(**options))  # type: ignore[arg-type]
+    return check_html(report_html(data, DAY))
 
 
-def test_a_report_of_the_header_alone(quantized: Path, target: Target) -> None:
+def test_a_report_of_the_header_alone(quantized: Path, target: PlanTarget) -> None:
     with open_model(quantized) as model:
         page = report(model, survey=False, targets=[target])
     text = page.text
@@ -58,9 +51,9 @@ def test_a_report_with_a_survey(quantized: Path) -> None:
         page = report(model, progress=done.append)
         assert done[-1] == 2 * model.parameters
     text = page.text
-    assert CAUTION in page.texts
+    assert f"{ABOUT_ERRORS} Nothing in this report does." in page.texts
     assert "coarsest rounding" in text
-    spots = text[text.index("coarsest rounding") : text.index("Greatest outliers")]
+    spots = text[text.index("coarsest rounding") : text.index("Largest outliers")]
     assert spots.index("blk.1.ffn_down.weight") < spots.index("blk.0.attn_q.weight")
     assert "1 of 3" in spots
     assert "Histograms of tensors that stand out" in text
@@ -70,19 +63,19 @@ def test_a_report_with_a_survey(quantized: Path) -> None:
 
 def test_a_report_with_a_reference(quantized: Path, reference: Path) -> None:
     with open_model(quantized) as model, open_model(reference) as other:
-        evidence = gather(model, other, Question(workers=2))
-        page = check_html(report_html(evidence, DAY))
-    assert evidence.measured is not None
-    figures = {one.name: one for one in evidence.tensors}
+        data = gather(model, other, ReportRequest(workers=2))
+        page = check_html(report_html(data, DAY))
+    assert data.measured is not None
+    figures = {one.name: one for one in data.tensors}
     worst = figures["blk.1.ffn_down.weight"]
     assert worst.relative_rmse > 4 * figures["blk.0.ffn_down.weight"].relative_rmse > 0
     assert figures["output_norm.weight"].relative_rmse == 0
     text = page.text
     assert "14 pairs of tensors were compared" in text
     assert "Compared with reference.gguf" in text
-    spots = text[text.index("greatest error against") :]
+    spots = text[text.index("largest error against") :]
     assert spots.index("blk.1.ffn_down.weight") < spots.index("blk.0.attn_q.weight")
-    total = evidence.measured.comparison
+    total = data.measured.comparison
     assert total is not None
     assert 0 < total.relative_rmse < worst.relative_rmse
 
@@ -91,11 +84,11 @@ def test_the_second_report_reads_no_weights(
     quantized: Path, reference: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_model(quantized) as model, open_model(reference) as other:
-        first = gather(model, other, Question())
+        first = gather(model, other, ReportRequest())
     with open_model(quantized) as model, open_model(reference) as other:
         for name in ("survey_row", "_measure"):
             monkeypatch.delattr(f"explorer.analysis.surveys.{name}")
-        second = gather(model, other, Question())
+        second = gather(model, other, ReportRequest())
     assert [one.errors for one in first.tensors] == [one.errors for one in second.tensors]
 
 
@@ -112,10 +105,10 @@ def test_no_folder_is_in_a_report(
         assert "cut.gguf" in page.text
         for private in ("private folder", str(reference.parent), str(Path.home())):
             assert private not in page.text
-        assert "cannot be told" in page.text
+        assert "tensors cannot be read" in page.text
 
 
-def test_other_formats_have_reports_too(tmp_path: Path, target: Target) -> None:
+def test_other_formats_have_reports_too(tmp_path: Path, target: PlanTarget) -> None:
     arrays = arrays_of({"model.layers.0.mlp.up_proj.weight": (8, 16), "lm_head.weight": (16, 8)})
     folder = write_safetensors(
         tmp_path / "secret-project", arrays, model_type="llama", _name_or_path="/home/ada/run-7"
@@ -127,7 +120,7 @@ def test_other_formats_have_reports_too(tmp_path: Path, target: Target) -> None:
     assert "secret-project" not in page.text
 
 
-def test_a_model_that_cannot_be_planned(tmp_path: Path, target: Target) -> None:
+def test_a_model_that_cannot_be_planned(tmp_path: Path, target: PlanTarget) -> None:
     keys = [("general.architecture", STRING, "llama"), ("llama.block_count", STRING, "many")]
     with open_model(GgufFile(keys=keys, pad=True).write(tmp_path / "odd.gguf")) as model:
         page = report(model, targets=[target])
@@ -181,7 +174,7 @@ def hostile(path: Path, long_name: int) -> Path:
     return GgufFile(keys=keys, tensors=tensors).write(path)
 
 
-def test_nothing_of_a_model_becomes_markup(tmp_path: Path, target: Target) -> None:
+def test_nothing_of_a_model_becomes_markup(tmp_path: Path, target: PlanTarget) -> None:
     innocent = GgufFile(
         keys=[("general.architecture", STRING, "llama")],
         tensors=[TensorSpec("blk.0.attn_q.weight", (64, 2), 8, bytes(136))],
@@ -189,7 +182,7 @@ def test_nothing_of_a_model_becomes_markup(tmp_path: Path, target: Target) -> No
     path = hostile(tmp_path / "<img src=x onerror=alert(1)>.gguf", long_name=10 << 20)
     with open_model(innocent) as model, open_model(path) as attacker:
         usual = report(model, targets=[target])
-        html = report_html(gather(attacker, model, Question(targets=[target])), DAY)
+        html = report_html(gather(attacker, model, ReportRequest(targets=[target])), DAY)
     page = check_html(html)
     assert {*page.tags} <= {*usual.tags, "pre", "a", "text", "path", "line", "li", "ul"}
     allowed = {*usual.attributes}
@@ -206,6 +199,7 @@ def test_nothing_of_a_model_becomes_markup(tmp_path: Path, target: Target) -> No
     assert "secret" not in page.text
     assert "…/imatrix.dat" in page.text
     assert "characters)" in page.text  # what was cut says so
+    assert "more rows are left out." in page.text
     assert len(html) < 8 << 20
 
 
@@ -213,17 +207,17 @@ def test_the_size_does_not_grow_with_names(tmp_path: Path) -> None:
     sizes = []
     for length in (1000, 1 << 20):
         with open_model(hostile(tmp_path / f"{length}.gguf", length)) as model:
-            sizes.append(len(report_html(gather(model, None, Question(survey=False)), DAY)))
+            sizes.append(len(report_html(gather(model, None, ReportRequest(survey=False)), DAY)))
     assert abs(sizes[1] - sizes[0]) < 1000
 
 
-def _evidence(path: Path) -> Evidence:
+def _data_of(path: Path) -> ReportData:
     with open_model(path) as model:
-        return gather(model, None, Question())
+        return gather(model, None, ReportRequest())
 
 
 def test_ranking_is_within_roles(quantized: Path) -> None:
-    tensors = _evidence(quantized).tensors
+    tensors = _data_of(quantized).tensors
     ranked = rank(tensors, lambda one: one.relative_step)
     assert [one.value for one in ranked] == sorted((one.value for one in ranked), reverse=True)
     first = ranked[0]
@@ -235,12 +229,12 @@ def test_ranking_is_within_roles(quantized: Path) -> None:
     assert names == [ranked[0].tensor.name, ranked[-1].tensor.name, ranked[1].tensor.name]
 
 
-def test_machines(target: Target) -> None:
-    free = [one.devices[0].free for one in targets((), None)]
+def test_machines(target: PlanTarget) -> None:
+    free = [one.devices[0].free for one in plan_targets((), None)]
     assert free == sorted({*free})
     assert len(free) == 3
-    named = targets(target.devices, None)
+    named = plan_targets(target.devices, None)
     assert [(one.name, one.devices) for one in named] == [("RTX", target.devices)]
-    here = targets((), Machine(target.devices, Host(1 << 30)))
+    here = plan_targets((), Machine(target.devices, Host(1 << 30)))
     assert [(one.name, one.host) for one in here] == [("this machine (RTX)", Host(1 << 30))]
-    assert targets((), Machine((), Host(1 << 30))) == targets((), None)
+    assert plan_targets((), Machine((), Host(1 << 30))) == plan_targets((), None)

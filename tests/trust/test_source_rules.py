@@ -21,9 +21,8 @@ _NETWORK = frozenset(
         *("PySide6.QtWebEngineWidgets", "PySide6.QtRemoteObjects", "PySide6.QtDBus"),
     }
 )
-_UNSAFE_READERS = frozenset(
-    {"marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "jinja2", "mako"}
-)
+_UNSAFE_READERS = frozenset({"marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "mako"})
+_TEMPLATES = frozenset({"jinja2", "markupsafe"})
 _CALLS_THAT_RUN_TEXT = frozenset({"eval", "exec", "compile", "__import__"})
 _RICH_TEXT = frozenset(
     {
@@ -204,10 +203,21 @@ _PASSED = {
     "qt/errors/pages.py:show_picture": "a loop over two sentences",
     "qt/survey/map_paint.py:_paint_title": "words that `tr` gave",
     "qt/weights/block/bar.py:_tell": "a sentence, from its callers",
-    "report/svg.py:_key": "a function of numbers that is called format",
-    "report/svg.py:_row": "the same",
-    "report/weights.py:_cell": "a function of numbers that is called format",
 }
+
+
+def test_jinja_renders_the_program_s_own_template_only() -> None:
+    page = "report/page.py"
+    assert _found(_IMPORTS, _imports_one_of(_TEMPLATES), allowed={page}) == []
+    calls = [node for name, node in _nodes()[ast.Call] if name == page]
+    (made,) = (node for node in calls if _called(node) == "Environment")
+    options = {word.arg: ast.unparse(word.value) for word in made.keywords}  # type: ignore[attr-defined]
+    assert options["autoescape"] == "True"
+    assert options["undefined"] == "StrictUndefined"
+    assert "resource('report/page.html')" in options["loader"]
+    loaded = [ast.unparse(node) for node in calls if _called(node) == "get_template"]
+    assert [text.rsplit("(", 1)[1] for text in loaded] == ["'page.html')"]
+    assert not {"from_string", "Markup", "Template"} & {_called(node) for node in calls}
 
 
 def _is_number(node: ast.AST) -> bool:
