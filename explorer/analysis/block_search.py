@@ -16,7 +16,7 @@ from explorer.analysis.matching.views import TensorPart
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Fold, Stored, WeightReader, fold_parts
-from explorer.parallel import Check, Pool, map_in_order, never
+from explorer.parallel import Check, PerThread, map_in_order, never
 
 # What a block of a tensor is compared with: the same weights in a pair of reference and
 # candidate.
@@ -271,17 +271,16 @@ def _worst_of_runs(
 ) -> Generator[tuple[Run, int, float], None, None]:
     """Yield each run with its worst block, counted from the run's start, and its sum of squares."""
     unit = part.tensor.type.block_weights
-    pool = Pool(pair.pairs)
+    readers = PerThread(pair.pairs)
     stop = first + part.parameters
     runs = ((start, min(RUN_WEIGHTS, stop - start)) for start in range(first, stop, RUN_WEIGHTS))
 
     def work(run: Run, check: Check) -> tuple[Run, int, float]:
         check()
-        with pool.one() as reader:
-            reference, candidate = reader.read(run, check)
-            with np.errstate(invalid="ignore"):  # inf - inf
-                errors = candidate.astype(np.float64)
-                errors -= reference
+        reference, candidate = readers.get().read(run, check)
+        with np.errstate(invalid="ignore"):  # inf - inf
+            errors = candidate.astype(np.float64)
+            errors -= reference
         errors[~np.isfinite(errors)] = 0
         blocks = errors.reshape(-1, unit)
         squares = np.einsum("ij,ij->i", blocks, blocks)

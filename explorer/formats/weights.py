@@ -8,7 +8,6 @@ opening and listing a model never gets here.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import FormatError
-from explorer.parallel import Check, InOrder, never
+from explorer.parallel import Check, PerThread, map_in_order, never
 from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped import StoredGroups, decode_groups
 from explorer.quantization.registry import WITHOUT_DECODER, Blocks, decoder, has_decoder
@@ -418,25 +417,23 @@ def map_spans(
         tensor: The tensor.
         work: Gets the parts of a span; called in several threads at once if there are several.
         walk: What the parts are.
-        workers: Threads, the caller's among them.
+        workers: Threads.
         check: Called before every part, in the thread that reads it; raises to stop.
 
     Raises:
         FormatError: The tensor cannot be decoded.
         SourceError: The file changed since it was opened.
     """
-    reader = WeightReader(tensor)
-    step = _span_weights(reader)
+    readers = PerThread(lambda: WeightReader(tensor))
+    step = _span_weights(readers.get())
     starts = range(0, tensor.parameters, step)
 
-    def work_on(start: int, reader: WeightReader, check: Check) -> Span[Result]:
+    def work_on(start: int, check: Check) -> Span[Result]:
         stop = min(start + step, tensor.parameters)
-        return Span(start, stop, work(walk(reader, start, stop, check)))
+        return Span(start, stop, work(walk(readers.get(), start, stop, check)))
 
-    readers = [reader, *(WeightReader(tensor) for _ in range(1, min(workers, len(starts))))]
-    threads = InOrder(starts, work_on, readers, ahead=_AHEAD, check=check, name="weights")
-    with closing(threads):
-        yield from threads.results()
+    workers = min(workers, len(starts))
+    yield from map_in_order(starts, work_on, workers=workers, ahead=_AHEAD, check=check)
 
 
 def _span_weights(reader: WeightReader) -> int:
@@ -465,7 +462,10 @@ class Fold(Generic[State, Part]):
 
     def gather(self, parts: Iterator[Part]) -> State:
         """Return the state of some parts."""
-        state = self.begin()
+        return self.add(self.begin(), parts)
+
+    def add(self, state: State, parts: Iterator[Part]) -> State:
+        """Add parts to a state, and return it."""
         for part in parts:
             self.step(state, part)
         return state
@@ -500,8 +500,12 @@ def fold_parts(
         SourceError: The file changed since it was opened.
     """
     total = fold.begin()
-    kept = _KeptStates(fold)
-    work = kept.gather if fold.any_order else fold.gather
+    states = PerThread(fold.begin)
+
+    def add_to_thread(parts: Iterator[Part]) -> State:
+        return fold.add(states.get(), parts)
+
+    work = add_to_thread if fold.any_order else fold.gather
     spans = map_spans(tensor, work, walk=fold.walk, workers=workers, check=check)
     with closing(spans):
         for span in spans:
@@ -509,27 +513,6 @@ def fold_parts(
                 fold.combine(total, span.result)
             if watch is not None:
                 watch(total, span.stop)
-    for state in kept.states:
+    for state in states.made:
         fold.combine(total, state)
     return total
-
-
-class _KeptStates(Generic[State, Part]):
-    """States that are used for one span after the other, as many as there are threads."""
-
-    def __init__(self, fold: Fold[State, Part]) -> None:
-        self._fold = fold
-        self._idle: deque[State] = deque()
-        self.states: list[State] = []
-
-    def gather(self, parts: Iterator[Part]) -> State:
-        """Add some parts to a state that no other thread uses now."""
-        try:
-            state = self._idle.pop()
-        except IndexError:
-            state = self._fold.begin()
-            self.states.append(state)
-        for part in parts:
-            self._fold.step(state, part)
-        self._idle.append(state)
-        return state

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from explorer.analysis.surveys import Portion, Tell, share_out
+from explorer.analysis.surveys import Progress, WorkItem, map_tensors
 from explorer.formats.weights import SPAN_WEIGHTS
 from explorer.parallel import Check, never
 from tests.helpers.patience import PATIENCE_S
@@ -27,7 +27,7 @@ def test_results_and_progress_come_in_order(workers: int) -> None:
     told: list[int] = []
     alone: list[int] = []
 
-    def work(item: int, threads: int, check: Check, tell: Tell) -> int:
+    def work(item: int, threads: int, check: Check, tell: Progress) -> int:
         check()
         assert tell is not None
         tell(sizes[item])
@@ -41,8 +41,8 @@ def test_results_and_progress_come_in_order(workers: int) -> None:
         assert threading.current_thread() is threading.main_thread()
         told.append(done)
 
-    portions = [Portion(item, size, 8, walks=2) for item, size in enumerate(sizes)]
-    found = share_out(portions, work, workers=workers, check=never, progress=hear)
+    items = [WorkItem(item, size, 8, walks=2) for item, size in enumerate(sizes)]
+    found = map_tensors(items, work, workers=workers, check=never, progress=hear)
     assert list(found) == list(range(8))
     assert told == sorted(told)
     assert told[-1] == 2 * sum(sizes)
@@ -53,23 +53,23 @@ def test_results_and_progress_come_in_order(workers: int) -> None:
     assert _threads() == []
 
 
-def test_what_other_threads_have_done_is_told_too() -> None:
-    meeting = threading.Barrier(2, timeout=PATIENCE_S)
-    told: list[int] = []
+def test_progress_of_other_threads_is_reported_while_the_caller_waits() -> None:
+    reported, told = threading.Event(), list[int]()
 
-    def work(_item: int, _workers: int, _check: Check, tell: Tell) -> None:
+    def work(_item: int, _workers: int, _check: Check, tell: Progress) -> None:
         assert tell is not None
-        mine = threading.current_thread() is threading.main_thread()
-        if not mine:
-            tell(3)
-        meeting.wait()
-        if mine:
-            tell(4)
-            assert told == [7]
-        meeting.wait()
+        tell(4)
+        assert reported.wait(PATIENCE_S)
 
-    list(share_out([Portion(0, 10, 8)] * 2, work, workers=2, check=never, progress=told.append))
-    assert told in ([7, 13, 20], [7, 14, 20])  # whoever got the first of them
+    def hear(done: int) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        told.append(done)
+        if done == 8:
+            reported.set()
+
+    list(map_tensors([WorkItem(0, 10)] * 2, work, workers=2, check=never, progress=hear))
+    assert 8 in told
+    assert told[-1] == 20
 
 
 @pytest.mark.parametrize(
@@ -90,19 +90,19 @@ def test_one_is_shared_that_would_keep_others_waiting_or_is_huge(
 ) -> None:
     found: list[int] = []
 
-    def work(item: int, threads: int, _check: Check, _tell: Tell) -> None:
+    def work(item: int, threads: int, _check: Check, _tell: Progress) -> None:
         if threads == workers:
             found.append(item)
 
-    portions = [Portion(item, size, 8) for item, size in enumerate(sizes)]
-    list(share_out(portions, work, workers=workers, check=never))
+    items = [WorkItem(item, size, 8) for item, size in enumerate(sizes)]
+    list(map_tensors(items, work, workers=workers, check=never))
     assert found == shared
 
 
 def test_others_go_on_while_one_takes_long() -> None:
     others = threading.Semaphore(0)
 
-    def work(item: int, _workers: int, _check: Check, _tell: Tell) -> int:
+    def work(item: int, _workers: int, _check: Check, _tell: Progress) -> int:
         if item:
             others.release()
         else:
@@ -110,26 +110,26 @@ def test_others_go_on_while_one_takes_long() -> None:
                 assert others.acquire(timeout=PATIENCE_S)
         return item
 
-    portions = [Portion(item, 10, 8) for item in range(101)]
-    assert list(share_out(portions, work, workers=2, check=never)) == list(range(101))
+    items = [WorkItem(item, 10, 8) for item in range(101)]
+    assert list(map_tensors(items, work, workers=2, check=never)) == list(range(101))
 
 
 def test_small_ones_are_worked_on_at_once() -> None:
     meeting = threading.Barrier(2, timeout=PATIENCE_S)
 
-    def work(_item: int, workers: int, _check: Check, _tell: Tell) -> int:
+    def work(_item: int, workers: int, _check: Check, _tell: Progress) -> int:
         meeting.wait()  # passes only if two are here
         return workers
 
-    portions = [Portion(item, 10, 8) for item in range(6)]
-    assert list(share_out(portions, work, workers=2, check=never)) == [1] * 6
+    items = [WorkItem(item, 10, 8) for item in range(6)]
+    assert list(map_tensors(items, work, workers=2, check=never)) == [1] * 6
 
 
 def test_no_more_at_once_than_there_is_memory_for() -> None:
     lock, crowded = threading.Lock(), threading.Event()
     inside, most = 0, 0
 
-    def work(_item: int, _workers: int, _check: Check, _tell: Tell) -> None:
+    def work(_item: int, _workers: int, _check: Check, _tell: Progress) -> None:
         nonlocal inside, most
         with lock:
             inside += 1
@@ -141,11 +141,11 @@ def test_no_more_at_once_than_there_is_memory_for() -> None:
         with lock:
             inside -= 1
 
-    portions = [Portion(item, 10, 10 << 20) for item in range(12)]
-    list(share_out(portions, work, workers=6, check=never))
+    items = [WorkItem(item, 10, 10 << 20) for item in range(12)]
+    list(map_tensors(items, work, workers=6, check=never))
     assert most == 2
     most = 0
-    list(share_out([Portion(0, 10, 1 << 40)] * 3, work, workers=6, check=never))
+    list(map_tensors([WorkItem(0, 10, 1 << 40)] * 3, work, workers=6, check=never))
     assert most == 1
 
 
@@ -160,17 +160,17 @@ def test_what_stops_it_arrives_and_leaves_nothing_running() -> None:
 
         return check
 
-    def work(item: int, _workers: int, check: Check, _tell: Tell) -> int:
+    def work(item: int, _workers: int, check: Check, _tell: Progress) -> int:
         check()
         return item
 
     for size in (10, LARGE):
-        portions = [Portion(item, size, 8) for item in range(20)]
-        found = share_out(portions, work, workers=2, check=failing(12))
+        items = [WorkItem(item, size, 8) for item in range(20)]
+        found = map_tensors(items, work, workers=2, check=failing(12))
         with pytest.raises(InterruptedError):
             list(found)
         assert _threads() == []
-    rest = share_out(portions, work, workers=2, check=never)
+    rest = map_tensors(items, work, workers=2, check=never)
     assert next(rest) == 0
     rest.close()  # type: ignore[attr-defined]
     assert _threads() == []

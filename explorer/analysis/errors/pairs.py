@@ -22,7 +22,7 @@ from explorer.analysis.rounding import Rounder, rounded_type, rounder
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.formats.weights import SPAN_WEIGHTS, Values
-from explorer.parallel import Check, Pool, map_in_order, never
+from explorer.parallel import Check, PerThread, map_in_order, never
 from explorer.quantization.kernel_sets import rounding_to
 
 # Two streams of weights, walked over together, on one thread or several.
@@ -67,15 +67,15 @@ def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
         FormatError: A file is damaged there, or a type's weights cannot be decoded.
         SourceError: A file changed since it was opened.
     """
-    pool = Pool(lambda: (make(), new_work()))
+    tools = PerThread(lambda: (make(), new_work()))
 
     def work(span: Sequence[Run], check: Check) -> tuple[RunningErrors, int]:
         errors, done = RunningErrors(), 0
-        with pool.one() as (pairs, room):
-            for run in span:
-                check()
-                errors.add(*pairs.read(run, check), room)
-                done += run[1]
+        pairs, room = tools.get()
+        for run in span:
+            check()
+            errors.add(*pairs.read(run, check), room)
+            done += run[1]
         return errors, done
 
     total, done = RunningErrors(), 0
@@ -87,7 +87,7 @@ def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
                 progress(done)
             if watch is not None:
                 watch(total)
-    keys, *others = [room.keys for _, room in pool.made] or [total.keys]
+    keys, *others = [room.keys for _, room in tools.made] or [total.keys]
     for other in others:
         keys += other
     total.keys = keys

@@ -24,7 +24,7 @@ from explorer.analysis.tensor_map.map import Grid, TensorMap, Window
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.formats.weights import SPAN_WEIGHTS, Chunk, Values, WeightReader, map_spans
-from explorer.parallel import Check, Pool, map_in_order, never
+from explorer.parallel import Check, PerThread, map_in_order, never
 
 # What can be drawn of a matrix: its values, errors against a reference, scales of its blocks.
 #
@@ -238,11 +238,10 @@ def draw_map(
     window = grid.window
     if not Window(0, 0, source.rows, source.columns).contains(window):
         raise IndexError(f"{window} of {source.rows} × {source.columns}")
-    pool: Pool[Plane] = Pool(source.make)
+    planes = PerThread(source.make)
 
     def work(tile: _Tile, check: Check) -> _Tile:
-        with pool.one() as plane:
-            tile.fill(plane, source.columns, check)
+        tile.fill(planes.get(), source.columns, check)
         return tile
 
     growing = Growing(grid)

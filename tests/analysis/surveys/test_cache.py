@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import fields, replace
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +20,7 @@ from hypothesis import strategies as st
 
 from explorer.analysis import SurveyRow, TensorStatistics, tensor_statistics
 from explorer.analysis import surveys as survey_run
-from explorer.analysis.survey_cache import KeptSurvey, SurveyCache, identify
-from explorer.analysis.survey_cache import (
-    survey_from_line as from_line,
-)
-from explorer.analysis.survey_cache import (
-    survey_to_line as to_line,
-)
+from explorer.analysis.survey_cache import NO_HISTOGRAM, KeptSurvey, SurveyCache, identify
 from explorer.analysis.surveys import SurveyCancelled, SurveyControl, run_survey
 from explorer.formats import Model, open_model
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
@@ -160,31 +158,152 @@ def test_a_paused_survey_waits_until_it_is_resumed_or_cancelled(
     assert not control.paused  # nobody would ever resume it
 
 
-@pytest.mark.parametrize("damage", ["cut", "byte", "empty", "binary", "unended", "folder"])
-def test_a_damaged_cache_is_no_error(damage: str, model: Model, cache: SurveyCache) -> None:
+def _execute(cache: SurveyCache, *commands: str) -> None:
+    with closing(sqlite3.connect(cache.path)) as database, database:
+        for command in commands:
+            database.execute(command)
+
+
+def _same_rows(one: list[SurveyRow], two: list[SurveyRow]) -> None:
+    for first, second in zip(one, two, strict=True):
+        assert (first.statistics is None) == (second.statistics is None)
+        if first.statistics is not None and second.statistics is not None:
+            _same(first.statistics, second.statistics)
+
+
+@pytest.mark.parametrize("damage", ["cut", "pages", "empty", "text", "schema", "folder"])
+def test_a_damaged_database_is_made_anew(damage: str, model: Model, cache: SurveyCache) -> None:
     first = _rows(model, cache)
-    (path,) = cache.folder.iterdir()
-    content = path.read_bytes()
+    content = cache.path.read_bytes()
     if damage == "folder":
-        path.unlink()
-        path.mkdir()
+        cache.path.unlink()
+        cache.path.mkdir()
+    elif damage == "schema":
+        cache.path.unlink()
+        _execute(cache, "CREATE TABLE results (other TEXT)")
     else:
         changed = {
-            "cut": content[:-40],
-            "byte": content.replace(b'"mean":', b'"mean":1', 1),
+            "cut": content[:-5000],
+            "pages": content[:100] + bytes(range(256)) * (len(content) // 256),
             "empty": b"",
-            "binary": bytes(range(256)) * 1000,
-            "unended": content.rstrip(b"\n"),
+            "text": b"of another program",
         }
-        path.write_bytes(changed[damage])
-    for _ in range(2):
-        for one, two in zip(first, _rows(model, cache), strict=True):
-            assert (one.statistics is None) == (two.statistics is None)
-            if one.statistics is not None and two.statistics is not None:
-                _same(one.statistics, two.statistics)
+        cache.path.write_bytes(changed[damage])
+    for _ in range(3):
+        _same_rows(first, _rows(model, cache))
     if damage != "folder":
         with cache.open(model) as kept:
-            assert sorted(kept.rows) == [0, 2, 3, 4]  # what was damaged is there again
+            assert sorted(kept.rows) == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "UPDATE results SET value = substr(value, 2) WHERE number = 2",
+        "UPDATE results SET digest = x'00' WHERE number = 2",
+        "UPDATE results SET value = zeroblob(100000) WHERE number = 2",
+        "UPDATE results SET value = 'text', digest = NULL WHERE number = 2",
+        "UPDATE results SET value = NULL WHERE number = 2",
+        "UPDATE results SET number = -1 WHERE number = 2",
+        "UPDATE results SET number = 99 WHERE number = 2",
+        "UPDATE results SET number = 'two' WHERE number = 2",
+        "UPDATE results SET used = 'now', number = NULL WHERE number = 2",
+    ],
+)
+def test_an_odd_row_is_a_miss(command: str, model: Model, cache: SurveyCache) -> None:
+    first = _rows(model, cache)
+    _execute(cache, command)
+    with cache.open(model) as kept:
+        assert sorted(kept.rows) == [0, 3, 4]
+    _same_rows(first, _rows(model, cache))
+    with cache.open(model) as kept:
+        assert sorted(kept.rows) == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("mean", value) for value in ("much", None, [], 10**400)],
+        *[("count", value) for value in (4, math.inf, math.nan)],
+        *[("tensor", value) for value in ("other", 1)],
+        ("type", "F16"),
+        ("shape", [1, 3]),
+        *[("percentiles", value) for value in ([], 1, {}, ["many"] * 7)],
+        *[("histogram", value) for value in ([], 1, None, [1 << 70] * 256, [[1]] * 256)],
+        *[("min", value) for value in (5, math.inf, 1e300)],
+        *[("max", value) for value in (-5, math.inf, 1e300)],
+        ("step_error_rms", "none"),
+    ],
+)
+def test_odd_values_with_the_right_digest_are_a_miss(
+    name: str, value: object, model: Model, cache: SurveyCache
+) -> None:
+    _rows(model, cache)
+    _put(cache, json.dumps(_fields(cache) | {name: value}))
+    with cache.open(model) as kept:
+        assert sorted(kept.rows) == [0, 2, 3]
+
+
+@pytest.mark.parametrize("value", ["", "{", "[]", "1", "null", "{}", "[" * 50_000, "\udcff"])
+def test_other_json_with_the_right_digest_is_a_miss(
+    value: str, model: Model, cache: SurveyCache
+) -> None:
+    _rows(model, cache)
+    _put(cache, value)
+    with cache.open(model) as kept:
+        assert sorted(kept.rows) == [0, 2, 3]
+
+
+def _fields(cache: SurveyCache) -> dict[str, object]:
+    with closing(sqlite3.connect(cache.path)) as database:
+        (value,) = database.execute("SELECT value FROM results WHERE number = 4").fetchone()
+    fields: dict[str, object] = json.loads(value)
+    return fields
+
+
+def _put(cache: SurveyCache, text: str) -> None:
+    """Store another value of the last tensor, with its right digest."""
+    value = text.encode(errors="surrogateescape")
+    digest = blake2b(value, digest_size=20).digest()
+    with closing(sqlite3.connect(cache.path)) as database, database:
+        command = "UPDATE results SET value = ?, digest = ? WHERE number = 4"
+        database.execute(command, (value, digest))
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="nothing is read-only there")
+def test_a_cache_that_can_only_be_read_is_read(model: Model, cache: SurveyCache) -> None:
+    first = _rows(model, cache)
+    cache.path.chmod(0o400)
+    cache.folder.chmod(0o500)
+    try:
+        with cache.open(model) as kept:
+            assert sorted(kept.rows) == [0, 2, 3, 4]
+            kept.rows.clear()
+            _same_rows(first, list(run_survey(model, kept)))
+        assert cache.path.exists()
+    finally:
+        cache.folder.chmod(0o700)
+
+
+def test_another_program_may_survey_the_same_model(model: Model, cache: SurveyCache) -> None:
+    with cache.open(model) as one, cache.open(model) as two:
+        first = list(run_survey(model, one))
+        _same_rows(first, list(run_survey(model, two)))
+    with cache.open(model) as kept:
+        assert sorted(kept.rows) == [0, 2, 3, 4]
+
+
+def test_a_locked_database_is_no_error(
+    model: Model, cache: SurveyCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _rows(model, cache)
+    monkeypatch.setattr("explorer.analysis.survey_cache._LOCK_TIMEOUT_S", 0.01)
+    with closing(sqlite3.connect(cache.path, isolation_level=None)) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        _same_rows(first, _rows(model, cache))
+        database.execute("ROLLBACK")
+    with cache.open(model) as kept:
+        assert sorted(kept.rows) == [0, 2, 3, 4]
 
 
 def test_an_unwritable_cache_is_no_error(model: Model, tmp_path: Path) -> None:
@@ -203,41 +322,47 @@ def test_a_model_that_is_gone_has_no_cache(tmp_path: Path, cache: SurveyCache) -
     assert not cache.folder.exists()
 
 
-def test_the_cache_is_bounded(model: Model, cache: SurveyCache) -> None:
-    cache.folder.mkdir(parents=True)
-    for number in range(10):
-        old = cache.folder / f"{number}.survey"
-        old.write_bytes(bytes(1000))
-        os.utime(old, (number, number))
-    (cache.folder / "of somebody else").write_bytes(bytes(10_000))
-    _rows(model, replace(cache, max_bytes=4000))
-    left = {path.name for path in cache.folder.iterdir()}
-    assert "of somebody else" in left
-    assert {"7.survey", "8.survey", "9.survey"} < left
-    assert not left & {f"{number}.survey" for number in range(7)}
+def test_the_cache_is_bounded(tmp_path: Path, cache: SurveyCache) -> None:
+    small = replace(cache, max_bytes=100_000)
+    (tmp_path / "cache" / "surveys").mkdir(parents=True)
+    (cache.folder / "of another program").write_bytes(bytes(1_000_000))
+    for number in range(40):
+        with open_model(_write(tmp_path / f"{number}.gguf", seed=number)) as model:
+            assert _rows(model, small)[4].statistics is not None
+        _execute(small, f"UPDATE results SET used = {number} WHERE used > 1000000")
+    assert cache.path.stat().st_size <= 100_000
+    assert (cache.folder / "of another program").exists()
+    known = []
+    for number in range(40):
+        with open_model(tmp_path / f"{number}.gguf") as model, small.open(model) as kept:
+            known.append(len(kept.rows))
+    assert set(known[-5:]) == {4}  # the newest
+    assert set(known[:20]) == {0}
 
 
-def test_statistics_of_another_tensor_are_not_taken(cache: SurveyCache, model: Model) -> None:
-    found = tensor_statistics(model.tensors["last"])
-    line = to_line(4, found)
-    assert from_line(line, lambda _row: model.tensors["last"]) is not None
-    assert from_line(line, lambda _row: model.tensors["nothing"]) is None
-    assert from_line(line, lambda _row: None) is None
-    assert KeptSurvey(None, model).rows == {}
+def test_a_full_database_is_no_error(model: Model, cache: SurveyCache) -> None:
+    tiny = replace(cache, max_bytes=3 * 4096)
+    first = _rows(model, tiny)
+    _same_rows(first, _rows(model, tiny))
+    assert cache.path.stat().st_size <= 3 * 4096
+
+
+def test_slim_statistics_have_no_histogram(model: Model, cache: SurveyCache) -> None:
+    first = _rows(model, cache)
+    with cache.open(model, slim=True) as kept:
+        found = kept.rows[4]
+        assert found.histogram is NO_HISTOGRAM
+        assert first[4].statistics is not None
+        _same(replace(found, histogram=first[4].statistics.histogram), first[4].statistics)
 
 
 @given(st.lists(st.floats(width=32), max_size=20))
 @settings(max_examples=40)
-def test_a_line_keeps_every_bit(values: list[float]) -> None:
+def test_a_row_keeps_every_bit(values: list[float]) -> None:
     tensor = float_tensor(np.array(values, np.float32))
     found = tensor_statistics(tensor)
-    row = from_line(to_line(7, found), lambda _row: tensor)
-    assert row is not None
-    assert row[0] == 7
-    _same(found, row[1])
-    assert math.isnan(row[1].mean) == (found.finite == 0)
-
-
-@given(st.binary(max_size=200))
-def test_any_line_is_read(line: bytes) -> None:
-    assert from_line(line, lambda _row: None) is None
+    kept = KeptSurvey.__new__(KeptSurvey)
+    kept._tensors, kept._slim = [tensor], False
+    read = kept._decode(0, json.loads(json.dumps(kept._encode(0, found))))
+    _same(found, read)
+    assert math.isnan(read.mean) == (found.finite == 0)

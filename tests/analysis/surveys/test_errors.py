@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from explorer.analysis import compare_tensors
 from explorer.analysis import surveys as survey_run
@@ -18,12 +16,6 @@ from explorer.analysis.errors.figures import ErrorFigures
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair, WeightsPair
 from explorer.analysis.matching import match_models
 from explorer.analysis.survey_cache import KeptErrors, SurveyCache
-from explorer.analysis.survey_cache import (
-    errors_from_line as from_line,
-)
-from explorer.analysis.survey_cache import (
-    errors_to_line as to_line,
-)
 from explorer.analysis.surveys import PairRow, SurveyCancelled, SurveyControl, run_errors
 from explorer.formats import Model, open_model
 from explorer.quantization import dequantize, quantize
@@ -113,7 +105,6 @@ def test_another_reference_is_another_survey(
             assert kept.rows == {}
             list(run_errors(rounded, kept))
             assert sorted(kept.rows) == [0, 1, 2]
-    assert len(list(cache.folder.iterdir())) == 3
     os.utime(tmp_path / "one.gguf", (1, 1))  # the reference has changed
     with cache.open_errors(models[1], models[0], pairs) as kept:
         assert kept.rows == {}
@@ -178,19 +169,16 @@ def test_a_pair_that_cannot_be_read_does_not_end_the_others(
     assert "cut short" in told[2].error.what
 
 
-def test_errors_of_another_pair_are_not_taken(pairs: list[WeightsPair]) -> None:
-    (row, *_) = run_errors(pairs, KeptErrors(None, pairs))
-    assert row.figures is not None
-    line = to_line(0, pairs[0], row.figures)
-    found = from_line(line, pairs)
-    assert found is not None
-    same(found[1], row.figures)
-    assert from_line(line, pairs[::-1]) is None
-    assert from_line(line, []) is None
-    assert from_line(line[:-9], pairs) is None
-    assert from_line(to_line(5, pairs[0], row.figures), pairs) is None
-
-
-@given(st.binary(max_size=200))
-def test_any_line_is_read(line: bytes) -> None:
-    assert from_line(line, []) is None
+def test_errors_of_another_pair_are_not_taken(
+    models: tuple[Model, Model], pairs: list[WeightsPair], cache: SurveyCache
+) -> None:
+    found = rows(models, pairs, cache)
+    with cache.open_errors(models[1], models[0], pairs) as kept:
+        for row in found:
+            same(kept.rows[row.number], row.figures)
+    with cache.open_errors(models[1], models[0], pairs[::-1]) as kept:
+        assert sorted(kept.rows) == [1]  # the one in the middle
+    with cache.open_errors(models[1], models[0], pairs[:2]) as kept:
+        assert sorted(kept.rows) == [0, 1]
+    with cache.open_errors(models[1], models[0], []) as kept:
+        assert kept.rows == {}

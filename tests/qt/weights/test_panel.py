@@ -215,7 +215,7 @@ def test_a_cancel_ends_the_reading_within_200_ms(
         runner.jobs[0].cancel()
     qtbot.waitUntil(lambda: not runner.jobs)
     assert watch.seconds() < 0.2
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("weights")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("analysis")]
     assert "Cancelled" in page.progress.label.text()
     assert page.plot.curves  # what was read stays
     qtbot.mouseClick(page.progress.button, Qt.MouseButton.LeftButton)
