@@ -38,8 +38,6 @@ LONG: dict[str, str] = {
     "tensor_statistics": "20 lines of it document the arguments",
     "tour_stops": "a table of texts",
     "HexView": "one widget: painting, keys and accessibility",
-    "LibraryModel": "until the tree resets instead of diffing",
-    "LibraryView": "until pages share one life cycle",
     "MainWindow": "until panels share one selection",
     "MapPage": "until pages share one life cycle",
     "MicroscopePage": "until pages share one life cycle",

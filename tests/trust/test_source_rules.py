@@ -197,7 +197,6 @@ def test_templates_are_the_program_s_own() -> None:
 # Functions that are given a template, each looked at by eye: what is passed is the program's own.
 _PASSED = {
     "qt/weights/block/strip.py:_targets": "one or many, from its caller",
-    "qt/library/listing.py:_family_row": "its own sentence, then filled in",
     "qt/library/rows.py:counted": "one or many, from its callers",
     "qt/library/panel.py:_show_total": "its own sentence, then filled in",
     "qt/errors/pages.py:show_picture": "a loop over two sentences",

@@ -16,12 +16,13 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from explorer.formats.columns import text_ranks
 from explorer.present.explanations import blob_texts
 from explorer.qt.jobs import JobRunner
+from explorer.qt.library.nodes import size_text, user_lines
 from explorer.qt.library.rows import PROGRAM, title_of, translate
 from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.stores import Store
 from explorer.stores.entries import Check
-from explorer.text import bytes_text, integer_text, shorten
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _CHECK_EVERY: Final = 256
 _SHOWN_USERS: Final = 20  # an empty licence may be shared by 2,000 models
@@ -188,7 +189,20 @@ def _users_text(names: Sequence[str]) -> str:
     return f"{text} {translate('and {n} more').format(n=more)}" if more > 0 else text
 
 
-# The blobs of all stores: each one once, with every model and tag that uses it.
+def blob_facts(file: StoredFile) -> str:
+    """Return what is known of a blob, in lines of plain text."""
+    lines = [f"{file.store}   ·   {file.state}   ·   {size_text(file.nbytes)}"]
+    lines.append(plain_text(str(file.path)))
+    if not file.finished:
+        lines.append(translate("Download the model again to complete it, or delete the file."))
+    elif not file.used_by:
+        lines.append(
+            translate(
+                "No model in this store uses this blob: a removed model may have left it, or a "
+                "manifest cannot be read. Ollama deletes such blobs when it starts."
+            )
+        )
+    return "\n".join([*lines, *user_lines(file.used_by)])
 
 
 class BlobsPage(QWidget):

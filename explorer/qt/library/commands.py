@@ -6,24 +6,27 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QObject, QProcess, Qt, QUrl, Signal
+from PySide6.QtCore import QObject, QPoint, QProcess, Qt, QUrl, Signal
 from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import QFileDialog, QMenu
+from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QWidget
 
 from explorer.errors import ExplorerError
 from explorer.formats.ollama.manifest import OllamaName
 from explorer.qt.jobs import JobRunner, JobSlot
-from explorer.qt.library.blobs import StoredFile
-from explorer.qt.library.layout import PanelLayout
-from explorer.qt.library.rows import Node, RowKind
+from explorer.qt.library.blobs import BlobsPage, StoredFile
+from explorer.qt.library.nodes import Node
+from explorer.qt.library.rows import RowKind
+from explorer.qt.library.tree import LibraryTree
 from explorer.qt.settings import Settings
 from explorer.stores import StoreKind
 from explorer.text import plain_text
 
-# Shows a file where the system's file manager has it.
+_NAME_PARTS: Final = 4  # of the path of a manifest
+_UNOPENED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH, RowKind.PARTIAL})
 
 
 def folder_of(path: Path) -> Path:
@@ -36,7 +39,7 @@ def reveal(path: Path, folder: Path) -> bool:
 
     Args:
         path: The file.
-        folder: What `folder_of` said about it.
+        folder: Result of `folder_of` for it.
 
     Returns:
         Whether a file manager was started.
@@ -48,19 +51,13 @@ def reveal(path: Path, folder: Path) -> bool:
     return QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
 
 
-# A selected row as the commands see it, whichever list it is in.
-
-
-_NAME_PARTS: Final = 4  # of the path of a manifest
-
-
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A selected row.
+class SelectedRow:
+    """A selected row of either list.
 
     Attributes:
-        name: What to call it.
-        path: Where it is, if anywhere.
+        name: Its name.
+        path: Its file or folder, if it has one.
         digest: Of a blob: ``sha256:`` and 64 digits, or the hub's etag; else empty.
         run_command: What makes Ollama run it; empty if it cannot.
         own_folder: The folder, if it is one that the user added.
@@ -73,16 +70,10 @@ class Subject:
     own_folder: Path | None = None
 
 
-def subject_of(node: Node, own_folders: Sequence[Path]) -> Subject:
-    """Return a row of the tree as a subject.
-
-    Args:
-        node: The row.
-        own_folders: Folders that the user added.
-    """
+def _selected_node(node: Node, own_folders: Sequence[Path]) -> SelectedRow:
     row = node.row
     root = None if row.place is None else row.place.root
-    return Subject(
+    return SelectedRow(
         (row.name or row.title) if row.entry is None else row.entry.name,
         row.path,
         _digest_text(row.digest),
@@ -91,9 +82,8 @@ def subject_of(node: Node, own_folders: Sequence[Path]) -> Subject:
     )
 
 
-def subject_of_file(file: StoredFile) -> Subject:
-    """Return a blob as a subject."""
-    return Subject(file.digest, file.path, _digest_text(file.digest) if file.finished else "")
+def _selected_file(file: StoredFile) -> SelectedRow:
+    return SelectedRow(file.digest, file.path, _digest_text(file.digest) if file.finished else "")
 
 
 def _digest_text(name: str) -> str:
@@ -102,18 +92,12 @@ def _digest_text(name: str) -> str:
 
 def _run_command(node: Node) -> str:
     """Return the command that runs a model; only a valid name may come near a shell."""
-    entry = node.row.entry
-    if entry is None or entry.format is None:
-        return ""
-    place = node.store.row.place
-    if place is None or place.kind is not StoreKind.OLLAMA:
+    entry, place = node.row.entry, node.store.row.place
+    if entry is None or entry.format is None or place is None or place.kind is not StoreKind.OLLAMA:
         return ""
     parts = entry.path.parts[-_NAME_PARTS:]
     name = OllamaName(*parts) if len(parts) == _NAME_PARTS else None
     return f"ollama run {name}" if name is not None and name.valid else ""
-
-
-_UNOPENED = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH, RowKind.PARTIAL})
 
 
 class Commands(QObject):
@@ -121,22 +105,33 @@ class Commands(QObject):
 
     Args:
         panel: The panel; the commands' keys work wherever in it the focus is.
+        tree: Its tree of models.
+        blobs: Its list of blobs.
         runner: Background work.
         settings: Where folders of the user's own are remembered.
 
     Signals:
-        open_requested: A model shall be opened; its path.
+        open_requested: The path of a model to open.
+        model_chosen: A model to select in the tree; its `Node`.
         rescan_requested: The stores shall be read again.
-        failed: What was asked for cannot be done; an `ExplorerError`.
+        failed: A command failed; an `ExplorerError`.
     """
 
     open_requested = Signal(Path)
+    model_chosen = Signal(object)
     rescan_requested = Signal()
     failed = Signal(object)
 
-    def __init__(self, panel: PanelLayout, runner: JobRunner, settings: Settings) -> None:
+    def __init__(
+        self,
+        panel: QWidget,
+        tree: LibraryTree,
+        blobs: BlobsPage,
+        runner: JobRunner,
+        settings: Settings,
+    ) -> None:
         super().__init__(panel)
-        self._panel = panel
+        self._panel, self._tree, self._blobs = panel, tree, blobs
         self._settings = settings
         self._jobs = JobSlot(runner, self)
         self.open = self._action(self.tr("&Open"), self.open_current)
@@ -156,7 +151,9 @@ class Commands(QObject):
         self.copy_name.setShortcut(QKeySequence(QKeySequence.StandardKey.Copy))
         self.copy_name.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         panel.removeAction(self.copy_name)
-        panel.tree.addAction(self.copy_name)  # the table of blobs copies whole rows
+        tree.addAction(self.copy_name)  # the table of blobs copies whole rows
+        for view in (tree, blobs.table):
+            view.customContextMenuRequested.connect(partial(self._show_menu, view))
 
     def _action(self, text: str, slot: Callable[[], object], keys: str = "") -> QAction:
         action = QAction(text, self)
@@ -167,60 +164,60 @@ class Commands(QObject):
         self._panel.addAction(action)
         return action
 
-    def _copying(self, text: str, keys: str, line: Callable[[Subject], str]) -> QAction:
+    def _copying(self, text: str, keys: str, line: Callable[[SelectedRow], str]) -> QAction:
         def copy() -> None:
             # escaped, for a terminal runs what is pasted up to a line end
-            lines = [plain_text(line(each)) for each in self.subjects()]
+            lines = [plain_text(line(each)) for each in self.selected()]
             if any(lines):
                 QGuiApplication.clipboard().setText("\n".join(filter(None, lines)))
 
         return self._action(text, copy, keys)
 
-    def subjects(self) -> list[Subject]:
+    def selected(self) -> list[SelectedRow]:
         """Return what is selected in the list that is shown."""
-        panel = self._panel
-        if panel.lists.currentWidget() is panel.blobs:
-            return [subject_of_file(file) for file in panel.blobs.selected_files()]
+        if self._blobs.isVisibleTo(self._panel):
+            return list(map(_selected_file, self._blobs.selected_files()))
         folders = self._settings.library_folders
-        return [subject_of(node, folders) for node in panel.tree.selected_nodes()]
+        return [_selected_node(node, folders) for node in self._tree.selected_nodes()]
+
+    def _show_menu(self, view: QAbstractItemView, place: QPoint) -> None:
+        self.menu().popup(view.viewport().mapToGlobal(place))
 
     def menu(self) -> QMenu:
         """Return the menu of the selected rows, to be shown; closing it deletes it."""
-        panel, subjects = self._panel, self.subjects()
-        menu = QMenu(panel)
+        rows, in_blobs = self.selected(), self._blobs.isVisibleTo(self._panel)
+        menu = QMenu(self._panel)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        in_blobs = panel.lists.currentWidget() is panel.blobs
-        node = panel.tree.current_node()
+        node = self._tree.current_node()
         if in_blobs or (node is not None and node.row.kind not in _UNOPENED):
             menu.addAction(self.open)
-        if any(each.path for each in subjects):
+        if any(each.path for each in rows):
             menu.addAction(self.reveal)
         menu.addSeparator()
         for action, useful in (
-            (self.copy_name, bool(subjects) and not in_blobs),
-            (self.copy_path, any(each.path for each in subjects)),
-            (self.copy_digest, any(each.digest for each in subjects)),
-            (self.copy_run, any(each.run_command for each in subjects)),
+            (self.copy_name, bool(rows) and not in_blobs),
+            (self.copy_path, any(each.path for each in rows)),
+            (self.copy_digest, any(each.digest for each in rows)),
+            (self.copy_run, any(each.run_command for each in rows)),
         ):
             if useful:
                 menu.addAction(action)
         if in_blobs:
-            menu.addActions(panel.blobs.table.actions())
+            menu.addActions(self._blobs.table.actions())
         menu.addSeparator()
-        if any(each.own_folder for each in subjects):
+        if any(each.own_folder for each in rows):
             menu.addAction(self.remove)
         menu.addAction(self.rescan)
         if not in_blobs:
-            panel.tree.add_sorting(menu)
+            self._tree.add_sorting(menu)
         return menu
 
     # Opening
 
     def open_current(self) -> None:
         """Open what the current row of the list shown belongs to."""
-        panel = self._panel
-        node, file = panel.tree.current_node(), panel.blobs.current_file()
-        if panel.lists.currentWidget() is panel.blobs:
+        node, file = self._tree.current_node(), self._blobs.current_file()
+        if self._blobs.isVisibleTo(self._panel):
             if file is not None:
                 self.open_file(file)
         elif node is not None:
@@ -231,9 +228,7 @@ class Commands(QObject):
         if node.row.kind is RowKind.BLOB and node.row.path is not None:
             self.open_requested.emit(node.row.path)
             return
-        model: Node | None = node
-        while model is not None and model.row.entry is None:
-            model = model.parent
+        model = node.model
         entry = None if model is None else model.row.entry
         if entry is None:
             return
@@ -246,18 +241,18 @@ class Commands(QObject):
 
     def open_file(self, file: StoredFile) -> None:
         """Show the model that uses a blob; open one that none uses."""
-        for node in self._panel.model.entries() if file.used_by else ():
+        for node in self._tree.library.entries() if file.used_by else ():
             if node.row.entry is not None and node.row.entry.name in file.used_by:
-                self._panel.show_model(node)
+                self.model_chosen.emit(node)
                 return
         if file.finished:
             self.open_requested.emit(file.path)
         else:
-            what = self.tr("is not complete; download the model again to go on with it")
+            what = self.tr("is not complete; download the model again to complete it")
             self.failed.emit(ExplorerError(what, file.path))
 
     def _reveal(self) -> None:
-        path = next((each.path for each in self.subjects() if each.path is not None), None)
+        path = next((each.path for each in self.selected() if each.path is not None), None)
         if path is None:
             return
 
@@ -287,7 +282,7 @@ class Commands(QObject):
         self.rescan_requested.emit()
 
     def _remove_folders(self) -> None:
-        gone = {each.own_folder for each in self.subjects()}
+        gone = {each.own_folder for each in self.selected()}
         kept = [folder for folder in self._settings.library_folders if folder not in gone]
         self._settings.library_folders = kept
         self.rescan_requested.emit()

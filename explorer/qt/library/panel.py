@@ -1,36 +1,51 @@
-"""The panel of downloaded models: which of these 40 GB blobs is which model.
+"""The library: every store of this machine, its models and its blobs.
 
-Scans, opened branches and facts about models come from workers; this panel puts them together and
-says what it all comes to. Nothing is read before the panel is shown for the first time.
+Scans, opened branches and facts about models come from workers. Nothing is read before the panel
+is shown for the first time.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
-from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QSplitter,
+    QStackedWidget,
+    QTabWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from explorer.errors import ExplorerError
-from explorer.qt.jobs import JobRunner
+from explorer.formats import Severity
+from explorer.present.explanations import picture_text
+from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.library import readers
+from explorer.qt.library.blobs import BlobList, BlobsPage, StoredFile, blob_facts
 from explorer.qt.library.commands import Commands
-from explorer.qt.library.layout import PanelLayout
-from explorer.qt.library.listing import Listing
-from explorer.qt.library.readers import (
-    ContentsReader,
-    DetailsReader,
-    FolderWatch,
-    Places,
-    Scanner,
-    machine_places,
-)
-from explorer.qt.library.rows import LibraryColumn, Node
-from explorer.qt.library.totals import total_of
+from explorer.qt.library.contents import read_text
+from explorer.qt.library.nodes import LibraryColumn, Node, facts_of, heading_of, total_of
+from explorer.qt.library.rows import Listing, Row, counted, mark, title_of
+from explorer.qt.library.tree import LibraryModel, LibraryTree
 from explorer.qt.settings import Settings
-from explorer.text import bytes_text, integer_text
+from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.table_view import FilterBar
+from explorer.qt.widgets.text_view import TextView
+from explorer.stores import Details, Entry
+from explorer.text import bytes_text, integer_text, plain_text
 
-_DETAILED = frozenset(
+_TEXT_WIDTH: Final = 620
+_DETAILED: Final = frozenset(
     {
         LibraryColumn.ARCHITECTURE,
         LibraryColumn.PARAMETERS,
@@ -40,7 +55,280 @@ _DETAILED = frozenset(
 )
 
 
-class LibraryView(PanelLayout):
+class DetailPane(QWidget):
+    """Facts and problems of the current row; of a template, a licence and the like its text.
+
+    Attributes:
+        heading: The name.
+        facts: What is known of it.
+        text: Its text, if it is one.
+    """
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._jobs = JobSlot(runner, self)
+        self.heading = ElidedLabel(self)
+        self.heading.setWhatsThis(picture_text("name"))
+        font = self.heading.font()
+        font.setBold(True)
+        self.heading.setFont(font)
+        self.heading.setContentsMargins(10, 6, 10, 2)
+        self.facts = plain_label(self)
+        self.facts.setWordWrap(True)
+        self.facts.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
+        self.facts.setContentsMargins(10, 2, 10, 6)
+        self.facts.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.facts.setAccessibleName(self.tr("About the selected row"))
+        self.facts.setWhatsThis(picture_text("download"))
+        scroll = QScrollArea(self)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setWidget(self.facts)
+        self._scroll = scroll
+        self.text = TextView(self)
+        self._stack = QStackedWidget(self)
+        self._stack.addWidget(scroll)
+        self._stack.addWidget(self.text)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.heading)
+        layout.addWidget(self._stack, 1)
+        self.show_node(None)
+
+    @property
+    def shows_text(self) -> bool:
+        """Whether a text is shown, in which one can search."""
+        return self._stack.currentWidget() is self.text
+
+    def show_node(self, node: Node | None) -> None:
+        """Show a row of the tree; a text is read in the background."""
+        self._jobs.cancel()
+        if node is None:
+            self._say("", self.tr("Select a row to read about it."))
+        elif node.row.text and node.row.path is not None:
+            self._read(node, node.row.path)
+        else:
+            self._say(heading_of(node), facts_of(node))
+
+    def show_file(self, file: StoredFile | None) -> None:
+        """Show a blob."""
+        self._jobs.cancel()
+        if file is None:
+            self.show_node(None)
+        else:
+            self._say(title_of(file.digest), blob_facts(file))
+
+    def _read(self, node: Node, path: Path) -> None:
+        title, facts = heading_of(node), facts_of(node)
+        if not self.shows_text or self.heading.text() != title:
+            self._say(title, facts)
+
+        def show(text: str) -> None:
+            self.heading.setText(title)
+            self.heading.show()
+            self.text.show_text(text)
+            self._stack.setCurrentWidget(self.text)
+
+        def fail(error: ExplorerError) -> None:
+            self._say(title, f"{facts}\n{mark(Severity.ERROR)}  {plain_text(str(error))}")
+
+        job_title = self.tr("Reading {name}").format(name=title)
+        self._jobs.run(job_title, lambda _job: read_text(path), show, fail)
+
+    def _say(self, heading: str, text: str) -> None:
+        self.heading.setText(heading)
+        self.heading.setVisible(bool(heading))
+        self.facts.setText(text)
+        self._scroll.verticalScrollBar().setValue(0)
+        self._stack.setCurrentWidget(self._scroll)
+        self.text.clear()
+
+
+class EmptyPage(QWidget):
+    """Shown where nothing is downloaded: which stores were read, and what one can do.
+
+    Attributes:
+        demo: Opens the demo model.
+        add: Adds a folder.
+
+    Signals:
+        demo_requested: The demo model shall be opened.
+        add_requested: A folder shall be added.
+    """
+
+    demo_requested = Signal()
+    add_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        title = QLabel(self.tr("No downloaded models yet"), self)
+        font = title.font()
+        font.setPointSizeF(1.6 * font.pointSizeF())
+        title.setFont(font)
+        text = QLabel(
+            self.tr(
+                "The models that Ollama, Hugging Face, LM Studio and llama.cpp download are "
+                "listed here as soon as there are any. Do you keep models elsewhere? Add that "
+                "folder. Or look around in a small demo model that this program makes itself."
+            ),
+            self,
+        )
+        text.setWordWrap(True)
+        text.setFixedWidth(_TEXT_WIDTH)
+        text.setMinimumHeight(text.heightForWidth(_TEXT_WIDTH))
+        text.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.MinimumExpanding)
+        self.demo = QPushButton(self.tr("Open the &demo model"), self)
+        self.demo.setDefault(True)
+        self.demo.clicked.connect(self.demo_requested)
+        self.add = QPushButton(self.tr("&Add a folder…"), self)
+        self.add.clicked.connect(self.add_requested)
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        buttons.addWidget(self.demo)
+        buttons.addWidget(self.add)
+        buttons.addStretch(1)
+        layout = QVBoxLayout(self)
+        layout.setSpacing(18)
+        layout.addStretch(2)
+        for label in (title, text):
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            layout.addWidget(label, 0, Qt.AlignmentFlag.AlignHCenter)
+        layout.addLayout(buttons)
+        layout.addStretch(3)
+
+
+class LibraryWidgets(QWidget):
+    """A filter above two lists, the details of the current row below them, and a sum.
+
+    Attributes:
+        bar: The filter, for both lists.
+        add_button: Adds a folder.
+        scan_button: Reads the stores again, or stops that.
+        model: The tree's model.
+        tree: Models by store.
+        blobs: Blobs, each once.
+        lists: The tabs of both.
+        pane: Details of the current row.
+        splitter: The lists and the pane.
+        empty: Shown where nothing is downloaded.
+        total: Sum of the selection.
+    """
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None) -> None:
+        super().__init__(parent)
+        hint = self.tr("Filter by name, architecture, quantization, state or digest")
+        tip = self.tr(
+            "Every word must be found. Digits of a digest find the models that use that blob."
+        )
+        self.bar = FilterBar(hint, tip, self)
+        self.bar.status.setWhatsThis(picture_text("listed"))
+        self.add_button = QToolButton(self)
+        self.add_button.setText(self.tr("Add folder…"))
+        self.add_button.setToolTip(self.tr("List models of a folder"))
+        self.scan_button = QToolButton(self)
+        top = QHBoxLayout()
+        top.setContentsMargins(0, 0, 6, 0)
+        top.setSpacing(4)
+        top.addWidget(self.bar, 1)
+        top.addWidget(self.add_button)
+        top.addWidget(self.scan_button)
+        self.model = LibraryModel(self)
+        self.tree = LibraryTree(self.model, self)
+        self.blobs = BlobsPage(runner, self)
+        self.lists = QTabWidget(self)
+        self.lists.setDocumentMode(True)
+        self.lists.addTab(self.tree, self.tr("Models"))
+        self.lists.addTab(self.blobs, self.tr("Blobs"))
+        self.pane = DetailPane(runner, self)
+        self.splitter = QSplitter(Qt.Orientation.Vertical, self)
+        self.splitter.addWidget(self.lists)
+        self.splitter.addWidget(self.pane)
+        self.splitter.setStretchFactor(0, 3)
+        self.splitter.setStretchFactor(1, 1)
+        self.splitter.setChildrenCollapsible(False)
+        self.empty = EmptyPage(self)
+        self._sentence = plain_label(self)
+        self._sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._sentence.setEnabled(False)
+        self._pages = QStackedWidget(self)
+        for page in (self.splitter, self.empty, self._sentence):
+            self._pages.addWidget(page)
+        self.total = plain_label(self)
+        self.total.setContentsMargins(8, 3, 8, 3)
+        self.total.setWhatsThis(picture_text("download_total"))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(top)
+        layout.addWidget(self._pages, 1)
+        layout.addWidget(self.total)
+
+    @property
+    def shows_blobs(self) -> bool:
+        """Whether the list of blobs is shown."""
+        return self.lists.currentWidget() is self.blobs
+
+    def show_model(self, node: Node) -> None:
+        """Select a model in the tree; the filter is cleared if it hides it."""
+        self.lists.setCurrentWidget(self.tree)
+        if not self.model.is_shown(node):
+            self.bar.edit.clear()
+        for above in node.upwards():
+            if above is not node and above.parent is not None:
+                self.tree.setExpanded(self.model.index_of(above), True)
+        self.tree.select_node(node)
+        self.tree.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def focus_search(self) -> None:
+        """Search in the text where the focus is in it; else filter."""
+        if self.pane.shows_text and self.pane.isAncestorOf(self.focusWidget()):
+            self.pane.text.focus_search()
+        else:
+            self.bar.focus()
+
+    def enter_list(self) -> None:
+        """Move the focus from the filter into the list shown."""
+        shown = self.blobs.table if self.shows_blobs else self.tree
+        shown.setFocus(Qt.FocusReason.OtherFocusReason)
+        if shown is self.tree and not self.tree.currentIndex().isValid():
+            self.tree.setCurrentIndex(self.model.index(0, 0))
+
+    def refresh_pane(self) -> None:
+        """Show the details of the current row."""
+        if self.shows_blobs:
+            self.pane.show_file(self.blobs.current_file())
+        elif not self.pane.shows_text or self.tree.current_node() is None:
+            self.pane.show_node(self.tree.current_node())
+
+    def restore_layout(self, settings: Settings) -> None:
+        """Restore widths and order of columns, and the splitter."""
+        self.tree.header().restoreState(settings.layout("downloads"))
+        self.blobs.restore(settings.layout("downloads_blobs"))
+        self.splitter.restoreState(settings.layout("downloads_splitter"))
+
+    def reset_layout(self) -> None:
+        """Give columns and the splitter the sizes that they had at first."""
+        self.tree.reset_columns()
+        self.blobs.table.fit_columns()
+        height = self.splitter.height()
+        self.splitter.setSizes([3 * height // 4, height // 4])
+
+    def show_sentence(self, sentence: str) -> None:
+        """Show a sentence instead of the lists."""
+        self._sentence.setText(sentence)
+        self._pages.setCurrentWidget(self._sentence)
+
+    def show_page(self, page: QWidget) -> None:
+        """Show the lists with the pane, or that there is nothing to list."""
+        self._pages.setCurrentWidget(page)
+
+
+class LibraryView(LibraryWidgets):
     """Every store of this machine, its models and its blobs.
 
     Args:
@@ -53,11 +341,11 @@ class LibraryView(PanelLayout):
         commands: What one can do with the selected rows.
 
     Signals:
-        open_requested: A model shall be opened; its path.
+        open_requested: The path of a model to open.
         demo_requested: The demo model shall be opened.
-        failed: Something that was asked for cannot be done; an `ExplorerError`.
+        failed: A command failed; an `ExplorerError`.
         written: The list of blobs was exported; the file's path.
-        scanned: A scan came to its end; how many models there are.
+        scanned: A scan has finished; how many models there are.
     """
 
     open_requested = Signal(Path)
@@ -72,36 +360,35 @@ class LibraryView(PanelLayout):
         settings: Settings,
         parent: QWidget | None = None,
         *,
-        places: Places = machine_places,
+        places: readers.Places = readers.machine_places,
     ) -> None:
         super().__init__(runner, parent)
         self._settings = settings
-        self._seen_stores: set[str] = set()
-        self._listing: Listing | None = None
+        self._rows: tuple[Row, ...] | None = None
+        self._entry_count = 0
         self._asked = False  # for a scan
-        self._changed = False  # on disk, while a scan went on
-        self.scanner = Scanner(runner, self.turnstile, places, self)
-        self.details = DetailsReader(runner, self.turnstile, self)
-        self.contents = ContentsReader(runner, self.turnstile, self)
-        self.watch = FolderWatch(self)
-        self.commands = Commands(self, runner, settings)
+        self._changed = False  # on disk, while a scan ran
+        self.scanner = readers.Scanner(runner, places, self)
+        self.details = readers.DetailsReader(runner, self)
+        self.contents = readers.ContentsReader(runner, self)
+        self.watch = readers.FolderWatch(self)
+        self.commands = Commands(self, self.tree, self.blobs, runner, settings)
         self._connect()
-        self.tree.header().restoreState(settings.layout("downloads"))
-        self.blobs.restore(settings.layout("downloads_blobs"))
-        self.splitter.restoreState(settings.layout("downloads_splitter"))
+        self.restore_layout(settings)
         self._show_state()
 
     def _connect(self) -> None:
         self.bar.changed.connect(self._filter)
-        self.bar.left_down.connect(self._enter_list)
+        self.bar.left_down.connect(self.enter_list)
         self.add_button.clicked.connect(self.commands.ask_folder)
         self.commands.open_requested.connect(self.open_requested)
+        self.commands.model_chosen.connect(self.show_model)
         self.commands.rescan_requested.connect(self.rescan)
         self.commands.failed.connect(self.failed)
         self.scan_button.clicked.connect(self._toggle_scan)
         self.empty.demo_requested.connect(self.demo_requested)
         self.empty.add_requested.connect(self.commands.ask_folder)
-        self.scanner.listed.connect(self._show_rows)
+        self.scanner.listed.connect(self._show_listing)
         self.scanner.finished.connect(self._end_scan)
         self.scanner.failed.connect(self._fail_scan)
         self.scanner.stopped.connect(self._show_state)
@@ -115,18 +402,13 @@ class LibraryView(PanelLayout):
         self.tree.looked.connect(self._prefer_visible)
         self.tree.current_moved.connect(self.pane.show_node)
         self.tree.selection_moved.connect(self._show_total)
-        for view in (self.tree, self.blobs.table):
-            view.customContextMenuRequested.connect(
-                lambda place, view=view: self.commands.menu().popup(
-                    view.viewport().mapToGlobal(place)
-                )
-            )
         self.blobs.file_chosen.connect(self.pane.show_file)
         self.blobs.table.failed.connect(self.failed)
         self.blobs.table.exported.connect(self.written)
         self.blobs.opened.connect(self.commands.open_file)
         self.blobs.selection_moved.connect(self._show_total)
-        self.lists.currentChanged.connect(self._change_list)
+        self.lists.currentChanged.connect(self.refresh_pane)
+        self.lists.currentChanged.connect(self._show_total)
 
     # Scanning
 
@@ -150,47 +432,23 @@ class LibraryView(PanelLayout):
         else:
             self.rescan()
 
-    def _show_rows(self, listing: Listing) -> None:
-        with self.turnstile.taken(), self.tree.place_kept():
-            self.model.merge(listing.rows)
-        new = [node for node in self.model.stores if node.row.key not in self._seen_stores]
-        for node in new:
-            self._seen_stores.add(node.row.key)
-            node.expanded = True
-            index = self.model.index_of(node)
-            if index.isValid():
-                self.tree.setExpanded(index, True)
-        self._listing = listing
+    def _show_listing(self, listing: Listing) -> None:
+        self.model.set_rows(listing.rows)
+        self._rows, self._entry_count = listing.rows, listing.entry_count
         self._show_state()
 
-    def _end_scan(self, listing: Listing) -> None:
-        self._show_rows(listing)
-        # each in its turn, so that keys and the mouse are heard in between
-        for step in (self._show_blobs, self._follow, self._read_details, self._tell_scanned):
-            QTimer.singleShot(0, self, step)
-
-    def _show_blobs(self) -> None:
-        if self._listing is not None and self._listing.blobs is not None:
-            with self.turnstile.taken():
-                self.blobs.show_blobs(self._listing.blobs)
-
-    def _follow(self) -> None:
-        if self._listing is not None and self._listing.blobs is not None:
-            self.watch.set_pace(self.scanner.took_seconds)
-            self.watch.watch(self._listing.watched)
-
-    def _read_details(self) -> None:
+    def _end_scan(self, listing: Listing, blobs: BlobList) -> None:
+        self._show_listing(listing)
+        self.blobs.show_blobs(blobs)
+        self.watch.set_pace(self.scanner.took_seconds)
+        self.watch.watch(listing.watched)
         entries = [node.row.entry for node in self.model.entries() if node.row.entry is not None]
         known = self.model.details
         self.model.details = {entry: known[entry] for entry in entries if entry in known}
         self.details.read(entry for entry in entries if entry not in known)
         self._prefer_visible()
-
-    def _tell_scanned(self) -> None:
-        self._refresh_pane()
-        self._show_state()
-        if self._listing is not None and not self.scanner.busy:
-            self.scanned.emit(self._listing.entry_count)
+        self.refresh_pane()
+        self.scanned.emit(listing.entry_count)
         if self._changed:
             self.watch.remind()
 
@@ -201,26 +459,21 @@ class LibraryView(PanelLayout):
     # Facts about models, and what is in them
 
     def _prefer_visible(self) -> None:
-        with self.turnstile.taken():
-            entries = [node.row.entry for node in self.tree.visible_nodes()]
-        self.details.prefer(entry for entry in entries if entry is not None)
+        entries = [node.row.entry for node in self.tree.visible_nodes()]
+        self.details.prefer([entry for entry in entries if entry is not None])
 
-    def _show_details(self, found: object) -> None:
-        assert isinstance(found, list)
-        with self.turnstile.taken():
-            self.model.set_details(found)
+    def _show_details(self, found: list[tuple[Entry, Details]]) -> None:
+        self.model.set_details(found)
         node = self.tree.current_node()
         if node is not None and any(entry == node.row.entry for entry, _ in found):
-            self._refresh_pane()
+            self.refresh_pane()
 
     def _end_details(self) -> None:
         if self.bar.text or self.tree.header().sortIndicatorSection() in _DETAILED:
-            with self.turnstile.taken(), self.tree.place_kept():
-                self.model.refresh_order()
+            self.model.refresh_order()
             self._show_state()
 
-    def _show_contents(self, node: Node, rows: object) -> None:
-        assert isinstance(rows, tuple)
+    def _show_contents(self, node: Node, rows: tuple[Row, ...]) -> None:
         with self.tree.place_kept():
             self.model.set_contents(node, rows)
 
@@ -228,21 +481,7 @@ class LibraryView(PanelLayout):
         self.model.forget_contents(node)
         self.tree.collapse(self.model.index_of(node))
 
-    def _refresh_pane(self) -> None:
-        if self.lists.currentWidget() is self.tree:
-            if not self.pane.shows_text or self.tree.current_node() is None:
-                self.pane.show_node(self.tree.current_node())
-        else:
-            self.pane.show_file(self.blobs.current_file())
-
     # What is shown
-
-    def focus_search(self) -> None:
-        """Search in the text where the focus is in it; else filter."""
-        if self.pane.shows_text and self.pane.isAncestorOf(self.focusWidget()):
-            self.pane.text.focus_search()
-        else:
-            self.bar.focus()
 
     def save_layout(self) -> None:
         """Remember widths and order of columns, and the splitter."""
@@ -252,30 +491,12 @@ class LibraryView(PanelLayout):
             header = self.blobs.table.horizontalHeader()
             self._settings.set_layout("downloads_blobs", header.saveState())
 
-    def reset_layout(self) -> None:
-        """Give columns and the splitter the sizes that they had at first."""
-        self.tree.reset_columns()
-        self.blobs.table.fit_columns()
-        height = self.splitter.height()
-        self.splitter.setSizes([3 * height // 4, height // 4])
-
     def _filter(self, text: str) -> None:
-        with self.turnstile.taken():
-            self.model.set_filter(text)
+        self.model.set_filter(text)
+        if self.tree.currentIndex().isValid():
+            self.tree.scrollTo(self.tree.currentIndex())
         self.blobs.filter(text)
         self._show_state()
-
-    def _enter_list(self) -> None:
-        if self.lists.currentWidget() is self.tree:
-            self.tree.setFocus(Qt.FocusReason.OtherFocusReason)
-            if not self.tree.currentIndex().isValid():
-                self.tree.setCurrentIndex(self.model.index(0, 0))
-        else:
-            self.blobs.table.setFocus(Qt.FocusReason.OtherFocusReason)
-
-    def _change_list(self) -> None:
-        self._refresh_pane()
-        self._show_total()
 
     def _show_state(self) -> None:
         busy = self.scanner.busy
@@ -283,67 +504,55 @@ class LibraryView(PanelLayout):
         self.scan_button.setToolTip(
             self.tr("Stop reading") if busy else self.tr("Read all stores anew (F5)")
         )
-        rows = () if self._listing is None else self._listing.rows
-        empty = self._listing is not None and not any(
-            row.children or row.problems or row.store is None for row in rows
-        )
-        if empty and not busy:
-            self.show_page(self.empty)
-        elif self._listing is None or (empty and busy):
-            self.say(
-                self.tr("Reading was stopped. Press F5 to read again.")
-                if self._asked and not busy
-                else self.tr("Looking for downloaded models…")
-            )
-        else:
+        if any(row.children or row.problems or row.store is None for row in self._rows or ()):
             self.show_page(self.splitter)
+        elif busy or not self._asked:
+            self.show_sentence(self.tr("Looking for downloaded models…"))
+        elif self._rows is None:
+            self.show_sentence(self.tr("Reading was stopped. Press F5 to read again."))
+        else:
+            self.show_page(self.empty)
         self._show_total()
 
     def _show_total(self) -> None:
-        count = 0 if self._listing is None else self._listing.entry_count
-        blobs = self.lists.currentWidget() is self.blobs
+        count = self._entry_count
         if self.scanner.busy:
             text = self.tr("{n} models so far…").format(n=integer_text(count))
-        elif self.bar.text and not blobs:
+        elif self.bar.text and not self.shows_blobs:
             shown = integer_text(self.model.shown_count())
             text = self.tr("{shown} of {all} models").format(shown=shown, all=integer_text(count))
         else:
             text = self.tr("1 model") if count == 1 else self.tr("{n} models")
             text = text.format(n=integer_text(count))
         self.bar.status.setText(text)
-        self.total.setText(self.blobs.summary() if blobs else self._tree_summary())
+        self.total.setText(self.blobs.summary() if self.shows_blobs else self._tree_summary())
 
     def _tree_summary(self) -> str:
         nodes = self.tree.selected_nodes()
         if not nodes and self.scanner.busy:
-            return ""  # what stores take is known at their end
+            return ""  # sizes of stores are known at their end
         total = total_of(nodes or self.model.stores)
         size = bytes_text(total.nbytes)
         if not nodes:
             return self.tr("{size} on disk in all").format(size=size)
-        count = total.models or total.others
         if total.models:
             one, many = self.tr("1 model selected"), self.tr("{n} models selected")
         else:
             one, many = self.tr("1 row selected"), self.tr("{n} rows selected")
-        chosen = one if count == 1 else many.format(n=integer_text(count))
+        chosen = counted(total.models or total.others, one, many)
         text = self.tr("{chosen}: {size} on disk").format(chosen=chosen, size=size)
         if total.apart > total.nbytes:
             more = self.tr("{size} that they share counted once")
             text += f" ({more.format(size=bytes_text(total.apart - total.nbytes))})"
         return text
 
-    def _show_menu(self, place: QPoint) -> None:
-        self.commands.menu().popup(place)
-
     # Qt
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.LocaleChange:
-            for store in self.model.stores:
-                store.retell()
-            self._refresh_pane()
+            self.model.forget_texts()
+            self.refresh_pane()
             self._show_total()
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -1,12 +1,12 @@
-"""What a row of the tree of downloaded models says. Plain data, made in a worker."""
+"""Rows of the tree of downloaded models, made from the stores in a worker: plain, safe data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from enum import Enum, IntEnum, auto
-from itertools import count
+from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
@@ -14,53 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
+from explorer import stores
 from explorer.formats import Problem, Severity
-from explorer.stores import Blob, Details, Entry, Place, Store, StoreKind
-from explorer.text import bytes_text, count_text, integer_text, plain_text, shorten
-
-# Which blobs each model of a store uses, so that what several of them share is counted once.
-
-
-class Usage:
-    """The blobs of one store, as arrays: a model of tensor blobs may have 10,000 of them.
-
-    Args:
-        blobs: The blobs, each once.
-    """
-
-    def __init__(self, blobs: Sequence[Blob]) -> None:
-        self._nbytes = np.array([blob.nbytes for blob in blobs], np.int64)
-        self._shared = np.array([len(blob.used_by) > 1 for blob in blobs], np.bool_)
-        self._digests = {blob.digest: place for place, blob in enumerate(blobs)}
-        places: dict[str, list[int]] = {}
-        for place, blob in enumerate(blobs):
-            for name in blob.used_by:
-                places.setdefault(name, []).append(place)
-        self._places = {name: np.array(own, np.intp) for name, own in places.items()}
-
-    def shared_bytes(self, name: str) -> int:
-        """Return how many of a model's bytes other models use too."""
-        places = self._places.get(name)
-        if places is None:
-            return 0
-        return int(self._nbytes[places[self._shared[places]]].sum())
-
-    def total(self, names: Iterable[str], digests: Iterable[str] = ()) -> int:
-        """Return the bytes of all blobs that models use, and of further blobs, each once."""
-        return int(self._nbytes[self._marks(names, digests)].sum())
-
-    def _marks(self, names: Iterable[str], digests: Iterable[str]) -> NDArray[np.bool_]:
-        marks = np.zeros(len(self._nbytes), np.bool_)
-        for name in names:
-            places = self._places.get(name)
-            if places is not None:
-                marks[places] = True
-        for digest in digests:
-            place = self._digests.get(digest)
-            if place is not None:
-                marks[place] = True
-        return marks
-
+from explorer.formats.ollama.manifest import BLOBS, MANIFESTS
+from explorer.formats.side_files import HUB_REPOSITORY
+from explorer.formats.tensors import natural_key
+from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
+from explorer.stores.entries import Check
+from explorer.stores.huggingface import is_hub_cache
+from explorer.stores.ollama import is_ollama_store, models_folder
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _LONGEST_TITLE = 200  # a name may have 60,000 characters; the tool tip shows more
 _MARKS = {Severity.ERROR: "✘", Severity.WARNING: "⚠"}  # both are in DejaVu
@@ -72,6 +35,41 @@ PROGRAM: Final = {
     StoreKind.LLAMA_CPP: "llama.cpp",
     StoreKind.FOLDER: "Folder",
 }
+
+
+class Usage:
+    """The blobs of one store by the models that use them; a blob counts once in every sum.
+
+    Arrays, for a model of tensor blobs may have 10,000 of them.
+    """
+
+    def __init__(self, blobs: Sequence[Blob]) -> None:
+        self._nbytes = np.array([blob.nbytes for blob in blobs], np.int64)
+        self._shared = np.array([len(blob.used_by) > 1 for blob in blobs], np.bool_)
+        self._digests = {blob.digest: place for place, blob in enumerate(blobs)}
+        places: dict[str, list[int]] = {}
+        for place, blob in enumerate(blobs):
+            for name in blob.used_by:
+                places.setdefault(name, []).append(place)
+        self._places: dict[str, NDArray[np.intp]] = {
+            name: np.array(own, np.intp) for name, own in places.items()
+        }
+
+    def shared_bytes(self, name: str) -> int:
+        """Return how many of a model's bytes other models use too."""
+        places = self._places.get(name)
+        return 0 if places is None else int(self._nbytes[places[self._shared[places]]].sum())
+
+    def total(self, names: Iterable[str], digests: Iterable[str] = ()) -> int:
+        """Return the bytes of all blobs of models, and of further blobs."""
+        used = np.zeros(len(self._nbytes), np.bool_)
+        for name in names:
+            if name in self._places:
+                used[self._places[name]] = True
+        for digest in digests:
+            if digest in self._digests:
+                used[self._digests[digest]] = True
+        return int(self._nbytes[used].sum())
 
 
 class RowKind(Enum):
@@ -108,26 +106,26 @@ class Row:
 
     Attributes:
         kind: What it stands for.
-        key: What it alone is known by among its siblings, also after the next scan.
+        key: Identifies it among its siblings, also after the next scan.
         title: Its name, safe to show; of a tensor without what the rows above it say.
         name: The whole name as the model has it, of a tensor; else empty.
         architecture: The model's architecture, safe to show.
         parameters: Number of weights.
         quantization: How its weights are stored, safe to show.
         nbytes: Bytes on disk; what is shared is counted once in a sum.
-        modified: When it was changed last, seconds since 1970.
+        modified: Time of the last change, seconds since 1970.
         note: What there is to say about it, safe to show, if it has no problems.
         problems: What is wrong with it.
-        path: Where it is.
+        path: Its file or folder.
         digest: Of a blob: its name; else empty.
         text: Whether its content can be read as text.
         entry: The model, of an ENTRY.
         place: The store's place, of a STORE.
-        store: What the scan found, of a STORE that was read to its end.
+        store: The store, of a STORE that was read to its end.
         usage: Which blobs its models use, of a STORE that was read to its end.
-        order: Key under which the title sorts as people expect, of a model; made in the worker.
+        order: Key under which the title sorts naturally, of a model.
         children: The rows below, if they are known.
-        pages: The rows below, if they are made when they are looked at.
+        pages: The rows below, if they are made on demand.
     """
 
     kind: RowKind
@@ -146,11 +144,16 @@ class Row:
     text: bool = False
     entry: Entry | None = None
     place: Place | None = None
-    store: Store | None = field(default=None, compare=False)
+    store: Store | None = None
     usage: Usage | None = field(default=None, compare=False)
-    order: tuple[tuple[int, int, str], ...] = field(default=(), compare=False)
-    children: tuple[Row, ...] = field(default=(), compare=False)
+    order: tuple[tuple[int, int, str], ...] = ()
+    children: tuple[Row, ...] = ()
     pages: Pages | None = field(default=None, compare=False)
+
+
+def translate(text: str) -> str:
+    """Return a text of the panel in the user's language."""
+    return QCoreApplication.translate("Library", text)
 
 
 def title_of(text: str) -> str:
@@ -192,11 +195,6 @@ def counted(count: int, one: str, many: str) -> str:
     return one if count == 1 else many.format(n=integer_text(count))
 
 
-def translate(text: str) -> str:
-    """Return a text of the panel in the user's language."""
-    return QCoreApplication.translate("Library", text)
-
-
 def store_summary(store: Store) -> str:
     """Return how many models a store holds, and what is wrong with it."""
     parts = [counted(len(store.entries), translate("1 model"), translate("{n} models"))]
@@ -211,243 +209,290 @@ def store_summary(store: Store) -> str:
     return ", ".join(parts)
 
 
-# A row in the tree: where it stands, what is below it, and the texts of its cells.
+# Rows of a store
 
 
-PAGE = 256
-"""Rows that a branch shows at first, and with each further step of scrolling."""
+def store_row(place: Place, entries: Sequence[Entry], store: Store | None = None) -> Row:
+    """Return the row of a store with all that is below it.
 
-_LISTED = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH})
-_IDS = count(1)
-_DATE_LENGTH = len("2026-11-21")  # the time of day is told below the tree
-
-
-class LibraryColumn(IntEnum):
-    """The columns of the tree."""
-
-    NAME = 0
-    ARCHITECTURE = 1
-    PARAMETERS = 2
-    QUANTIZATION = 3
-    BYTES = 4
-    MODIFIED = 5
-    NOTE = 6
-
-
-class Node:
-    """A row of the tree with its place.
-
-    Attributes:
-        id: What indexes refer to; an index of a row that is gone finds nothing, and no dead object.
-        row: What it says.
-        parent: The node above; None for a store.
-        place: Its position among the children shown.
-        every: All nodes below, in the order shown, those filtered out included.
-        children: The nodes below that are shown.
-        details: What opening the model told, of an ENTRY.
-        expanded: Whether it is open in the view.
-        requested: Whether its contents were asked for, of an ENTRY.
-        pages: Rows below that are still to be made.
+    Args:
+        place: Where it is.
+        entries: Its models, or those found so far.
+        store: The result of its scan; None while that runs.
     """
-
-    __slots__ = (
-        "_cells",
-        "children",
-        "details",
-        "every",
-        "expanded",
-        "id",
-        "pages",
-        "parent",
-        "place",
-        "requested",
-        "row",
+    usage = None if store is None else Usage(store.blobs)
+    children = list(_models(place.kind, entries, usage))
+    note, nbytes = translate("reading…"), None
+    problems: tuple[Problem, ...] = ()
+    if store is not None:
+        children += _leftovers(store)
+        note = ""  # `Node.note` says what the store holds
+        problems = _with_advice(place, store.problems)
+        nbytes = store.nbytes + sum(partial.nbytes for partial in store.partials)
+    return Row(
+        RowKind.STORE,
+        f"store {place.kind} {place.root}",
+        f"{PROGRAM[place.kind]}   {title_of(str(place.root))}",
+        nbytes=nbytes,
+        note=note,
+        problems=problems,
+        path=place.root,
+        place=place,
+        store=store,
+        usage=usage,
+        children=tuple(children),
     )
 
-    def __init__(self, row: Row, parent: Node | None) -> None:
-        self.id = next(_IDS)
-        self.row = row
-        self.parent = parent
-        self.place = 0
-        self.every: list[Node] = []
-        self.children: list[Node] = []
-        self.details: Details | None = None
-        self.expanded = False
-        self.requested = False
-        self.pages: Pages | None = row.pages
-        self._cells: tuple[str, ...] | None = None
 
-    @property
-    def listed(self) -> bool:
-        """Whether the rows below come from the scan, not from opening a model."""
-        return self.row.kind in _LISTED
+def waiting_row(place: Place) -> Row:
+    """Return the row of a store that is still to be read."""
+    row = store_row(place, ())
+    return Row(row.kind, row.key, row.title, note=translate("waiting…"), path=row.path, place=place)
 
-    @property
-    def pending(self) -> bool:
-        """Whether there are rows below that are not made yet."""
-        if self.row.kind is RowKind.ENTRY:
-            return not self.requested
-        return self.pages is not None and len(self.every) < self.pages.count
 
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What is wrong, as far as it is known."""
-        return self.row.problems if self.details is None else self.details.problems
+def family_of(kind: StoreKind, entry: Entry) -> str:
+    """Return the model of which an entry is a tag, a revision or a file; "" if it is none."""
+    if kind is StoreKind.OLLAMA:
+        return entry.name.rpartition(":")[0]
+    for part in entry.path.parts:
+        if part.startswith(HUB_REPOSITORY):
+            return part.removeprefix(HUB_REPOSITORY).replace("--", "/")
+    return entry.name.rpartition("/")[0]
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The texts of its columns."""
-        if self._cells is None:
-            self._cells = self._make_cells()
-        return self._cells
 
-    @property
-    def note(self) -> str:
-        """What there is to say: of a model, how much of it others use too; of a store, the sum."""
-        entry = self.row.entry
-        if self.row.store is not None and not self.row.note:
-            return store_summary(self.row.store)
-        if entry is None:
-            return self.row.note
-        usage = self.store.row.usage
-        shared = 0 if usage is None else usage.shared_bytes(entry.name)
-        if not shared:
-            return ""
-        return translate("{size} shared with other models").format(size=bytes_text(shared))
+def _models(kind: StoreKind, entries: Iterable[Entry], usage: Usage | None) -> Iterator[Row]:
+    """Yield a row for each model; those of which there are several get a row above them."""
+    families: dict[str, list[Entry]] = {}
+    for entry in entries:
+        family = family_of(kind, entry)
+        # the blank keeps a model without family apart from all that has one
+        families.setdefault(family or f" {entry.path}", []).append(entry)
+    for family, members in families.items():
+        if len(members) == 1:
+            yield _entry_row(members[0], members[0].name)
+        else:
+            yield _family_row(kind, family, members, usage)
 
-    @property
-    def store(self) -> Node:
-        """The store to which it belongs."""
-        node = self
-        while node.parent is not None and node.row.kind is not RowKind.STORE:
-            node = node.parent
-        return node
 
-    def changed(self) -> None:
-        """Forget the texts: something that they say has changed."""
-        self._cells = None
-        if self.parent is not None and self.parent.row.kind is RowKind.FAMILY:
-            self.parent._cells = None
+def _family_row(kind: StoreKind, family: str, members: list[Entry], usage: Usage | None) -> Row:
+    nbytes = None
+    if usage is not None:
+        own = sum(entry.own_bytes for entry in members)
+        nbytes = own + usage.total(entry.name for entry in members)
+    times = [entry.modified for entry in members if entry.modified is not None]
+    flawed = sum(bool(entry.problems) for entry in members)
+    versions = kind in {StoreKind.OLLAMA, StoreKind.HUGGINGFACE}
+    note = translate("{n} versions") if versions else translate("{n} models in this folder")
+    if flawed:
+        note = translate("⚠ problems in {n} of {all}")
+    return Row(
+        RowKind.FAMILY,
+        f"family {family}",
+        title_of(family),
+        nbytes=nbytes,
+        modified=max(times, default=None),
+        note=note.format(n=flawed or len(members), all=len(members)),
+        order=natural_key(title_of(family)),
+        children=tuple(_entry_row(entry, _version(entry, family)) for entry in members),
+    )
 
-    @property
-    def architecture(self) -> str:
-        """The architecture; of a family, if all its members share one."""
-        if self.row.kind is RowKind.FAMILY:
-            known = {node.architecture for node in self.every}
-            return known.pop() if len(known) == 1 else ""
-        if self.details is not None:
-            return title_of(self.details.architecture) if self.details.architecture else ""
-        return self.row.architecture
 
-    @property
-    def parameters(self) -> int | None:
-        """The number of weights; of a family, if all its members share one."""
-        if self.row.kind is RowKind.FAMILY:
-            known = {node.parameters for node in self.every}
-            return known.pop() if len(known) == 1 else None
-        return self.row.parameters if self.details is None else self.details.parameters
+def _version(entry: Entry, family: str) -> str:
+    """Return what distinguishes an entry from others of its family."""
+    rest = entry.name.removeprefix(family)
+    return rest[1:] if rest[:1] in {":", "/", "@"} else rest or "main"
 
-    @property
-    def quantization(self) -> str:
-        """How the weights are stored."""
-        if self.details is not None:
-            return title_of(self.details.file_type) if self.details.file_type else ""
-        return self.row.quantization
 
-    def take(self, row: Row) -> bool:
-        """Take what a new scan says; return whether it shows."""
-        same = row is self.row or row == self.row
-        if not same:
-            self.changed()
-        if row.usage is not self.row.usage:  # what models share may be something else
-            for node in self.below():
-                node._cells = None
-            same = False
-        self.row = row
-        return not same
+def _entry_row(entry: Entry, title: str) -> Row:
+    shown = title_of(title)
+    return Row(
+        RowKind.ENTRY,
+        str(entry.path),
+        shown,
+        nbytes=entry.nbytes,
+        modified=entry.modified,
+        problems=entry.problems,
+        path=entry.path,
+        entry=entry,
+        order=natural_key(shown),
+    )
 
-    def retell(self) -> None:
-        """Forget the texts of this node and of all below: numbers are written in another way."""
-        for node in self.below():
-            node._cells = None
 
-    def below(self) -> Iterator[Node]:
-        """Yield all nodes below that are made, and this one first."""
-        yield self
-        for node in self.every:
-            yield from node.below()
-
-    def number(self, first: int = 0) -> None:
-        """Tell the children shown where they stand."""
-        for place, node in enumerate(self.children[first:], first):
-            node.place = place
-
-    def _make_cells(self) -> tuple[str, ...]:
-        row, parameters = self.row, self.parameters
-        problems = self.problems
-        if row.kind is RowKind.NOTE:  # spans all columns
-            return (problem_note(problems) or row.title, *[""] * LibraryColumn.NOTE)
-        return (
-            self._marked_title(),
-            self.architecture,
-            "" if parameters is None else count_text(parameters),
-            self.quantization,
-            "" if row.nbytes is None else bytes_text(row.nbytes),
-            time_text(row.modified)[:_DATE_LENGTH],
-            problem_note(problems) if problems else self.note,
+def _leftovers(store: Store) -> Iterator[Row]:
+    orphans = [blob for blob in store.blobs if not blob.used_by]
+    if orphans:
+        yield Row(
+            RowKind.BRANCH,
+            "orphans",
+            translate("Blobs that no model uses"),
+            nbytes=sum(blob.nbytes for blob in orphans),
+            note=counted(len(orphans), translate("1 orphan"), translate("{n} orphans")),
+            children=tuple(map(_orphan_row, orphans)),
+        )
+    if store.partials:
+        yield Row(
+            RowKind.BRANCH,
+            "partials",
+            translate("Unfinished downloads"),
+            nbytes=sum(partial.nbytes for partial in store.partials),
+            note=counted(len(store.partials), translate("1 file"), translate("{n} files")),
+            children=tuple(map(_partial_row, store.partials)),
         )
 
-    def _marked_title(self) -> str:
-        """Return the title with the sign of the gravest problem, which the last column explains.
 
-        That column may be out of sight, and the members of a closed family are.
-        """
-        problems = list(self.problems)
-        if self.row.kind is RowKind.FAMILY:
-            problems += [problem for node in self.every for problem in node.problems]
-        grave = gravest(problems)
-        return self.row.title if grave is None else f"{mark(grave.severity)} {self.row.title}"
-
-
-def time_text(seconds: float | None) -> str:
-    """Return a time of this place; nothing if it is not known or no year has it."""
-    try:
-        moment = None if seconds is None else datetime.fromtimestamp(seconds).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return ""
-    return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M")
+def _orphan_row(blob: Blob) -> Row:
+    return Row(
+        RowKind.BLOB,
+        f"blob {blob.path}",
+        title_of(blob.digest),
+        nbytes=blob.nbytes,
+        note=translate("⚠ used by no model"),
+        path=blob.path,
+        digest=blob.digest,
+    )
 
 
-def ordered(nodes: Sequence[Node], column: int, descending: bool) -> list[Node]:
-    """Return models in the order of a column; what has no value there comes last either way."""
-    models = [node for node in nodes if node.row.kind in {RowKind.ENTRY, RowKind.FAMILY}]
-    others = [node for node in nodes if node.row.kind not in {RowKind.ENTRY, RowKind.FAMILY}]
-    if column == LibraryColumn.BYTES:
-        others.sort(key=lambda node: node.row.nbytes or 0, reverse=descending)
-        others.sort(key=lambda node: node.row.kind is RowKind.BRANCH)
-    if not models:
-        return others
-    models.sort(key=lambda node: node.row.order)
-    if column == LibraryColumn.NAME:
-        return [*(reversed(models) if descending else models), *others]
-    values = [_value(node, column) for node in models]
-    known = [place for place, value in enumerate(values) if value not in {None, ""}]
-    unknown = [node for node, value in zip(models, values, strict=True) if value in {None, ""}]
-    known.sort(key=lambda place: values[place], reverse=descending)  # type: ignore[arg-type,return-value] # of one type, and known
-    return [*(models[place] for place in known), *unknown, *others]
+def _partial_row(partial: PartialDownload) -> Row:
+    return Row(
+        RowKind.PARTIAL,
+        str(partial.path),
+        title_of(partial.path.name),
+        nbytes=partial.nbytes,
+        note=translate("⚠ unfinished; download the model again to complete it"),
+        path=partial.path,
+    )
 
 
-def _value(node: Node, column: int) -> str | float | None:
-    match column:
-        case LibraryColumn.ARCHITECTURE:
-            return node.architecture.casefold()
-        case LibraryColumn.PARAMETERS:
-            return node.parameters
-        case LibraryColumn.QUANTIZATION:
-            return node.quantization.casefold()
-        case LibraryColumn.BYTES:
-            return node.row.nbytes
-        case LibraryColumn.MODIFIED:
-            return node.row.modified
-        case _:
-            return node.cells[LibraryColumn.NOTE].casefold()
+def _with_advice(place: Place, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Add what one can do where the store of Ollama's service may not be read."""
+    refused = any("permission denied" in problem.what for problem in problems)
+    if place.kind is not StoreKind.OLLAMA or not refused:
+        return problems
+    advice = translate(
+        "a service's models belong to the user “ollama”: run “sudo usermod -aG ollama $USER” and "
+        "“sudo chmod -R g+rX {folder}”, log in again, and press F5"
+    )
+    what = advice.format(folder=place.root)
+    return (*problems, Problem(Severity.WARNING, "", what))
+
+
+# A scan of all stores, in a worker
+
+_FIRST_SECONDS: Final = 0.05  # after which the first models are shown
+_PAUSE_SECONDS: Final = 0.3  # between two listings: the tree is reset for each
+MOST_WATCHED: Final = 512
+"""Folders that are watched for changes; Linux grants a user some 8,192 to 65,536 in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a scan has found.
+
+    Attributes:
+        rows: A row for each store, with all that is below it.
+        entry_count: Models found.
+        stores: All stores; empty while the scan runs.
+        watched: Folders in which a change would change the listing; the most important first.
+    """
+
+    rows: tuple[Row, ...] = ()
+    entry_count: int = 0
+    stores: tuple[Store, ...] = ()
+    watched: tuple[Path, ...] = ()
+
+
+def list_stores(
+    places: Sequence[Place],
+    known: Mapping[Place, Row],
+    check: Check,
+    publish: Callable[[Listing], None],
+) -> Listing:
+    """Read all stores.
+
+    A store that is known keeps its row until it is read to its end, so that nothing disappears
+    while one looks at it, and after that if nothing has changed; a new one shows its models as
+    they are found.
+
+    Args:
+        places: The stores.
+        known: Rows of an earlier scan.
+        check: Called for every model; raises to give up.
+        publish: Called now and then with what was found so far.
+    """
+    rows = {place: known.get(place) or waiting_row(place) for place in places}
+    entries: list[Entry] = []
+    found: list[Store] = []
+    count = 0
+    due = time.monotonic() + _FIRST_SECONDS
+    for event in stores.scan(places, check):
+        check()
+        place = event.place
+        match event:
+            case stores.StoreStarted():
+                entries = []
+            case stores.EntryFound(entry=entry):
+                entries.append(entry)
+                count += 1
+            case stores.StoreFinished(store=store):
+                row = store_row(place, store.entries, store)
+                rows[place] = rows[place] if row == rows[place] else row
+                found.append(store)
+                entries = []
+        if time.monotonic() >= due and len(found) < len(places):
+            if entries and place not in known:
+                rows[place] = store_row(place, entries)
+            publish(Listing(tuple(rows.values()), count))
+            due = time.monotonic() + _PAUSE_SECONDS
+    return Listing(tuple(rows.values()), count, tuple(found), tuple(_watched(found, check)))
+
+
+def place_of(folder: Path) -> Place:
+    """Return what kind of store a folder is, from what it holds."""
+    if is_ollama_store(folder):
+        return Place(StoreKind.OLLAMA, folder)
+    if is_hub_cache(folder):
+        return Place(StoreKind.HUGGINGFACE, folder)
+    return Place(StoreKind.FOLDER, folder)
+
+
+def _watched(found: Iterable[Store], check: Check) -> list[Path]:
+    """Return the folders to watch: each store's own first, then those of single models.
+
+    Whatever a program downloads, it changes one of the former: a new model needs a new blob.
+    """
+    important: dict[Path, None] = {}
+    others: dict[Path, None] = {}
+    for store in found:
+        important.update(dict.fromkeys(_own_folders(store)))
+        for entry in store.entries:
+            check()
+            others.update(dict.fromkeys(_folders_above(entry.path, store.root)))
+    chosen: list[Path] = []
+    for folder in important | others:
+        if len(chosen) == MOST_WATCHED:
+            break
+        if os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK):
+            chosen.append(folder)
+        check()
+    return chosen
+
+
+def _own_folders(store: Store) -> Iterator[Path]:
+    yield store.root
+    if store.kind is StoreKind.OLLAMA:
+        try:
+            models = models_folder(store.root)
+        except OSError:  # permission denied
+            return
+        yield from (models, models / BLOBS, models / MANIFESTS)
+    yield from dict.fromkeys(blob.path.parent for blob in store.blobs)
+
+
+def _folders_above(path: Path, root: Path) -> Iterator[Path]:
+    """Yield the folders from a model up to its store, and where a repository keeps its versions."""
+    folder = path if path.suffix == "" and os.path.isdir(path) else path.parent
+    while folder != root and folder.is_relative_to(root):
+        yield folder
+        if folder.name.startswith(HUB_REPOSITORY):
+            yield from (folder / "refs", folder / "blobs")
+        folder = folder.parent

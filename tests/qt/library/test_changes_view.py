@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 
-from explorer.qt.library.rows import LibraryColumn
+from explorer.qt.library.nodes import LibraryColumn
 from explorer.stores import Place, StoreKind
 from tests.helpers.ollama_store import OllamaStore
 from tests.qt.library.conftest import Panel, gguf_bytes
@@ -106,7 +106,7 @@ def test_a_store_that_vanishes_says_so(panel: Panel, store: OllamaStore) -> None
 def test_the_number_of_watched_folders_is_bounded(
     make_panel: Callable[..., Panel], store: OllamaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("explorer.qt.library.listing.MOST_WATCHED", 8)
+    monkeypatch.setattr("explorer.qt.library.rows.MOST_WATCHED", 8)
     layer = store.layer("model", gguf_bytes("many"))
     for number in range(20):
         store.manifest([layer], f"{BASE}/m{number}/latest")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from explorer.formats import Problem, Severity
-from explorer.qt.library.listing import family_of, store_row
-from explorer.qt.library.rows import Node, Usage, problem_note, time_text
+from explorer.qt.library.nodes import Node, time_text
+from explorer.qt.library.rows import Usage, family_of, problem_note, store_row
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
 
 HUB = Path("/hub/models--org--name/snapshots/abc")

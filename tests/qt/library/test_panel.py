@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from explorer.qt.jobs import JobRunner
+from explorer.qt.library.nodes import LibraryColumn
 from explorer.qt.library.panel import LibraryView
-from explorer.qt.library.rows import LibraryColumn
 from explorer.qt.settings import Settings
 from explorer.stores import Place, StoreKind, read_library
 from explorer.text import bytes_text

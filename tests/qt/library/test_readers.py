@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.library.commands import folder_of
-from explorer.qt.library.readers import DetailsReader, FolderWatch, Turnstile
+from explorer.qt.library.readers import DetailsReader, FolderWatch
 from explorer.qt.settings import Settings
 from explorer.stores import Details, Entry
 from tests.helpers.patience import PATIENCE_S
@@ -34,7 +34,7 @@ def _read(
 ) -> list[str]:
     """Read all entries; return the order in which they were opened."""
     order: list[str] = []
-    reader = DetailsReader(runner, Turnstile(), owner)
+    reader = DetailsReader(runner, owner)
     begun, go_on = threading.Event(), threading.Event()
 
     def open_one(entry: Entry, _check: object) -> Details:
@@ -64,7 +64,7 @@ def test_models_in_sight_are_opened_first(
         reader.prefer([_ENTRIES[4], _ENTRIES[3]])
 
     order = _read(qtbot, runner, owner, monkeypatch, scroll)
-    assert order == ["m0", "m4", "m3", "m1", "m2", "m5"]
+    assert order == ["m0", "m4", "m3", "m5", "m1", "m2"]
 
 
 def test_a_cancelled_reading_keeps_what_it_found(
@@ -72,31 +72,6 @@ def test_a_cancelled_reading_keeps_what_it_found(
 ) -> None:
     order = _read(qtbot, runner, owner, monkeypatch, lambda _: runner.cancel_all())
     assert order == ["m0"]
-
-
-def test_a_worker_waits_while_the_window_is_drawn_but_not_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("explorer.qt.library.readers._MOST_SECONDS", 10 * PATIENCE_S)
-    turnstile = Turnstile()
-    turnstile.give_way()  # at once: pytest's timeout is shorter
-    passed = threading.Event()
-
-    def work() -> None:
-        turnstile.give_way()
-        passed.set()
-
-    with turnstile.taken():
-        with turnstile.taken():  # a repaint within a change of the model
-            pass
-        thread = threading.Thread(target=work)
-        thread.start()
-        assert not passed.wait(0.05)
-    assert passed.wait(PATIENCE_S)
-    thread.join()
-    monkeypatch.setattr("explorer.qt.library.readers._MOST_SECONDS", 0.01)
-    with turnstile.taken():
-        turnstile.give_way()  # as if the window hung: the work goes on after a while
 
 
 def test_many_changes_are_told_once(qtbot: QtBot, owner: QObject, tmp_path: Path) -> None:

@@ -12,10 +12,9 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
 from explorer.formats import Problem, Severity
-from explorer.qt.library.listing import store_row
-from explorer.qt.library.rows import LibraryColumn, Pages, Row, RowKind
-from explorer.qt.library.totals import total_of
-from explorer.qt.library.tree_model import LibraryModel
+from explorer.qt.library.nodes import LibraryColumn, total_of
+from explorer.qt.library.rows import Pages, Row, RowKind, store_row
+from explorer.qt.library.tree import LibraryModel
 from explorer.stores import Details, Entry, Place, Store, StoreKind
 
 PLACE = Place(StoreKind.OLLAMA, Path("/o"))
@@ -45,14 +44,14 @@ def model(qapp: object) -> LibraryModel:
 
 
 def test_an_empty_tree_is_a_model(model: LibraryModel) -> None:
-    model.merge([])
+    model.set_rows([])
     model.set_filter("x")
     model.sort(3, Qt.SortOrder.DescendingOrder)
     assert shown(model) == []
 
 
 def test_contents_come_in_pages_and_go_with_their_model(model: LibraryModel) -> None:
-    model.merge([row_of("a:1", "b:1")])
+    model.set_rows([row_of("a:1", "b:1")])
     (node, _) = model.entries()
     wanted: list[object] = []
     model.contents_wanted.connect(wanted.append)
@@ -72,22 +71,22 @@ def test_contents_come_in_pages_and_go_with_their_model(model: LibraryModel) -> 
     model.set_filter("b")
     model.set_filter("")
     assert model.rowCount(model.index_of(part)) == 600
-    model.merge([row_of("b:1")])
+    model.set_rows([row_of("b:1")])
     assert not model.index_of(part).isValid()
     model.set_contents(node, [])  # too late: nothing happens
     assert len(shown(model)) == 2
 
 
 def test_a_changed_model_forgets_what_was_read_from_it(model: LibraryModel) -> None:
-    model.merge([row_of("a:1")])
+    model.set_rows([row_of("a:1")])
     (node,) = model.entries()
     assert node.row.entry is not None
     model.set_details([(node.row.entry, Details("llama", 7, "Q8_0"))])
     assert node.cells[LibraryColumn.ARCHITECTURE] == "llama"
     model.load(node)
-    model.merge([row_of("a:1")])
+    model.set_rows([row_of("a:1")])
     assert node.requested  # the same again
-    model.merge([row_of("a:1", nbytes=11)])
+    model.set_rows([row_of("a:1", nbytes=11)])
     assert list(model.entries()) == [node]
     assert node.cells[LibraryColumn.ARCHITECTURE] == ""
     assert not node.requested
@@ -95,7 +94,7 @@ def test_a_changed_model_forgets_what_was_read_from_it(model: LibraryModel) -> N
 
 
 def test_a_family_says_what_its_members_share(model: LibraryModel) -> None:
-    model.merge([row_of("a:1", "a:2")])
+    model.set_rows([row_of("a:1", "a:2")])
     first, second = model.entries()
     assert first.row.entry is not None
     assert second.row.entry is not None
@@ -109,7 +108,7 @@ def test_a_family_says_what_its_members_share(model: LibraryModel) -> None:
 
 
 def test_a_row_below_a_selected_one_adds_nothing(model: LibraryModel) -> None:
-    model.merge([row_of("a:1", "a:2", "b:1")])
+    model.set_rows([row_of("a:1", "a:2", "b:1")])
     nodes = list(model.entries())
     family = nodes[0].parent
     assert family is not None
@@ -137,18 +136,18 @@ def test_any_scan_after_any_other_shows_what_a_new_tree_would(
     for each in (model, fresh):
         each.sort(column, Qt.SortOrder.DescendingOrder)
     for names in scans:
-        model.merge([row_of(*names, nbytes=len(names))])
+        model.set_rows([row_of(*names, nbytes=len(names))])
         model.set_filter(text)
     fresh.set_filter(text)
-    fresh.merge([row_of(*scans[-1], nbytes=len(scans[-1]))])
+    fresh.set_rows([row_of(*scans[-1], nbytes=len(scans[-1]))])
     assert shown(model) == shown(fresh)
     assert tester is not None
 
 
 def test_a_row_of_another_title_is_another_row(model: LibraryModel) -> None:
     row = row_of("a:1")
-    model.merge([row])
-    model.merge([replace(row, note="something else")])
+    model.set_rows([row])
+    model.set_rows([replace(row, note="something else")])
     assert model.index(0, LibraryColumn.NOTE).data() == "something else"
 
 
@@ -158,7 +157,7 @@ def test_a_closed_family_shows_that_a_member_has_a_problem(model: LibraryModel) 
         Entry("a:1", Path("/o/a:1"), "gguf", 1, 1.0),
         Entry("a:2", Path("/o/a:2"), "gguf", 1, 1.0, (problem,)),
     )
-    model.merge([store_row(PLACE, entries, Store(StoreKind.OLLAMA, Path("/o"), entries))])
+    model.set_rows([store_row(PLACE, entries, Store(StoreKind.OLLAMA, Path("/o"), entries))])
     family = next(iter(model.entries())).parent
     assert family is not None
     assert family.cells[LibraryColumn.NAME] == "✘ a"
@@ -167,20 +166,16 @@ def test_a_closed_family_shows_that_a_member_has_a_problem(model: LibraryModel) 
 
 
 def test_stores_come_and_go_below_nothing(model: LibraryModel) -> None:
-    parents: list[QPersistentModelIndex] = []
-    for step in (model.rowsAboutToBeInserted, model.rowsAboutToBeRemoved):
-        step.connect(lambda parent: parents.append(QPersistentModelIndex(parent)))
-    model.merge([row_of("a:1", "b:1")])
+    model.set_rows([row_of("a:1", "b:1")])
     store = model.index(0, 0)
     kept = [QPersistentModelIndex(store), QPersistentModelIndex(model.index(0, 0, store))]
-    model.merge([])
+    model.set_rows([])
     model.sort(1, Qt.SortOrder.DescendingOrder)  # asks for the rows of all that is kept
-    assert len(parents) == 2
-    assert not any(index.isValid() for index in (*parents, *kept))
+    assert not any(index.isValid() for index in kept)
 
 
 def test_what_is_inside_a_model_that_is_filtered_out_changes_unseen(model: LibraryModel) -> None:
-    model.merge([row_of("a:1", "b:1")])
+    model.set_rows([row_of("a:1", "b:1")])
     first, _ = model.entries()
     model.load(first)
     model.set_filter("b")

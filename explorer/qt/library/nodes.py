@@ -1,0 +1,473 @@
+"""Nodes of the tree of downloaded models: order, filter, sums, and the facts about one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from explorer.formats import Problem
+from explorer.qt.library.rows import (
+    Pages,
+    Row,
+    RowKind,
+    gravest,
+    mark,
+    problem_note,
+    store_summary,
+    title_of,
+    translate,
+)
+from explorer.stores import Details, Store
+from explorer.text import bytes_text, count_text, integer_text, plain_text
+
+_LISTED: Final = frozenset({RowKind.STORE, RowKind.FAMILY, RowKind.BRANCH})
+_MODELS: Final = frozenset({RowKind.FAMILY, RowKind.ENTRY})
+_IDS: Final = count(1)
+_DATE_LENGTH: Final = len("2026-11-21")  # the details show the time of day
+
+
+class LibraryColumn(IntEnum):
+    """The columns of the tree."""
+
+    NAME = 0
+    ARCHITECTURE = 1
+    PARAMETERS = 2
+    QUANTIZATION = 3
+    BYTES = 4
+    MODIFIED = 5
+    NOTE = 6
+
+
+class Node:
+    """A row of the tree with its place.
+
+    Attributes:
+        id: What indexes refer to; an index of a row that is gone finds no node.
+        row: What it says.
+        parent: The node above; None for the root.
+        place: Its position among the children shown.
+        every: All nodes below, in the order shown, those filtered out included.
+        children: The nodes below that are shown.
+        details: What the model's header says, of an ENTRY.
+        expanded: Whether it is open in the view.
+        requested: Whether its contents were asked for, of an ENTRY.
+    """
+
+    __slots__ = (
+        *("_cells", "children", "details", "every", "expanded"),
+        *("id", "parent", "place", "requested", "row"),
+    )
+
+    def __init__(self, row: Row, parent: Node | None) -> None:
+        self.id = next(_IDS)
+        self.row = row
+        self.parent = parent
+        self.place = 0
+        self.every: list[Node] = []
+        self.children: list[Node] = []
+        self.details: Details | None = None
+        self.expanded = False
+        self.requested = False
+        self._cells: tuple[str, ...] | None = None
+
+    @property
+    def listed(self) -> bool:
+        """Whether the rows below come from the scan, not from opening a model."""
+        return self.row.kind in _LISTED
+
+    @property
+    def pages(self) -> Pages | None:
+        """Rows below that are made on demand."""
+        return self.row.pages
+
+    @property
+    def pending(self) -> bool:
+        """Whether there are rows below that are not made yet."""
+        if self.row.kind is RowKind.ENTRY:
+            return not self.requested
+        return self.row.pages is not None and len(self.every) < self.row.pages.count
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong, as far as it is known."""
+        return self.row.problems if self.details is None else self.details.problems
+
+    @property
+    def store(self) -> Node:
+        """The store to which it belongs."""
+        node = self
+        while node.parent is not None and node.row.kind is not RowKind.STORE:
+            node = node.parent
+        return node
+
+    @property
+    def model(self) -> Node | None:
+        """The model to which it belongs, itself included."""
+        return next((node for node in self.upwards() if node.row.entry is not None), None)
+
+    def upwards(self) -> Iterator[Node]:
+        """Yield the node and all above it."""
+        node: Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def below(self) -> Iterator[Node]:
+        """Yield the node and all below it that are made."""
+        yield self
+        for node in self.every:
+            yield from node.below()
+
+    def show(self, children: list[Node]) -> None:
+        """Show these children, in this order."""
+        self.children = children
+        for place, node in enumerate(children):
+            node.place = place
+
+    @property
+    def architecture(self) -> str:
+        """The architecture; of a family, if all its members share one."""
+        if self.row.kind is RowKind.FAMILY:
+            known = {node.architecture for node in self.every}
+            return known.pop() if len(known) == 1 else ""
+        if self.details is not None:
+            return title_of(self.details.architecture) if self.details.architecture else ""
+        return self.row.architecture
+
+    @property
+    def parameters(self) -> int | None:
+        """The number of weights; of a family, if all its members share one."""
+        if self.row.kind is RowKind.FAMILY:
+            known = {node.parameters for node in self.every}
+            return known.pop() if len(known) == 1 else None
+        return self.row.parameters if self.details is None else self.details.parameters
+
+    @property
+    def quantization(self) -> str:
+        """How the weights are stored."""
+        if self.details is not None:
+            return title_of(self.details.file_type) if self.details.file_type else ""
+        return self.row.quantization
+
+    @property
+    def note(self) -> str:
+        """What there is to say: of a model, how much of it others use too; of a store, the sum."""
+        entry = self.row.entry
+        if self.row.store is not None and not self.row.note:
+            return store_summary(self.row.store)
+        if entry is None:
+            return self.row.note
+        usage = self.store.row.usage
+        shared = 0 if usage is None else usage.shared_bytes(entry.name)
+        if not shared:
+            return ""
+        return translate("{size} shared with other models").format(size=bytes_text(shared))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The texts of its columns."""
+        if self._cells is None:
+            self._cells = self._make_cells()
+        return self._cells
+
+    def changed(self) -> None:
+        """Forget the texts: something that they say has changed."""
+        self._cells = None
+        if self.parent is not None and self.parent.row.kind is RowKind.FAMILY:
+            self.parent._cells = None
+
+    def _make_cells(self) -> tuple[str, ...]:
+        row, parameters, problems = self.row, self.parameters, self.problems
+        if row.kind is RowKind.NOTE:  # spans all columns
+            return (problem_note(problems) or row.title, *[""] * LibraryColumn.NOTE)
+        # the column of notes may be out of sight, and the members of a closed family are
+        members = self.every if row.kind is RowKind.FAMILY else []
+        grave = gravest([*problems, *(each for node in members for each in node.problems)])
+        return (
+            row.title if grave is None else f"{mark(grave.severity)} {row.title}",
+            self.architecture,
+            "" if parameters is None else count_text(parameters),
+            self.quantization,
+            "" if row.nbytes is None else bytes_text(row.nbytes),
+            time_text(row.modified)[:_DATE_LENGTH],
+            problem_note(problems) if problems else self.note,
+        )
+
+
+def time_text(seconds: float | None) -> str:
+    """Return a time in the local zone; "" if it is unknown or out of range."""
+    try:
+        moment = None if seconds is None else datetime.fromtimestamp(seconds).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M")
+
+
+def ordered(nodes: Sequence[Node], column: int, descending: bool) -> list[Node]:
+    """Return nodes in the order of a column; models without a value come last either way."""
+    models = [node for node in nodes if node.row.kind in _MODELS]
+    others = [node for node in nodes if node.row.kind not in _MODELS]
+    if column == LibraryColumn.BYTES:
+        others.sort(key=lambda node: node.row.nbytes or 0, reverse=descending)
+        others.sort(key=lambda node: node.row.kind is RowKind.BRANCH)
+    models.sort(key=lambda node: node.row.order)
+    if column == LibraryColumn.NAME:
+        return [*(reversed(models) if descending else models), *others]
+    values = {node.id: _value(node, column) for node in models}
+    known = [node for node in models if values[node.id] not in {None, ""}]
+    unknown = [node for node in models if values[node.id] in {None, ""}]
+    known.sort(key=lambda node: values[node.id], reverse=descending)  # type: ignore[arg-type,return-value] # of one type, and known
+    return [*known, *unknown, *others]
+
+
+def _value(node: Node, column: int) -> str | float | None:
+    match column:
+        case LibraryColumn.ARCHITECTURE:
+            return node.architecture.casefold()
+        case LibraryColumn.PARAMETERS:
+            return node.parameters
+        case LibraryColumn.QUANTIZATION:
+            return node.quantization.casefold()
+        case LibraryColumn.BYTES:
+            return node.row.nbytes
+        case LibraryColumn.MODIFIED:
+            return node.row.modified
+        case _:
+            return node.cells[LibraryColumn.NOTE].casefold()
+
+
+# The filter
+
+_DIGEST: Final = re.compile(r"(?:sha256[:-])?([0-9a-f]{6,64})")
+_SEARCHED: Final = (LibraryColumn.ARCHITECTURE, LibraryColumn.QUANTIZATION, LibraryColumn.NOTE)
+_MATCHED: Final = frozenset({RowKind.ENTRY, RowKind.BLOB, RowKind.PARTIAL})
+
+
+class Filter:
+    """Keeps rows whose name, architecture, type, format or state holds every word.
+
+    A word of hexadecimal digits also finds the models that use a blob of such a digest, which is
+    how one learns what a nameless file of 40 GB is.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._words = text.casefold().split()
+        self._users: dict[tuple[int, str], frozenset[str]] = {}  # store, digest → names
+
+    def wanted(self, node: Node) -> list[Node]:
+        """Return the children of a listed node that are kept."""
+        if not self._words or self._accepts(node):
+            return list(node.every)
+        return [child for child in node.every if self._keeps(child)]
+
+    def _keeps(self, node: Node) -> bool:
+        """Return whether a node is shown: for itself, or for one below it."""
+        if not (node.listed or node.row.kind in _MATCHED):
+            return True
+        return self._accepts(node) or (node.listed and any(map(self._keeps, node.every)))
+
+    def _accepts(self, node: Node) -> bool:
+        text = _searched_text(node)
+        return all(word in text or self._uses(node, word) for word in self._words)
+
+    def _uses(self, node: Node, word: str) -> bool:
+        """Return whether a model uses a blob whose digest holds a word."""
+        match = _DIGEST.fullmatch(word)
+        entry = node.row.entry
+        if match is None or entry is None:
+            return False
+        store = node.store
+        key = (store.id, match[1])
+        users = self._users.get(key)
+        if users is None:
+            blobs = () if store.row.store is None else store.row.store.blobs
+            found = (blob.used_by for blob in blobs if match[1] in blob.digest)
+            users = self._users[key] = frozenset(name for names in found for name in names)
+        return entry.name in users
+
+
+def _searched_text(node: Node) -> str:
+    # the note of a store is about a few rows in it, and would keep all the others
+    searched = () if node.row.kind in {RowKind.STORE, RowKind.FAMILY} else _SEARCHED
+    parts = [node.cells[column] for column in searched]
+    entry = node.row.entry
+    parts += [] if entry is None else [plain_text(entry.name), entry.format or ""]
+    parts += [each.row.title for each in node.upwards()]
+    return "\n".join(parts).casefold()
+
+
+# Sums
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A sum over selected rows.
+
+    Attributes:
+        models: Number of models.
+        others: Number of other rows.
+        nbytes: Bytes on disk; what is shared counts once.
+        apart: Sum of the rows' sizes; more, where blobs are shared.
+    """
+
+    models: int
+    others: int
+    nbytes: int
+    apart: int
+
+
+@dataclass
+class _StoreShare:
+    """What is selected in one store."""
+
+    whole: bool = False
+    entries: dict[int, Node] = field(default_factory=dict)
+    digests: set[str] = field(default_factory=set)
+    files: dict[Path, int] = field(default_factory=dict)
+
+
+def total_of(nodes: Iterable[Node]) -> Total:
+    """Sum up selected rows; a row below a selected one adds nothing."""
+    chosen = {node.id: node for node in nodes if node.row.kind is not RowKind.NOTE}
+    shares: dict[int, tuple[Node, _StoreShare]] = {}
+    others = apart = 0
+    for node in chosen.values():
+        if any(above.id in chosen for above in node.upwards() if above is not node):
+            continue
+        store = node.store
+        _, share = shares.setdefault(store.id, (store, _StoreShare()))
+        apart += _add(share, node)
+        others += node.row.kind not in {RowKind.STORE, *_MODELS}
+    nbytes = sum(_nbytes(store, share) for store, share in shares.values())
+    models = sum(len(share.entries) for _, share in shares.values())
+    return Total(models, others, nbytes, max(apart, nbytes))
+
+
+def _add(share: _StoreShare, node: Node) -> int:
+    """Note a row; return its bytes as if it shared nothing."""
+    row = node.row
+    if row.kind in {RowKind.STORE, *_MODELS}:
+        share.whole |= row.kind is RowKind.STORE
+        entries = [each for each in node.below() if each.row.kind is RowKind.ENTRY]
+        share.entries.update((each.id, each) for each in entries)
+        return sum(each.row.nbytes or 0 for each in entries)
+    if row.kind is RowKind.BRANCH:
+        return sum(_add(share, child) for child in node.every)
+    if row.digest:
+        share.digests.add(row.digest)
+    elif row.path is not None:  # a tensor is a part of a file
+        whole = row.kind in {RowKind.PART, RowKind.PARTIAL}
+        share.files[row.path if whole else row.path / row.key] = row.nbytes or 0
+    return row.nbytes or 0
+
+
+def _nbytes(store: Node, share: _StoreShare) -> int:
+    if share.whole:
+        return store.row.nbytes or 0
+    usage = store.row.usage
+    entries = [node.row.entry for node in share.entries.values() if node.row.entry is not None]
+    files = sum(share.files.values())
+    if usage is None:  # the scan has not come so far
+        return sum(entry.nbytes for entry in entries) + files
+    own = sum(entry.own_bytes for entry in entries)
+    return own + usage.total((entry.name for entry in entries), share.digests) + files
+
+
+# Facts about one row, in lines of plain text
+
+_SHOWN: Final = 50
+_WHAT: Final = {
+    RowKind.STORE: "store",
+    RowKind.FAMILY: "model of several versions",
+    RowKind.ENTRY: "model",
+    RowKind.BLOB: "blob",
+    RowKind.PARTIAL: "unfinished download",
+    RowKind.PART: "file",
+    RowKind.GROUP: "group of tensors",
+    RowKind.TENSOR: "tensor",
+}
+
+
+def facts_of(node: Node) -> str:
+    """Return what is known of a row: what it is, where, what is wrong, what it shares."""
+    row, parameters, entry = node.row, node.parameters, node.row.entry
+    parts = [
+        translate(_WHAT[row.kind]) if row.kind in _WHAT else "",
+        "" if entry is None or entry.format is None else entry.format,
+        node.architecture,
+        "" if parameters is None else f"{count_text(parameters)} {translate('parameters')}",
+        node.quantization,
+        "" if row.nbytes is None else size_text(row.nbytes),
+        time_text(row.modified),
+    ]
+    lines = ["   ·   ".join(filter(None, parts))]
+    lines += [] if row.path is None else [plain_text(str(row.path))]
+    lines += [] if not row.digest else [title_of(row.digest)]
+    lines += [] if not node.note else [node.note]
+    lines += _problem_lines(node.problems)
+    store = node.store.row.store
+    if store is not None and entry is not None:
+        lines += _sharing_lines(store, entry.name)
+    elif store is not None and row.digest:
+        users = (blob.used_by for blob in store.blobs if blob.digest == row.digest)
+        lines += user_lines(next(users, ()))
+    return "\n".join(lines)
+
+
+def size_text(nbytes: int) -> str:
+    """Return a size on disk, in a unit and in bytes."""
+    text = translate("{size} ({bytes} bytes) on disk")
+    return text.format(size=bytes_text(nbytes), bytes=integer_text(nbytes))
+
+
+def heading_of(node: Node) -> str:
+    """Return the name of a row that stands alone: with its model, if it is a part of one."""
+    model = node.model
+    own = title_of(node.row.name) if node.row.name else node.row.title
+    if model is None or model.row.entry is None:
+        return own
+    name = title_of(model.row.entry.name)
+    return name if model is node else f"{own}   ·   {name}"
+
+
+def _problem_lines(problems: Sequence[Problem]) -> Iterator[str]:
+    for problem in problems[:_SHOWN]:
+        where = f"{title_of(problem.where)}: " if problem.where else ""
+        yield f"{mark(problem.severity)}  {where}{plain_text(problem.what)}"
+    if len(problems) > _SHOWN:
+        yield translate("… and more problems")
+
+
+def user_lines(names: tuple[str, ...]) -> Iterator[str]:
+    """Yield the models that use a blob."""
+    if names:
+        yield ""
+        yield translate("Used by {n}:").format(n=integer_text(len(names)))
+        yield from _name_lines(names)
+
+
+def _sharing_lines(store: Store, name: str) -> Iterator[str]:
+    shared: dict[str, int] = {}
+    for blob in store.blobs:
+        if len(blob.used_by) > 1 and name in blob.used_by:
+            for other in blob.used_by[: 20 * _SHOWN]:
+                shared[other] = shared.get(other, 0) + blob.nbytes
+    shared.pop(name, None)
+    if shared:
+        yield ""
+        yield translate("Shares blobs with:")
+        order = sorted(shared, key=lambda other: (-shared[other], other))
+        yield from _name_lines([f"{other}   ({bytes_text(shared[other])})" for other in order])
+
+
+def _name_lines(names: Sequence[str]) -> Iterator[str]:
+    yield from (f"    {title_of(name)}" for name in names[:_SHOWN])
+    if len(names) > _SHOWN:
+        yield "    " + translate("and {n} more").format(n=integer_text(len(names) - _SHOWN))

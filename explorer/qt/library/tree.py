@@ -1,0 +1,634 @@
+"""The tree of downloaded models: store → model → tag → file or layer → group → tensor.
+
+Every new listing, filter and order is a reset of the model; nodes are matched by their keys, and
+the view puts selection, open branches and its place back. What is inside a model is asked for when
+its branch is opened, and comes in pages.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+from PySide6.QtCore import (
+    QAbstractItemModel,
+    QItemSelection,
+    QItemSelectionModel,
+    QModelIndex,
+    QObject,
+    Qt,
+    QTimer,
+    Signal,
+)
+from PySide6.QtGui import QFontMetrics, QShowEvent
+from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem, QTreeView, QWidget
+
+from explorer.present.explanations import library_texts
+from explorer.qt.library.nodes import Filter, LibraryColumn, Node, ordered
+from explorer.qt.library.rows import Row, RowKind, mark, note_row, translate
+from explorer.qt.widgets.table_model import LEFT, RIGHT, Index, ItemRole
+from explorer.qt.widgets.table_view import PaddedDelegate, PaddedHeader, RoomyDelegate
+from explorer.stores import Details, Entry
+from explorer.text import plain_text, shorten
+
+PAGE: Final = 256
+"""Rows that a branch shows at first, and with each further step of scrolling."""
+
+_COUNT: Final = len(LibraryColumn)
+_LONGEST_TIP: Final = 2000
+_SHOWN_PROBLEMS: Final = 20
+_NUMBERS: Final = frozenset({LibraryColumn.PARAMETERS, LibraryColumn.BYTES})
+
+
+class LibraryModel(QAbstractItemModel):
+    """The tree's model. It touches no disk.
+
+    Attributes:
+        details: What headers of models say, by entry; kept over scans.
+
+    Signals:
+        contents_wanted: A model's branch was opened for the first time; its `Node`.
+    """
+
+    contents_wanted = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.details: dict[Entry, Details] = {}
+        self._root = Node(Row(RowKind.BRANCH, "", ""), None)
+        self._rows: Sequence[Row] = ()
+        self._nodes: dict[int, Node] = {}
+        self._by_path: dict[str, list[Node]] = {}
+        self._filter = Filter("")
+        self._sorted_by = int(LibraryColumn.NAME)
+        self._descending = False
+
+    @property
+    def stores(self) -> list[Node]:
+        """All stores, those filtered out included."""
+        return self._root.every
+
+    def entries(self) -> Iterator[Node]:
+        """Yield all models, shown or not, in the order shown."""
+        for store in self.stores:
+            for node in store.every:
+                if node.row.kind is RowKind.FAMILY:
+                    yield from node.every
+                elif node.row.kind is RowKind.ENTRY:
+                    yield node
+
+    def shown_count(self) -> int:
+        """Return how many models the filter keeps."""
+        return sum(
+            len(node.children) if node.row.kind is RowKind.FAMILY else node.row.entry is not None
+            for store in self._root.children
+            for node in store.children
+        )
+
+    def nodes_at(self, path: str) -> list[Node]:
+        """Return the models with a path, in all stores."""
+        return self._by_path.get(path, [])
+
+    # Content
+
+    def set_rows(self, rows: Sequence[Row]) -> None:
+        """Show what a scan has found; rows of known keys stay the nodes they are.
+
+        Args:
+            rows: The stores with all that is below them. Nothing happens if they are the same
+                objects as before.
+        """
+        if list(map(id, rows)) != list(map(id, self._rows)):
+            self._rows = rows
+            with self._reset(in_order=False):
+                self._take(self._root, rows)
+
+    def set_details(self, found: Iterable[tuple[Entry, Details]]) -> None:
+        """Show what the headers of models say."""
+        above: dict[int, Node] = {}
+        for entry, details in found:
+            self.details[entry] = details
+            for node in self.nodes_at(str(entry.path)):
+                if node.row.entry == entry and node.parent is not None:
+                    node.details = details
+                    node.changed()
+                    above[node.parent.id] = node.parent
+                    if node.parent.parent is not None and node.parent.row.kind is RowKind.FAMILY:
+                        above[node.parent.parent.id] = node.parent.parent
+        for parent in above.values():  # one signal for all that stand below the same node
+            if parent.children and self.is_shown(parent):
+                first, last = parent.children[0], parent.children[-1]
+                self.dataChanged.emit(self.index_of(first), self.index_of(last, _COUNT - 1))
+
+    def set_contents(self, node: Node, rows: Sequence[Row]) -> None:
+        """Show what is inside a model; nothing happens if it is gone meanwhile."""
+        if self._nodes.get(node.id) is node:
+            node.requested = True
+            self._replace(node, [self._new(row, node) for row in rows])
+
+    def forget_contents(self, node: Node) -> None:
+        """Take out what is below a model; opening its branch asks for it again."""
+        if self._nodes.get(node.id) is node:
+            node.requested = False
+            self._replace(node, [])
+
+    def load(self, node: Node) -> None:
+        """Make rows below a node whose branch is open: those of a model, or the next page.
+
+        Not `fetchMore`: Qt calls that while it lays rows out, whether a branch is open or not.
+        """
+        if not node.pending or not self.is_shown(node):
+            return
+        if node.row.kind is RowKind.ENTRY:
+            node.requested = True
+            self._replace(node, [self._new(note_row(translate("reading…")), node)])
+            self.contents_wanted.emit(node)
+        elif node.row.pages is not None:
+            first = len(node.every)
+            rows = node.row.pages.make(first, min(first + PAGE, node.row.pages.count))
+            self._append(node, [self._new(row, node) for row in rows])
+
+    def set_filter(self, text: str) -> None:
+        """Show only what holds every word of a text, with what is above and below it."""
+        self._filter = Filter(text)
+        with self._reset(in_order=True):
+            pass
+
+    def refresh_order(self) -> None:
+        """Sort and filter again, after details have come."""
+        with self._reset(in_order=False):
+            pass
+
+    def forget_texts(self) -> None:
+        """Make all texts anew: numbers are written in another way."""
+        for node in self._root.below():
+            node.changed()
+
+    # Nodes
+
+    def node(self, index: Index) -> Node | None:
+        """Return the node of an index, None for the invisible root and for rows that are gone."""
+        return self._nodes.get(index.internalId()) if index.isValid() else None
+
+    def index_of(self, node: Node, column: int = 0) -> QModelIndex:
+        """Return the index of a node; invalid for the root, and if it is filtered out or gone."""
+        if node is self._root or not self.is_shown(node):
+            return QModelIndex()
+        return self.createIndex(node.place, column, node.id)
+
+    def is_shown(self, node: Node) -> bool:
+        """Return whether a node and all above it are in the tree and kept by the filter."""
+        while node.parent is not None:
+            siblings = node.parent.children
+            if node.place >= len(siblings) or siblings[node.place] is not node:
+                return False
+            node = node.parent
+        return node is self._root
+
+    def _new(self, row: Row, parent: Node) -> Node:
+        node = Node(row, parent)
+        self._nodes[node.id] = node
+        if row.entry is not None:
+            node.details = self.details.get(row.entry)
+            self._by_path.setdefault(row.key, []).append(node)
+        if not node.listed:  # the parts of a weight; a scan fills a listed branch
+            node.every = [self._new(child, node) for child in row.children]
+            node.show(list(node.every))
+        return node
+
+    def _drop(self, node: Node) -> None:
+        for gone in node.below():
+            self._nodes.pop(gone.id, None)
+            if gone.row.entry is not None:
+                self._by_path[gone.row.key].remove(gone)
+
+    def _take(self, node: Node, rows: Sequence[Row]) -> None:
+        """Bring everything below a listed node up to date."""
+        before = {child.row.key: child for child in node.every}
+        node.every = []
+        for row in rows:
+            child = before.pop(row.key, None)
+            if child is None:
+                child = self._new(row, node)
+                child.expanded = row.kind is RowKind.STORE
+            elif row.entry != child.row.entry:  # the model has changed on disk
+                for gone in child.every:
+                    self._drop(gone)
+                child.every, child.children, child.requested = [], [], False
+                child.details = None if row.entry is None else self.details.get(row.entry)
+            child.row = row
+            child.changed()
+            node.every.append(child)
+            if child.listed:
+                self._take(child, row.children)
+        for child in before.values():
+            self._drop(child)
+
+    @contextmanager
+    def _reset(self, *, in_order: bool) -> Iterator[None]:
+        """Change nodes within; sort them unless they are in order, and filter them."""
+        self.beginResetModel()
+        yield
+        self._filter = Filter(self._filter.text)
+        self._arrange(self._root, in_order)
+        self.endResetModel()
+
+    def _arrange(self, node: Node, in_order: bool) -> None:
+        if not in_order and node is not self._root:  # stores stay in the order of their programs
+            node.every = ordered(node.every, self._sorted_by, self._descending)
+        for child in node.every:
+            if child.listed:
+                self._arrange(child, in_order)
+        node.show(self._filter.wanted(node))
+
+    def _replace(self, node: Node, nodes: list[Node]) -> None:
+        """Put other rows below a model than those that are there."""
+        shown = node.children and self.is_shown(node)
+        if shown:
+            self.beginRemoveRows(self.index_of(node), 0, len(node.children) - 1)
+        old, node.every, node.children = node.every, [], []
+        if shown:
+            self.endRemoveRows()
+        for gone in old:
+            self._drop(gone)
+        self._append(node, nodes)
+
+    def _append(self, node: Node, nodes: list[Node]) -> None:
+        shown = nodes and self.is_shown(node)
+        if shown:
+            first = len(node.children)
+            self.beginInsertRows(self.index_of(node), first, first + len(nodes) - 1)
+        node.every = [*node.every, *nodes]
+        node.show(list(node.every))
+        if shown:
+            self.endInsertRows()
+
+    # Qt
+
+    def index(self, row: int, column: int, parent: Index = QModelIndex()) -> QModelIndex:  # noqa: B008
+        node = self.node(parent) or self._root
+        if parent.column() > 0 or not (0 <= row < len(node.children) and 0 <= column < _COUNT):
+            return QModelIndex()
+        return self.createIndex(row, column, node.children[row].id)
+
+    def parent(self, index: Index) -> QModelIndex:  # type: ignore[override] # QObject.parent() is the other overload
+        node = self.node(index)
+        above = None if node is None else node.parent
+        if above is None or above is self._root:
+            return QModelIndex()
+        return self.createIndex(above.place, 0, above.id)
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        node = self.node(parent) or self._root
+        return 0 if parent.column() > 0 else len(node.children)
+
+    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+        return _COUNT
+
+    def hasChildren(self, parent: Index = QModelIndex()) -> bool:  # noqa: B008
+        node = self.node(parent) or self._root
+        return parent.column() <= 0 and (bool(node.children) or node.pending)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        answer = _ANSWERS.get(role)  # a view asks each cell that it paints for seven roles
+        node = None if answer is None else self.node(index)
+        return None if answer is None or node is None else answer(node, index.column())
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation != Qt.Orientation.Horizontal or not 0 <= section < _COUNT:
+            return None
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return _column_titles()[section]
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return RIGHT if section in _NUMBERS else LEFT
+            case Qt.ItemDataRole.ToolTipRole | Qt.ItemDataRole.WhatsThisRole:
+                return _column_meaning(section)
+            case _:
+                return None
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        chosen = column if 0 <= column < _COUNT else int(LibraryColumn.NAME)
+        descending = order == Qt.SortOrder.DescendingOrder
+        if (chosen, descending) != (self._sorted_by, self._descending):
+            self._sorted_by, self._descending = chosen, descending
+            self.refresh_order()
+
+
+def _column_meaning(column: int) -> str:
+    return library_texts()[LibraryColumn(column).name.lower()]
+
+
+def _column_titles() -> tuple[str, ...]:
+    return (
+        translate("Name"),
+        translate("Architecture"),
+        translate("Parameters"),
+        translate("Quantization"),
+        translate("Size on disk"),
+        translate("Modified"),
+        translate("Notes"),
+    )
+
+
+def _raw(node: Node, column: int) -> str | int | float | None:
+    match column:
+        case LibraryColumn.PARAMETERS:
+            return node.parameters
+        case LibraryColumn.BYTES:
+            return node.row.nbytes
+        case LibraryColumn.MODIFIED:
+            return node.row.modified
+        case _:
+            return node.cells[column]
+
+
+def _tip(node: Node, column: int) -> str | None:
+    lines: list[str] = []
+    if column == LibraryColumn.NAME and node.row.path is not None:
+        lines = [node.row.name or node.row.title, str(node.row.path)]
+    elif column == LibraryColumn.NOTE:
+        shown = node.problems[:_SHOWN_PROBLEMS]
+        lines = [f"{mark(each.severity)} {each.where}: {each.what}" for each in shown]
+        lines = lines or [node.note]
+    text = "\n".join(shorten(plain_text(line), _LONGEST_TIP) for line in lines if line)
+    # markup whose text cannot be markup: else Qt guesses which of both it is
+    return f"<qt>{html.escape(text).replace(chr(10), '<br>')}</qt>" if text else None
+
+
+_ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
+    Qt.ItemDataRole.DisplayRole: lambda node, column: node.cells[column],
+    Qt.ItemDataRole.TextAlignmentRole: lambda _, column: RIGHT if column in _NUMBERS else LEFT,
+    Qt.ItemDataRole.ToolTipRole: _tip,
+    Qt.ItemDataRole.WhatsThisRole: lambda _, column: _column_meaning(column),
+    ItemRole.NODE: lambda node, _: node,
+    ItemRole.RAW: _raw,
+}
+
+# The view
+
+_LOOK_MS: Final = 60
+_SAMPLES: Final = {
+    LibraryColumn.NAME: "hf.co/organisation/Some-Model-GGUF:Q4",
+    LibraryColumn.ARCHITECTURE: "deepseek2 moe",
+    LibraryColumn.PARAMETERS: "Parameters   ",
+    LibraryColumn.QUANTIZATION: "Quantization",
+    LibraryColumn.BYTES: "Size on disk   ",
+    LibraryColumn.MODIFIED: "2026-12-31  ",
+}
+_OPENED: Final = frozenset(
+    {RowKind.ENTRY, RowKind.PART, RowKind.GROUP, RowKind.TENSOR, RowKind.BLOB}
+)
+
+
+class _Delegate(RoomyDelegate, PaddedDelegate):
+    """Rows with room above, below and at both sides."""
+
+
+class _NoteDelegate(_Delegate):
+    """Sentences, which lose their end where there is no room; names lose their middle."""
+
+    # Qt
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
+        super().initStyleOption(option, index)
+        option.textElideMode = Qt.TextElideMode.ElideRight
+
+
+class LibraryTree(QTreeView):
+    """The tree's view; it keeps selection, open branches and place while its model is reset.
+
+    Signals:
+        opened: A model, or something in one, was entered or double-clicked; its `Node`.
+        looked: The rows in sight may be others than before.
+        selection_moved: Other rows are selected.
+        current_moved: Another row is current; its `Node`, or None.
+    """
+
+    opened = Signal(object)
+    looked = Signal()
+    selection_moved = Signal()
+    current_moved = Signal(object)
+
+    def __init__(self, model: LibraryModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.library = model
+        self._kept: tuple[list[Node], Node | None, Node | None, int, int] | None = None
+        self.setHeader(PaddedHeader(self))
+        model.modelAboutToBeReset.connect(self._remember)  # before Qt's view forgets its rows
+        self.setModel(model)
+        self.setItemDelegate(_Delegate(self))
+        self.setItemDelegateForColumn(LibraryColumn.NOTE, _NoteDelegate(self))
+        self.setUniformRowHeights(True)
+        self.setAlternatingRowColors(True)
+        self.setExpandsOnDoubleClick(False)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.setAccessibleName(self.tr("Downloaded models"))
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        header = self.header()
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        header.setSortIndicator(LibraryColumn.NAME, Qt.SortOrder.AscendingOrder)
+        header.setHighlightSections(False)
+        header.setSectionsMovable(True)
+        header.setStretchLastSection(True)
+        self.setSortingEnabled(True)
+        self.reset_columns()
+        self._look = QTimer(self, singleShot=True, interval=_LOOK_MS)
+        self._look.timeout.connect(self._look_around)
+        self.expanded.connect(self._note_expanded)
+        self.collapsed.connect(self._note_collapsed)
+        self.activated.connect(self._activate)
+        self.verticalScrollBar().valueChanged.connect(self._look_soon)
+        model.modelReset.connect(self._restore)
+        model.rowsInserted.connect(self._span_notes)
+        model.rowsInserted.connect(self._look_soon)
+        model.rowsRemoved.connect(self._look_soon)
+        self.selectionModel().selectionChanged.connect(self._report_selection)
+        self.selectionModel().currentChanged.connect(self._report_current)
+
+    def reset_columns(self) -> None:
+        """Put every column into its place, as wide as what is usual in it."""
+        for column in LibraryColumn:
+            self.header().moveSection(self.header().visualIndex(column), column)
+        metrics = QFontMetrics(self.font())
+        for column, sample in _SAMPLES.items():
+            self.setColumnWidth(column, metrics.horizontalAdvance(sample) + 20)
+
+    def add_sorting(self, menu: QMenu) -> None:
+        """Add what the mouse does in the header, which keys do not reach."""
+        header = self.header()
+        sorting = menu.addMenu(self.tr("S&ort by"))
+        down, up = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
+        by, order = header.sortIndicatorSection(), header.sortIndicatorOrder()
+        for column, title in enumerate(_column_titles()):
+            action = sorting.addAction(title)
+            action.setCheckable(True)
+            action.setChecked(column == by)
+            then = down if column == by and order == up else up
+            action.triggered.connect(partial(self._sort_by, column, then))
+
+    def _sort_by(self, column: int, order: Qt.SortOrder, _checked: bool = False) -> None:
+        self.sortByColumn(column, order)
+
+    def selected_nodes(self) -> list[Node]:
+        """Return the nodes of the selected rows."""
+        nodes = map(self.library.node, self.selectionModel().selectedRows())
+        return [node for node in nodes if node is not None]
+
+    def current_node(self) -> Node | None:
+        """Return the node of the current row."""
+        return self.library.node(self.currentIndex())
+
+    def select_node(self, node: Node) -> bool:
+        """Make a node current and show it; return whether it is in the tree."""
+        index = self.library.index_of(node)
+        if not index.isValid():
+            return False
+        flags = QItemSelectionModel.SelectionFlag
+        self.selectionModel().setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
+        self.scrollTo(index)
+        return True
+
+    def visible_nodes(self) -> list[Node]:
+        """Return the nodes in sight, from top to bottom."""
+        nodes = []
+        index = self.indexAt(self.viewport().rect().topLeft())
+        bottom = self.viewport().height()
+        while index.isValid() and self.visualRect(index).top() < bottom:
+            node = self.library.node(index)
+            if node is not None:
+                nodes.append(node)
+            index = self.indexBelow(index)
+        return nodes
+
+    # What is open, and where
+
+    @contextmanager
+    def place_kept(self) -> Iterator[None]:
+        """Change the model within; the row at the top of the view stays there."""
+        top, offset = self._top()
+        yield
+        self._scroll_back(top, offset)
+
+    def _top(self) -> tuple[Node | None, int]:
+        """Return the first node in sight, None if that is the first of all, and its position."""
+        index = self.indexAt(self.viewport().rect().topLeft())
+        scrolled = self.verticalScrollBar().value() > 0
+        return (self.library.node(index) if scrolled else None), self.visualRect(index).top()
+
+    def _scroll_back(self, top: Node | None, offset: int) -> None:
+        index = QModelIndex() if top is None else self.library.index_of(top)
+        if index.isValid():
+            bar = self.verticalScrollBar()
+            bar.setValue(bar.value() + self.visualRect(index).top() - offset)
+
+    def _note_expanded(self, index: QModelIndex) -> None:
+        node = self.library.node(index)
+        if node is not None:
+            node.expanded = True
+            if self._kept is None and not node.every:  # not while the model is being reset
+                self.library.load(node)
+        self._look_soon()
+
+    def _note_collapsed(self, index: QModelIndex) -> None:
+        node = self.library.node(index)
+        if node is not None:
+            node.expanded = False
+        self._look_soon()
+
+    def _span_notes(self, parent: QModelIndex, first: int, last: int) -> None:
+        """Give a sentence that stands in place of rows the width of all columns."""
+        for row in range(first, last + 1):
+            node = self.library.node(self.library.index(row, 0, parent))
+            if node is not None and node.row.kind is RowKind.NOTE:
+                self.setFirstColumnSpanned(row, parent, True)
+
+    def _remember(self) -> None:
+        selected, current = self.selected_nodes(), self.current_node()
+        self._kept = (selected, current, *self._top(), self.verticalScrollBar().value())
+
+    def _restore(self) -> None:
+        assert self._kept is not None
+        selected, current, top, offset, value = self._kept
+        self._expand_again(self.library.stores)
+        if current is not None and not self.library.is_shown(current):
+            current = self._moved(current)
+            selected += [] if current is None else [current]
+        selection = QItemSelection()
+        for index in map(self.library.index_of, selected):
+            if index.isValid():
+                selection.select(index, index)
+        flags = QItemSelectionModel.SelectionFlag
+        self.selectionModel().select(selection, flags.ClearAndSelect | flags.Rows)
+        if current is not None:
+            self.selectionModel().setCurrentIndex(self.library.index_of(current), flags.NoUpdate)
+        self.verticalScrollBar().setValue(value)
+        self._scroll_back(top, offset)
+        was_current, self._kept = self._kept[1], None
+        self._report_selection()
+        if current is not was_current:
+            self.current_moved.emit(current)
+        QTimer.singleShot(0, self, self._look_around)
+
+    def _moved(self, node: Node) -> Node | None:
+        """Find a model that moved to another branch, as it does when it gets a second tag."""
+        same = self.library.nodes_at(node.row.key) if node.row.entry is not None else []
+        found = next((each for each in same if self.library.is_shown(each)), None)
+        if found is not None and found.parent is not None:
+            self.setExpanded(self.library.index_of(found.parent), True)
+        return found
+
+    def _expand_again(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            index = self.library.index_of(node) if node.expanded else QModelIndex()
+            if index.isValid():
+                self.setExpanded(index, True)
+                self._expand_again(node.every)
+                if node.row.kind is RowKind.ENTRY and node.children:
+                    self._span_notes(index, 0, 0)
+
+    # Signals
+
+    def _report_selection(self) -> None:
+        if self._kept is None:
+            self.selection_moved.emit()
+
+    def _report_current(self, current: QModelIndex) -> None:
+        if self._kept is None:
+            self.current_moved.emit(self.library.node(current))
+
+    def _activate(self, index: QModelIndex) -> None:
+        node = self.library.node(index)
+        if node is not None and node.row.kind in _OPENED:
+            self.opened.emit(node)
+        elif node is not None:
+            first = index.siblingAtColumn(0)
+            self.setExpanded(first, not self.isExpanded(first))
+
+    def _look_soon(self) -> None:
+        if not self._look.isActive():
+            self._look.start()
+
+    def _look_around(self) -> None:
+        """Make rows of branches in sight: open ones without any, and those whose end is seen."""
+        for node in self.visible_nodes():
+            above = node.parent
+            if node.expanded and not node.every:
+                self.library.load(node)
+            if above is not None and above.pending and node is above.children[-1]:
+                self.library.load(above)
+        self.looked.emit()
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._look_soon()
