@@ -173,9 +173,9 @@ def refuse_model_file(model: Model, target: Path) -> None:
     Raises:
         ExplorerError: It is.
     """
-    from explorer.formats.export import refuse_own_file  # noqa: PLC0415 - brings NumPy
+    from explorer.formats.export import refuse_to_overwrite_model  # noqa: PLC0415 - brings NumPy
 
-    refuse_own_file((file.path for file in model.files), target)
+    refuse_to_overwrite_model((file.path for file in model.files), target)
 
 
 @contextmanager

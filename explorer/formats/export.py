@@ -103,7 +103,7 @@ def _pieces(values: Values, column: int, columns: int) -> Iterator[str]:
 # What must not be written over: the files that a model is read from.
 
 
-def refuse_own_file(files: Iterable[Path], target: Path) -> None:
+def refuse_to_overwrite_model(files: Iterable[Path], target: Path) -> None:
     """Raise if a file to be written is one of a model's own, whatever it is called.
 
     Args:

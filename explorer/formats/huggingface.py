@@ -19,7 +19,7 @@ from explorer.formats.gguf.open import open_gguf
 from explorer.formats.limits import MAX_SHARDS
 from explorer.formats.model import Model, ProblemLog, Severity
 from explorer.formats.safetensors.open import SafetensorsFile, build_model, open_file
-from explorer.formats.side_files import HUB_REPOSITORY, hub_cache, leads_out, read_config
+from explorer.formats.side_files import HUB_REPOSITORY, escapes, hub_cache, read_config
 from explorer.formats.strict_json import RepeatedKeys, read_json_file, shorten
 from explorer.formats.tensors import natural_key
 
@@ -162,7 +162,7 @@ def _leaves_folder(name: str) -> bool:
     return any(kind.anchor or ".." in kind.parts for kind in kinds) or not kinds[0].name
 
 
-def _leads_out(folder: Path, name: str) -> bool:
+def _link_escapes(folder: Path, name: str) -> bool:
     """Tell whether a shard is a link to where no shard of that folder may be.
 
     In a snapshot of the hub's cache, links lead to blobs of that cache. Into any other folder an
@@ -171,8 +171,8 @@ def _leads_out(folder: Path, name: str) -> bool:
     cache = hub_cache(folder)
     path = folder / name
     if cache is not None:
-        return leads_out(path, folder, cache)
-    if not leads_out(path, folder):
+        return escapes(path, folder, cache)
+    if not escapes(path, folder):
         return False
     blobs = Path(os.path.realpath(path)).parent
     return not (blobs.name == "blobs" and blobs.parent.name.startswith(HUB_REPOSITORY))
@@ -183,7 +183,7 @@ def _open_indexed(path: Path, folder: Path, index: _Index, log: ProblemLog) -> M
     try:
         for name, tensors in index.shards.items():
             lost = f"{len(tensors)} tensors of the index are in it"
-            if _leaves_folder(name) or _leads_out(folder, name):
+            if _leaves_folder(name) or _link_escapes(folder, name):
                 what = f"the index names a file outside the folder; it is not opened, {lost}"
                 log.add(Severity.ERROR, name, what)
                 continue
@@ -209,7 +209,7 @@ def _open_all(folder: Path, names: list[str], log: ProblemLog) -> Model:
     cache = hub_cache(folder)
     try:
         for name in names:
-            if cache is not None and leads_out(folder / name, folder, cache):
+            if cache is not None and escapes(folder / name, folder, cache):
                 log.add(Severity.ERROR, name, "is a link out of the cache; it is not opened")
                 continue
             try:

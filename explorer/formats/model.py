@@ -328,7 +328,7 @@ def _text(config: Mapping[str, Any], key: str) -> str | None:
 
 _MOST = 200
 
-T = TypeVar("T", list[str], NDArray[np.int64])
+T = TypeVar("T")
 
 
 @dataclass
@@ -345,7 +345,7 @@ class ProblemLog:
         else:
             self._left_out += 1
 
-    def first(self, faults: T) -> T:
+    def first(self, faults: list[T]) -> list[T]:
         """Return as many of the faults as there is room for; the others are only counted."""
         room = _MOST - len(self._problems)
         self._left_out += max(0, len(faults) - room)

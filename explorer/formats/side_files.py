@@ -149,7 +149,7 @@ HUB_REPOSITORY: Final = "models--"
 """What the folders of repositories in the Hugging Face hub's cache begin with."""
 
 
-def leads_out(path: Path, *roots: Path) -> bool:
+def escapes(path: Path, *roots: Path) -> bool:
     """Tell whether a path, all symbolic links followed, is outside of all the folders given.
 
     A folder may be a link itself: whoever uses the program put it there. A path that cannot be

@@ -220,7 +220,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 INTEGERS_ONLY: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_refuse_float)
-"""The fastest decoder; a number with a fraction or exponent is a ValueError."""
+"""The fastest decoder; a number with a fraction or exponent is a ValueError.
+
+Takes true for 1, -0 for 0, and the last of repeated keys.
+"""
 
 CAREFUL: Final = json.JSONDecoder(
     object_pairs_hook=_object,
@@ -252,39 +255,6 @@ def decode_value(text: JsonText, position: int) -> tuple[Any, int]:
     except ValueError as error:  # a hook's, or int's for too many digits
         what = f"has broken JSON: {error}"
         raise text.error(what, position) from error
-
-
-def read_strings(
-    text: JsonText, position: int, colon: str, comma: str
-) -> tuple[dict[str, str], int] | None:
-    """Read an object of strings, written with these separators; needs no bounds and no recursion.
-
-    Args:
-        text: The document.
-        position: Where the object begins, in characters.
-        colon: What stands between a key and its value.
-        comma: What stands between two members.
-
-    Returns:
-        The object and the position behind it; None if it is anything else, or repeats a key.
-    """
-    content, decode = text.text, INTEGERS_ONLY.raw_decode
-    result: dict[str, str] = {}
-    if content.startswith("{}", position):
-        return result, position + 2
-    separator = "{"
-    while content.startswith(separator + '"', position):
-        try:
-            key, position = decode(content, position + len(separator))
-            if key in result or not content.startswith(colon + '"', position):
-                return None
-            result[key], position = decode(content, position + len(colon))
-        except ValueError:
-            return None
-        if content.startswith("}", position):
-            return result, position + 1
-        separator = comma
-    return None
 
 
 def _lower_first(text: str) -> str:

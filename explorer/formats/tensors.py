@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,6 +168,24 @@ class Extent:
     source: ByteSource
     offset: int
     nbytes: int
+
+
+class Spec(NamedTuple):
+    """What a type and a shape amount to; tensors that agree in both share one.
+
+    Attributes:
+        type: The tensor type.
+        shape: Row-major, outermost first.
+        parameters: Product of the shape; 0 if it overflows.
+        nbytes: Stored bytes; 0 if there is a fault.
+        fault: Why no file can hold such a tensor, or its size is not known; else None.
+    """
+
+    type: TensorType
+    shape: Shape
+    parameters: int
+    nbytes: int
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +375,8 @@ class TensorGroup:
     group_size: int | None = None
 
 
-class TensorColumns(Protocol):
+@dataclass(frozen=True)
+class TensorColumns:
     """The table of a model's tensors, a column for each field, in file order.
 
     Attributes:
@@ -366,23 +386,6 @@ class TensorColumns(Protocol):
         parameters: Weights of each tensor.
         nbytes: Stored bytes of each tensor; 0 where the type's size is unknown.
     """
-
-    @property
-    def names(self) -> Sequence[str]: ...
-    @property
-    def shapes(self) -> Sequence[Shape]: ...
-    @property
-    def types(self) -> Sequence[TensorType]: ...
-    @property
-    def parameters(self) -> Sequence[int]: ...
-    @property
-    def nbytes(self) -> Sequence[int]: ...
-    def __len__(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class ListedColumns:
-    """Columns that are lists from the beginning; see `TensorColumns`."""
 
     names: list[str] = field(default_factory=list)
     shapes: list[Shape] = field(default_factory=list)
@@ -494,3 +497,38 @@ class _Rows(Sequence[Tensor]):
 
     def __len__(self) -> int:
         return self._count
+
+
+class TensorFile(Protocol):
+    """A file of a model, whose header was read."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of its tensors."""
+
+    @property
+    def specs(self) -> list[Spec]:
+        """Type, shape and size of each."""
+
+    def tensor(self, row: int) -> Tensor:
+        """Return one of them."""
+
+
+def table_of(files: Sequence[TensorFile]) -> TensorTable:
+    """Return the table of all tensors of some files, in order."""
+    specs = [spec for file in files for spec in file.specs]
+    columns = TensorColumns(
+        names=[name for file in files for name in file.names],
+        shapes=[spec.shape for spec in specs],
+        types=[spec.type for spec in specs],
+        parameters=[spec.parameters for spec in specs],
+        nbytes=[spec.nbytes for spec in specs],
+    )
+    first_rows = list(accumulate((len(file.names) for file in files), initial=0))
+
+    def build(row: int) -> Tensor:
+        # the last file whose first row is not above: a file without tensors is skipped
+        index = bisect_right(first_rows, row) - 1
+        return files[index].tensor(row - first_rows[index])
+
+    return TensorTable(columns, build)

@@ -20,7 +20,7 @@ from explorer.errors import unreadable_reason
 from explorer.formats import Problem, Severity
 from explorer.formats.huggingface import INDEX_SUFFIX
 from explorer.formats.model import ProblemLog
-from explorer.formats.side_files import leads_out
+from explorer.formats.side_files import escapes
 from explorer.formats.tensors import natural_key
 from explorer.stores.entries import Check, Entry, PartialDownload, Store, StoreKind, name_problems
 
@@ -68,7 +68,7 @@ class _Found:
     def add(self, file: os.DirEntry[str], roots: Sequence[Path]) -> None:
         """Count a file, or note why it cannot be one of a model."""
         self.files.add(file.name)
-        if roots and file.is_symlink() and leads_out(Path(file.path), *roots):
+        if roots and file.is_symlink() and escapes(Path(file.path), *roots):
             what = "is a link out of the store; it is not opened"
             self.log.add(Severity.ERROR, file.name, what)
             self.refused = True

@@ -16,7 +16,7 @@ from typing import Final
 from explorer.errors import ExplorerError, unreadable_reason
 from explorer.formats import Severity
 from explorer.formats.model import ProblemLog
-from explorer.formats.side_files import HUB_REPOSITORY, leads_out
+from explorer.formats.side_files import HUB_REPOSITORY, escapes
 from explorer.sources import FileSource
 from explorer.stores.entries import Blob, Check, Entry, PartialDownload, Store, StoreKind
 from explorer.stores.folders import (
@@ -108,7 +108,7 @@ class _Scan:
                 self._check()
                 name = child.name.removeprefix(HUB_REPOSITORY).replace("--", "/")
                 repository = _Repository(self._root / child.name, name, {})
-                if child.is_symlink() and leads_out(repository.folder, self._root):
+                if child.is_symlink() and escapes(repository.folder, self._root):
                     what = "is a link out of the cache; it is not followed"
                     self.log.add(Severity.ERROR, child.name, what)
                     continue
@@ -144,7 +144,7 @@ class _Scan:
             failures.append(unreadable_entry(folder, self._root, error))
 
         for folder, files in walk(snapshot, self._check, report, self.log):
-            if leads_out(folder, self._root):
+            if escapes(folder, self._root):
                 what = "is a link out of the cache; it is not followed"
                 self.log.add(Severity.ERROR, str(folder), what)
                 continue

@@ -26,7 +26,7 @@ from explorer.formats.ollama.manifest import (
     read_manifest,
     size_fault,
 )
-from explorer.formats.side_files import leads_out
+from explorer.formats.side_files import escapes
 from explorer.sources import FileSource
 from explorer.stores.entries import (
     Blob,
@@ -158,7 +158,7 @@ class _Scan:
     def _look_at(self, file: os.DirEntry[str], digest: str) -> str | None:
         """Note a blob; return why it cannot be one."""
         path = Path(file.path)
-        if file.is_symlink() and leads_out(path, path.parent, self._models):
+        if file.is_symlink() and escapes(path, path.parent, self._models):
             return "its blob is a link out of the store; it is not opened"
         try:
             status = file.stat()
@@ -181,7 +181,7 @@ class _Scan:
             if child.name.startswith("."):  # .DS_Store and its like
                 continue
             path = folder / child.name
-            if child.is_symlink() and leads_out(path, self._manifests, self._models):
+            if child.is_symlink() and escapes(path, self._manifests, self._models):
                 what = "is a link out of the store; it is not followed"
                 yield path, self._broken(path, what)
             elif len(above) == _LEVELS - 1:

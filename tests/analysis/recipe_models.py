@@ -9,7 +9,7 @@ from typing import Any, Literal
 from explorer.formats.enums import FILE_TYPES
 from explorer.formats.model import Metadata, MetadataEntry, Model
 from explorer.formats.side_files import loaded_entry
-from explorer.formats.tensors import ListedColumns, Tensor, TensorTable
+from explorer.formats.tensors import Tensor, TensorColumns, TensorTable
 from explorer.quantization.types import TENSOR_TYPES
 
 Line = tuple[str, tuple[int, ...]]
@@ -43,7 +43,7 @@ def header_model(
     entries += [
         _entry(f"{architecture}.{key.replace('__', '.')}", value) for key, value in keys.items()
     ]
-    columns = ListedColumns()
+    columns = TensorColumns()
     for name, shape in lines:
         weights = 1
         for length in shape:

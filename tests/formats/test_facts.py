@@ -15,14 +15,14 @@ from explorer.errors import FormatError
 from explorer.formats import Metadata, MetadataEntry, Model, open_model
 from explorer.formats.facts import Facts, describe, range_text
 from explorer.formats.model import Value
-from explorer.formats.tensors import ListedColumns, TensorTable
+from explorer.formats.tensors import TensorColumns, TensorTable
 
 
 def no_tensors() -> TensorTable:
     def build(row: int) -> Any:
         raise AssertionError(row)
 
-    return TensorTable(ListedColumns(), build)
+    return TensorTable(TensorColumns(), build)
 
 
 def model_of(keys: dict[str, Any] | None = None, config: dict[str, Any] | None = None) -> Model:

@@ -13,7 +13,7 @@ from explorer.errors import FormatError
 from explorer.formats import structure as structure_elements
 from explorer.formats.model import Metadata, MetadataEntry, Model, ModelFile
 from explorer.formats.structure import FieldKind, Structure
-from explorer.formats.tensors import Extent, ListedColumns, Tensor, TensorTable
+from explorer.formats.tensors import Extent, Tensor, TensorColumns, TensorTable
 from explorer.quantization import ggml_type
 from explorer.sources import MemorySource
 from tests.helpers.slow_sources import BrokenSource
@@ -258,7 +258,7 @@ def hand_made(
     source = MemorySource(content)
     count = len(extents)
     kind = ggml_type(0)
-    columns = ListedColumns(
+    columns = TensorColumns(
         [f"t{i}" for i in range(count)], [(1,)] * count, [kind] * count, [1] * count, [1] * count
     )
 
@@ -321,7 +321,7 @@ def test_describes_a_safetensors_file() -> None:
     header = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}} '
     source = MemorySource(len(header).to_bytes(8, "little") + header + bytes(20))
     start = 8 + len(header)
-    columns = ListedColumns(["a"], [(2,)], [ggml_type(0)], [2], [12])
+    columns = TensorColumns(["a"], [(2,)], [ggml_type(0)], [2], [12])
 
     def build(row: int) -> Tensor:
         parts = (Extent(source, start, 8), Extent(source, start + 12, 4))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from explorer.formats.columns import TensorArrays, tensor_arrays, text_ranks
 from explorer.formats.tensor_filter import parse_filter
-from explorer.formats.tensors import Extent, ListedColumns, Shape, Tensor, TensorTable, natural_key
+from explorer.formats.tensors import Extent, Shape, Tensor, TensorColumns, TensorTable, natural_key
 from explorer.quantization import TENSOR_TYPES, TensorType, ggml_type
 from explorer.sources import MemorySource
 from tests.helpers.stopwatch import in_time
@@ -36,7 +36,7 @@ _NAMES = [row[0] for row in _ROWS]
 
 
 def _table(rows: list[tuple[str, TensorType, Shape, int, MemorySource, str | None]]) -> TensorTable:
-    columns = ListedColumns()
+    columns = TensorColumns()
     for name, kind, shape, _, _, _ in rows:
         parameters = 1
         for count in shape:

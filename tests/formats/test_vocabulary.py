@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from explorer.errors import FormatError
 from explorer.formats.gguf.open import open_gguf
 from explorer.formats.model import Metadata, MetadataEntry, Model, NumberArray, StringArray, Value
-from explorer.formats.tensors import ListedColumns, TensorTable
+from explorer.formats.tensors import TensorColumns, TensorTable
 from explorer.formats.vocabulary import (
     MAX_SHOWN,
     NO_TYPE,
@@ -54,7 +54,7 @@ def _model(values: Mapping[str, Any]) -> Model:
         path=Path("m.gguf"),
         files=(),
         metadata=Metadata([entry(_P + key, value) for key, value in values.items()]),
-        tensors=TensorTable(ListedColumns(), build),
+        tensors=TensorTable(TensorColumns(), build),
     )
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from explorer.formats.gguf.header import read_header
-from explorer.formats.gguf.open import Shard, TableBuilder
-from explorer.formats.model import Metadata, Model, ModelFile, ProblemLog
+from explorer.formats.gguf.open import Shard, assemble
+from explorer.formats.model import Model, ProblemLog
 from explorer.sources import ByteSource, MemorySource
 
 
@@ -94,33 +94,4 @@ def model_from(*contents: bytes | ByteSource) -> Model:
     """Open files in memory, as `open_gguf` does with shards on a disk."""
     sources = [c if isinstance(c, ByteSource) else MemorySource(c) for c in contents]
     shards = [Shard(source, read_header(source, i)) for i, source in enumerate(sources)]
-    tensors = TableBuilder(shards, ProblemLog()).build()
-    files = []
-    row = 0
-    for shard in shards:
-        header = shard.header
-        files.append(
-            ModelFile(
-                shard.source,
-                header.data_offset,
-                header.table_offset,
-                header.record_offsets(),
-                header.table_end,
-                row,
-                header.version,
-                header.layout.order,
-                header.alignment,
-            )
-        )
-        row += header.tensor_count
-    first = shards[0].header
-    return Model(
-        format="gguf",
-        path=Path("memory.gguf"),
-        files=tuple(files),
-        metadata=Metadata(first.entries),
-        tensors=tensors,
-        version=first.version,
-        byte_order=first.layout.order,
-        alignment=first.alignment,
-    )
+    return assemble(Path("memory.gguf"), shards[0], shards, ProblemLog())

@@ -9,7 +9,7 @@ import pytest
 
 from explorer.errors import PlanError
 from explorer.formats import Metadata, Model, TensorTable, open_model
-from explorer.formats.tensors import ListedColumns
+from explorer.formats.tensors import TensorColumns
 from explorer.planner import Hyperparameters, plan
 from explorer.quantization import TENSOR_TYPES
 
@@ -39,7 +39,7 @@ def read(
 ) -> Hyperparameters:
     """Return what is read of a safetensors model in BF16."""
     shapes = TENSORS if tensors is None else tensors
-    columns = ListedColumns()
+    columns = TensorColumns()
     for name, shape in shapes.items():
         count = 1
         for extent in shape:

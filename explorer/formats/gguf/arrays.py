@@ -1,4 +1,4 @@
-"""Arrays of GGUF metadata: skipped while opening, decoded when looked at."""
+"""Arrays of GGUF metadata: skipped while opening, decoded when they are first read."""
 
 from __future__ import annotations
 
@@ -23,46 +23,123 @@ from explorer.formats.limits import (
 from explorer.formats.model import MetadataEntry, Model, NumberArray, StringArray, Value
 from explorer.sources import ByteSource
 
-# Follow things that lie one behind the other, each of which tells where the next one begins.
-#
-# Strings of an array and records of the tensor table are such. Following them one at a time is a
-# loop of Python; here, NumPy proposes all places that look like a beginning, and they are the
-# true ones if each points exactly at the next. Where that fails, the walk goes on one at a time
-# until both agree again. So the result is always that of the plain loop, and so is the time of a
-# file that is made to break every chain.
-
-
 Order: TypeAlias = Literal["little", "big"]
 Places: TypeAlias = NDArray[np.int64]
 
-Starts: TypeAlias = NDArray[np.uint32]
-"""Places in a window of a file."""
+STRING: Final = 8
+ARRAY: Final = 9
+BOOL: Final = 7
 
-Step: TypeAlias = Callable[[int, int], tuple[Starts, int]]
-"""Takes a position and a count; returns where at most so many things begin, and the position behind
-them. No things end the walk."""
+# Value types by id (docs/gguf.md, section 1): name, NumPy's code without byte order.
+NUMBER_TYPES: Final[dict[int, tuple[str, str]]] = {
+    0: ("uint8", "u1"),
+    1: ("int8", "i1"),
+    2: ("uint16", "u2"),
+    3: ("int16", "i2"),
+    4: ("uint32", "u4"),
+    5: ("int32", "i4"),
+    6: ("float32", "f4"),
+    BOOL: ("bool", "u1"),  # any byte; not 0 is true
+    10: ("uint64", "u8"),
+    11: ("int64", "i8"),
+    12: ("float64", "f8"),
+}
 
-_SHORT_CHAIN: Final = 32  # fewer things than that are walked faster one at a time
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a file writes its numbers.
+
+    Attributes:
+        order: Byte order.
+        width: Bytes of a count or of a string's length: 8, or 4 in version 1.
+    """
+
+    order: Order
+    width: int
+
+    @property
+    def prefix(self) -> str:
+        """Sign of the byte order in NumPy and struct."""
+        return "<" if self.order == "little" else ">"
+
+    @property
+    def count(self) -> struct.Struct:
+        """A count or a length."""
+        return struct.Struct(self.prefix + ("Q" if self.width == 8 else "I"))
+
+
+# Skipping an array of strings. GGUF stores each string behind its length, so the end of the array
+# is known only after a walk over all strings, and the rest of the header lies behind it. A plain
+# loop takes 120 ns a string: 30 ms for a vocabulary of 262,144. In NumPy, every place that looks
+# like a length is a candidate; candidates that point exactly at the next candidate are strings.
+# Where they do not, the walk goes on one string at a time until both agree again. So the result
+# is always that of the plain loop, and a file that breaks every chain costs as much as that loop.
+
+
+_WINDOW_BYTES = 1 << 18  # with its arrays it stays within a core's cache
+_FEW: Final = 64  # strings that are walked faster one at a time
+_USUAL_BYTES: Final = 64  # of a string with its length: the guess for the first window
+_SHORT_CHAIN: Final = 32  # fewer strings than that are walked faster one at a time
 _FEWEST_STEPS: Final = 4
-_LONGEST: Final = 255
-_NONE: Final[Starts] = np.zeros(0, dtype=np.uint32)
 
 
-def follow_chain(candidates: Starts, ends: Starts, count: int, step: Step) -> tuple[Starts, int]:
-    """Follow at most `count` things from position 0 on.
+def walk_strings(source: ByteSource, offset: int, count: int, layout: Layout) -> Iterator[Places]:
+    """Yield the offsets of the strings' length fields, a window of the file at a time.
+
+    The last item is the offset behind the last string, alone.
 
     Args:
-        candidates: Places that look like a beginning, ascending, uint32 [n].
-        ends: Where such a thing would end, uint32 [n].
-        count: Number of things there are.
-        step: Walks without candidates.
+        source: The file.
+        offset: Offset of the first string's length field.
+        count: Number of strings.
+        layout: How the file writes numbers.
 
-    Returns:
-        Where the things begin, and the position behind the last one.
+    Raises:
+        FormatError: A string runs past the end of the file or is longer than ggml allows.
     """
-    # a chain of candidates, each pointing at the next, ends where this is true
-    breaks = np.flatnonzero(ends[:-1] != candidates[1:])
-    pieces: list[Starts] = []
+    width = layout.width
+    position, left, usual = offset, count, _USUAL_BYTES
+    while left:
+        if position + width > source.size:
+            raise FormatError(
+                f"file ends inside an array of strings: {left} of {count} are missing",
+                source.path,
+                position,
+            )
+        size = min(_WINDOW_BYTES, left * usual, source.size - position)
+        starts, step = _walk_window(source.read(position, size), left, layout)
+        last = int(starts[-1])
+        length = step - last - width
+        if length > GGUF_MAX_STRING_BYTES or position + step > source.size:
+            raise FormatError(
+                f"a string of {length} bytes in an array, where "
+                f"{source.size - position - last - width} bytes are left",
+                source.path,
+                position + last,
+            )
+        yield starts + position
+        position += step
+        left -= len(starts)
+        usual = width + step * 9 // (8 * len(starts))  # not far beyond the last one
+    yield np.array([position], dtype=np.int64)
+
+
+def _walk_window(window: bytes, count: int, layout: Layout) -> tuple[Places, int]:
+    """Return the length fields of at most `count` strings in the window, at least one.
+
+    Also returns the position behind the last string, which may lie outside the window.
+    """
+    width = layout.width
+    if count <= _FEW:
+        return _step(window, 0, count, layout)
+    if not any(window[: 2 * width]):  # a sparse file may be nothing but empty strings
+        empty = min(count, (len(window) - len(window.lstrip(b"\0"))) // width)
+        if empty * width > len(window) // 2:
+            return width * np.arange(empty), width * empty
+    candidates, ends = _short_strings(window, layout)
+    breaks = np.flatnonzero(ends[:-1] != candidates[1:])  # where a chain of candidates ends
+    pieces: list[Places] = []
     steps = _FEWEST_STEPS
     position = 0
     while count:
@@ -76,212 +153,46 @@ def follow_chain(candidates: Starts, ends: Starts, count: int, step: Step) -> tu
             count -= len(piece)
             if len(piece) >= _SHORT_CHAIN:
                 steps = _FEWEST_STEPS
-                continue  # perhaps only a candidate in between was none
+                continue
         # the longer chains keep breaking, the longer the stretch without looking for one
-        piece, position = step(position, min(count, steps))
+        piece, position = _step(window, position, min(count, steps), layout)
         if not len(piece):
             break
         pieces.append(piece)
         count -= len(piece)
         steps *= 2
-    return pieces[0] if len(pieces) == 1 else np.concatenate([_NONE, *pieces]), position
+    return np.concatenate(pieces), position
 
 
-def short_lengths(window: bytes, width: int, order: Order) -> tuple[Starts, Starts]:
-    """Return the places in a window that hold a length from 1 to 255, and these lengths.
-
-    Such a length is one byte and `width` - 1 zeros; text has no such run of zeros. The zeros always
-    fill one aligned word of half the width, so words are searched, which are few, and the words on
-    either side of a zero one tell the rest. A length at either end of the window may be left out.
-
-    Args:
-        window: Bytes, less than 2^32.
-        width: Bytes of a length field: 8, or 4 in version 1.
-        order: Byte order of the file.
-
-    Returns:
-        Ascending places and their lengths, both uint32 [n].
-    """
-    half = width // 2
-    count = len(window) // half
-    if order == "little":
-        words = np.frombuffer(window, f"<u{half}", count)
-        beside, beyond = words[:-2], words[2:]  # where the one byte is, and where more zeros are
-    else:
-        words = np.frombuffer(window, f">u{half}", count).astype(f"u{half}")
-        beside, beyond = words[2:], words[:-2]
-    (zero,) = (words[1:-1] == 0).nonzero()
-    upper = beside.take(zero)
-    beneath = (upper >= 1 << 8).view(np.uint8)  # bytes of the word that lie under the one byte
-    for size in range(2, half):
-        beneath += (upper >= 1 << 8 * size).view(np.uint8)
-    beneath = beneath.astype(words.dtype)
-    lengths = upper >> 8 * beneath
-    # the field's other end; with what is there, a length that is not short becomes larger than 255
-    lengths |= beyond.take(zero) << 8 * (half - beneath)
-    places = zero.astype(np.uint32)
-    places *= half
-    places += beneath if order == "little" else half - beneath
-    lengths = lengths.astype(np.uint32, copy=False)
-    if len(lengths) and (lengths.max() > _LONGEST or not lengths.min()):
-        good = np.flatnonzero(lengths - 1 < _LONGEST)  # 0 - 1 is the largest number
-        return places.take(good), lengths.take(good)
-    return places, lengths
-
-
-# Where the strings of an array of strings begin.
-#
-# GGUF stores them one behind the other, each behind its length, so that the end of the array is
-# known only after a walk over all of them, and everything else in the header lies behind it. A
-# plain Python loop takes 120 ns a string: 30 ms for a vocabulary of 262,144, as long as ggml's C
-# takes for the whole file. So the walk is made in NumPy; see `chains`.
-
-
-_WINDOW_BYTES = 1 << 18  # with its arrays it stays within a core's cache
-_FEW: Final = 64  # strings that are walked faster one at a time
-_USUAL_BYTES: Final = 64  # of a string with its length, a generous guess before the first are seen
-_STEPS: Final = {
-    (width, order): struct.Struct(sign + code).unpack_from
-    for width, code in ((4, "I"), (8, "Q"))
-    for order, sign in (("little", "<"), ("big", ">"))
-}
-
-
-def walk_strings(
-    source: ByteSource, offset: int, count: int, width: int, order: Order
-) -> Iterator[Places]:
-    """Yield the offsets of the strings' length fields, a window of the file at a time.
-
-    The last item is the offset behind the last string, alone.
-
-    Args:
-        source: The file.
-        offset: Offset of the first string's length field.
-        count: Number of strings.
-        width: Bytes of a length field: 8, or 4 in version 1.
-        order: Byte order of the file.
-
-    Raises:
-        FormatError: A string runs past the end of the file or is longer than ggml allows.
-    """
-    end = offset
-    for position, starts, after in _windows(source, offset, count, width, order):
-        yield starts + np.int64(position)
-        end = after
-    yield np.array([end], dtype=np.int64)
-
-
-def end_of_strings(source: ByteSource, offset: int, count: int, width: int, order: Order) -> int:
-    """Return the offset behind the last string; takes and raises what `walk_strings` does."""
-    end = offset
-    for _, _, after in _windows(source, offset, count, width, order):
-        end = after
-    return end
-
-
-def _windows(
-    source: ByteSource, offset: int, count: int, width: int, order: Order
-) -> Iterator[tuple[int, Starts, int]]:
-    """Yield of each window its offset, the length fields in it, and the offset behind the last."""
-    position = offset
-    left = count
-    usual = _USUAL_BYTES
-    while left:
-        if position + width > source.size:
-            raise FormatError(
-                f"file ends inside an array of strings: {left} of {count} are missing",
-                source.path,
-                position,
-            )
-        size = min(_WINDOW_BYTES, left * usual, source.size - position)
-        starts, step = _walk_window(source.read(position, size), left, width, order)
-        last = int(starts[-1])
-        length = step - last - width
-        if length > GGUF_MAX_STRING_BYTES or position + step > source.size:
-            raise FormatError(
-                f"a string of {length} bytes in an array, where "
-                f"{source.size - position - last - width} bytes are left",
-                source.path,
-                position + last,
-            )
-        yield position, starts, position + step
-        position += step
-        left -= len(starts)
-        usual = width + step * 9 // (8 * len(starts))  # not far beyond the last one
-
-
-def _walk_window(window: bytes, count: int, width: int, order: Order) -> tuple[Starts, int]:
-    """Return the length fields that begin and end in the window, and where the next one begins.
-
-    The next one may begin outside the window. At least one is returned.
-    """
-    if count <= _FEW:
-        return _step(window, 0, count, width, order)
-    if not any(window[: 2 * width]):  # a sparse file may be nothing but empty strings
-        empty = min(count, (len(window) - len(window.lstrip(b"\0"))) // width)
-        if empty * width > len(window) // 2:
-            return width * np.arange(empty, dtype=np.uint32), width * empty
-    places, lengths = short_lengths(window, width, order)
-    lengths += places
-    lengths += np.uint32(width)
-    ends = lengths
-    return follow_chain(
-        places,
-        ends,
-        count,
-        lambda position, most: _step(window, position, most, width, order),
-    )
-
-
-def _step(window: bytes, position: int, count: int, width: int, order: Order) -> tuple[Starts, int]:
+def _step(window: bytes, position: int, count: int, layout: Layout) -> tuple[Places, int]:
     """Walk over at most `count` strings one at a time; return as `_walk_window` does."""
-    length_at = _STEPS[width, order]
-    last_start = len(window) - width
+    length_at = layout.count.unpack_from
+    last_start = len(window) - layout.width
     starts = []
     for _ in range(count):
         if position > last_start:
             break
         starts.append(position)
-        position += width + length_at(window, position)[0]
-    return np.array(starts, dtype=np.uint32), position
+        position += layout.width + length_at(window, position)[0]
+    return np.array(starts, dtype=np.int64), position
 
 
-STRING: Final = 8
-ARRAY: Final = 9
+def _short_strings(window: bytes, layout: Layout) -> tuple[Places, Places]:
+    """Return the places that look like strings of 1 to 255 bytes, and their ends: int64 [n].
 
-# Value types by id (docs/gguf.md, section 1): name, NumPy's code without byte order.
-NUMBER_TYPES: Final[dict[int, tuple[str, str]]] = {
-    0: ("uint8", "u1"),
-    1: ("int8", "i1"),
-    2: ("uint16", "u2"),
-    3: ("int16", "i2"),
-    4: ("uint32", "u4"),
-    5: ("int32", "i4"),
-    6: ("float32", "f4"),
-    7: ("bool", "u1"),  # any byte; not 0 is true
-    10: ("uint64", "u8"),
-    11: ("int64", "i8"),
-    12: ("float64", "f8"),
-}
-BOOL: Final = 7
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How a file writes its numbers.
-
-    Attributes:
-        order: Byte order.
-        width: Bytes of a count or a string's length: 8, or 4 in version 1.
+    The length of such a string is one byte that is not 0, and zeros; text has no such run of zeros.
     """
-
-    order: Order
-    width: int
-
-    @property
-    def prefix(self) -> str:
-        """NumPy's and struct's sign of the byte order."""
-        return "<" if self.order == "little" else ">"
+    width = layout.width
+    content = np.frombuffer(window, np.uint8)
+    count = max(0, len(content) - width + 1)
+    low = 0 if layout.order == "little" else width - 1
+    is_zero = content == 0
+    found = ~is_zero[low : low + count]
+    for place in range(width):
+        if place != low:
+            found &= is_zero[place : place + count]
+    places = np.flatnonzero(found)
+    return places, places + width + content[places + low]
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,8 +267,8 @@ def _least_element_bytes(element_type: int, layout: Layout) -> int | None:
 def locate_array(source: ByteSource, offset: int, layout: Layout, what: str) -> ArrayPlace:
     """Find the end of an array without decoding it.
 
-    Arrays of arrays are walked with a stack of counts: a file may nest them 100,000 deep, Python's
-    own stack may not.
+    Arrays of arrays are walked with a stack of counts: a file may nest them deeper than Python's
+    own stack goes.
 
     Args:
         source: The file.
@@ -419,7 +330,9 @@ def end_of_elements(
         FormatError: A string runs past the end of the file or is longer than ggml allows.
     """
     if kind == STRING:
-        return end_of_strings(source, position, count, layout.width, layout.order)
+        for places in walk_strings(source, position, count, layout):
+            position = int(places[-1])
+        return position
     return position + count * int(NUMBER_TYPES[kind][1][1:])
 
 
@@ -446,7 +359,7 @@ def _decode_numbers(source: ByteSource, place: ArrayPlace, layout: Layout) -> Nu
 
 
 def _decode_strings(source: ByteSource, place: ArrayPlace, layout: Layout) -> StringArray:
-    pieces = list(walk_strings(source, place.offset, place.count, layout.width, layout.order))
+    pieces = list(walk_strings(source, place.offset, place.count, layout))
     fields = np.concatenate(pieces) - place.offset  # the last one is the end of the array
     starts = fields[:-1] + layout.width
     blob = source.read(place.offset, place.end - place.offset)
@@ -465,22 +378,18 @@ def _decode_nested(source: ByteSource, place: ArrayPlace, layout: Layout) -> Seq
     return values
 
 
-# The first elements of a metadata array, without decoding the rest.
-#
-# A line of text about an array needs some elements of it. `MetadataEntry.value` decodes them all,
-# which takes a gigabyte of memory for an array of 2^30 numbers; such a file is legal.
-
-
 _MAX_HEAD_BYTES = 1 << 20  # the first 32 of real strings take some hundred bytes
 
 
 def is_loaded(entry: MetadataEntry) -> bool:
-    """Tell whether the entry's value is in memory, so that asking for it cannot touch a disk."""
+    """Return whether the entry's value is in memory, so that reading it touches no disk."""
     return "value" in vars(entry) or (entry.length is None and entry.type_name != "string")
 
 
 def first_elements(model: Model, entry: MetadataEntry, count: int) -> list[Value]:
     """Return at most `count` elements of an array; of arrays within it, as many of each.
+
+    `MetadataEntry.value` decodes all: a gigabyte for an array of 2^30 numbers, which is legal.
 
     Args:
         model: The model that the entry belongs to, still open.

@@ -7,38 +7,19 @@ shard opens the whole, and a missing or damaged one is a problem of the model, n
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from explorer.errors import ExplorerError, system_reason
-from explorer.formats.gguf.arrays import Places
-from explorer.formats.gguf.header import GgufHeader, read_header
-from explorer.formats.gguf.records import RecordTable, quoted
-from explorer.formats.limits import MAX_DIMENSIONS
+from explorer.formats.gguf.header import GgufHeader, quoted, read_header
 from explorer.formats.model import Metadata, Model, ModelFile, ProblemLog, Severity
-from explorer.formats.side_files import hub_cache, leads_out
-from explorer.formats.tensors import Extent, Shape, Tensor, TensorTable
-from explorer.quantization import GGML_TYPES, TensorType, ggml_type
+from explorer.formats.side_files import escapes, hub_cache
+from explorer.formats.tensors import Extent, Spec, Tensor, table_of
 from explorer.sources import ByteSource, FileSource
-
-# From tensor records to a table of tensors, with every size and place checked.
-#
-# ggml accepts tensors only one behind the other; the specification asks for aligned offsets and
-# nothing else (gguf.md section 2), and files with gaps or another order exist. So order and gaps
-# pass, while misalignment, overlap and data beyond the end of the file are named.
-
-
-_INT64_MAX: Final = (1 << 63) - 1
-_SURELY_FITS: Final = float(1 << 58)  # so many weights, of at most 8 bytes each, rounding included
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,266 +29,104 @@ class Shard:
     source: ByteSource
     header: GgufHeader
 
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """What a type and dimensions amount to.
-
-    Attributes:
-        type: The tensor type.
-        parameters: Product of the dimensions.
-        nbytes: Stored bytes; 0 where they cannot be told.
-        fault: Why they cannot be told, or None.
-    """
-
-    type: TensorType
-    parameters: int
-    nbytes: int
-    fault: str | None
-
-
-def _size_of(dims: tuple[int, ...], type_id: int) -> _Size:
-    kind = ggml_type(type_id)
-    parameters = 1
-    for count in dims:
-        parameters *= count
-        if count > _INT64_MAX or parameters > _INT64_MAX:
-            return _Size(kind, 0, 0, f"dimensions {list(dims)} overflow 63 bits")
-    if not kind.known:
-        return _Size(kind, parameters, 0, f"type {kind.name}: its size is not known")
-    row = dims[0] if dims else 1
-    nbytes = kind.nbytes(parameters)
-    if row % kind.block_weights or nbytes is None:
-        fault = f"rows of {row} weights do not fill blocks of {kind.block_weights} ({kind.name})"
-        return _Size(kind, parameters, 0, fault)
-    if nbytes > _INT64_MAX:
-        return _Size(kind, parameters, 0, f"{nbytes} bytes overflow 63 bits")
-    return _Size(kind, parameters, nbytes, None)
-
-
-class RecordColumns:
-    """What the records of all tensors amount to; see `TensorColumns`.
-
-    Every size is worked out on arrays, because there may be many tensors; only products that might
-    not fit into 63 bits, and types that do not exist, are looked at one by one. Python objects are
-    made of a column when it is first looked at.
-
-    Attributes:
-        odd: Rows whose size cannot be told, int64 [m].
-        stored_bytes: Stored bytes, int64 [n]; 0 where they cannot be told.
-    """
-
-    def __init__(self, records: RecordTable) -> None:
-        self._records = records
-        ids = np.minimum(records.type_ids, len(_TYPES) - 1)
-        large = _large(records.dims)
-        dims = records.dims
-        if len(large):
-            dims = dims.copy()
-            dims[:, large] = 0
-        weights = dims.prod(axis=0).astype(np.int64)
-        rows = dims[0].astype(np.int64)
-        block = _BLOCK_WEIGHTS[ids]
-        divisor = np.maximum(block, 1)
-        odd = (block == 0) | (rows % divisor != 0)
-        nbytes = weights // divisor * _BLOCK_BYTES[ids]
-        nbytes[odd] = 0
-        for row in large.tolist():
-            record = records[row]
-            size = _size_of(record.dims, record.type_id)
-            weights[row], nbytes[row] = size.parameters, size.nbytes
-            odd[row] = size.fault is not None
-        self.odd: Places = np.flatnonzero(odd)
-        self.stored_bytes: NDArray[np.int64] = nbytes
-        self._ids, self._weights = ids, weights
-
     @property
     def names(self) -> list[str]:
-        """Decoded names."""
-        return self._records.names.listed
+        """Names of its tensors."""
+        return self.header.names
 
-    @cached_property
-    def shapes(self) -> list[Shape]:
-        """Shapes, outermost first."""
-        records = self._records
-        by_rank = [
-            list(zip(*records.dims[:rank].tolist()[::-1], strict=True))
-            for rank in range(1, MAX_DIMENSIONS + 1)
-        ]
-        return [
-            by_rank[rank - 1][row] if rank else ()
-            for row, rank in enumerate(records.ranks.tolist())
-        ]
+    @property
+    def specs(self) -> list[Spec]:
+        """Type, shape and size of each."""
+        return self.header.specs
 
-    @cached_property
-    def types(self) -> list[TensorType]:
-        """Tensor types."""
-        types: list[TensorType] = _TYPE_OBJECTS[self._ids].tolist()
-        for row in np.flatnonzero(self._ids == len(_TYPES) - 1).tolist():
-            types[row] = ggml_type(int(self._records.type_ids[row]))
-        return types
+    @property
+    def available(self) -> int:
+        """Bytes that the file has for tensors."""
+        return max(0, self.source.size - self.header.data_offset)
 
-    @cached_property
-    def parameters(self) -> list[int]:
-        """Products of the dimensions; 0 where they overflow."""
-        parameters: list[int] = self._weights.tolist()
-        return parameters
-
-    @cached_property
-    def nbytes(self) -> list[int]:
-        """Stored bytes; 0 where they cannot be told."""
-        nbytes: list[int] = self.stored_bytes.tolist()
-        return nbytes
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-
-# Types by id, and behind the last one a type of unknown size.
-_TYPES: Final = [ggml_type(i) for i in range(max(GGML_TYPES) + 2)]
-_TYPE_OBJECTS: Final = np.array(_TYPES, dtype=object)
-_BLOCK_WEIGHTS: Final = np.array([kind.block_weights for kind in _TYPES], dtype=np.int64)
-_BLOCK_BYTES: Final = np.array([kind.block_bytes for kind in _TYPES], dtype=np.int64)
-
-
-def _large(dims: NDArray[np.uint64]) -> Places:
-    """Return the rows whose weights might not fit into 63 bits, int64 [m].
-
-    Empty dimensions count as if they had one element, so that an overflow before a zero is seen.
-    """
-    most = dims.max(axis=1, initial=1)
-    if math.prod(most.tolist()) < _SURELY_FITS:  # as in every real model
-        return np.zeros(0, dtype=np.int64)
-    return np.flatnonzero(np.maximum(dims, 1).astype(np.float64).prod(axis=0) >= _SURELY_FITS)
-
-
-class TableBuilder:
-    """Makes the table of tensors of a model's files, and checks it.
-
-    Attributes:
-        shards: The files that were read, in order.
-        log: Where problems go.
-    """
-
-    def __init__(self, shards: Sequence[Shard], log: ProblemLog) -> None:
-        self.shards = shards
-        self.log = log
-        self._records = RecordTable.gathered([run for shard in shards for run in shard.header.runs])
-        counts = [shard.header.tensor_count for shard in shards]
-        self._owners = np.repeat(np.arange(len(shards)), counts)
-
-    def build(self) -> TensorTable:
-        """Check every record and return the table."""
-        records, shards, owners = self._records, self.shards, self._owners
-        columns = RecordColumns(records)
-        for row in self.log.first(columns.odd).tolist():
-            fault = _size_of(records[row].dims, records[row].type_id).fault
-            known = ggml_type(int(records.type_ids[row])).known
-            severity = Severity.ERROR if known else Severity.WARNING
-            self.log.add(severity, records.names[row], fault or "")
-        self._check_places(columns.stored_bytes)
-        self._check_names()
-
-        # not the shards, which hold the bytes of their records once more
-        homes = [
-            (shard.source, shard.header.data_offset, shard.header.layout.order) for shard in shards
-        ]
-
-        def build(row: int) -> Tensor:
-            record = records[row]
-            source, start, order = homes[owners[row]]
-            size = _size_of(record.dims, record.type_id)
-            offset = start + record.data_offset
-            missing = record.data_offset + size.nbytes - max(0, source.size - start)
-            cut = (
-                f"cut short: the last {missing} bytes are not in the file" if missing > 0 else None
-            )
-            return Tensor(
-                name=record.name,
-                shape=record.dims[::-1],
-                type=size.type,
-                extents=(Extent(source, offset, size.nbytes),),
-                parameters=size.parameters,
-                damage=size.fault or cut,
-                byte_order=order,
-            )
-
-        return TensorTable(columns, build)
-
-    def _check_places(self, nbytes: NDArray[np.int64]) -> None:
-        """Check alignment, overlap and the end of the files."""
-        if not self.shards:
-            return
-        records, owners = self._records, self._owners
-        alignment = np.array([shard.header.alignment for shard in self.shards], dtype=np.uint64)
-        crooked = np.flatnonzero(records.data_offsets % alignment[owners])
-        for row in self.log.first(crooked).tolist():
-            self.log.add(
-                Severity.WARNING,
-                records.names[row],
-                f"offset {records.data_offsets[row]} is not a multiple of the alignment "
-                f"{alignment[owners[row]]}",
-            )
-        # beyond any file, so that sums stay within 64 bits
-        offsets = np.minimum(records.data_offsets, 1 << 61).astype(np.int64)
-        ends = offsets + np.minimum(nbytes, 1 << 61)
-        available = np.array([_available(shard) for shard in self.shards], dtype=np.int64)
-        cut = np.flatnonzero(ends > available[owners])
-        for owner in np.unique(owners[cut]).tolist():
-            self._tell_cut(self.shards[owner], cut[owners[cut] == owner], offsets, ends)
-        self._check_overlap(np.flatnonzero(nbytes), offsets, ends)
-
-    def _tell_cut(self, shard: Shard, rows: Places, offsets: Places, ends: Places) -> None:
-        available = _available(shard)
-        names = self._records.names
-        listed = ", ".join(quoted(names[row]) for row in rows[:3].tolist())
-        listed += ", …" if len(rows) > 3 else ""
-        total = shard.header.tensor_count
-        beyond = int((offsets[rows] > available).sum())
-        what = (
-            f"the file is cut short: {int(ends[rows].max()) - available} bytes are missing, "
-            f"{len(rows)} of {total} tensors are incomplete ({listed})"
+    def tensor(self, row: int) -> Tensor:
+        """Return one of its tensors."""
+        header, spec = self.header, self.header.specs[row]
+        offset = header.data_offsets[row]
+        missing = offset + spec.nbytes - self.available
+        cut = f"cut short: the last {missing} bytes are not in the file" if missing > 0 else None
+        return Tensor(
+            name=header.names[row],
+            shape=spec.shape,
+            type=spec.type,
+            extents=(Extent(self.source, header.data_offset + offset, spec.nbytes),),
+            parameters=spec.parameters,
+            damage=spec.fault or cut,
+            byte_order=header.layout.order,
         )
-        if beyond:
-            what += f", {beyond} of them lie wholly behind the end"
-        self.log.add(Severity.ERROR, shard.source.path.name, f"{what}; download it again")
-
-    def _check_overlap(self, filled: Places, offsets: Places, ends: Places) -> None:
-        """Find tensors that share bytes; `filled` are the rows that have any."""
-        owners = self._owners[filled]
-        starts, stops = offsets[filled], ends[filled]
-        apart = (owners[1:] != owners[:-1]) | (starts[1:] >= stops[:-1])
-        if apart.all():  # the usual order, one behind the other
-            return
-        for owner in range(len(self.shards)):
-            rows = filled[owners == owner]
-            rows = rows[np.argsort(offsets[rows], kind="stable")]
-            reach = np.maximum.accumulate(ends[rows])
-            # of each row, the last one up to it that reaches farthest
-            farthest = np.maximum.accumulate(np.where(ends[rows] == reach, np.arange(len(rows)), 0))
-            shared = np.flatnonzero(offsets[rows[1:]] < reach[:-1])
-            for place in self.log.first(shared).tolist():
-                self.log.add(
-                    Severity.WARNING,
-                    self._records.names[rows[place + 1]],
-                    "shares bytes with tensor "
-                    + quoted(self._records.names[rows[farthest[place]]]),
-                )
-
-    def _check_names(self) -> None:
-        for name in self.log.first(self._records.names.repeated()):
-            self.log.add(Severity.ERROR, name, "the tensor name occurs more than once")
 
 
-def _available(shard: Shard) -> int:
-    """Return the bytes that the file has for tensors."""
-    return max(0, shard.source.size - shard.header.data_offset)
+def _check_tensors(shard: Shard, log: ProblemLog) -> None:
+    """Report tensors of a file that are misaligned, overlap, are cut, or have no known size.
+
+    ggml accepts tensors only one behind the other; the specification asks for aligned offsets and
+    nothing else (docs/gguf.md, section 2), and files with gaps or another order exist.
+    """
+    header = shard.header
+    names, specs, offsets = header.names, header.specs, header.data_offsets
+    rows = range(len(names))
+    for row in log.first([row for row in rows if specs[row].fault is not None]):
+        severity = Severity.ERROR if specs[row].type.known else Severity.WARNING
+        log.add(severity, names[row], specs[row].fault or "")
+    alignment = header.alignment
+    for row in log.first([row for row in rows if offsets[row] % alignment]):
+        what = f"offset {offsets[row]} is not a multiple of the alignment {alignment}"
+        log.add(Severity.WARNING, names[row], what)
+    available = shard.available
+    cut = [row for row in rows if offsets[row] + specs[row].nbytes > available]
+    if cut:
+        log.add(Severity.ERROR, shard.source.path.name, _cut_short(shard, cut))
+    for row, owner in log.first(_overlaps(specs, offsets)):
+        what = f"shares bytes with tensor {quoted(names[owner])}"
+        log.add(Severity.WARNING, names[row], what)
 
 
-def header_problems(shard: Shard, log: ProblemLog) -> None:
-    """Put what a header's reader noticed into the log."""
-    for where, what in shard.header.warnings:
-        log.add(Severity.WARNING, where, what)
+def _cut_short(shard: Shard, rows: list[int]) -> str:
+    """Say how much of a file is missing; `rows` are the tensors that are not complete."""
+    header, available = shard.header, shard.available
+    end = max(header.data_offsets[row] + header.specs[row].nbytes for row in rows)
+    listed = ", ".join(quoted(header.names[row]) for row in rows[:3])
+    listed += ", …" if len(rows) > 3 else ""
+    beyond = sum(header.data_offsets[row] > available for row in rows)
+    what = (
+        f"the file is cut short: {end - available} bytes are missing, "
+        f"{len(rows)} of {len(header.names)} tensors are incomplete ({listed})"
+    )
+    if beyond:
+        what += f", {beyond} of them lie wholly behind the end"
+    return f"{what}; download it again"
+
+
+def _overlaps(specs: Sequence[Spec], offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Return each tensor that shares bytes with an earlier one, and the one that reaches it."""
+    found = []
+    reach, owner = 0, -1
+    for row in sorted(range(len(specs)), key=offsets.__getitem__):
+        nbytes = specs[row].nbytes
+        if not nbytes:
+            continue
+        if offsets[row] < reach:
+            found.append((row, owner))
+        if offsets[row] + nbytes >= reach:
+            reach, owner = offsets[row] + nbytes, row
+    return found
+
+
+def _check_names(shards: Sequence[Shard], log: ProblemLog) -> None:
+    seen: set[str] = set()
+    repeated = []
+    for shard in shards:
+        for name in shard.names:
+            if name in seen:
+                repeated.append(name)
+            seen.add(name)
+    for name in log.first(repeated):
+        log.add(Severity.ERROR, name, "the tensor name occurs more than once")
 
 
 _SHARD_NAME: Final = re.compile(r"^(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
@@ -336,7 +155,7 @@ def open_gguf(path: Path, others: Sequence[Path] = ()) -> Model:
             _check_split(shards, log)
         else:
             _check_alone(opened, log)
-        return _assemble(path, opened, shards, log)
+        return assemble(path, opened, shards, log)
     except ExplorerError:
         for shard in shards:
             shard.source.close()
@@ -379,7 +198,7 @@ def _siblings(path: Path, log: ProblemLog) -> list[Path]:
     found = [path.with_name(name) for name in names if name in present]
     cache = hub_cache(path.parent)
     if cache is not None:
-        for sibling in [other for other in found if leads_out(other, path.parent, cache)]:
+        for sibling in [other for other in found if escapes(other, path.parent, cache)]:
             found.remove(sibling)
             what = "is a link out of the cache; it is not opened"
             log.add(Severity.ERROR, sibling.name, what)
@@ -440,7 +259,7 @@ def _check_split(shards: list[Shard], log: ProblemLog) -> None:
                 Severity.ERROR, name, f"its split.count is {count}, its name says {match['count']}"
             )
         declared_tensors = keys.integer("split.tensors.count") or declared_tensors
-    present = sum(shard.header.tensor_count for shard in shards)
+    present = sum(len(shard.names) for shard in shards)
     complete = len(shards) == expected
     if complete and declared_tensors is not None and declared_tensors != present:
         log.add(
@@ -450,11 +269,21 @@ def _check_split(shards: list[Shard], log: ProblemLog) -> None:
         )
 
 
-def _assemble(path: Path, opened: Shard, shards: list[Shard], log: ProblemLog) -> Model:
+def assemble(path: Path, opened: Shard, shards: Sequence[Shard], log: ProblemLog) -> Model:
+    """Make one model of files whose headers were read.
+
+    Args:
+        path: What was opened.
+        opened: The file that was opened.
+        shards: All files, in order.
+        log: All problems found.
+    """
     for shard in shards:
-        header_problems(shard, log)
-    tensors = TableBuilder(shards, log).build()
-    first = shards[0].header
+        for where, what in shard.header.warnings:
+            log.add(Severity.WARNING, where, what)
+    for shard in shards:
+        _check_tensors(shard, log)
+    _check_names(shards, log)
     files = []
     row = 0
     for shard in shards:
@@ -464,7 +293,7 @@ def _assemble(path: Path, opened: Shard, shards: list[Shard], log: ProblemLog) -
                 source=shard.source,
                 header_bytes=header.data_offset,
                 table_offset=header.table_offset,
-                record_offsets=header.record_offsets(),
+                record_offsets=header.record_offsets,
                 table_end=header.table_end,
                 first_tensor=row,
                 version=header.version,
@@ -472,13 +301,14 @@ def _assemble(path: Path, opened: Shard, shards: list[Shard], log: ProblemLog) -
                 alignment=header.alignment,
             )
         )
-        row += header.tensor_count
+        row += len(header.names)
+    first = shards[0].header
     return Model(
         format="gguf",
         path=path,
         files=tuple(files),
         metadata=Metadata(first.entries),
-        tensors=tensors,
+        tensors=table_of(shards),
         problems=log.problems(),
         version=first.version,
         byte_order=first.layout.order,

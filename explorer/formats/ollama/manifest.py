@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from explorer.errors import FormatError
-from explorer.formats.side_files import leads_out
+from explorer.formats.side_files import escapes
 from explorer.formats.strict_json import read_json_file, shorten
 from explorer.text import plain_text
 
@@ -265,7 +265,7 @@ def find_blob(models: Path, layer: Layer) -> Path:
     if not os.path.lexists(path):
         old = folder / layer.digest.replace(_PREFIX, "sha256:", 1)  # as very old stores name them
         path = old if os.path.lexists(old) else path
-    if os.path.islink(path) and leads_out(path, folder, models):
+    if os.path.islink(path) and escapes(path, folder, models):
         raise FormatError("is a link out of the store; it is not opened", path)
     return path
 

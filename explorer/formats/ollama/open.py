@@ -40,11 +40,10 @@ from explorer.formats.safetensors.groups import (
     find_weights,
     is_group_name,
 )
-from explorer.formats.safetensors.header import Spec
 from explorer.formats.safetensors.open import SafetensorsFile, model_files, open_file
 from explorer.formats.side_files import CONFIG_NAME, Config, loaded_entry, read_object
 from explorer.formats.strict_json import read_json_file
-from explorer.formats.tensors import Extent, natural_key
+from explorer.formats.tensors import Extent, Spec, natural_key
 from explorer.quantization import TensorType
 from explorer.sources import FileSource, MemorySource
 

@@ -15,13 +15,13 @@ from math import prod
 from typing import Any, Final, NamedTuple, overload
 
 from explorer.formats.model import ProblemLog, Severity
-from explorer.formats.safetensors.header import Spec
 from explorer.formats.tensors import (
     Extent,
     GroupedWeights,
-    ListedColumns,
+    Spec,
     StoredArray,
     Tensor,
+    TensorColumns,
     TensorGroup,
     TensorTable,
 )
@@ -146,7 +146,7 @@ class Assembly:
         else:
             self.tensors.sort(key=lambda tensor: tensor.name.startswith(draft_prefix))  # is stable
             main = sum(not tensor.name.startswith(draft_prefix) for tensor in self.tensors)
-        columns = ListedColumns(
+        columns = TensorColumns(
             names=[tensor.name for tensor in self.tensors],
             shapes=[tensor.shape for tensor in self.tensors],
             types=[tensor.type for tensor in self.tensors],

@@ -1,46 +1,31 @@
 """The header of one safetensors file: every tensor's type, shape and place, as the file claims.
 
-safetensors_and_blobs.md section 1; safetensors/src/tensor.rs. The rules that this module keeps are
-those without which there is nothing to list: the header must be there, be JSON, and each entry must
-say what it is. Whether the places fit each other and the file is for `places.py`.
-
-Headers as the usual writers write them go through `quick.py`. All others are decoded
-here, entry by entry rather than at once by `json.loads`: that needs a tenth of the memory, notices
-repeated names, and knows where in the file an entry is wrong.
+docs/safetensors_and_blobs.md, section 1; safetensors/src/tensor.rs. Entries are decoded one by one
+rather than at once by `json.loads`: that needs a tenth of the memory, notices repeated names, and
+knows where in the file an entry is wrong.
 """
 
 from __future__ import annotations
 
-import operator
-import re
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
-
-import numpy as np
+from typing import Any, Final
 
 from explorer.errors import FormatError
 from explorer.formats.limits import SAFETENSORS_MAX_HEADER_BYTES, SAFETENSORS_MAX_TENSORS
 from explorer.formats.model import ProblemLog, Severity
 from explorer.formats.strict_json import (
-    CAREFUL,
     INTEGERS_ONLY,
     JsonLimits,
     JsonText,
     RepeatedKeys,
     check_bounds,
     decode_value,
-    read_strings,
     read_text,
     shorten,
 )
-from explorer.quantization import TENSOR_TYPES, TensorType
+from explorer.formats.tensors import Spec
+from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource
-
-# One entry of a safetensors header: type, shape and place, and the rules that it keeps by itself.
-#
-# docs/safetensors_and_blobs.md, section 1, rules 6, 8 and 9; safetensors/src/tensor.rs, `Dtype`,
-# `TensorInfo` and `Metadata::validate`.
-
 
 METADATA: Final = "__metadata__"
 _FIELDS: Final = ("dtype", "shape", "data_offsets")
@@ -48,24 +33,6 @@ U64: Final = 1 << 64
 
 SAFETENSORS_TYPES: Final = {name: kind for name, kind in TENSOR_TYPES.items() if not kind.quantized}
 """The 22 types of the format, by name."""
-
-
-class Spec(NamedTuple):
-    """What a type and a shape amount to; tensors that agree in both share one.
-
-    Attributes:
-        type: The tensor type.
-        shape: Row-major, outermost first.
-        parameters: Product of the shape.
-        nbytes: Stored bytes; 0 if there is a fault.
-        fault: Why the official library refuses such a tensor, or None.
-    """
-
-    type: TensorType
-    shape: tuple[int, ...]
-    parameters: int
-    nbytes: int
-    fault: str | None = None
 
 
 @dataclass
@@ -173,115 +140,6 @@ def make_spec(dtype: str, shape: tuple[int, ...]) -> Spec:
     return Spec(kind, shape, parameters, nbytes)
 
 
-# The quick way through a safetensors header: columns cut out of the text by a regular expression.
-#
-# A file of 10,000 tensors is listed while a user waits, and `json.loads` with a loop over its
-# objects took twice as long. This accepts only what it understands to the last character: the
-# headers of the writers in use. All else is left to `header.py`.
-
-
-def _pattern(order: str, colon: str, comma: str) -> re.Pattern[str]:
-    """Return what matches a comma and an entry, as one writer writes them.
-
-    Loose where a later check is cheaper, and linear in time: no run of characters can cross the
-    beginning of another match, or half a header without brackets would be scanned for every entry.
-    """
-    parts = {
-        "spec": rf'("dtype"{colon}[^\]{{]*\])',
-        "place": rf'"data_offsets"{colon}\[(0|[1-9][^,{{]*){comma}(0|[1-9][^\]{{]*)\]',
-    }
-    fields = comma.join(parts[name] for name in order.split())
-    return re.compile(rf'{comma}"([^"]*)"{colon}\{{{fields}\}}')
-
-
-# The official writer and MLX (keys sorted), without and with the spaces of Python's json.dumps; and
-# which groups are type and shape, begin, and end.
-_STYLES: Final = {
-    (spaced, place_first): (_pattern(order, colon, comma), groups)
-    for spaced, colon, comma in ((False, ":", ","), (True, ": ", ", "))
-    for place_first, order, groups in (
-        (False, "spec place", (2, 3, 4)),
-        (True, "place spec", (4, 2, 3)),
-    )
-}
-
-
-def read_usual(text: JsonText, header: Header) -> bool:
-    """Read the entries of a header that is written in a usual way.
-
-    Args:
-        text: The header's text; its bounds need not have been checked.
-        header: Where to put them; unusable if the answer is no.
-
-    Returns:
-        Whether it was, to the last character, and keeps rules 4, 5, 6, 8 and 9.
-    """
-    content = text.text.rstrip(" \t\r\n")
-    spec, place = content.find('"dtype":'), content.find('"data_offsets":')
-    if (
-        min(spec, place) < 0
-        or not (content.startswith("{") and content.endswith("}"))
-        or content.count('"dtype"') > SAFETENSORS_MAX_TENSORS
-    ):
-        return False
-    spaced = content.startswith(" ", spec + len('"dtype":'))
-    parts = _without_metadata(text, content, header, ": " if spaced else ":")
-    pattern, groups = _STYLES[spaced, place < spec]
-    return (
-        parts is not None
-        and all(not part or _cut(part, header, pattern, groups) for part in parts)
-        and len(set(header.names)) == len(header.names)
-        and max((*header.begins, *header.ends), default=0) < U64
-    )
-
-
-def _without_metadata(
-    text: JsonText, content: str, header: Header, colon: str
-) -> tuple[str, str] | None:
-    """Read `__metadata__`; return the text before and after it, each entry behind a comma."""
-    comma = ", " if colon == ": " else ","
-    key = f'"{METADATA}"{colon}'
-    start = content.find(key)
-    if start < 0:
-        return "", comma + content[1:-1]
-    before = content[1:start]
-    if before and not before.endswith(comma):
-        return None
-    strings = read_strings(text, start + len(key), colon, comma)
-    if strings is None:
-        return None
-    header.metadata, end = strings
-    return comma + before[: -len(comma)] if before else "", content[end:-1]
-
-
-def _cut(text: str, header: Header, pattern: re.Pattern[str], groups: tuple[int, int, int]) -> bool:
-    """Add the entries of a text; False if it holds anything else."""
-    if "\\" in text or np.frombuffer(text.encode(), np.uint8).min() < ord(" "):
-        return False
-    parts = pattern.split(text)
-    columns = [parts[group::5] for group in groups]
-    names, begins, ends = parts[1::5], columns[1], columns[2]
-    digits = "".join(begins) + "".join(ends)
-    between = parts[0::5]
-    if any(between) or not (digits.isdecimal() and digits.isascii()) or METADATA in names:
-        return False
-    specs = {}
-    try:
-        for spec in set(columns[0]):
-            entry = CAREFUL.decode("{" + spec + "}")
-            key = read_dtype(entry["dtype"]), tuple(read_integers(entry["shape"], "shape"))
-            specs[spec] = make_spec(*key)
-            if specs[spec].fault is not None or len(entry) != 2 or spec.count('"') != 6:
-                return False
-        header.begins += map(int, begins)
-        header.ends += map(int, ends)
-    except (ValueError, KeyError):
-        return False
-    header.names += names
-    header.specs += map(specs.__getitem__, columns[0])
-    return True
-
-
 LENGTH_BYTES: Final = 8
 
 # What a file begins with that is called .safetensors and is none.
@@ -324,11 +182,8 @@ def read_header(source: ByteSource) -> Header:
         )
         raise FormatError(what, source.path, 0)
     text = read_text(source, LENGTH_BYTES, length)
-    header = Header(data_offset)
-    if not read_usual(text, header):
-        check_bounds(text, _limits(text))
-        header = _Walk(text, Header(data_offset)).run()
-    return header
+    check_bounds(text, _limits(text))
+    return _Walk(text, Header(data_offset)).run()
 
 
 def _limits(text: JsonText) -> JsonLimits:
@@ -354,7 +209,7 @@ class _Walk:
         self._specs: dict[tuple[str, tuple[int, ...]], Spec] = {}
         self._faults: list[tuple[int, FormatError]] = []
         self._has_metadata = False
-        # The fast way takes true for 1 and -0 for 0: where the text may hold one, it is not taken.
+        # The fast decoder takes true for 1 and -0 for 0; it is not used where one may occur.
         self._doubtful = any(word in text.text for word in ("true", "false", "-0"))
 
     def run(self) -> Header:
@@ -377,23 +232,20 @@ class _Walk:
     def _entries(self, position: int) -> int:
         """Read all entries; return the position behind the closing brace.
 
-        The loop runs 10,000 times while a user waits: what is usual is checked in place, and all
-        else goes to `_unusual`. An object of three keys with four strings (eight quotes) repeats no
-        key; a list minus a list, or a string minus a string, is a TypeError.
+        What is usual is checked in place, everything else goes to `_careful`. An object of three
+        keys with four strings (eight quotes) repeats no key; a list minus a list, or a string
+        minus a string, is a TypeError.
         """
-        text, header = self._text.text, self._header
+        text, header, specs = self._text.text, self._header, self._specs
         decode, count, starts_with = INTEGERS_ONLY.raw_decode, text.count, text.startswith
-        specs = self._specs
-        add_name, add_spec = header.names.append, header.specs.append
-        add_begin, add_end = header.begins.append, header.ends.append
-        doubtful = self._doubtful
         while True:
             name, position = self._key(position)
-            position = position + 1 if starts_with(":{", position) else self._colon(position)
+            start = position = (
+                position + 1 if starts_with(":{", position) else self._colon(position)
+            )
             if name == METADATA:
-                position = self._metadata(position)
+                position = self._metadata(start)
             else:
-                start = position
                 try:
                     entry, position = decode(text, start)
                     shape = entry["shape"]
@@ -407,17 +259,17 @@ class _Walk:
                     )
                 except (ValueError, KeyError, TypeError):
                     usual = False
-                if doubtful or not usual:
-                    spec, begin, end, position = self._unusual(name, start)
-                add_name(name)
-                add_spec(spec)
-                add_begin(begin)
-                add_end(end)
+                if self._doubtful or not usual:
+                    spec, begin, end, position = self._careful(name, start)
+                header.names.append(name)
+                header.specs.append(spec)
+                header.begins.append(begin)
+                header.ends.append(end)
             if starts_with(',"', position):
                 position += 1
                 continue
             position = self._text.skip_white(position)
-            if starts_with("}", position):
+            if text.startswith("}", position):
                 return position + 1
             position = self._comma(position)
 
@@ -425,11 +277,8 @@ class _Walk:
         text = self._text
         if not text.text.startswith('"', position):
             raise text.error("has a header where a name is missing; it is damaged", position)
-        try:
-            name: str
-            name, end = INTEGERS_ONLY.raw_decode(text.text, position)
-        except ValueError:
-            name, end = decode_value(text, position)  # raises, with the place
+        name: str
+        name, end = decode_value(text, position)
         return name, end
 
     def _colon(self, position: int) -> int:
@@ -459,8 +308,8 @@ class _Walk:
         self._header.metadata = value
         return position
 
-    def _unusual(self, name: str, start: int) -> tuple[Spec, int, int, int]:
-        """Read an entry with every check.
+    def _careful(self, name: str, start: int) -> tuple[Spec, int, int, int]:
+        """Decode an entry with every check.
 
         Returns:
             Type and shape, begin, end, and the position behind the entry.
@@ -502,17 +351,13 @@ class _Walk:
             header.reorder(sorted(rows))
 
 
-# Whether the tensors of a safetensors file lie where they may: rules 7, 10 and 11.
-#
-# The official library refuses a file that breaks one. Here it still opens, so that one can see
-# what is left of an interrupted download: each broken rule is a problem, and a tensor whose own
-# bytes are not all there, or not as many as its shape takes, is damaged and cannot be read.
-
-
 def sort_and_check(
     header: Header, available: int, file_name: str, log: ProblemLog
 ) -> dict[int, str]:
-    """Put the tensors into the order of their data and check that they cover it exactly.
+    """Sort the tensors by their data and check that they cover it exactly: rules 7, 10 and 11.
+
+    The official library refuses a file that breaks one. Here it still opens, to show what is left
+    of an interrupted download: each broken rule is a problem.
 
     Args:
         header: The header; its rows are reordered.
@@ -523,78 +368,39 @@ def sort_and_check(
     Returns:
         For each damaged row, why its bytes cannot all be read.
     """
-    if not _tiled(header):
-        places = [np.array(column, dtype=np.uint64) for column in (header.ends, header.begins)]
-        header.reorder(np.lexsort(places).tolist())
-    whole = header.ends[-1] if header.ends else 0
-    if _tiled(header) and whole == available and _sizes_fit(header):
-        return {}
-    return _Places(header, available, file_name, log).check()
-
-
-def _tiled(header: Header) -> bool:
-    """Tell whether each row begins where the row before ends."""
-    begins = header.begins
-    return not begins or (begins[0] == 0 and begins[1:] == header.ends[:-1])
-
-
-def _sizes_fit(header: Header) -> bool:
-    sizes = list(map(operator.sub, header.ends, header.begins))
-    return sizes == [spec.nbytes for spec in header.specs]
-
-
-class _Places:
-    """Names what is wrong with places, one row after the other."""
-
-    def __init__(self, header: Header, available: int, file_name: str, log: ProblemLog) -> None:
-        self._header = header
-        self._available = available
-        self._file_name = file_name
-        self._log = log
-        self._damage: dict[int, str] = {}
-
-    def check(self) -> dict[int, str]:
-        """Check all rows; see `sort_and_check`."""
-        header = self._header
-        covered, owner = 0, -1  # end of what the rows so far cover, and the row that reaches it
-        incomplete = []
-        places = zip(header.specs, header.begins, header.ends, strict=True)
-        for row, (spec, begin, end) in enumerate(places):
-            if end - begin != spec.nbytes:
-                self._damage[row] = (
-                    f"its place has {end - begin} bytes, its shape and type take {spec.nbytes}"
-                )
-                self._error(header.names[row], self._damage[row])
-            elif end > self._available:
-                missing = min(spec.nbytes, end - self._available)
-                self._damage[row] = f"cut short: its last {missing} bytes are not in the file"
-                incomplete.append(row)
-            if begin > covered:
-                what = f"{begin - covered} bytes before it belong to no tensor"
-                self._error(header.names[row], what)
-            elif begin < covered:
-                other = shorten(header.names[owner])
-                self._error(header.names[row], f"shares bytes with tensor {other}, or lies in it")
-            if end > covered:
-                covered, owner = end, row
-        self._check_end(covered, incomplete)
-        return self._damage
-
-    def _check_end(self, covered: int, incomplete: list[int]) -> None:
-        missing = covered - self._available
-        if missing < 0:
-            self._error(
-                self._file_name, f"the last {-missing} bytes of the file belong to no tensor"
-            )
-        elif missing > 0:
-            names = ", ".join(shorten(self._header.names[row]) for row in incomplete[:3])
-            more = ", …" if len(incomplete) > 3 else ""
-            self._error(
-                self._file_name,
-                f"the file is cut short: {missing} bytes are missing, {len(incomplete)} of "
-                f"{len(self._header.names)} tensors are incomplete ({names}{more}); "
-                "download it again",
-            )
-
-    def _error(self, where: str, what: str) -> None:
-        self._log.add(Severity.ERROR, where, what)
+    places = list(zip(header.begins, header.ends, strict=True))
+    rows = sorted(range(len(places)), key=places.__getitem__)
+    if rows != list(range(len(rows))):
+        header.reorder(rows)
+    damage: dict[int, str] = {}
+    incomplete: list[int] = []
+    covered, owner = 0, -1  # end of what the rows so far cover, and the row that reaches it
+    columns = zip(header.names, header.specs, header.begins, header.ends, strict=True)
+    for row, (name, spec, begin, end) in enumerate(columns):
+        if end - begin != spec.nbytes:
+            what = f"its place has {end - begin} bytes, its shape and type take {spec.nbytes}"
+            damage[row] = what
+            log.add(Severity.ERROR, name, what)
+        elif end > available:
+            missing = min(spec.nbytes, end - available)
+            damage[row] = f"cut short: its last {missing} bytes are not in the file"
+            incomplete.append(row)
+        if begin > covered:
+            log.add(Severity.ERROR, name, f"{begin - covered} bytes before it belong to no tensor")
+        elif begin < covered:
+            other = shorten(header.names[owner])
+            log.add(Severity.ERROR, name, f"shares bytes with tensor {other}, or lies in it")
+        if end > covered:
+            covered, owner = end, row
+    if covered < available:
+        what = f"the last {available - covered} bytes of the file belong to no tensor"
+        log.add(Severity.ERROR, file_name, what)
+    elif covered > available:
+        listed = ", ".join(shorten(header.names[row]) for row in incomplete[:3])
+        more = ", …" if len(incomplete) > 3 else ""
+        what = (
+            f"the file is cut short: {covered - available} bytes are missing, {len(incomplete)} of "
+            f"{len(header.names)} tensors are incomplete ({listed}{more}); download it again"
+        )
+        log.add(Severity.ERROR, file_name, what)
+    return damage

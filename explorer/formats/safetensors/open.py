@@ -6,7 +6,6 @@ Also what the shards of a sharded model share: each is read into a `SafetensorsF
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -31,7 +30,7 @@ from explorer.formats.safetensors.header import (
     sort_and_check,
 )
 from explorer.formats.side_files import Config, loaded_entry, read_config
-from explorer.formats.tensors import Extent, ListedColumns, Tensor, TensorTable
+from explorer.formats.tensors import Extent, Spec, Tensor, table_of
 from explorer.sources import ByteSource, FileSource
 
 
@@ -48,6 +47,20 @@ class SafetensorsFile:
     source: ByteSource
     header: Header
     damage: dict[int, str]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of its tensors."""
+        return self.header.names
+
+    @property
+    def specs(self) -> list[Spec]:
+        """Type, shape and size of each."""
+        return self.header.specs
+
+    def tensor(self, row: int) -> Tensor:
+        """Return one tensor as the file stores it."""
+        return self.stored(row).tensor()
 
     def stored(self, row: int) -> Stored:
         """Return one tensor as the file stores it."""
@@ -125,7 +138,7 @@ def build_model(
                 entries[key] = loaded_entry(key, "string", value, index)
     metadata = Metadata([*entries.values(), *config.entries])
     assembly = _assembly(files, config, log)
-    table = _table(files) if assembly is None else assembly.table()
+    table = table_of(files) if assembly is None else assembly.table()
     return Model(
         format="safetensors",
         path=path,
@@ -172,26 +185,3 @@ def _assembly(files: Sequence[SafetensorsFile], config: Config, log: ProblemLog)
         return None
     stored = [file.stored(row) for file in files for row in range(len(file.header.names))]
     return assemble(stored, (MLX_NAMING, OLLAMA_NAMING), config.fields, log)
-
-
-def _table(files: Sequence[SafetensorsFile]) -> TensorTable:
-    headers = [file.header for file in files]
-    names = [name for header in headers for name in header.names]
-    specs = [spec for header in headers for spec in header.specs]
-    columns = ListedColumns(
-        names=names,
-        shapes=[spec.shape for spec in specs],
-        types=[spec.type for spec in specs],
-        parameters=[spec.parameters for spec in specs],
-        nbytes=[spec.nbytes for spec in specs],
-    )
-    first_rows = [0]
-    for header in headers:
-        first_rows.append(first_rows[-1] + len(header.names))
-
-    def build(row: int) -> Tensor:
-        # behind the last file whose first row is not above: a file without tensors is passed over
-        index = bisect_right(first_rows, row) - 1
-        return files[index].stored(row - first_rows[index]).tensor()
-
-    return TensorTable(columns, build)

@@ -27,7 +27,7 @@ from explorer.formats.ollama.manifest import (
     size_fault,
 )
 from explorer.formats.ollama.open import open_manifest
-from explorer.formats.side_files import hub_cache, leads_out
+from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import Tensor, natural_key, parse_name
 from explorer.qt.library.rows import Pages, Row, RowKind, note_row, title_of, translate
@@ -406,7 +406,7 @@ def _side_files(opened: Path, taken: set[Path]) -> Iterator[Row]:
         path = opened / child.name
         if path in taken or child.name.startswith("."):
             continue
-        if child.is_symlink() and leads_out(path, root):
+        if child.is_symlink() and escapes(path, root):
             what = translate("is a link out of the store; it is not opened")
             problem = Problem(Severity.ERROR, child.name, what)
             yield Row(RowKind.PART, str(path), title_of(child.name), problems=(problem,))

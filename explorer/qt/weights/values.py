@@ -33,7 +33,7 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.errors import ExplorerError
-from explorer.formats.export import refuse_own_file, write_csv, write_npy
+from explorer.formats.export import refuse_to_overwrite_model, write_csv, write_npy
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import WeightReader
 from explorer.present.explanations import picture_text
@@ -379,7 +379,7 @@ class ValuesExport(FileSaver):
             def report(done: int) -> None:
                 job.report(done, tensor.parameters)
 
-            refuse_own_file((extent.source.path for extent in tensor.extents), path)
+            refuse_to_overwrite_model((extent.source.path for extent in tensor.extents), path)
             self.runner.wait_for_kernels(types, job)
             with write_atomically(path) as stream:
                 if path.suffix.lower() == ".csv":

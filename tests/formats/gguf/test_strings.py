@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import FormatError
 from explorer.formats.gguf import arrays as gguf_strings
-from explorer.formats.gguf.arrays import end_of_strings, walk_strings
+from explorer.formats.gguf.arrays import STRING, Layout, end_of_elements, walk_strings
 from explorer.sources import MemorySource
 from tests.helpers.stopwatch import in_time
 
@@ -45,7 +45,7 @@ def _plain_walk(texts: list[bytes], width: int, start: int) -> list[int]:
 
 
 def _walk(content: bytes, offset: int, count: int, width: int, order: _Order) -> list[int]:
-    pieces = list(walk_strings(MemorySource(content), offset, count, width, order))
+    pieces = list(walk_strings(MemorySource(content), offset, count, Layout(order, width)))
     return np.concatenate(pieces).tolist()
 
 
@@ -73,7 +73,9 @@ def test_equals_the_plain_loop(
     monkeypatch.setattr(gguf_strings, "_FEW", few)
     for width, order in _KINDS:
         content = before + _pack(texts, width, order) + after
-        end = end_of_strings(MemorySource(content), len(before), len(texts), width, order)
+        layout = Layout(order, width)
+        source = MemorySource(content)
+        end = end_of_elements(source, len(before), STRING, len(texts), layout)
         assert end == len(content) - len(after)
         assert _walk(content, len(before), len(texts), width, order) == _plain_walk(
             texts, width, len(before)
@@ -146,6 +148,6 @@ def test_hostile_strings_cost_little(texts: list[bytes]) -> None:
     content = _pack(many, 8, "little")
     source = MemorySource(content)
     started = time.process_time()
-    total = sum(len(piece) for piece in walk_strings(source, 0, len(many), 8, "little"))
+    total = sum(len(piece) for piece in walk_strings(source, 0, len(many), Layout("little", 8)))
     assert in_time(time.process_time() - started, 1.0)
     assert total == len(many) + 1
