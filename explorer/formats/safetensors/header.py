@@ -14,13 +14,13 @@ from explorer.errors import FormatError
 from explorer.formats.limits import SAFETENSORS_MAX_HEADER_BYTES, SAFETENSORS_MAX_TENSORS
 from explorer.formats.model import ProblemLog, Severity
 from explorer.formats.strict_json import (
-    INTEGERS_ONLY,
     JsonLimits,
     JsonText,
     RepeatedKeys,
     check_bounds,
     decode_value,
     read_text,
+    scan_integers,
     shorten,
 )
 from explorer.formats.tensors import Spec
@@ -237,7 +237,7 @@ class _Walk:
         minus a string, is a TypeError.
         """
         text, header, specs = self._text.text, self._header, self._specs
-        decode, count, starts_with = INTEGERS_ONLY.raw_decode, text.count, text.startswith
+        decode, count, starts_with = scan_integers, text.count, text.startswith
         while True:
             name, position = self._key(position)
             start = position = (
@@ -257,7 +257,7 @@ class _Walk:
                         and count('"', start, position) == 8
                         and type(shape) is list
                     )
-                except (ValueError, KeyError, TypeError):
+                except (ValueError, KeyError, TypeError, StopIteration):
                     usual = False
                 if self._doubtful or not usual:
                     spec, begin, end, position = self._careful(name, start)
@@ -277,9 +277,10 @@ class _Walk:
         text = self._text
         if not text.text.startswith('"', position):
             raise text.error("has a header where a name is missing; it is damaged", position)
-        name: str
-        name, end = decode_value(text, position)
-        return name, end
+        try:
+            return scan_integers(text.text, position)
+        except (ValueError, StopIteration):
+            return decode_value(text, position)  # raises, with the place
 
     def _colon(self, position: int) -> int:
         text = self._text
