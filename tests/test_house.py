@@ -33,7 +33,6 @@ SINGLE_IMPORTERS = 40
 LONG: dict[str, str] = {
     "Actions.__init__": "a table of actions, one call an action",
     "measure": "one kernel: all moments in one walk over the weights",
-    "metric_texts": "a table of texts",
     "tensor_columns": "a table of columns",
     "tensor_statistics": "20 lines of it document the arguments",
     "tour_stops": "a table of texts",

@@ -1,4 +1,4 @@
-"""What is known of all tensors of a model, as columns of numbers.
+"""Metrics of all tensors of a model: columns of numbers, and the words for them.
 
 Statistics come from a survey, errors from a comparison with a reference; both grow while they run.
 A figure that is not known (yet) is NaN. Of several tensors together (the experts of a layer, or a
@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ class StatisticsColumns:
         problems: Why a tensor cannot be, by row.
         std: Standard deviation, float64 [n], as are all that follow.
         rms: Root mean square.
-        abs_max: Greatest absolute value.
+        abs_max: Maximum absolute value.
         kurtosis: Fourth standardized moment.
         zeros: Number of weights that are 0.
         finite: Number of weights that are neither NaN nor infinite.
@@ -54,7 +54,7 @@ class StatisticsColumns:
         self.zeros, self.finite, self.step_error_rms = (_unknown(count) for _ in range(3))
 
     def put(self, row: int, found: TensorStatistics) -> None:
-        """Note the statistics of a tensor."""
+        """Store the statistics of a tensor."""
         for name in _STATISTICS:
             value = getattr(found, name)
             if value is not None:
@@ -63,7 +63,7 @@ class StatisticsColumns:
 
     @property
     def outlier_ratio(self) -> Floats:
-        """Greatest absolute value by RMS: how far the largest weight stands out."""
+        """Maximum absolute value by RMS: how far the largest weight stands out."""
         return quotients(self.abs_max, self.rms)
 
     @property
@@ -79,7 +79,7 @@ class StatisticsColumns:
 
 @dataclass(frozen=True, slots=True)
 class PairPlace:
-    """Where the errors of a pair of tensors belong.
+    """The tensors that the errors of a pair belong to.
 
     Attributes:
         rows: Rows of the candidate's tensors.
@@ -119,7 +119,7 @@ class ErrorColumns:
         squares: Sum of their squared errors.
         signal: Sum of the reference's squares.
         errors: Sum of the errors.
-        max_abs_error: Greatest |error|.
+        max_abs_error: Maximum |error|.
     """
 
     def __init__(self, count: int) -> None:
@@ -200,111 +200,15 @@ def grouped(codes: NDArray[np.int64], groups: int, weights: Floats, values: Floa
     return quotients(sums, counts)
 
 
-def greatest(codes: NDArray[np.int64], groups: int, values: Floats) -> Floats:
-    """Return the greatest known value of each group, float64 [groups]; NaN of none."""
-    found = np.full(groups, -np.inf)
-    known = ~np.isnan(values)
-    np.maximum.at(found, codes[known], values[known])
-    return np.where(np.bincount(codes[known], minlength=groups) > 0, found, np.nan)
+def maximum(codes: NDArray[np.int64], groups: int, values: Floats) -> Floats:
+    """Return the maximum of the known values of each group, float64 [groups]; NaN of none."""
+    found = _unknown(groups)
+    np.fmax.at(found, codes, values)
+    return found
 
 
 def _unknown(count: int) -> Floats:
     return np.full(count, np.nan)
-
-
-# The words for what tensors are ranked by.
-
-
-class MetricTexts(NamedTuple):
-    """How a figure is called.
-
-    Attributes:
-        title: Its name.
-        tip: What it means.
-        burden: The name of a tensor's share of the sum over the model.
-    """
-
-    title: str
-    tip: str
-    burden: str
-
-
-@cache
-def metric_texts(name: str) -> MetricTexts:
-    """Return the texts of a metric, in the user's language."""
-
-    return {
-        "bits_per_weight": MetricTexts(
-            "Bits per weight",
-            "Stored bits for each weight, scales included.",
-            "Share of bytes",
-        ),
-        "bytes": MetricTexts(
-            "Size",
-            "Stored bytes.",
-            "Share of bytes",
-        ),
-        "std": MetricTexts(
-            "Standard deviation",
-            "How far the weights are spread around their mean.",
-            "Share of variance",
-        ),
-        "outlier_ratio": MetricTexts(
-            statistic_label("outlier_ratio"),
-            (
-                "Greatest absolute value by the root mean square of all weights: how far the "
-                "largest weight stands out. Of several tensors together, the greatest."
-            ),
-            "Share, by parameters",
-        ),
-        "kurtosis": MetricTexts(
-            "Kurtosis",
-            (
-                "Fourth standardized moment: 3 for a normal distribution, more where the tails are "
-                "heavy. Of several tensors together, the greatest."
-            ),
-            "Share, by parameters",
-        ),
-        "zero_share": MetricTexts(
-            "Zeros",
-            "Part of the weights that are exactly 0.",
-            "Share of zeros",
-        ),
-        "step_error": MetricTexts(
-            statistic_label("relative_step_error"),
-            (
-                "Rounding error that the block scales imply (step/√12 for even steps), by the root "
-                "mean square of the weights. Needs no reference; only quantized tensors have one."
-            ),
-            "Share of squared step error",
-        ),
-        "relative_rmse": MetricTexts(
-            error_label("relative_rmse"),
-            "Root mean square error by the root mean square of the reference.",
-            "Share of squared error",
-        ),
-        "sqnr_db": MetricTexts(
-            error_label("sqnr_db"),
-            "Signal to quantization noise in dB: 6 dB less is twice the error.",
-            "Share of squared error",
-        ),
-        "rmse": MetricTexts(
-            error_label("rmse"),
-            "Root mean square error.",
-            "Share of squared error",
-        ),
-        "max_abs_error": MetricTexts(
-            error_label("max_abs_error"),
-            "Greatest absolute error of a single weight.",
-            "Share of squared error",
-        ),
-    }[name]
-
-
-# What tensors of a model are coloured and ranked by: each figure, and where it is from.
-#
-# Where a tensor is weighted by its parameters, what counts is what it adds to a sum over the
-# model: of errors and deviations their squares, of a ratio the ratio times the number of weights.
 
 
 class Source(Enum):
@@ -320,9 +224,9 @@ class Known:
     """All columns of a model.
 
     Attributes:
-        arrays: What the header says.
-        statistics: What the survey says.
-        errors: What the comparison says; None without a reference.
+        arrays: Of the header.
+        statistics: Of the survey.
+        errors: Of the comparison; None without a reference.
     """
 
     arrays: TensorArrays
@@ -342,7 +246,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Groups:
-    """Tensors that are told of together.
+    """Tensors that are shown together.
 
     Attributes:
         codes: Group of each tensor, int64 [n].
@@ -359,81 +263,74 @@ class Groups:
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of tensors.
+    """A figure that tensors are coloured and ranked by, with its words.
+
+    Where a tensor is weighted by its parameters, its burden counts: what it adds to a sum over the
+    model. Of errors and deviations that is their square, of a ratio the ratio times the number of
+    weights.
 
     Attributes:
         name: Stable name, for files.
         source: What has to be read for it.
+        title: Its name for the user.
+        tip: Its meaning.
         text: The figure as text; never called with NaN.
         of_tensors: Returns it for each tensor, float64 [n].
         of_groups: Returns it for each group of tensors, float64 [groups].
         burden: Returns what each tensor adds to the sum over the model, float64 [n].
-        low_is_worse: Whether the least is the worst.
+        burden_title: Name of a tensor's share of that sum.
+        low_is_worse: Whether the minimum is the worst.
     """
 
     name: str
     source: Source
+    title: str
+    tip: str
     text: Callable[[float], str]
     of_tensors: Callable[[Known], Floats]
     of_groups: Callable[[Known, Groups], Floats]
     burden: Callable[[Known], Floats]
+    burden_title: str
     low_is_worse: bool = False
-
-    @property
-    def title(self) -> str:
-        """What it is called, in the user's language."""
-        return metric_texts(self.name).title
-
-    @property
-    def tip(self) -> str:
-        """What it means."""
-        return metric_texts(self.name).tip
-
-    @property
-    def burden_title(self) -> str:
-        """What the share of the model's sum is called."""
-        return metric_texts(self.name).burden
 
 
 def _number(value: float) -> str:
     return float_text(value, 3)
 
 
-def _percent(value: float) -> str:
-    return f"{float_text(100 * value, 3)} %"
-
-
-def _size(value: float) -> str:
-    return bytes_text(round(value))
+def _weights(known: Known) -> Floats:
+    return known.weights
 
 
 def _bytes(known: Known) -> Floats:
     return known.arrays.nbytes.astype(np.float64)
 
 
-def _of_errors(column: Callable[[ErrorColumns], Floats]) -> Callable[[Known], Floats]:
+def _statistic(name: str) -> Callable[[Known], Floats]:
     def values(known: Known) -> Floats:
-        return np.full(known.count, np.nan) if known.errors is None else column(known.errors)
+        found: Floats = getattr(known.statistics, name)
+        return found
 
     return values
 
 
-def _summed(column: Callable[[ErrorColumns], Floats]) -> Callable[[Known, Groups], Floats]:
-    """Return a figure of errors of groups: that of their sums."""
+def _step_squares(known: Known) -> Floats:
+    return known.statistics.step_error_rms**2 * known.weights
 
-    def values(known: Known, groups: Groups) -> Floats:
-        if known.errors is None:
-            return np.full(groups.count, np.nan)
-        together = ErrorColumns(groups.count)
-        for name in ("compared", "squares", "signal", "errors"):
-            setattr(together, name, groups.sums(getattr(known.errors, name)))
-        return column(together)
 
-    return values
+def _squares(known: Known) -> Floats:
+    return known.statistics.rms**2 * known.weights
+
+
+def _error_squares(known: Known) -> Floats:
+    errors = known.errors
+    unknown = np.full(known.count, np.nan)
+    return unknown if errors is None else np.where(errors.known, errors.squares, np.nan)
 
 
 def _most(column: Callable[[Known], Floats]) -> Callable[[Known, Groups], Floats]:
-    return lambda known, groups: greatest(groups.codes, groups.count, column(known))
+    """Return the maximum of each group."""
+    return lambda known, groups: maximum(groups.codes, groups.count, column(known))
 
 
 def _mean_square(column: Callable[[Known], Floats]) -> Callable[[Known, Groups], Floats]:
@@ -458,128 +355,132 @@ def _ratio(
     return values
 
 
-def _std(known: Known) -> Floats:
-    return known.statistics.std
+def _error(name: str, tip: str, *, low_is_worse: bool = False) -> Metric:
+    """Return the metric of an error, by its column; of a group, that of its sums."""
 
+    def of_tensors(known: Known) -> Floats:
+        errors = known.errors
+        return np.full(known.count, np.nan) if errors is None else getattr(errors, name)
 
-def _outliers(known: Known) -> Floats:
-    return known.statistics.outlier_ratio
+    def of_groups(known: Known, groups: Groups) -> Floats:
+        if known.errors is None:
+            return np.full(groups.count, np.nan)
+        together = ErrorColumns(groups.count)
+        for column in ("compared", "squares", "signal", "errors"):
+            setattr(together, column, groups.sums(getattr(known.errors, column)))
+        together.max_abs_error = maximum(groups.codes, groups.count, known.errors.max_abs_error)
+        found: Floats = getattr(together, name)
+        return found
 
+    return Metric(
+        name,
+        Source.ERRORS,
+        error_label(name),
+        tip,
+        partial(error_text, name),
+        of_tensors,
+        of_groups,
+        _error_squares,
+        "Share of squared error",
+        low_is_worse,
+    )
 
-def _kurtosis(known: Known) -> Floats:
-    return known.statistics.kurtosis
-
-
-def _step_squares(known: Known) -> Floats:
-    return known.statistics.step_error_rms**2 * known.weights
-
-
-def _squares(known: Known) -> Floats:
-    return known.statistics.rms**2 * known.weights
-
-
-def _root(values: Callable[[Known, Groups], Floats]) -> Callable[[Known, Groups], Floats]:
-    return lambda known, groups: np.sqrt(values(known, groups))
-
-
-_error_squares: Final = _of_errors(lambda errors: np.where(errors.known, errors.squares, np.nan))
 
 METRICS: Final = (
     Metric(
         "bits_per_weight",
         Source.HEADER,
+        "Bits per weight",
+        "Stored bits for each weight, scales included.",
         lambda value: float_text(value, 4),
         lambda known: known.arrays.bits_per_weight,
-        _ratio(lambda known: 8 * _bytes(known), lambda known: known.weights),
+        _ratio(lambda known: 8 * _bytes(known), _weights),
         _bytes,
+        "Share of bytes",
     ),
     Metric(
         "bytes",
         Source.HEADER,
-        _size,
+        "Size",
+        "Stored bytes.",
+        lambda value: bytes_text(round(value)),
         _bytes,
         lambda known, groups: groups.sums(_bytes(known)),
         _bytes,
+        "Share of bytes",
     ),
     Metric(
         "std",
         Source.STATISTICS,
+        "Standard deviation",
+        "How far the weights are spread around their mean.",
         _number,
-        _std,
-        _mean_square(_std),
-        lambda known: _std(known) ** 2 * known.weights,
+        _statistic("std"),
+        _mean_square(_statistic("std")),
+        lambda known: known.statistics.std**2 * known.weights,
+        "Share of variance",
     ),
     Metric(
         "outlier_ratio",
         Source.STATISTICS,
+        statistic_label("outlier_ratio"),
+        "Maximum absolute value by the root mean square of all weights: how far the largest "
+        "weight stands out. Of several tensors together, the maximum.",
         partial(statistic_text, "outlier_ratio"),
-        _outliers,
-        _most(_outliers),
-        lambda known: _outliers(known) * known.weights,
+        _statistic("outlier_ratio"),
+        _most(_statistic("outlier_ratio")),
+        lambda known: known.statistics.outlier_ratio * known.weights,
+        "Share, by parameters",
     ),
     Metric(
         "kurtosis",
         Source.STATISTICS,
+        "Kurtosis",
+        "Fourth standardized moment: 3 for a normal distribution, more where the tails are heavy. "
+        "Of several tensors together, the maximum.",
         _number,
-        _kurtosis,
-        _most(_kurtosis),
-        lambda known: _kurtosis(known) * known.weights,
+        _statistic("kurtosis"),
+        _most(_statistic("kurtosis")),
+        lambda known: known.statistics.kurtosis * known.weights,
+        "Share, by parameters",
     ),
     Metric(
         "zero_share",
         Source.STATISTICS,
-        _percent,
-        lambda known: known.statistics.zero_share,
-        _ratio(lambda known: known.statistics.zeros, lambda known: known.statistics.finite),
-        lambda known: known.statistics.zeros,
+        "Zeros",
+        "Part of the weights that are exactly 0.",
+        lambda value: f"{float_text(100 * value, 3)} %",
+        _statistic("zero_share"),
+        _ratio(_statistic("zeros"), _statistic("finite")),
+        _statistic("zeros"),
+        "Share of zeros",
     ),
     Metric(
         "step_error",
         Source.STATISTICS,
+        statistic_label("relative_step_error"),
+        "Rounding error that the block scales imply (step/√12 for even steps), by the root mean "
+        "square of the weights. Needs no reference; only quantized tensors have one.",
         partial(statistic_text, "relative_step_error"),
-        lambda known: known.statistics.relative_step_error,
-        _root(_ratio(_step_squares, _squares)),
+        _statistic("relative_step_error"),
+        lambda known, groups: np.sqrt(_ratio(_step_squares, _squares)(known, groups)),
         _step_squares,
+        "Share of squared step error",
     ),
-    Metric(
-        "relative_rmse",
-        Source.ERRORS,
-        partial(error_text, "relative_rmse"),
-        _of_errors(lambda errors: errors.relative_rmse),
-        _summed(lambda errors: errors.relative_rmse),
-        _error_squares,
-    ),
-    Metric(
+    _error("relative_rmse", "Root mean square error by the root mean square of the reference."),
+    _error(
         "sqnr_db",
-        Source.ERRORS,
-        partial(error_text, "sqnr_db"),
-        _of_errors(lambda errors: errors.sqnr_db),
-        _summed(lambda errors: errors.sqnr_db),
-        _error_squares,
+        "Signal to quantization noise in dB: 6 dB less is twice the error.",
         low_is_worse=True,
     ),
-    Metric(
-        "rmse",
-        Source.ERRORS,
-        partial(error_text, "rmse"),
-        _of_errors(lambda errors: errors.rmse),
-        _summed(lambda errors: errors.rmse),
-        _error_squares,
-    ),
-    Metric(
-        "max_abs_error",
-        Source.ERRORS,
-        partial(error_text, "max_abs_error"),
-        _of_errors(lambda errors: errors.max_abs_error),
-        _most(_of_errors(lambda errors: errors.max_abs_error)),
-        _error_squares,
-    ),
+    _error("rmse", "Root mean square error."),
+    _error("max_abs_error", "Maximum absolute error of a single weight."),
 )
-"""All of them, those first that the header tells."""
+"""All metrics, those of the header first."""
 
 
 def shares(burden: Floats) -> Floats:
-    """Return what part of the known sum each tensor has, float64 [n]; NaN is not known."""
+    """Return each tensor's part of the known sum, float64 [n]; NaN is not known."""
     total = float(np.nansum(burden))
     return burden / total if total > 0 and np.isfinite(total) else np.full(len(burden), np.nan)
 

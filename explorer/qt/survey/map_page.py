@@ -35,7 +35,8 @@ from explorer.present.survey import METRICS, Groups, Known, Metric, Source, metr
 from explorer.qt.survey.map_paint import Colouring, MapPainter, MetricColouring, TypeColouring
 from explorer.qt.survey.model_map import ModelMap
 from explorer.qt.survey.notice import Notice
-from explorer.qt.survey.session import ComparisonContent, SurveyContent, SurveySession
+from explorer.qt.survey.session import SurveySession
+from explorer.qt.survey.work import ComparisonContent, SurveyContent
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot import PlotColours
 from explorer.qt.widgets.plot_panel import PlotExport

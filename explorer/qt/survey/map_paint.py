@@ -16,7 +16,7 @@ from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.formats.facts import TypeShare
 from explorer.present.survey import Groups, Known, Metric, Source
 from explorer.qt.survey.map_layout import Line, LineKind, MapLayout
-from explorer.qt.survey.session import ComparisonContent, SurveyContent
+from explorer.qt.survey.work import ComparisonContent, SurveyContent
 from explorer.qt.theme import series_colour
 from explorer.qt.widgets.painting import text_on
 from explorer.qt.widgets.plot import PlotColours

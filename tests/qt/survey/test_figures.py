@@ -16,7 +16,7 @@ from explorer.present.survey import (
     Known,
     PairPlace,
     StatisticsColumns,
-    greatest,
+    maximum,
     metric_named,
     shares,
 )
@@ -158,6 +158,6 @@ def test_several_pairs_of_one_tensor_add_up(document: Document) -> None:
     assert errors.compared[0] == 512
 
 
-def test_greatest() -> None:
-    found = greatest(np.array([0, 0, 1, 2]), 4, np.array([1.0, np.nan, np.nan, -np.inf]))
+def test_maximum() -> None:
+    found = maximum(np.array([0, 0, 1, 2]), 4, np.array([1.0, np.nan, np.nan, -np.inf]))
     np.testing.assert_array_equal(found, [1, np.nan, -np.inf, np.nan])
