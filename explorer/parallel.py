@@ -91,9 +91,8 @@ class PerThread(Generic[Tool]):
 
     def get(self) -> Tool:
         """Return the calling thread's tool; it is made at the first call."""
-        try:
-            tool: Tool = self._local.tool
-        except AttributeError:
-            tool = self._local.tool = self._make()
-            self.made.append(tool)
+        if not hasattr(self._local, "tool"):
+            self._local.tool = self._make()
+            self.made.append(self._local.tool)
+        tool: Tool = self._local.tool
         return tool

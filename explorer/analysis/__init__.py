@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from explorer.analysis.requantization import Requantized, requantize
     from explorer.analysis.statistics import Snapshot, TensorStatistics, tensor_statistics
     from explorer.analysis.surveys import SurveyRow, survey
-    from explorer.analysis.tensor_map.draw import LineFigures, Lines, tensor_lines
 else:
     __getattr__ = late_names(
         __name__,
@@ -41,7 +40,6 @@ else:
             "requantization": ["Requantized", "requantize"],
             "statistics": ["Snapshot", "TensorStatistics", "tensor_statistics"],
             "surveys": ["SurveyRow", "survey"],
-            "tensor_map.draw": ["LineFigures", "Lines", "tensor_lines"],
         },
     )
 
@@ -52,8 +50,6 @@ __all__ = [
     "Distribution",
     "ErrorFigures",
     "Histogram",
-    "LineFigures",
-    "Lines",
     "Moments",
     "Requantized",
     "Snapshot",
@@ -65,6 +61,5 @@ __all__ = [
     "compare_tensors",
     "requantize",
     "survey",
-    "tensor_lines",
     "tensor_statistics",
 ]

@@ -75,7 +75,7 @@ def read_beside(
         if (places >= 0).all():
             reference = np.empty(run[1], np.float32)
             candidate = reference.copy()
-            reader = pair.pairs()
+            reader = pair.reader()
             for first, stop in _runs(places):
                 check()
                 both = reader.read((int(places[first]), stop - first), check)
@@ -271,7 +271,7 @@ def _worst_of_runs(
 ) -> Generator[tuple[Run, int, float], None, None]:
     """Yield each run with its worst block, counted from the run's start, and its sum of squares."""
     unit = part.tensor.type.block_weights
-    readers = PerThread(pair.pairs)
+    readers = PerThread(pair.reader)
     stop = first + part.parameters
     runs = ((start, min(RUN_WEIGHTS, stop - start)) for start in range(first, stop, RUN_WEIGHTS))
 

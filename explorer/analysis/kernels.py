@@ -244,47 +244,6 @@ def sum_squares(values: Any, sums: Any) -> None:
     sums[1] += number
 
 
-@kernel
-def fold_lines(values: Any, place: Any, rows: Any, columns: Any) -> None:
-    """Add weights to the figures of their rows and columns; only finite ones enter.
-
-    Args:
-        values: float32 [n].
-        place: int64 [5]: flat index of the first weight, columns of the tensor, rows that share an
-            entry, columns that share an entry, entry of the first row of `rows`.
-        rows: float64 [4, entries]: number, sum, sum of squares, greatest absolute value.
-        columns: The same for the columns.
-    """
-    index, width, per_row, per_column, first = place[0], place[1], place[2], place[3], place[4]
-    done = 0
-    while done < values.size:
-        row = index // width
-        column = index - row * width
-        length, rest = width - column, values.size - done
-        length = length if length < rest else rest
-        entry = row // per_row - first
-        number, total, squares, greatest = 0, 0.0, 0.0, rows[3, entry]
-        for i in range(length):
-            x = np.float64(values[done + i])
-            if x - x == 0:
-                c = (column + i) // per_column
-                number += 1
-                total += x
-                squares += x * x
-                size = -x if x < 0 else x
-                greatest = size if size > greatest else greatest
-                columns[0, c] += 1
-                columns[1, c] += x
-                columns[2, c] += x * x
-                columns[3, c] = size if size > columns[3, c] else columns[3, c]
-        rows[0, entry] += number
-        rows[1, entry] += total
-        rows[2, entry] += squares
-        rows[3, entry] = greatest
-        done += length
-        index += length
-
-
 # Loops over stored blocks, which decode a piece and take it up while it is in the cache.
 #
 # The other loops (`explorer.analysis.kernels`) get weights that somebody decoded. With these a

@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.analysis.errors import pairs
 from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
-from explorer.analysis.errors.pairs import RUN_WEIGHTS, Run, flat_spans, measure_pairs
-from explorer.analysis.errors.pictures import RoundedWeights, rounded_saturated_share
+from explorer.analysis.errors.pairs import RUN_WEIGHTS, RoundedReader, Run
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.rounding import rounder
 from explorer.errors import ExplorerError
@@ -145,18 +145,19 @@ def round_weights(  # noqa: PLR0913 - all but the first two have a default
         SourceError: A file changed since it was opened.
     """
     view = view_of(weights)
-    made: list[RoundedWeights] = []
+    readers: list[RoundedReader] = []
 
-    def make() -> RoundedWeights:
-        made.append(RoundedWeights(view, rounder(type_name, view.type_name), importance))
-        return made[-1]
+    def make() -> RoundedReader:
+        kind = rounder(type_name, view.type_name)
+        readers.append(RoundedReader(view, kind, importance, count_codes=True))
+        return readers[-1]
 
     if importance is None:
-        spans = flat_spans(view.parameters)
+        spans = pairs.flat_spans(view.parameters)
     else:
         spans = _row_spans(view.parameters, view.shape[-1], len(importance))
-    errors = measure_pairs(spans, make, workers=workers, check=check, progress=progress)
-    return errors, rounded_saturated_share(made)
+    errors = pairs.measure_pairs(spans, make, workers=workers, check=check, progress=progress)
+    return errors, pairs.rounded_saturated_share(readers)
 
 
 def checked_importance(importance: NDArray[np.float32], weights: Weights) -> Values:

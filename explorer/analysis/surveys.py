@@ -363,7 +363,7 @@ def _measure(
 ) -> PairRow:
     spans = flat_spans(pair.parameters)
     try:
-        found = measure_pairs(spans, pair.pairs, workers=workers, check=check, progress=progress)
+        found = measure_pairs(spans, pair.reader, workers=workers, check=check, progress=progress)
     except ExplorerError as error:
         return PairRow(number, pair, None, error)
     return PairRow(number, pair, found.figures())

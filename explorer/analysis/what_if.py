@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis.errors.compare import check_comparable, saturated_share
 from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
-from explorer.analysis.errors.pairs import TwoViews, flat_spans, measure_pairs
+from explorer.analysis.errors.pairs import ViewPairReader, flat_spans, measure_pairs
 from explorer.analysis.matching import Matching, TensorView
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.recipes.tensors import SubjectModel
@@ -174,7 +174,7 @@ def measure_piece(  # noqa: PLR0913 - all but the first two have a default
         spans = flat_spans(original.parameters)
         sums = measure_pairs(
             spans,
-            lambda: TwoViews(original, present),
+            lambda: ViewPairReader(original, present),
             workers=workers,
             check=check,
             progress=progress,

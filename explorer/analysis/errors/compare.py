@@ -12,7 +12,7 @@ from math import nan
 
 from explorer.analysis.blocks import BlockStatistics, code_shares, level_error, saturated_codes
 from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
-from explorer.analysis.errors.pairs import TwoViews, flat_spans, measure_pairs
+from explorer.analysis.errors.pairs import ViewPairReader, flat_spans, measure_pairs
 from explorer.analysis.matching import Match, TensorView
 from explorer.analysis.matching.views import Weights, view_of, without_ones
 from explorer.analysis.moments import Moments
@@ -83,7 +83,7 @@ def _compare(
     check_comparable(reference, candidate)
     sums = measure_pairs(
         flat_spans(reference.parameters),
-        lambda: TwoViews(reference, candidate),
+        lambda: ViewPairReader(reference, candidate),
         workers=workers,
         check=check,
         progress=progress,

@@ -1,19 +1,18 @@
-"""A reference and a candidate whose weights belong together, read a run at a time.
+"""Two sets of weights that belong together, read a run at a time.
 
-There are two kinds: two tensors of two models, seen in the same order (`matching`), and a tensor
-beside what rounding it to another type would leave of it. Whoever draws or measures errors needs
-not know which.
+They are two tensors of two models, seen in the same order (`matching`), or a tensor and the result
+of rounding it to another type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
+from explorer.analysis.blocks import CodeCounts
 from explorer.analysis.errors.figures import RunningErrors
 from explorer.analysis.errors.kernel_api import new_work
 from explorer.analysis.matching.pairing import Match
@@ -25,9 +24,6 @@ from explorer.formats.weights import SPAN_WEIGHTS, Values
 from explorer.parallel import Check, PerThread, map_in_order, never
 from explorer.quantization.kernel_sets import rounding_to
 
-# Two streams of weights, walked over together, on one thread or several.
-
-
 Run: TypeAlias = tuple[int, int]
 """Flat index of the first weight, and number of weights."""
 
@@ -37,7 +33,7 @@ RUN_WEIGHTS: Final = 1 << 18
 _LONGEST_BLOCK: Final = 256  # runs begin and end at blocks of every type
 
 
-class Pairs(Protocol):
+class PairReader(Protocol):
     """Reads runs of weights of a reference and of a candidate. Owns buffers: for one thread."""
 
     def read(self, run: Run, check: Check) -> tuple[Values, Values]:
@@ -46,7 +42,7 @@ class Pairs(Protocol):
 
 def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
     spans: Iterable[Sequence[Run]],
-    make: Callable[[], Pairs],
+    make: Callable[[], PairReader],
     *,
     workers: int = 1,
     check: Check = never,
@@ -56,8 +52,8 @@ def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
     """Return the errors of all pairs, the same to the bit for any number of threads.
 
     Args:
-        spans: Runs, in bunches of which a thread takes one after the other.
-        make: Makes what reads them, once for each thread.
+        spans: Runs, in groups that a thread takes as a whole.
+        make: Makes a reader of them for each thread.
         workers: Threads. Each holds some MiB.
         check: Called before every run, in the thread that reads it; raises to stop.
         progress: Called in the caller's thread with the number of pairs done.
@@ -102,211 +98,165 @@ def flat_spans(count: int) -> Iterator[Sequence[Run]]:
         yield [(place, min(RUN_WEIGHTS, count - place)) for place in places]
 
 
-class TwoViews:
-    """Reads runs of two views of as many weights in the same order; see `Pairs`."""
+class ViewPairReader:
+    """Reads runs of two views of as many weights in the same order; see `PairReader`."""
 
     def __init__(self, reference: TensorView, candidate: TensorView) -> None:
         size = min(RUN_WEIGHTS, reference.parameters)
-        self._reference = ViewReader(reference), np.empty(size, np.float32)
-        self._candidate = ViewReader(candidate), np.empty(size, np.float32)
+        self._sides = [
+            (ViewReader(view), np.empty(size, np.float32)) for view in (reference, candidate)
+        ]
 
     def read(self, run: Run, check: Check) -> tuple[Values, Values]:
-        """Return both sides of a run; see `Pairs.read`."""
-        return self._read(self._reference, run, check), self._read(self._candidate, run, check)
-
-    def _read(self, side: tuple[ViewReader, Values], run: Run, check: Check) -> Values:
-        reader, buffer = side
-        values = buffer[: run[1]]
-        reader.read_into(run[0], values, check)
-        return values
+        """Return both sides of a run; see `PairReader.read`."""
+        start, count = run
+        for reader, buffer in self._sides:
+            reader.read_into(start, buffer[:count], check)
+        reference, candidate = (buffer[:count] for _, buffer in self._sides)
+        return reference, candidate
 
 
-class WeightsPair(Protocol):
+class RoundedReader:
+    """Reads runs of weights before and after rounding; see `PairReader`.
+
+    A type rounds whole blocks, so a run that begins or ends inside of one is read to its edges.
+
+    Args:
+        view: The weights.
+        kind: The rounder.
+        importance: float32 [matrices, columns] or None; runs are whole rows of one matrix then.
+        count_codes: Whether to count the codes of all blocks that are read.
+
+    Attributes:
+        counts: The counted codes; None of a type without codes, or if they are not counted.
+    """
+
+    def __init__(
+        self,
+        view: TensorView,
+        kind: Rounder,
+        importance: Values | None = None,
+        *,
+        count_codes: bool = False,
+    ) -> None:
+        self.counts: CodeCounts | None = None
+        if count_codes and kind.levels is not None:
+            self.counts = CodeCounts(kind.levels)
+        self._reader = ViewReader(view)
+        self._rounder = kind
+        self._importance = importance
+        self._matrix = view.parameters // len(importance) if importance is not None else 0
+        self._values: Values = np.empty(0, np.float32)
+
+    def read(self, run: Run, check: Check) -> tuple[Values, Values]:
+        """Return both sides of a run; see `PairReader.read`."""
+        start, count = run
+        step = self._rounder.type.block_weights
+        first = start - start % step
+        stop = -(-(start + count) // step) * step
+        if self._values.size < stop - first:
+            self._values = np.empty(stop - first, np.float32)
+        values = self._values[: stop - first]
+        self._reader.read_into(first, values, check)
+        importance = None
+        if self._importance is not None:
+            importance = self._importance[start // self._matrix]
+        rounded = self._rounder.round(values, importance)
+        if self.counts is not None:
+            self.counts.add(self._rounder.codes())
+        inside = slice(start - first, start - first + count)
+        return values[inside], rounded[inside]
+
+
+def rounded_saturated_share(readers: Sequence[RoundedReader]) -> float | None:
+    """Return the share of saturated codes of all that was rounded; None of a type without codes.
+
+    Args:
+        readers: Of each thread; their counts are added to those of the first.
+    """
+    counts = [one.counts for one in readers if one.counts is not None]
+    if not counts:
+        return None
+    for other in counts[1:]:
+        counts[0].combine(other)
+    return counts[0].shares().saturated_share
+
+
+class WeightsPair:
     """Two sets of as many weights in the same order.
 
     Attributes:
         shape: Of both, row-major, outermost first.
         parameters: Number of weights of each.
-        reference_name: What the reference is called.
-        candidate_name: What the candidate is called.
-        reference_type: The type of the reference's weights.
+        reference_name: The name of the reference.
+        candidate_name: The name of the candidate.
+        reference_type: The type of the reference's weights; several are joined by a plus sign.
         candidate_type: The type of the candidate's weights.
-        kernels: Names of the sets of kernels that reading both takes; see `kernel_sets`.
+        kernels: Names of the sets of kernels that read both; see `kernel_sets`.
         notes: What was done to make the two comparable, in words.
     """
 
-    @property
-    def shape(self) -> Shape: ...
-    @property
-    def parameters(self) -> int: ...
-    @property
-    def reference_name(self) -> str: ...
-    @property
-    def candidate_name(self) -> str: ...
-    @property
-    def reference_type(self) -> str: ...
-    @property
-    def candidate_type(self) -> str: ...
-    @property
-    def kernels(self) -> frozenset[str]: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
+    shape: Shape
+    parameters: int
+    reference_name: str
+    candidate_name: str
+    reference_type: str
+    candidate_type: str
+    kernels: frozenset[str]
+    notes: tuple[str, ...] = ()
 
-    def pairs(self) -> Pairs:
-        """Return what reads runs of both; it owns buffers, so each thread takes its own."""
+    def reader(self) -> PairReader:
+        """Return a reader of both; each thread takes its own."""
+        raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class MatchedPair:
-    """Two views of two models; see `WeightsPair`.
+class MatchedPair(WeightsPair):
+    """Two views of two models.
 
     Attributes:
         match: The views.
     """
 
-    match: Match
+    def __init__(self, match: Match) -> None:
+        reference, candidate = match.reference, match.candidate
+        self.match = match
+        self.shape = reference.shape
+        self.parameters = reference.parameters
+        self.reference_name, self.candidate_name = reference.name, candidate.name
+        self.reference_type, self.candidate_type = reference.type_name, candidate.type_name
+        self.kernels = frozenset(
+            tensor.type.name for view in (reference, candidate) for tensor in view.tensors
+        )
+        self.notes = (*reference.notes, *candidate.notes)
 
-    @property
-    def shape(self) -> Shape:
-        """Shape of both."""
-        return self.match.reference.shape
-
-    @property
-    def parameters(self) -> int:
-        """Number of weights of each."""
-        return self.match.reference.parameters
-
-    @property
-    def reference_name(self) -> str:
-        """Name of the reference's view."""
-        return self.match.reference.name
-
-    @property
-    def candidate_name(self) -> str:
-        """Name of the candidate's view."""
-        return self.match.candidate.name
-
-    @property
-    def reference_type(self) -> str:
-        """Type of the reference's tensors."""
-        return self.match.reference.type_name
-
-    @property
-    def candidate_type(self) -> str:
-        """Type of the candidate's tensors."""
-        return self.match.candidate.type_name
-
-    @property
-    def kernels(self) -> frozenset[str]:
-        """The types of all tensors of both, which joined views have several of."""
-        views = (self.match.reference, self.match.candidate)
-        return frozenset(tensor.type.name for view in views for tensor in view.tensors)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was done to make the two comparable."""
-        return (*self.match.reference.notes, *self.match.candidate.notes)
-
-    def pairs(self) -> Pairs:
-        """Return a reader of both; see `WeightsPair.pairs`."""
-        return TwoViews(self.match.reference, self.match.candidate)
+    def reader(self) -> PairReader:
+        """Return a reader of both views."""
+        return ViewPairReader(self.match.reference, self.match.candidate)
 
 
-@dataclass(frozen=True)
-class RoundedPair:
-    """A tensor, and what rounding it to a type leaves of it; see `WeightsPair`.
+class RoundedPair(WeightsPair):
+    """A tensor, and the result of rounding it to a type.
 
     Attributes:
         tensor: The reference.
-        type_name: The type; see `rounders.rounder`.
+
+    Raises:
+        ExplorerError: The type is not known, or its blocks do not fit the tensor's rows.
     """
 
-    tensor: Tensor
-    type_name: str
-
-    def __post_init__(self) -> None:
-        """Check that the tensor can have the type.
-
-        Raises:
-            ExplorerError: The type is not known, or its blocks do not fit the tensor's rows.
-        """
-        kind = rounded_type(self.type_name, self.tensor.type.name)
-        problem = Folding(self.tensor.shape).block_problem(kind)
+    def __init__(self, tensor: Tensor, type_name: str) -> None:
+        kind = rounded_type(type_name, tensor.type.name)
+        problem = Folding(tensor.shape).block_problem(kind)
         if problem is not None:
-            raise ExplorerError(
-                f"tensor {self.tensor.name!r} cannot have type {self.type_name}: {problem}"
-            )
+            raise ExplorerError(f"tensor {tensor.name!r} cannot have type {type_name}: {problem}")
+        self.tensor = tensor
+        self.shape = tensor.shape
+        self.parameters = tensor.parameters
+        self.reference_name = self.candidate_name = tensor.name
+        self.reference_type, self.candidate_type = tensor.type.name, type_name
+        self.kernels = frozenset((tensor.type.name, rounding_to(type_name)))
 
-    @property
-    def shape(self) -> Shape:
-        """Shape of both."""
-        return self.tensor.shape
-
-    @property
-    def parameters(self) -> int:
-        """Number of weights of each."""
-        return self.tensor.parameters
-
-    @property
-    def reference_name(self) -> str:
-        """Name of the tensor."""
-        return self.tensor.name
-
-    @property
-    def candidate_name(self) -> str:
-        """Name of the tensor, too."""
-        return self.tensor.name
-
-    @property
-    def reference_type(self) -> str:
-        """Type of the tensor."""
-        return self.tensor.type.name
-
-    @property
-    def candidate_type(self) -> str:
-        """The type that it is rounded to."""
-        return self.type_name
-
-    @property
-    def kernels(self) -> frozenset[str]:
-        """The type of the tensor, and what rounds to the other type and reads it again."""
-        return frozenset((self.tensor.type.name, rounding_to(self.type_name)))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Nothing was done to it."""
-        return ()
-
-    def rounder(self) -> Rounder:
-        """Return what rounds weights of the tensor."""
-        return rounder(self.type_name, self.tensor.type.name)
-
-    def pairs(self) -> Pairs:
-        """Return a reader of both; see `WeightsPair.pairs`."""
-        return _RoundedRuns(self)
-
-
-class _RoundedRuns:
-    """Reads runs of a tensor before and after rounding; see `lockstep.Pairs`.
-
-    A type rounds whole blocks, so a run that begins or ends inside of one is read to its edges.
-    """
-
-    def __init__(self, pair: RoundedPair) -> None:
-        self._reader = ViewReader(TensorView.of(pair.tensor))
-        self._rounder = pair.rounder()
-        self._step = self._rounder.type.block_weights
-        self._values: Values = np.empty(0, np.float32)
-
-    def read(self, run: Run, check: Check) -> tuple[Values, Values]:
-        """Return both sides of a run; see `Pairs.read`."""
-        start, count = run
-        first = start - start % self._step
-        stop = -(-(start + count) // self._step) * self._step
-        if self._values.size < stop - first:
-            self._values = np.empty(stop - first, np.float32)
-        values = self._values[: stop - first]
-        self._reader.read_into(first, values, check)
-        rounded = self._rounder.round(values, None)
-        inside = slice(start - first, start - first + count)
-        return values[inside], rounded[inside]
+    def reader(self, *, count_codes: bool = False) -> RoundedReader:
+        """Return a reader of the tensor before and after rounding."""
+        kind = rounder(self.candidate_type, self.reference_type)
+        return RoundedReader(TensorView.of(self.tensor), kind, count_codes=count_codes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import import_module
@@ -12,22 +12,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.blocks import CodeCounts
 from explorer.analysis.errors import kernel_api as at
+from explorer.analysis.errors import pairs
 from explorer.analysis.errors.compare import check_comparable, saturated_share
 from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
-from explorer.analysis.errors.pairs import (
-    MatchedPair,
-    Pairs,
-    RoundedPair,
-    Run,
-    WeightsPair,
-    flat_spans,
-    measure_pairs,
-)
+from explorer.analysis.errors.pairs import MatchedPair, PairReader, RoundedPair, RoundedReader
 from explorer.analysis.histogram import Histogram
-from explorer.analysis.matching.views import ViewReader, Weights, view_of
-from explorer.analysis.rounding import Rounder
 from explorer.formats.weights import Values, check_decodable
 from explorer.parallel import Check, never
 
@@ -148,16 +138,16 @@ class PairCounts:
         self._room = MOST_COUNTED
 
 
-class CountingPairs:
-    """Reads runs of pairs, and counts them on the way; see `lockstep.Pairs`."""
+class CountingReader:
+    """Reads runs of pairs, and counts them on the way; see `PairReader`."""
 
-    def __init__(self, pairs: Any, counts: PairCounts) -> None:
-        self._pairs = pairs
+    def __init__(self, reader: PairReader, counts: PairCounts) -> None:
+        self._reader = reader
         self._counts = counts
 
     def read(self, run: tuple[int, int], check: Check) -> tuple[Values, Values]:
         """Return both sides of a run."""
-        both: tuple[Values, Values] = self._pairs.read(run, check)
+        both = self._reader.read(run, check)
         self._counts.add(*both)
         return both
 
@@ -168,10 +158,11 @@ class AllCounts:
     def __init__(self) -> None:
         self._parts: list[PairCounts] = []
 
-    def counting(self, make: Callable[[], Any]) -> CountingPairs:
-        """Return pairs that are counted as they are read; called in each thread."""
-        self._parts.append(PairCounts())
-        return CountingPairs(make(), self._parts[-1])
+    def counting(self, reader: PairReader) -> CountingReader:
+        """Return a reader that counts what it reads; called in each thread."""
+        counts = PairCounts()
+        self._parts.append(counts)
+        return CountingReader(reader, counts)
 
     @property
     def keys(self) -> NDArray[np.int64]:
@@ -422,62 +413,6 @@ def _errors(keys: NDArray[np.int64], bins: int, unit: float) -> Histogram:
     return _histogram(edges, np.concatenate((sides[1][::-1], sides[0])))
 
 
-# The weights of a tensor before and after rounding, a run at a time, with the codes counted.
-
-
-class RoundedWeights:
-    """Weights, and what is left of them; see `lockstep.Pairs`.
-
-    Runs begin and end at blocks.
-
-    Args:
-        weights: A tensor, or a view.
-        kind: What rounds it.
-        importance: float32 [matrices, columns] or None; see `what_if.requantization`.
-
-    Attributes:
-        counts: The codes that were used; None of a type without codes.
-    """
-
-    def __init__(self, weights: Weights, kind: Rounder, importance: Values | None = None) -> None:
-        view = view_of(weights)
-        self.counts = None if kind.levels is None else CodeCounts(kind.levels)
-        self._reader = ViewReader(view)
-        self._rounder = kind
-        self._importance = importance
-        self._matrix = view.parameters // len(importance) if importance is not None else 0
-        self._values: Values = np.empty(0, np.float32)
-
-    def read(self, run: Run, check: Check) -> tuple[Values, Values]:
-        """Return a run of weights before and after rounding."""
-        start, count = run
-        if self._values.size < count:
-            self._values = np.empty(count, np.float32)
-        values = self._values[:count]
-        self._reader.read_into(start, values, check)
-        importance = None
-        if self._importance is not None:
-            importance = self._importance[start // self._matrix]
-        rounded = self._rounder.round(values, importance)
-        if self.counts is not None:
-            self.counts.add(self._rounder.codes())
-        return values, rounded
-
-
-def rounded_saturated_share(made: Sequence[RoundedWeights]) -> float | None:
-    """Return the share of saturated codes of all that was rounded; None of a type without codes.
-
-    Args:
-        made: Of each thread; their counts are put together in the first.
-    """
-    counts = [one.counts for one in made if one.counts is not None]
-    if not counts:
-        return None
-    for other in counts[1:]:
-        counts[0].combine(other)
-    return counts[0].shares().saturated_share
-
-
 _SNAPSHOT_SECONDS: Final = 0.05  # between two, at least
 _SNAPSHOT_SHARE: Final = 0.05  # of the time, at most
 
@@ -516,7 +451,7 @@ Progress: TypeAlias = Callable[[ErrorPicture], object]
 
 
 def picture_errors(
-    pair: WeightsPair,
+    pair: pairs.WeightsPair,
     workers: int = 1,
     *,
     cancel: Check | None = None,
@@ -542,23 +477,23 @@ def picture_errors(
     elif isinstance(pair, RoundedPair):
         check_decodable(pair.tensor)
     counts = AllCounts()
-    rounded: list[RoundedWeights] = []
+    rounded: list[RoundedReader] = []
 
-    def read() -> Pairs:
+    def read() -> PairReader:
         if not isinstance(pair, RoundedPair):
-            return pair.pairs()
-        rounded.append(RoundedWeights(pair.tensor, pair.rounder()))
+            return pair.reader()
+        rounded.append(pair.reader(count_codes=True))
         return rounded[-1]
 
     watcher = _Watcher(pair.parameters, counts, progress)
-    errors = measure_pairs(
-        flat_spans(pair.parameters),
-        lambda: counts.counting(read),
+    errors = pairs.measure_pairs(
+        pairs.flat_spans(pair.parameters),
+        lambda: counts.counting(read()),
         workers=workers,
         check=check,
         watch=watcher.tell,
     )
-    saturated = rounded_saturated_share(rounded)
+    saturated = pairs.rounded_saturated_share(rounded)
     if isinstance(pair, MatchedPair):
         saturated = saturated_share(pair.match.candidate, workers, check)
     whole = _picture(errors, counts, pair.parameters)

@@ -354,7 +354,7 @@ def pair_facts(pair: WeightsPair, index: int, check: Check = never) -> tuple[flo
     """Return a weight of the reference and of the candidate; raises as `weight_facts` does."""
     if not 0 <= index < pair.parameters:
         raise IndexError(f"weight {index} of {pair.parameters}")
-    reference, candidate = pair.pairs().read((index, 1), check)
+    reference, candidate = pair.reader().read((index, 1), check)
     return float(reference[0]), float(candidate[0])
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis.errors import pictures as pair_counts
 from explorer.analysis.errors.compare import compare_tensors
-from explorer.analysis.errors.pairs import RUN_WEIGHTS, MatchedPair, RoundedPair
+from explorer.analysis.errors.pairs import RUN_WEIGHTS, MatchedPair, RoundedPair, WeightsPair
 from explorer.analysis.errors.pictures import (
     AllCounts,
     ErrorPicture,
@@ -35,7 +35,7 @@ Weights = NDArray[np.float32]
 NAME = "blk.0.ffn_up.weight"
 
 
-class Arrays:
+class Arrays(WeightsPair):
     """Two arrays as a pair of weights; see `WeightsPair`."""
 
     notes = ()
@@ -48,7 +48,7 @@ class Arrays:
         self.shape = reference.shape
         self.parameters = reference.size
 
-    def pairs(self) -> Arrays:
+    def reader(self) -> Arrays:
         return self
 
     def read(self, run: tuple[int, int], check: Check) -> tuple[Weights, Weights]:
@@ -214,7 +214,7 @@ def test_counters_that_are_full_are_emptied_into_wider_ones(
     reference[40_000:] *= 1000  # levels rise behind
     candidate = (reference + random.normal(0, 0.1, reference.size)).astype(np.float32)
     counts = AllCounts()
-    pairs = counts.counting(lambda: Arrays(reference, candidate))
+    pairs = counts.counting(Arrays(reference, candidate))
     for start in range(0, reference.size, 3000):
         pairs.read((start, 3000), lambda: None)
     assert counts._parts[0]._cells_before is not None

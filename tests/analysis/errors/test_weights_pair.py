@@ -30,7 +30,7 @@ pair = RoundedPair(open_model(sys.argv[1]).tensors.rows[0], sys.argv[2])
 for name in pair.kernels:
     warm_up(name)
 before = count()
-pair.pairs().read((0, pair.parameters), lambda: None)
+pair.reader().read((0, pair.parameters), lambda: None)
 print(before > 0, count() - before)
 """
 

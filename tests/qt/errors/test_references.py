@@ -43,7 +43,7 @@ def partner(references: References, row: int) -> Partner:
 
 
 def _both(pair: WeightsPair, run: Run) -> tuple[np.ndarray, np.ndarray]:
-    one, other = pair.pairs().read(run, never)
+    one, other = pair.reader().read(run, never)
     return one.copy(), other.copy()
 
 
