@@ -1,20 +1,20 @@
-"""`gguf-explorer library`: the models that programs on this machine have downloaded."""
+"""`gguf-explorer library` and `check`: downloaded models, and what is wrong with files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from explorer.cli.inspect import problem_record
-from explorer.cli.options import json_option
-from explorer.cli.output import Progress, problem_lines, style, table, write, write_json
-from explorer.errors import SourceError
+from explorer.cli import options, output
+from explorer.errors import FormatError, SourceError
+from explorer.formats import Problem, Severity, open_model
+from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.stores import (
-    Blob,
     Details,
     Entry,
     Place,
@@ -25,7 +25,9 @@ from explorer.stores import (
     read_library,
     this_machine,
 )
-from explorer.text import bytes_text, count_text, integer_text, plain_text, shorten
+from explorer.stores.huggingface import is_hub_cache
+from explorer.stores.ollama import digest_fault, is_ollama_store, manifest_blobs
+from explorer.text import bytes_text, count_text, integer_text, plain_text
 
 _LONGEST_NAME = 80
 _SHOWN_DIGEST = 19  # "sha256-" and twelve digits, as Ollama shows them
@@ -34,7 +36,7 @@ _SHOWN_DIGEST = 19  # "sha256-" and twelve digits, as Ollama shows them
 def _places(
     context: click.Context, parameter: click.Parameter, values: Sequence[str]
 ) -> list[Place]:
-    """Understand each KIND=DIR."""
+    """Parse each KIND=DIR."""
     places = []
     for value in values:
         kind, _, folder = value.partition("=")
@@ -55,7 +57,7 @@ def _places(
     metavar="KIND=DIR",
     help=f"List this store, not those found. KIND: {', '.join(StoreKind)}.",
 )
-@json_option
+@options.json_option
 @click.option("--blobs", is_flag=True, help="Also list each blob with the models that use it.")
 def library_command(roots: Sequence[Place], as_json: bool, blobs: bool) -> int:
     """List downloaded models: of Ollama, Hugging Face, LM Studio, llama.cpp, or in a folder.
@@ -69,15 +71,14 @@ def library_command(roots: Sequence[Place], as_json: bool, blobs: bool) -> int:
     for place in roots:
         _refuse_missing(place.root)
     library = read_library(roots or present_places(this_machine()))
-    with Progress(library.entry_count) as progress:
-        details = [[_read(entry, progress) for entry in store.entries] for store in library.stores]
-    pairs = list(zip(library.stores, details, strict=True))
+    with output.Progress(library.entry_count) as progress:
+        pairs = [(store, list(_details(store, progress))) for store in library.stores]
     if as_json:
-        write_json({"stores": [_store_record(store, known, blobs) for store, known in pairs]})
+        output.write_json({"stores": [_store_record(*pair, blobs) for pair in pairs]})
     elif not pairs:
-        write("No store of downloaded models was found; name one with --root KIND=DIR.\n")
+        output.write("No store of downloaded models was found; name one with --root KIND=DIR.\n")
     else:
-        write("\n".join(_store_text(store, known, blobs) for store, known in pairs))
+        output.write("\n".join(_store_text(*pair, blobs) for pair in pairs))
     return 0
 
 
@@ -85,14 +86,15 @@ def _refuse_missing(root: Path) -> None:
     try:
         if root.is_dir():
             return
-    except OSError:  # it may not be looked at: the store says so
+    except OSError:  # no permission: the store's problems say so
         return
     raise SourceError("there is no such folder; check the path", root)
 
 
-def _read(entry: Entry, progress: Progress) -> Details:
-    progress.add(1, entry.name)
-    return read_details(entry)
+def _details(store: Store, progress: output.Progress) -> Iterator[Details]:
+    for entry in store.entries:
+        progress.add(1, entry.name)
+        yield read_details(entry)
 
 
 def _store_record(store: Store, details: Sequence[Details], blobs: bool) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def _store_record(store: Store, details: Sequence[Details], blobs: bool) -> dict
         "kind": str(store.kind),
         "root": str(store.root),
         "bytes": store.nbytes,
-        "problems": [problem_record(problem) for problem in store.problems],
+        "problems": [output.problem_record(problem) for problem in store.problems],
         "models": [_record(*pair) for pair in zip(store.entries, details, strict=True)],
     }
     if blobs:
@@ -109,7 +111,7 @@ def _store_record(store: Store, details: Sequence[Details], blobs: bool) -> dict
             for blob in store.blobs
         ]
         record["partial_downloads"] = [
-            {"path": str(partial.path), "bytes": partial.nbytes} for partial in store.partials
+            {"path": str(one.path), "bytes": one.nbytes} for one in store.partials
         ]
     return record
 
@@ -124,7 +126,7 @@ def _record(entry: Entry, details: Details) -> dict[str, Any]:
         "bytes": entry.nbytes,
         "file_type": details.file_type,
         "modified": _time_text(entry.modified),
-        "problems": [problem_record(problem) for problem in details.problems],
+        "problems": [output.problem_record(problem) for problem in details.problems],
     }
 
 
@@ -139,47 +141,155 @@ def _time_text(seconds: float | None) -> str | None:
 def _store_text(store: Store, details: Sequence[Details], blobs: bool) -> str:
     count = len(store.entries)
     models = f"{integer_text(count)} model{'' if count == 1 else 's'}"
-    title = style(f"{store.kind}  {plain_text(str(store.root))}", bold=True)
-    lines = [f"{title}  ({models}, {bytes_text(store.nbytes)})\n", problem_lines(store.problems)]
+    title = output.style(f"{store.kind}  {plain_text(str(store.root))}", bold=True)
+    lines = [
+        f"{title}  ({models}, {bytes_text(store.nbytes)})\n",
+        output.problem_lines(store.problems),
+    ]
     head = ("name", "architecture", "parameters", "size", "file type", "modified")
     rows = [_row(*pair) for pair in zip(store.entries, details, strict=True)]
     if rows:
-        lines.append(table([head, *rows], right=(2, 3)))
+        lines.append(output.table([head, *rows], right=(2, 3)))
     for entry, known in zip(store.entries, details, strict=True):
         if known.problems:
-            lines.append(f"{_name(entry)}\n{problem_lines(known.problems)}")
+            lines.append(f"{_name(entry)}\n{output.problem_lines(known.problems)}")
     if blobs:
         lines += _blob_lines(store)
     return "".join(lines)
 
 
 def _name(entry: Entry) -> str:
-    return shorten(plain_text(entry.name), _LONGEST_NAME)
+    return output.name_cell(entry.name, _LONGEST_NAME)
 
 
 def _row(entry: Entry, details: Details) -> tuple[str, ...]:
     return (
         _name(entry),
-        shorten(plain_text(details.architecture or ""), _LONGEST_NAME),
+        output.name_cell(details.architecture or "", _LONGEST_NAME),
         "" if details.parameters is None else count_text(details.parameters),
         bytes_text(entry.nbytes),
-        shorten(plain_text(details.file_type or ""), _LONGEST_NAME),
+        output.name_cell(details.file_type or "", _LONGEST_NAME),
         (_time_text(entry.modified) or "")[:10],
     )
 
 
 def _blob_lines(store: Store) -> Iterator[str]:
     if store.blobs:
-        rows = [_blob_row(blob) for blob in store.blobs]
-        yield "\n" + table([("blob", "size", "used by"), *rows], right=(1,))
+        rows = [
+            (
+                plain_text(blob.digest)[:_SHOWN_DIGEST],
+                bytes_text(blob.nbytes),
+                ", ".join(map(plain_text, blob.used_by)) or "nothing",
+            )
+            for blob in store.blobs
+        ]
+        yield "\n" + output.table([("blob", "size", "used by"), *rows], right=(1,))
         orphans = [blob.nbytes for blob in store.blobs if not blob.used_by]
         if orphans:
             yield f"  {integer_text(len(orphans))} used by nothing: {bytes_text(sum(orphans))}\n"
     if store.partials:
-        nbytes = sum(partial.nbytes for partial in store.partials)
+        nbytes = sum(one.nbytes for one in store.partials)
         yield f"  {integer_text(len(store.partials))} unfinished: {bytes_text(nbytes)}\n"
 
 
-def _blob_row(blob: Blob) -> tuple[str, str, str]:
-    users = ", ".join(map(plain_text, blob.used_by)) or "nothing"
-    return plain_text(blob.digest)[:_SHOWN_DIGEST], bytes_text(blob.nbytes), users
+# check
+
+
+@click.command("check")
+@options.path_argument
+@options.root_option
+@options.json_option
+@click.option(
+    "--digests", is_flag=True, help="In a store: also compare each blob's digest with its name."
+)
+def check_command(path: str, root: str | None, as_json: bool, digests: bool) -> int:
+    """Check the model or the store at PATH; list everything that is wrong with its structure.
+
+    PATH is a model, ollama:NAME[:TAG], or the folder of an Ollama store or a Hugging Face cache.
+    The exit code is 0 only if nothing is wrong: errors and warnings give 1.
+
+    \b
+    Examples:
+      gguf-explorer check model.gguf
+      gguf-explorer check model.gguf --json | jq '.problems'
+      gguf-explorer check ollama:llama3 --digests
+      gguf-explorer check ~/.ollama/models --digests
+    """
+    target = options.model_path(path, root)
+    failure: FormatError | None = None
+    kind: str | None = _store_kind(target)
+    if kind is not None:
+        problems = _check_store(Place(StoreKind(kind), target), digests)
+    elif digests and not is_manifest_path(target):
+        raise click.UsageError(
+            "--digests compares blobs of a store with their names; "
+            f"{path} is no store and carries no digests to compare with"
+        )
+    else:
+        try:
+            with open_model(target) as model:
+                problems, kind = list(model.problems), model.format
+        except FormatError as error:
+            failure = error
+            where = f"{'' if error.path is None else error.path} {error.where}".strip()
+            problems = [Problem(Severity.ERROR, where, error.what)]
+        else:
+            if digests:
+                problems += _digest_problems(list(manifest_blobs(target)))
+    if as_json:
+        records = [output.problem_record(problem) for problem in problems]
+        output.write_json({"path": path, "format": kind, "ok": not problems, "problems": records})
+    elif failure is None:
+        output.write(_check_text(path, problems))
+    if failure is not None:
+        output.write_error(str(failure))
+    return 1 if problems else 0
+
+
+def _store_kind(path: Path) -> str | None:
+    """Return the kind of the store that a path is the root of; None if it is none."""
+    if is_ollama_store(path):
+        return StoreKind.OLLAMA.value
+    return StoreKind.HUGGINGFACE.value if is_hub_cache(path) else None
+
+
+def _check_store(place: Place, digests: bool) -> list[Problem]:
+    """Return the problems of a store and of every model, each with the model's name."""
+    (store,) = read_library([place]).stores
+    problems = list(store.problems)
+    with output.Progress(len(store.entries)) as progress:
+        for entry, details in zip(store.entries, _details(store, progress), strict=True):
+            for problem in details.problems:
+                where = problem.where if problem.where != entry.name else ""
+                full = f"{entry.name}: {where}" if where else entry.name
+                problems.append(Problem(problem.severity, full, problem.what))
+    if digests:
+        problems += _digest_problems(
+            [(blob.digest, blob.path, blob.digest) for blob in store.blobs]
+        )
+    return problems
+
+
+def _digest_problems(blobs: Sequence[tuple[str, Path, str]]) -> Iterable[Problem]:
+    """Yield a problem for each blob whose content does not match its digest.
+
+    Args:
+        blobs: Title, file and digest of each.
+    """
+    with output.Progress(sum(path.stat().st_size for _, path, _ in blobs)) as progress:
+        for title, path, digest in blobs:
+            fault = digest_fault(path, digest, partial(progress.add, what=title))
+            if fault is not None:
+                yield Problem(Severity.ERROR, title, fault)
+
+
+def _check_text(path: str, problems: Sequence[Problem]) -> str:
+    title = output.style(plain_text(path), bold=True)
+    if not problems:
+        return f"{title}: nothing wrong found\n"
+    errors = sum(problem.severity is Severity.ERROR for problem in problems)
+    counts = {"error": errors, "warning": len(problems) - errors}
+    parts = [
+        f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count
+    ]
+    return f"{title}: {', '.join(parts)}\n{output.problem_lines(problems)}"

@@ -1,16 +1,16 @@
 """The entry: `gguf-explorer [PATH …]` opens the window, `gguf-explorer COMMAND …` runs a command.
 
-Exit codes: 0 done, 1 the input could not be used, 2 wrong usage, 130 interrupted. A command returns
-its own. Its module is imported when it runs: `--version` and shell completion need no NumPy.
+Commands return their exit code. Their modules are imported when they run, so that `--version` and
+shell completion load no NumPy.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import click
@@ -31,104 +31,37 @@ EXIT_INTERRUPTED: Final = 130
 _ONLY_PATHS: Final = "explorer.only_paths"
 
 
-def _inspect() -> click.Command:
-    from explorer.cli.inspect import inspect_command  # noqa: PLC0415 - when it runs
+COMMANDS: Final = {
+    "inspect": "explorer.cli.inspect:inspect_command",
+    "stats": "explorer.cli.weights:stats_command",
+    "survey": "explorer.cli.weights:survey_command",
+    "compare": "explorer.cli.errors:compare_command",
+    "requantize": "explorer.cli.errors:requantize_command",
+    "export": "explorer.cli.weights:export_command",
+    "report": "explorer.cli.report:report_command",
+    "check": "explorer.cli.library:check_command",
+    "library": "explorer.cli.library:library_command",
+    "plan": "explorer.cli.plan:plan_command",
+    "completion": "explorer.cli.other:completion_command",
+}
+"""Commands for people by name, in the order of `--help`: the module and the function of each."""
 
-    return inspect_command
-
-
-def _check() -> click.Command:
-    from explorer.cli.check import check_command  # noqa: PLC0415 - when it runs
-
-    return check_command
-
-
-def _library() -> click.Command:
-    from explorer.cli.library import library_command  # noqa: PLC0415 - when it runs
-
-    return library_command
-
-
-def _plan() -> click.Command:
-    from explorer.cli.plan import plan_command  # noqa: PLC0415 - when it runs
-
-    return plan_command
-
-
-def _completion() -> click.Command:
-    from explorer.cli.other import completion_command  # noqa: PLC0415 - when it runs
-
-    return completion_command
-
-
-def _stats() -> click.Command:
-    from explorer.cli.stats import stats_command  # noqa: PLC0415 - when it runs
-
-    return stats_command
-
-
-def _survey() -> click.Command:
-    from explorer.cli.survey import survey_command  # noqa: PLC0415 - when it runs
-
-    return survey_command
-
-
-def _compare() -> click.Command:
-    from explorer.cli.compare import compare_command  # noqa: PLC0415 - when it runs
-
-    return compare_command
-
-
-def _requantize() -> click.Command:
-    from explorer.cli.requantize import requantize_command  # noqa: PLC0415 - when it runs
-
-    return requantize_command
-
-
-def _report() -> click.Command:
-    from explorer.cli.report import report_command  # noqa: PLC0415 - when it runs
-
-    return report_command
-
-
-def _export() -> click.Command:
-    from explorer.cli.export import export_command  # noqa: PLC0415 - when it runs
-
-    return export_command
-
-
-def _compile() -> click.Command:
-    from explorer.cli.other import compile_command  # noqa: PLC0415 - when it runs
-
-    return compile_command
-
-
-_COMMANDS: Final[Mapping[str, Callable[[], click.Command]]] = MappingProxyType(
-    {
-        "inspect": _inspect,
-        "stats": _stats,
-        "survey": _survey,
-        "compare": _compare,
-        "requantize": _requantize,
-        "export": _export,
-        "report": _report,
-        "check": _check,
-        "library": _library,
-        "plan": _plan,
-        "completion": _completion,
-    }
-)
+_HIDDEN: Final = {COMPILE_KERNELS: "explorer.cli.other:compile_command"}
 
 
 class _Program(click.Group):
     """Commands by name; anything else is a list of paths for the window."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        load = _compile if cmd_name == COMPILE_KERNELS else _COMMANDS.get(cmd_name)
-        return None if load is None else load()
+        place = COMMANDS.get(cmd_name) or _HIDDEN.get(cmd_name)
+        if place is None:
+            return None
+        module, _, function = place.partition(":")
+        command: click.Command = getattr(import_module(module), function)
+        return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         before = args[: args.index("--")] if "--" in args else [""]
@@ -148,7 +81,7 @@ class _Program(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Files first: bash's script clears its list there, and lists them if nothing else matches.
         items = [CompletionItem(incomplete, type="file")]
-        items += [CompletionItem(name) for name in _COMMANDS if name.startswith(incomplete)]
+        items += [CompletionItem(name) for name in COMMANDS if name.startswith(incomplete)]
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
 
@@ -215,7 +148,7 @@ def _refuse_mistyped(word: str) -> None:
     """Refuse a bare word that is neither a command nor a file: the window would find nothing."""
     if not word.replace("-", "").replace("_", "").isalnum() or Path(word).exists():
         return
-    similar = get_close_matches(word, _COMMANDS, n=1)
+    similar = get_close_matches(word, COMMANDS, n=1)
     hint = f"; did you mean {similar[0]!r}?" if similar else ""
     raise click.UsageError(f"there is no command and no file named {word!r}{hint}")
 

@@ -1,7 +1,7 @@
-"""What the commands print: one way out to standard output, one to standard error.
+"""What the commands print and write: standard output, standard error, files.
 
-Standard output is written as UTF-8 bytes for JSON and in the terminal's encoding for text; a reader
-that goes away (`| head`) is no error. Colour only reaches a terminal that wants it.
+JSON is written as UTF-8, text in the terminal's encoding; a reader that goes away (`| head`) is no
+error. Only a terminal gets colour and progress.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ import shutil
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO, TypeAlias, TypeVar
 
 import click
 
-from explorer.errors import ExplorerError
-from explorer.text import plain_text, safe_json, shape_text, shorten
+from explorer.errors import ExplorerError, system_reason
+from explorer.tabular import Cell, write_atomically, write_csv
+from explorer.text import integer_text, plain_text, safe_json, shape_text, shorten
 
 if TYPE_CHECKING:  # `--version` needs no NumPy
-    from explorer.formats import Problem
+    from explorer.formats import Model, Problem
     from explorer.formats.tensors import Shape
 
 _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding every other line
@@ -31,7 +34,7 @@ _TEXT_WIDTH: Final = 120  # of a line of text where there is no terminal
 
 
 def write(text: str, encoding: str | None = None) -> bool:
-    """Write text to standard output and flush it; return False if nobody reads it any more."""
+    """Write text to standard output and flush it; return False if its reader went away."""
     stream = sys.stdout
     if stream is None:  # started without one, as by a desktop
         return False
@@ -47,9 +50,9 @@ def write(text: str, encoding: str | None = None) -> bool:
 
 
 def forget_output() -> None:
-    """Point standard output at nothing, so that Python's own flush at the end cannot fail.
+    """Point standard output at the null device, so that Python's own flush at the end succeeds.
 
-    What could not be written waits in a buffer; Python would try again, complain and exit with 120.
+    Python would else retry what could not be written, complain and exit with 120.
     """
     try:
         output = sys.stdout.fileno()
@@ -86,24 +89,67 @@ def write_error(message: str) -> None:
         sys.stderr.flush()
 
 
-def coloured() -> bool:
-    """Tell whether standard output is a terminal that wants colour (no-color.org)."""
-    return on_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def refuse_model_file(models: Iterable[Model], target: Path | None) -> None:
+    """Raise if a file to be written is a file of one of the models, whatever it is called.
+
+    Raises:
+        ExplorerError: It is.
+    """
+    from explorer.formats.export import refuse_to_overwrite_model  # noqa: PLC0415 - brings NumPy
+
+    if target is not None:
+        refuse_to_overwrite_model((file.path for model in models for file in model.files), target)
+
+
+@contextmanager
+def open_target(target: Path) -> Iterator[TextIO]:
+    """Open a file that appears under its name only when it is complete.
+
+    Raises:
+        ExplorerError: It cannot be written: the disk is full, the folder is missing …
+    """
+    try:
+        with write_atomically(target) as stream:
+            yield stream
+    except OSError as error:
+        raise ExplorerError(f"cannot be written: {system_reason(error)}", target) from error
+
+
+def save_csv(
+    target: Path | None, columns: Sequence[str], rows: Iterable[Mapping[str, Any] | Sequence[Cell]]
+) -> None:
+    """Write the table of --csv, if it is asked for; a row may be a record by column."""
+    if target is not None:
+        cells = ([row.get(c) for c in columns] if isinstance(row, Mapping) else row for row in rows)
+        with open_target(target) as stream:
+            write_csv(stream, columns, cells)
 
 
 def on_terminal() -> bool:
-    """Tell whether standard output is a terminal."""
+    """Return whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def style(text: str, **look: Any) -> str:
-    """Return text in a look of `click.style`, on a terminal; else as it is."""
-    return click.style(text, **look) if coloured() else text
+    """Return text in a look of `click.style`, on a terminal that wants colour (no-color.org)."""
+    coloured = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return click.style(text, **look) if coloured and on_terminal() else text
+
+
+def heading(text: str, count: int | None = None) -> str:
+    """Return the title of a block, after an empty line."""
+    number = "" if count is None else f" ({integer_text(count)})"
+    return f"\n{style(text + number, bold=True)}\n"
 
 
 def line_width() -> int:
     """Return the columns of a line: the terminal's, or a fixed number that files can rely on."""
     return shutil.get_terminal_size().columns if on_terminal() else _TEXT_WIDTH
+
+
+def wrapped(text: str) -> str:
+    """Return a paragraph in lines of a readable length."""
+    return click.wrap_text(text, min(100, line_width()))
 
 
 def cell_width(text: str) -> int:
@@ -120,14 +166,13 @@ def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str 
     Args:
         rows: Cells, as many in each row, safe to print.
         right: Columns that are aligned to the right.
-        indent: What every line begins with.
+        indent: The start of every line.
     """
     cells = [list(row) for row in rows]
     if not cells:
         return ""
     widths = [
-        min(_WIDEST_COLUMN, max(cell_width(row[column]) for row in cells))
-        for column in range(len(cells[0]))
+        min(_WIDEST_COLUMN, max(map(cell_width, column))) for column in zip(*cells, strict=True)
     ]
     lines = []
     for row in cells:
@@ -144,8 +189,24 @@ def name_cell(name: str, longest: int) -> str:
     return shorten(plain_text(name), longest)
 
 
-# How far a long command is: one line on standard error, if that is a terminal.
+def problem_lines(problems: Sequence[Problem]) -> str:
+    """Return a line for each problem: severity, place, what is wrong."""
+    lines = []
+    for problem in problems:
+        word = style(
+            f"{problem.severity:<7}", fg="red" if problem.severity == "error" else "yellow"
+        )
+        where = f"{plain_text(problem.where)}: " if problem.where else ""
+        lines.append(f"  {word}  {where}{plain_text(problem.what)}\n")
+    return "".join(lines)
 
+
+def problem_record(problem: Problem) -> dict[str, str]:
+    """Return a problem as JSON has it."""
+    return {"severity": str(problem.severity), "where": problem.where, "what": problem.what}
+
+
+# How far a long command is: one line on standard error, if that is a terminal.
 
 _SECONDS_BETWEEN: Final = 0.1
 _WIDTH: Final = 78
@@ -156,22 +217,29 @@ class Progress:
 
     Args:
         total: How much there is to do, in any unit.
+        shown: Whether to show it; rows on the terminal show progress by themselves.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, *, shown: bool = True) -> None:
         self._total = total
         self._done = 0
         self._written_at = 0.0
-        self._on = sys.stderr is not None and sys.stderr.isatty()
+        self._on = shown and sys.stderr is not None and sys.stderr.isatty()
 
     def add(self, count: int, what: str = "") -> None:
-        """Count work that was done, and say what it is about."""
+        """Count work that was done, and name what it is about."""
         self._done += count
         now = time.monotonic()
         if self._on and now - self._written_at >= _SECONDS_BETWEEN:
             self._written_at = now
             share = self._done / self._total if self._total else 1.0
             self._write(shorten(f"{min(share, 1.0):4.0%}  {plain_text(what)}", _WIDTH))
+
+    def counter(self, what: str) -> Callable[[int], None] | None:
+        """Return a function that takes the work done so far; None if the line is not shown."""
+        if not self._on:
+            return None
+        return lambda done: self.add(done - self._done, what)
 
     def _write(self, line: str) -> None:
         sys.stderr.write(f"\r{line}\x1b[K")  # erases what is left of the line before
@@ -191,25 +259,10 @@ class Progress:
             sys.stderr.write("\r")
 
 
-# Problems of a model as lines of text.
-
-
-def problem_lines(problems: Sequence[Problem]) -> str:
-    """Return a line for each problem: how grave, where, what."""
-    lines = []
-    for problem in problems:
-        grave = problem.severity == "error"
-        word = style(f"{problem.severity:<7}", fg="red" if grave else "yellow")
-        where = f"{plain_text(problem.where)}: " if problem.where else ""
-        lines.append(f"  {word}  {where}{plain_text(problem.what)}\n")
-    return "".join(lines)
-
-
 # Lines about tensors, in columns, each printed when it is known: of `survey` and of `compare`.
 
-
 Subject: TypeAlias = "tuple[str, str, Shape]"
-"""Name, type and shape of what a line is about, as a file has them."""
+"""Name, type and shape of the tensor of a line, as a file has them."""
 
 _FIGURE_WIDTH: Final = 12
 _Row = TypeVar("_Row")
@@ -219,9 +272,9 @@ class TensorLines:
     """The columns of a table that begins before all of its rows are known.
 
     Args:
-        title: What the names are of.
+        title: The heading of the names.
         figures: Titles of the numbers.
-        subjects: What all lines will be about: names, types and shapes are as wide as they ask for.
+        subjects: The subjects of all lines, whose widths decide the columns.
         longest_name: Characters of a name that are shown.
     """
 
@@ -265,7 +318,7 @@ def printed(
 ) -> Iterator[_Row]:
     """Print the line of each row when it comes, and yield the row.
 
-    Ends when nobody reads any more (`| head`), unless the rows are `needed` for something else.
+    Ends when the reader went away (`| head`), unless the rows are `needed` for something else.
     """
     for row in rows:
         if not write(line_of(row)) and not needed:

@@ -1,60 +1,129 @@
-"""`gguf-explorer plan`: how much memory a model needs, and where its layers go."""
+"""`gguf-explorer plan`: how much memory models need, and where their layers go."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import click
 
-from explorer.cli.options import json_option, root_option
-from explorer.cli.options import writing_atomically as writing
-from explorer.cli.output import write, write_error, write_json
-from explorer.cli.plan_text import CSV_HEADER, csv_rows, plan_text, plans_table, terms_text
-from explorer.cli.plan_work import Answer, Question, answer_all, find_target, named_gpus
+from explorer.cli import options, output, plan_text
 from explorer.errors import ExplorerError, PlanError
-from explorer.planner import Device, Settings
-from explorer.planner.advice import QUESTIONS
-from explorer.planner.devices import parse_context, parse_size
-from explorer.planner.profiles import GRAPH_SIZE, PROFILES
-from explorer.tabular import write_csv
+from explorer.formats import open_model
+from explorer.hardware.catalogue import CatalogueError, load_catalogue
+from explorer.hardware.detect import detect
+from explorer.planner import Device, Host, Hyperparameters, Settings
+from explorer.planner.advice import QUESTIONS, Advice, solve
+from explorer.planner.devices import LookUp, parse_context, parse_gpu, parse_size
+from explorer.planner.inputs import plan_record
+from explorer.planner.profiles import GRAPH_SIZE, PROFILES, profile_named
+from explorer.planner.result import Plan, PlanRequest
+from explorer.present.plan import SETTING_OF
 
-_ALL = "all"
-_CACHE_TYPES = ("f16", "q8_0", "q4_0", "f32")
-_Value = TypeVar("_Value")
+_ALL: Final = "all"
+_CACHE_TYPES: Final = ("f16", "q8_0", "q4_0", "f32")
+_SIZED: Final = re.compile(r"(?:^|,)\s*(?:free|total)\s*=")
+_UNIT: Final = re.compile(r"[0-9.]+\s*(?:[kmgtpe]i?b?|b|bytes)", re.IGNORECASE)
+_MIN_SIZE: Final = 1 << 20  # "3090" is a card, not a memory of 3,090 bytes
+_UNCHECKED: Final = (
+    "whether main memory holds what is left to the CPU was not checked: the GPUs are named, so "
+    "they may be another machine's; say --memory SIZE to check it"
+)
 
 
-def _parsed(
-    parse: Callable[[str], _Value],
-) -> Callable[[click.Context, click.Parameter, str | None], _Value | None]:
-    """Return a callback of click that reads an option's text."""
+def named_gpus(
+    context: click.Context, parameter: click.Parameter, specs: Sequence[str]
+) -> list[Device]:
+    """Return the GPUs of all SPECs of an option; a callback of click."""
+    try:
+        return [named_gpu(spec, position) for position, spec in enumerate(specs)]
+    except ExplorerError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
 
-    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> _Value | None:
-        if text is None:
-            return None
+
+def named_gpu(text: str, position: int) -> Device:
+    """Return the GPU of a SPEC; names are looked up in the catalogue.
+
+    Args:
+        text: ``24GiB``, ``RTX 3090``, or ``name=NVIDIA L4,free=22.5GiB``.
+        position: Number of the GPU among those named.
+
+    Raises:
+        ExplorerError: It is no SPEC, or the name fits no GPU or several.
+    """
+    if _is_size(text.strip()):  # no name, though a dozen GPUs have "24 GB" in theirs
+        return parse_gpu(text, position)
+    return parse_gpu(text, position, _look_up(sized=_SIZED.search(text) is not None))
+
+
+def _is_size(text: str) -> bool:
+    if text.isascii() and text.isdigit() and len(text) < 8:
+        return int(text) >= _MIN_SIZE
+    return text.isdigit() or _UNIT.fullmatch(text) is not None
+
+
+def _look_up(*, sized: bool) -> LookUp:
+    """Return a function that finds a GPU by its name.
+
+    Args:
+        sized: The SPEC has the size of the memory, so that the name need not be known; the GPU gets
+            the properties that all GPUs of that name share.
+    """
+
+    def find(name: str) -> Device | None:
+        catalogue = load_catalogue()
         try:
-            return parse(text)
-        except ExplorerError as error:
-            raise click.BadParameter(str(error), context, parameter) from error
+            return catalogue.find(name).device()
+        except CatalogueError as error:
+            if not sized:
+                raise
+            several = [catalogue.find(candidate) for candidate in error.matching]
+        alike = {(gpu.library, gpu.compute, gpu.integrated) for gpu in several}
+        if len(alike) != 1:
+            return None
+        return replace(several[0].device(), name=name, total=None)
 
-    return read
+    return find
 
 
-def _paths(context: click.Context, parameter: click.Parameter, paths: Sequence[str]) -> list[str]:
-    if not all(paths):  # would name the current folder
-        raise click.BadParameter("it is empty", context, parameter)
-    return list(paths)
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What is planned for every model.
+
+    Attributes:
+        settings: The chosen settings.
+        devices: GPUs of the machine.
+        host: Its main memory, or None to check nothing against it.
+        notes: Notes on the machine.
+        profiles: Names of the profiles to plan by.
+        solve: What to maximize, or None.
+        root: Ollama store in which names are looked up, or None.
+        projector: File of a separate projector, or None.
+        environment: Variables of the process.
+    """
+
+    settings: Settings
+    devices: tuple[Device, ...]
+    host: Host | None
+    profiles: Sequence[str]
+    notes: tuple[str, ...] = ()
+    solve: str | None = None
+    root: str | None = None
+    projector: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @click.command("plan")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, callback=_paths)
-@root_option
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, callback=options.not_empty)
+@options.root_option
 @click.option(
     "--context",
     metavar="N",
-    callback=_parsed(parse_context),
+    callback=options.parsed_by(parse_context),
     help="Tokens of each sequence, such as 32768 or 32k.",
 )
 @click.option("--parallel", type=click.IntRange(min=1), metavar="N", help="Sequences at a time.")
@@ -77,14 +146,14 @@ def _paths(context: click.Context, parameter: click.Parameter, paths: Sequence[s
 @click.option(
     "--overhead",
     metavar="SIZE",
-    callback=_parsed(parse_size),
+    callback=options.parsed_by(parse_size),
     help="Memory to hold back on each GPU.",
 )
 @click.option("--spread", is_flag=True, default=None, help="Use all GPUs, not as few as possible.")
 @click.option(
     "--memory",
     metavar="SIZE",
-    callback=_parsed(parse_size),
+    callback=options.parsed_by(parse_size),
     help="Free main memory, for layers that stay on the CPU.",
 )
 @click.option(
@@ -104,7 +173,7 @@ def _paths(context: click.Context, parameter: click.Parameter, paths: Sequence[s
 )
 @click.option("--explain", is_flag=True, help="Print each figure with its formula.")
 @click.option("csv_file", "--csv", type=click.Path(), metavar="FILE", help="Save a table as CSV.")
-@json_option
+@options.json_option
 def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes them by name
     paths: Sequence[str],
     root: str | None,
@@ -139,47 +208,120 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
         raise click.UsageError(f"--solve needs a layout of layers; {profile} predicts none")
     if csv_file is not None and any(_is_same(csv_file, path) for path in paths):
         raise click.UsageError("--csv names a model, which it would overwrite")
-    asked = Question(
-        settings=_settings(settings),
-        target=find_target(gpus, memory),
-        profiles=profiles,
-        solve=question,
-        root=root,
-        projector=projector,
-        environment=os.environ,
-    )
-    answers = list(answer_all(paths, asked))
-    if csv_file is not None:
-        with writing(Path(csv_file)) as stream:
-            write_csv(stream, CSV_HEADER, csv_rows(answers))
-    if len(answers) == 1:
-        _print_one(answers[0], as_json=as_json, explain=explain)
-    elif as_json:
-        write_json({"plans": [{"path": answer.path} | answer.record() for answer in answers]})
-    else:
-        write(plans_table(answers))
-    for failure in dict.fromkeys(answer.failure for answer in answers if answer.failure):
-        write_error(failure)
-    return 1 if any(answer.plan is None for answer in answers) else 0
-
-
-def _settings(values: dict[str, Any]) -> Settings:
     try:
-        return Settings(**values)
+        chosen = Settings(**settings)
     except PlanError as error:  # a number that no computer has
         raise click.UsageError(str(error)) from error
+    devices, host, notes = find_machine(gpus, memory)
+    asked = PlanOptions(
+        chosen, devices, host, profiles, notes, question, root, projector, os.environ
+    )
+    found = [one for path in paths for one in plan_model(path, asked)]
+    csv_path = None if csv_file is None else Path(csv_file)
+    output.save_csv(csv_path, plan_text.CSV_HEADER, plan_text.csv_rows(found))
+    _print(found, as_json=as_json, explain=explain)
+    for failure in dict.fromkeys(one.failure for one in found if one.failure):
+        output.write_error(failure)
+    return 1 if any(one.plan is None for one in found) else 0
+
+
+def _print(found: Sequence[plan_text.PlannedModel], *, as_json: bool, explain: bool) -> None:
+    if len(found) > 1:
+        if as_json:
+            output.write_json({"plans": [{"path": one.path} | _record(one) for one in found]})
+        else:
+            output.write(plan_text.plans_table(found))
+        return
+    (one,) = found
+    if one.plan is None:
+        return
+    if as_json:
+        output.write_json(_record(one))
+        return
+    output.write(plan_text.plan_text(one.plan, one.path, one.advice, one.notes))
+    if explain:
+        output.write(plan_text.terms_text(one.plan.terms))
 
 
 def _is_same(csv_file: str, path: str) -> bool:
     return os.path.exists(csv_file) and os.path.exists(path) and os.path.samefile(csv_file, path)
 
 
-def _print_one(answer: Answer, *, as_json: bool, explain: bool) -> None:
-    if answer.plan is None:
+def _record(found: plan_text.PlannedModel) -> dict[str, Any]:
+    """Return the JSON object of a plan; without a plan, what went wrong."""
+    if found.plan is None:
+        failure = {"what": found.failure, "reason": found.reason}
+        return {"path": found.path, "profile": found.profile, "error": failure}
+    record = plan_record(found.plan, found.advice)
+    record["notes"] = [*record["notes"], *found.notes]
+    return record
+
+
+def find_machine(
+    named: Sequence[Device], memory: int | None
+) -> tuple[tuple[Device, ...], Host | None, tuple[str, ...]]:
+    """Return GPUs and main memory of the machine to plan for, and notes on the search for them.
+
+    Args:
+        named: GPUs that were named; none means this machine's.
+        memory: Free bytes of main memory, or None for this machine's where its GPUs are meant.
+    """
+    if not named:
+        machine = detect()
+        host = machine.host if memory is None else replace(machine.host, free=memory, swap=0)
+        return machine.devices, host, machine.notes
+    mac = next((device for device in named if device.library == "Metal"), None)
+    if mac is not None:  # its memory is the machine's
+        total = mac.capacity_bytes
+        free = total - mac.free if memory is None else memory
+        return tuple(named), Host(free, total=total, macos=True), ()
+    return tuple(named), None if memory is None else Host(memory), ()
+
+
+def plan_model(path: str, asked: PlanOptions) -> Iterator[plan_text.PlannedModel]:
+    """Yield a plan by each profile; a model that cannot be planned does not stop the others."""
+    try:
+        request = _request(path, asked)
+    except ExplorerError as error:
+        for profile in asked.profiles:
+            yield plan_text.PlannedModel(path, profile, failure=str(error))
         return
-    if as_json:
-        write_json(answer.record())
-        return
-    write(plan_text(answer.plan, answer.path, answer.advice, answer.notes))
-    if explain:
-        write(terms_text(answer.plan.terms))
+    for profile in asked.profiles:
+        try:
+            advice = None
+            if asked.solve is not None and profile == GRAPH_SIZE.name:
+                advice = solve(asked.solve, request)
+            plan = _plan(profile, request, advice)
+        except PlanError as error:
+            # the planner knows no files, so its message has no path yet
+            failure = str(error) if error.path is not None else f"{path}: {error}"
+            yield plan_text.PlannedModel(path, profile, failure=failure, reason=error.reason)
+            continue
+        notes = asked.notes
+        if request.host is None and plan.layout is not None and not plan.layout.fully_offloaded:
+            notes += (_UNCHECKED,)
+        yield plan_text.PlannedModel(path, profile, plan, advice, notes=notes)
+
+
+def _request(path: str, asked: PlanOptions) -> PlanRequest:
+    """Open a model and read what the formulas need; it is closed again, for that is its header."""
+    settings = asked.settings
+    with open_model(options.model_path(path, asked.root)) as model:
+        h = Hyperparameters.from_model(model)
+        projector = asked.projector or model.projector
+    if projector is not None:
+        with open_model(projector) as separate:
+            settings = replace(settings, projector_bytes=separate.nbytes)
+    return PlanRequest(h, settings, asked.devices, asked.host, asked.environment)
+
+
+def _plan(profile: str, request: PlanRequest, advice: Advice | None) -> Plan:
+    """Return the plan of what was asked for; where Ollama would refuse that, of the answer."""
+    try:
+        return profile_named(profile).plan(request)
+    except PlanError as error:
+        if error.reason is None or advice is None or advice.value is None:
+            raise
+    answered: dict[str, Any] = {SETTING_OF[advice.what]: advice.value}
+    settings = replace(request.settings, **answered)
+    return profile_named(profile).plan(replace(request, settings=settings))

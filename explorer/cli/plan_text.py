@@ -1,77 +1,85 @@
-"""A plan as text for people: what fits, what each GPU holds, and why it is as it is."""
+"""Plans as text for people and as CSV: what fits, what each GPU holds, and why."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from explorer.cli.output import line_width, on_terminal, style, table
-from explorer.cli.plan_work import Answer
+from explorer.cli.output import line_width, name_cell, on_terminal, style, table
 from explorer.planner.advice import Advice
 from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.result import Plan, Term
-from explorer.present.plan import (
-    PLAN,
-    Level,
-    cpu_layers,
-    exact_text,
-    layers_text,
-    part_label,
-    plan_figures,
-    verdict,
-)
+from explorer.present import plan as plans
+from explorer.present.plan import Kind
 from explorer.tabular import Cell
-from explorer.text import bytes_text, integer_text, plain_text, shorten
+from explorer.text import bytes_text, integer_text, plain_text
 
-# A GPU's memory as a bar: its parts are told apart by the character, not only by colour.
+_INDENT: Final = "  "
+_WIDEST_BAR: Final = 96
+_NARROWEST_BAR: Final = 20
+_LONGEST_NAME: Final = 120
+_SHOWN_INPUTS: Final = 8
+_COLOURS: Final = {
+    plans.Level.FITS: "green",
+    plans.Level.PARTLY: "yellow",
+    plans.Level.NOT: "red",
+}
+_ANSWERS: Final = {
+    "context": "Largest context with all layers on GPUs",
+    "parallel": "Most sequences with all layers on GPUs",
+    "kv-cache-type": "Least lossy KV cache with all layers on GPUs",
+    "gpu-layers": "Most layers that the GPUs can hold",
+    "fewest-gpu-layers": "Fewest layers that must go to GPUs",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One kind of content.
+class PlannedModel:
+    """One model by one profile.
 
     Attributes:
-        name: What it is called.
-        block: How it is drawn.
-        ascii: How it is drawn on a terminal without block characters.
-        colour: Its colour, of `click.style`.
+        path: The model as it was named.
+        profile: Name of the profile.
+        plan: The plan, or None if there is none.
+        advice: The answer to --solve, or None.
+        failure: Why there is no plan.
+        reason: ``"requires full"`` or ``"system memory"`` where Ollama would refuse.
+        notes: Notes on the machine.
     """
 
-    name: str
+    path: str
+    profile: str
+    plan: Plan | None = None
+    advice: Advice | None = None
+    failure: str = ""
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class _Look(NamedTuple):
+    """How a part of a bar is drawn: parts differ by the character, not only by colour.
+
+    Attributes:
+        block: A block character.
+        ascii: For a terminal without block characters.
+        colour: A colour of `click.style`.
+    """
+
     block: str
     ascii: str
     colour: str
 
 
-WEIGHTS: Final = Part(part_label("weights"), "█", "#", "blue")
-KV_CACHE: Final = Part(part_label("kv_cache"), "▓", "=", "green")
-GRAPH: Final = Part(part_label("graph"), "▒", "+", "yellow")
-PROJECTOR: Final = Part(part_label("projector"), "◆", "@", "cyan")
-RESERVED: Final = Part(part_label("reserved"), "░", "-", "magenta")
-FREE: Final = Part(part_label("free"), "·", ".", "bright_black")
-
-
-def draw_bar(parts: Sequence[tuple[Part, int]], width: int) -> str:
-    """Return a bar whose parts are as long as their bytes.
-
-    Args:
-        parts: What there is, with its bytes, from left to right.
-        width: Characters of the whole bar.
-    """
-    blocks = _has_blocks()
-    lengths = bar_lengths([nbytes for _, nbytes in parts], width)
-    return "".join(
-        style((part.block if blocks else part.ascii) * length, fg=part.colour)
-        for (part, _), length in zip(parts, lengths, strict=True)
-        if length
-    )
-
-
-def key_mark(part: Part) -> str:
-    """Return the character that stands for a part."""
-    return style(part.block if _has_blocks() else part.ascii, fg=part.colour)
+_LOOKS: Final = {
+    Kind.WEIGHTS: _Look("█", "#", "blue"),
+    Kind.KV_CACHE: _Look("▓", "=", "green"),
+    Kind.GRAPH: _Look("▒", "+", "yellow"),
+    Kind.PROJECTOR: _Look("◆", "@", "cyan"),
+    Kind.RESERVED: _Look("░", "-", "magenta"),
+    Kind.FREE: _Look("·", ".", "bright_black"),
+}
 
 
 def bar_lengths(amounts: Sequence[int], width: int) -> list[int]:
@@ -96,6 +104,12 @@ def bar_lengths(amounts: Sequence[int], width: int) -> list[int]:
     return lengths
 
 
+def _mark(kind: Kind, length: int = 1) -> str:
+    """Return the character that stands for a part, some times."""
+    look = _LOOKS[kind]
+    return style((look.block if _has_blocks() else look.ascii) * length, fg=look.colour)
+
+
 def _has_blocks() -> bool:
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     try:
@@ -105,21 +119,6 @@ def _has_blocks() -> bool:
     return True
 
 
-_INDENT: Final = "  "
-_WIDEST_BAR: Final = 96
-_NARROWEST_BAR: Final = 20
-_LONGEST_NAME: Final = 120
-_SHOWN_INPUTS: Final = 8
-_COLOURS: Final = {Level.FITS: "green", Level.PARTLY: "yellow", Level.NOT: "red"}
-_ANSWERS: Final = {
-    "context": "Largest context with all layers on GPUs",
-    "parallel": "Most sequences with all layers on GPUs",
-    "kv-cache-type": "Least lossy KV cache with all layers on GPUs",
-    "gpu-layers": "Most layers that the GPUs can hold",
-    "fewest-gpu-layers": "Fewest layers that must go to GPUs",
-}
-
-
 def plan_text(
     plan: Plan, path: str, advice: Advice | None = None, notes: Sequence[str] = ()
 ) -> str:
@@ -127,8 +126,8 @@ def plan_text(
 
     Args:
         plan: The plan.
-        path: What the person called the model.
-        advice: What was solved for, or None.
+        path: The model as it was named.
+        advice: The answer to --solve, or None.
         notes: Notes on the machine.
     """
     title = style(_safe(path), bold=True)
@@ -137,7 +136,7 @@ def plan_text(
         blocks.append(_advice(advice))
     blocks.append(table(_facts(plan)))
     if plan.layout is None:
-        blocks += [_predicted_device(plan)]
+        blocks.append(_predicted_block(plan))
     else:
         blocks += [_device_block(held) for held in plan.layout.devices]
         blocks.append(_cpu_block(plan.layout))
@@ -172,7 +171,7 @@ def _advice(advice: Advice) -> str:
 
 
 def _verdict(plan: Plan) -> str:
-    found = verdict(plan)
+    found = plans.verdict(plan)
     return style(found.sentence, fg=_COLOURS[found.level])
 
 
@@ -187,13 +186,13 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "Batch", integer_text(batch)
     attention = "on" if effective.flash_attention else "off"
     yield "KV cache type", f"{_safe(effective.kv_cache_type)}, flash attention {attention}"
-    for figure in plan_figures(plan):
+    for figure in plans.plan_figures(plan):
         if figure.name == "gpu_layers" and layout is not None:
             graphs = f"{bytes_text(layout.full)} full, {bytes_text(layout.partial)} partial"
             yield "Graph by offload", graphs
             yield figure.label, f"{figure.text} ({_ratio(plan)})"
         elif isinstance(figure.value, int):
-            yield figure.label, exact_text(figure.value)
+            yield figure.label, plans.exact_text(figure.value)
 
 
 def _ratio(plan: Plan) -> str:
@@ -207,87 +206,85 @@ def _ratio(plan: Plan) -> str:
 
 def _device_block(held: DeviceLayout) -> str:
     """Return a GPU: its name, its bar, its parts, which add up to what was free on it."""
-    device = held.device
-    layers = layers_text(held.layers or ())
-    name = style(_safe(device.label), bold=True)
-    heading = f"\n{name}, {bytes_text(device.free)} free, {layers}\n"
+    layers = plans.layers_text(held.layers or ())
+    name = style(_safe(held.device.label), bold=True)
     parts = [
-        (WEIGHTS, held.weights),
-        (KV_CACHE, held.kv_cache),
-        (GRAPH, held.graph),
-        (PROJECTOR, held.projector),
-        (RESERVED, held.reserve_left),
-        (FREE, held.free_left),
+        (Kind.WEIGHTS, held.weights),
+        (Kind.KV_CACHE, held.kv_cache),
+        (Kind.GRAPH, held.graph),
+        *([(Kind.PROJECTOR, held.projector)] if held.projector else []),
+        (Kind.RESERVED, held.reserve_left),
+        (Kind.FREE, held.free_left),
     ]
-    return heading + _parts([(part, n) for part, n in parts if n or part is not PROJECTOR])
+    return f"\n{name}, {bytes_text(held.device.free)} free, {layers}\n{_parts(parts)}"
 
 
-def _parts(parts: Sequence[tuple[Part, int]]) -> str:
+def _parts(parts: Sequence[tuple[Kind, int]]) -> str:
     """Return a bar, on a terminal, and the size of each part."""
+    names = [plans.kind_name(kind) for kind, _ in parts]
     if not on_terminal():
-        return table([(part.name, bytes_text(n)) for part, n in parts], right=(1,))
+        sizes = (bytes_text(nbytes) for _, nbytes in parts)
+        return table(zip(names, sizes, strict=True), right=(1,))
     width = max(_NARROWEST_BAR, min(_WIDEST_BAR, line_width() - len(_INDENT) - 1))
+    lengths = bar_lengths([nbytes for _, nbytes in parts], width)
+    bar = "".join(
+        _mark(kind, length) for (kind, _), length in zip(parts, lengths, strict=True) if length
+    )
     lines, used = [_INDENT], 0
-    for part, nbytes in parts:
-        text = f"{part.name} {bytes_text(nbytes)}"
+    for name, (kind, nbytes) in zip(names, parts, strict=True):
+        text = f"{name} {bytes_text(nbytes)}"
         if used and used + len(text) + 4 > width:
             lines.append(_INDENT)
             used = 0
-        lines[-1] += f"{key_mark(part)} {text}  "
+        lines[-1] += f"{_mark(kind)} {text}  "
         used += len(text) + 4
-    keys = "".join(f"{line.rstrip()}\n" for line in lines)
-    return f"{_INDENT}{draw_bar(parts, width)}\n{keys}"
+    return "".join(f"{line.rstrip()}\n" for line in (_INDENT + bar, *lines))
 
 
 def _cpu_block(layout: Layout) -> str:
-    left = cpu_layers(layout)
+    left = plans.cpu_layers(layout)
     if not left:
         return ""
-    parts = [(WEIGHTS, layout.cpu_weights), (KV_CACHE, layout.cpu_kv_cache)]
+    parts = [(Kind.WEIGHTS, layout.cpu_weights), (Kind.KV_CACHE, layout.cpu_kv_cache)]
     last = ", with the output layer" if left[-1] == layout.total_layers - 1 else ""
-    return f"\n{style('CPU', bold=True)}, {layers_text(left)}{last}\n{_parts(parts)}"
+    return f"\n{style('CPU', bold=True)}, {plans.layers_text(left)}{last}\n{_parts(parts)}"
 
 
-def _predicted_device(plan: Plan) -> str:
+def _predicted_block(plan: Plan) -> str:
     prediction = plan.prediction
     if prediction is None:
         return ""
-    held = prediction.total
+    available = prediction.available_bytes
     parts = [
-        (WEIGHTS, prediction.file_bytes),
-        (KV_CACHE, prediction.cache_bytes),
-        (GRAPH, prediction.surcharge_bytes),
-        (FREE, max(0, prediction.available_bytes - held)),
+        (Kind.WEIGHTS, prediction.file_bytes),
+        (Kind.KV_CACHE, prediction.cache_bytes),
+        (Kind.GRAPH, prediction.surcharge_bytes),
+        (Kind.FREE, max(0, available - prediction.total)),
     ]
-    heading = f"\n{style('All GPUs', bold=True)}, {bytes_text(prediction.available_bytes)} free\n"
-    return heading + _parts(parts)
+    return f"\n{style('All GPUs', bold=True)}, {bytes_text(available)} free\n{_parts(parts)}"
 
 
 def _sentences(title: str, sentences: Sequence[str], colour: str | None) -> str:
     if not sentences:
         return ""
     heading = style(title, bold=True, **({} if colour is None else {"fg": colour}))
-    lines = "".join(f"{_INDENT}{_capital(plain_text(text))}\n" for text in sentences)
+    safe = map(plain_text, sentences)
+    lines = "".join(f"{_INDENT}{text[:1].upper()}{text[1:]}\n" for text in safe)
     return f"\n{heading}\n{lines}"
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _safe(text: str) -> str:
-    return shorten(plain_text(text), _LONGEST_NAME)
+    return name_cell(text, _LONGEST_NAME)
 
 
-# Several plans beside each other: a table for people, the same in full as CSV for programs.
-
+# Several plans side by side: a table for people, the same in full as CSV for programs.
 
 _HEAD: Final = (
     *("Model", "Profile", "Context", "KV cache type"),
-    *PLAN.values(),
+    *plans.PLAN.values(),
     "Result",
 )
-_NUMBERS: Final = range(4, 4 + len(PLAN))
+_NUMBERS: Final = range(4, 4 + len(plans.PLAN))
 _LONGEST_ROW_NAME: Final = 60
 
 CSV_HEADER: Final = (
@@ -298,7 +295,7 @@ CSV_HEADER: Final = (
 )
 
 
-def plans_table(answers: Sequence[Answer]) -> str:
+def plans_table(answers: Sequence[PlannedModel]) -> str:
     """Return a line for each plan, and for each warning."""
     plans = [(answer.path, answer.plan) for answer in answers if answer.plan is not None]
     rows = [_row(path, plan) for path, plan in plans]
@@ -319,8 +316,8 @@ def _row(path: str, plan: Plan) -> Sequence[str]:
         plan.profile,
         f"{integer_text(effective.context)}{sequences}",
         plain_text(effective.kv_cache_type),
-        *(figure.text for figure in plan_figures(plan)),
-        verdict(plan).level.value,
+        *(figure.text for figure in plans.plan_figures(plan)),
+        plans.verdict(plan).level.value,
     )
 
 
@@ -338,8 +335,8 @@ def _graph_bytes(plan: Plan) -> int:
     return 0 if plan.prediction is None else plan.prediction.surcharge_bytes
 
 
-def csv_rows(answers: Sequence[Answer]) -> Iterator[Sequence[Cell]]:
-    """Yield a row for each answer under `CSV_HEADER`; what a profile does not claim is empty."""
+def csv_rows(answers: Sequence[PlannedModel]) -> Iterator[Sequence[Cell]]:
+    """Yield a row for each answer under `CSV_HEADER`; figures without a claim are empty."""
     for answer in answers:
         if answer.plan is None:
             unknown = (None,) * (len(CSV_HEADER) - 3)
@@ -371,6 +368,6 @@ def _figures(plan: Plan) -> Sequence[Cell]:
     )
 
 
-def _solved(answer: Answer) -> Sequence[Cell]:
+def _solved(answer: PlannedModel) -> Sequence[Cell]:
     advice = answer.advice
     return (None,) * 3 if advice is None else (advice.what, advice.value, advice.limited_by)

@@ -10,19 +10,8 @@ from typing import Final
 
 import click
 
-from explorer.cli.options import (
-    model_path,
-    path_argument,
-    refuse_model_file,
-    root_option,
-    teller,
-    workers_option,
-)
-from explorer.cli.options import (
-    writing_atomically as writing,
-)
-from explorer.cli.output import Progress, write, write_error
-from explorer.cli.plan_work import named_gpus
+from explorer.cli import options, output
+from explorer.cli.plan import named_gpus
 from explorer.errors import ExplorerError
 from explorer.formats import Model, open_model
 from explorer.hardware.detect import detect
@@ -35,19 +24,10 @@ from explorer.text import bytes_text, plain_text
 _MODEL_SUFFIXES: Final = (".gguf", ".safetensors")
 
 
-def _contexts(
-    context: click.Context, parameter: click.Parameter, texts: Sequence[str]
-) -> list[int]:
-    try:
-        return [parse_context(text) for text in texts]
-    except ExplorerError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
-
-
 @click.command("report")
-@path_argument
+@options.path_argument
 @click.option(
-    "output",
+    "target",
     "-o",
     "--output",
     type=click.Path(path_type=Path),
@@ -59,7 +39,7 @@ def _contexts(
     "--reference", type=click.Path(), metavar="PATH", help="Compare the weights with this model's."
 )
 @click.option("--survey/--no-survey", default=True, help="Read all weights, or the header alone.")
-@workers_option
+@options.workers_option
 @click.option(
     "gpus",
     "--gpu",
@@ -73,13 +53,13 @@ def _contexts(
     "--context",
     multiple=True,
     metavar="N",
-    callback=_contexts,
+    callback=options.parsed_by(parse_context),
     help="Plan for so many tokens; may be given several times.",
 )
-@root_option
+@options.root_option
 def report_command(  # noqa: PLR0913 - one for each argument and option
     path: str,
-    output: Path,
+    target: Path,
     reference: str | None,
     *,
     survey: bool,
@@ -94,9 +74,9 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
     and a memory plan, each picture with its data. The file needs no other and runs no script; it
     names files, but no folders.
 
-    All weights are read, which takes some seconds for each billion; what the survey finds is
-    kept, so that the next report is there at once. The exit code is 1 if weights that should be
-    there cannot be read; the report says which.
+    All weights are read, which takes some seconds for each billion; the results are kept, so that
+    the next report takes no time. The exit code is 1 if weights that should be there cannot be
+    read; the report says which.
 
     \b
     Examples:
@@ -107,39 +87,34 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
     if reference is not None and not survey:
         raise click.UsageError("--reference compares weights, which --no-survey leaves unread")
     with ExitStack() as stack:
-        model = stack.enter_context(open_model(model_path(path, root)))
+        model = stack.enter_context(open_model(options.model_path(path, root)))
         other = None
         if reference is not None:
-            other = stack.enter_context(open_model(model_path(reference)))
-        _check_target(output, [one for one in (model, other) if one is not None])
+            other = stack.enter_context(open_model(options.model_path(reference)))
+        _check_target(target, [one for one in (model, other) if one is not None])
         machine = None if gpus else detect()
-        with Progress(weights_to_read(model, other)) as line:
+        with output.Progress(weights_to_read(model, other)) as line:
             request = ReportRequest(
                 survey=survey,
                 workers=workers,
                 targets=plan_targets(gpus, machine),
                 contexts=contexts,
-                progress=teller(line, "weights"),
+                progress=line.counter("weights"),
             )
             data = gather(model, other, request)
         page = report_html(data, datetime.now().astimezone().date())
-    with writing(output) as stream:
+    with output.open_target(target) as stream:
         stream.write(page)
-    write(f"{plain_text(str(output))} written, {bytes_text(len(page.encode()))}\n")
+    output.write(f"{plain_text(str(target))} written, {bytes_text(len(page.encode()))}\n")
     damaged = None if data.measured is None else data.measured.damaged
     if damaged is not None:
-        write_error(str(damaged))
+        output.write_error(str(damaged))
     return 0 if damaged is None else 1
 
 
 def _check_target(target: Path, models: Sequence[Model]) -> None:
-    """Raise before weights are read, rather than after, if the report cannot be put there.
-
-    Raises:
-        ExplorerError: The target is a model, or its folder is not there.
-    """
-    for model in models:
-        refuse_model_file(model, target)
+    """Raise before weights are read if the target is a model, or its folder does not exist."""
+    output.refuse_model_file(models, target)
     if target.suffix.lower() in _MODEL_SUFFIXES:
         raise ExplorerError(
             "a report is no model; give the file a name such as report.html", target

@@ -13,14 +13,21 @@ from itertools import groupby, islice
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from explorer.analysis.recipes import CURRENT, RULES_SOURCE, RecipeFit, deviation_text
-from explorer.analysis.recipes.fits import percent_text
+from explorer.analysis.recipes import RULES_SOURCE, RecipeFit
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Model, Severity
 from explorer.planner.result import Plan
 from explorer.present import errors, statistics
 from explorer.present import plan as plan_texts
 from explorer.present.model import model_facts, type_text, value_text
+from explorer.present.recipes import (
+    FIT_HEAD,
+    MIX_HEAD,
+    differences,
+    fit_cells,
+    mix_cells,
+    shown_fits,
+)
 from explorer.report.gather import PlannedCase, ReportData, ReportTensor
 from explorer.report.privacy import cut, message, without_paths
 from explorer.report.svg import (
@@ -126,7 +133,7 @@ def _overview(data: ReportData) -> dict[str, Any]:
 _SHOWN_ROLES: Final = 24
 _OTHERS: Final = "other types"
 _SHOWN_FITS: Final = 10
-_SHOWN_DEVIATIONS: Final = 20
+_SHOWN_DIFFERENCES: Final = 20
 
 
 def _types(data: ReportData) -> dict[str, Any]:
@@ -144,24 +151,13 @@ def _types(data: ReportData) -> dict[str, Any]:
     legend = [(cut(name, 40), colour) for name, colour in colours.items()]
     if len(totals) > len(colours):
         legend.append((_OTHERS, OTHER))
-    mix = (
-        (
-            cut(row.role),
-            cut(row.type),
-            integer_text(row.tensors),
-            count_text(row.parameters),
-            bytes_text(row.nbytes),
-            float_text(row.bits_per_weight, 4),
-        )
-        for row in data.mix
-    )
-    head = ("role", "type", "tensors", "parameters", "bytes", "bits per weight")
+    mix = (tuple(map(cut, mix_cells(row))) for row in data.mix)
     return {
         "legend": legend,
         "whole": draw_bars("Bytes by type", [whole]),
         "roles": draw_bars("Bytes by role and type", bars[:_SHOWN_ROLES]),
         "more_roles": max(0, len(bars) - _SHOWN_ROLES),
-        "mix": table(head, mix, total=len(data.mix), numbers=(2, 3, 4, 5), names=(0,)),
+        "mix": table(MIX_HEAD, mix, total=len(data.mix), numbers=(2, 3, 4, 5), names=(0,)),
         **_recipes(data.fits),
     }
 
@@ -182,33 +178,13 @@ def _type_parts(by_type: Sequence[tuple[str, int]], colours: Mapping[str, str]) 
 def _recipes(fits: Sequence[RecipeFit]) -> dict[str, Any]:
     if not fits:
         return {"fits": None}
-    declared = next((fit for fit in fits if fit.declared), fits[0])
-    shown = [fit for place, fit in enumerate(fits) if place < _SHOWN_FITS or fit.declared]
-    head = ("recipe", "weights that agree", "bytes by it", "bits per weight", "remarks")
+    shown = shown_fits(fits, _SHOWN_FITS)
     marked = [number for number, fit in enumerate(shown) if fit.declared]
-    deviations = [deviation_text(one) for one in declared.deviations]
     return {
-        "fits": table(head, map(_fit_row, shown), numbers=(1, 2, 3), marked=marked),
-        "recipe": declared.recipe,
-        "deviations": deviations[:_SHOWN_DEVIATIONS],
-        "more_deviations": max(0, len(deviations) - _SHOWN_DEVIATIONS),
+        "fits": table(FIT_HEAD, map(fit_cells, shown), numbers=(1, 2, 3), marked=marked),
+        "differences": differences(fits, _SHOWN_DIFFERENCES),
         "rules": RULES_SOURCE,
     }
-
-
-def _fit_row(fit: RecipeFit) -> tuple[str, ...]:
-    remarks = ["what the file says it is"] if fit.declared else []
-    if fit.revision is not CURRENT:
-        remarks.append(f"by the rules {fit.revision.name}")
-    if fit.imatrix is not None:
-        remarks.append(f"{'with' if fit.imatrix else 'without'} an importance matrix")
-    return (
-        fit.recipe,
-        percent_text(fit.share),
-        bytes_text(fit.nbytes),
-        float_text(8 * fit.nbytes / fit.parameters, 4) if fit.parameters else "",
-        ", ".join(remarks),
-    )
 
 
 # Checks: what is wrong in the header, and weights that cannot be read

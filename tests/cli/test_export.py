@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from explorer.cli import export as export_command
+from explorer.cli import weights as weights_command
 from explorer.cli.main import main
 from explorer.errors import SourceError
 from explorer.formats import open_model
@@ -105,7 +105,7 @@ def test_a_disk_that_fills_up_leaves_no_file(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     target.write_bytes(b"before")
-    monkeypatch.setattr(export_command, "write_npy", fail)
+    monkeypatch.setattr(weights_command, "write_npy", fail)
     err = _refused(path, "w", target, capsys)
     assert err == f"error: {target}: cannot be written: no space left on device\n"
     assert target.read_bytes() == b"before"

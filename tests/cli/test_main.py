@@ -189,21 +189,19 @@ def test_a_closed_pipe_and_a_full_disk(
         assert done.stderr.count(b"\n") == 1
 
 
-def test_a_survey_ends_when_nobody_reads_it(
+def test_a_survey_ends_when_its_reader_goes_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from explorer.analysis import survey
-    from explorer.cli import output as tensor_lines
-    from explorer.cli import survey as survey_command
+    from explorer.cli import output, weights
     from explorer.formats import open_model
 
-    for module in (survey_command, tensor_lines):
-        monkeypatch.setattr(module, "write", lambda *_: False)
+    monkeypatch.setattr(output, "write", lambda *_: False)
     with open_model(make_demo(tmp_path).model) as model:
         found = list(survey(model))
-        printed = survey_command._printed(model, iter(found), needed=False)
+        printed = weights.printed_rows(model, iter(found), needed=False)
         assert list(printed) == []
-        printed = survey_command._printed(model, iter(found), needed=True)
+        printed = weights.printed_rows(model, iter(found), needed=True)
         assert len(list(printed)) == len(found)
 
 

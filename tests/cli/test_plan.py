@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from explorer.cli import plan_work as plan_machine
+from explorer.cli import plan as plan_command
 from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.hardware.detect import Machine
@@ -37,7 +37,7 @@ KEYS = [
 def nothing_around(monkeypatch: pytest.MonkeyPatch) -> None:
     """No GPU, 8 GiB of memory, none of Ollama's variables: whatever machine runs the tests."""
     machine = Machine((), Host(8 * GIB), ("No GPU was found.",))
-    monkeypatch.setattr(plan_machine, "detect", lambda: machine)
+    monkeypatch.setattr(plan_command, "detect", lambda: machine)
     for name in list(os.environ):
         if name.startswith("OLLAMA_"):
             monkeypatch.delenv(name)
@@ -179,7 +179,7 @@ def test_this_machine_is_planned_for_unless_gpus_are_named(
     assert (record["devices"], record["gpu_layers"]) == ([], 0)
     assert record["notes"][-1] == "No GPU was found."
     card = Device("GPU-1", "CUDA", 10 * GIB, name="Card", total=12 * GIB, driver_major=12)
-    monkeypatch.setattr(plan_machine, "detect", lambda: Machine((card,), Host(GIB)))
+    monkeypatch.setattr(plan_command, "detect", lambda: Machine((card,), Host(GIB)))
     assert run_json(capsys, model) == own_plan(model, Settings(), card, host=Host(GIB))
 
 
@@ -227,7 +227,7 @@ def test_a_mac_of_the_catalogue(model: Path, capsys: Capture) -> None:
     ],
 )
 def test_a_spec(spec: str, library: str, free: int, name: str) -> None:
-    device = plan_machine.named_gpu(spec, 3)
+    device = plan_command.named_gpu(spec, 3)
     assert (device.id, device.library, device.free, device.name) == ("3", library, free, name)
 
 

@@ -1,13 +1,13 @@
-"""Every command of the command line, as somebody would call it on a model."""
+"""Every command of the command line, called on a model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from explorer.cli.main import _COMMANDS
+from explorer.cli.main import COMMANDS as COMMAND_PLACES
 
-COMMANDS = frozenset(_COMMANDS)
+COMMANDS = frozenset(COMMAND_PLACES)
 """Names of all commands."""
 
 

@@ -1,0 +1,337 @@
+"""`gguf-explorer compare` and `requantize`: errors of weights against a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis.errors.compare import ComparedRow, Comparison, TotalErrors
+from explorer.analysis.matching import Match, Matching, TensorView, match_models
+from explorer.analysis.requantization import Requantized, requantize
+from explorer.analysis.rounding import rounder, rounding_types
+from explorer.analysis.what_if import importance_of, is_importance_matrix
+from explorer.cli import options, output
+from explorer.errors import ExplorerError
+from explorer.formats import Model, Tensor, open_model
+from explorer.formats.ollama.manifest import is_name
+from explorer.present import errors
+from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
+
+_LONGEST_NAME: Final = 48
+_SHOWN_NAMES: Final = 8
+_TOTAL: Final = ("rmse", "relative_rmse", "sqnr_db")
+_LABELS: Final = [errors.error_label(name) for name in errors.SHOWN_FIGURES]
+
+
+def _figure_texts(found: Any) -> list[str]:
+    return [errors.error_text(name, getattr(found, name)) for name in errors.SHOWN_FIGURES]
+
+
+# compare
+
+
+@click.command("compare")
+@click.argument("reference", type=click.Path())
+@click.argument("candidate", type=click.Path())
+@click.option(
+    "names",
+    "--tensor",
+    multiple=True,
+    metavar="NAME",
+    help="Compare only this tensor, named as in either model; may be given several times.",
+)
+@options.csv_option
+@options.workers_option
+@options.root_option
+@options.json_option
+def compare_command(  # noqa: PLR0913 - one for each argument and option
+    reference: str,
+    candidate: str,
+    *,
+    names: tuple[str, ...],
+    csv_path: Path | None,
+    workers: int,
+    root: str | None,
+    as_json: bool,
+) -> int:
+    """Show the errors of CANDIDATE's weights against those of REFERENCE, tensor by tensor.
+
+    Every weight is compared. The two may be of different formats: names are matched, and what a
+    converter did to the weights (rows of llama's q and k permuted, 1 added to Gemma's norms,
+    experts stacked) is undone. What cannot be compared is listed with the reason.
+
+    Weight error ranks tensors of one role (all ffn_down, say) and types of one tensor. It does not
+    by itself predict the quality of a model's answers.
+
+    \b
+    Examples:
+      gguf-explorer compare model-bf16.gguf model-Q4_K_M.gguf
+      gguf-explorer compare Llama-3-8B/ llama-3-8b-Q4_K_M.gguf --csv errors.csv
+      gguf-explorer compare a.gguf b.gguf --json | jq '.tensors | max_by(.relative_rmse)'
+    """
+    paths = list(_paths((reference, candidate), root))
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(open_model(path)) for path in paths)
+        output.refuse_model_file((one, two), csv_path)
+        matching = match_models(one, two)
+        comparison = Comparison(_chosen(matching, names, (one, two)))
+        shown = as_json or not output.on_terminal()
+        with output.Progress(comparison.parameters, shown=shown) as line:
+            rows = comparison.rows(workers, progress=line.counter("weights"))
+            needed = csv_path is not None
+            found = list(rows if as_json else _printed_pairs(comparison, rows, needed=needed))
+        total = comparison.total()
+    records = [errors.compared_record(row) for row in found]
+    output.save_csv(csv_path, errors.COLUMNS, map(errors.cells, records))
+    if as_json:
+        output.write_json(errors.document((reference, candidate), records, matching, total))
+    else:
+        output.write("\n".join([*_summary(matching, total, whole=not names), ""]))
+    damaged = [row.problem for row in found if row.problem is not None]
+    if damaged:
+        output.write_error(str(damaged[0]))
+    return 1 if damaged else 0
+
+
+def _paths(given: tuple[str, str], root: str | None) -> Iterator[Path]:
+    """Yield the paths to open; --root is for those of the two that are names."""
+    if root is not None and not any(map(is_name, given)):
+        raise click.UsageError("--root belongs to a name of a model, such as ollama:llama3")
+    for path in given:
+        if not path:
+            raise click.UsageError("the path of a model is empty")
+        yield options.model_path(path, root if is_name(path) else None)
+
+
+def _chosen(matching: Matching, names: Sequence[str], models: Sequence[Model]) -> list[Match]:
+    """Return the pairs that are asked for; all if none are.
+
+    Raises:
+        ExplorerError: A name is not known, or its tensor is not comparable.
+    """
+    if not names:
+        return list(matching.matches)
+    places: dict[str, list[int]] = {}
+    for place, match in enumerate(matching.matches):
+        views = (match.reference, match.candidate)
+        for name in {view.name for view in views} | {t.name for v in views for t in v.tensors}:
+            places.setdefault(name, []).append(place)
+    chosen: dict[int, None] = {}
+    for name in names:
+        if name not in places:
+            raise ExplorerError(_why_not(matching, name, list(places)), models[0].path)
+        chosen |= dict.fromkeys(places[name])
+    return [matching.matches[place] for place in chosen]
+
+
+def _why_not(matching: Matching, name: str, known: Sequence[str]) -> str:
+    for pair in matching.not_comparable:
+        if name in {pair.reference_name, pair.candidate_name}:
+            return f"tensor {name!r} is not comparable: {pair.reason}"
+    if name in {*matching.unmatched_reference, *matching.unmatched_candidate}:
+        return f"tensor {name!r} is only in one of the two models"
+    similar = get_close_matches(name, known, n=1)
+    hint = f"did you mean {similar[0]!r}?" if similar else "compare without --tensor lists them"
+    return f"neither model has a tensor {name!r}; {hint}"
+
+
+def _printed_pairs(
+    comparison: Comparison, rows: Iterable[ComparedRow], *, needed: bool
+) -> Iterator[ComparedRow]:
+    """Print each row when it comes; see `output.printed`."""
+    subjects = (_subject(match.candidate) for match in comparison.matches)
+    lines = output.TensorLines("candidate", _LABELS, subjects, _LONGEST_NAME)
+
+    def line_of(row: ComparedRow) -> str:
+        subject = _subject(row.match.candidate)
+        if row.errors is None:
+            return lines.problem_line(subject, row.problem)
+        return lines.line(subject, _figure_texts(row.errors))
+
+    output.write(lines.head)
+    yield from output.printed(rows, line_of, needed=needed)
+
+
+def _subject(view: TensorView) -> output.Subject:
+    return view.name, view.type_name, view.shape
+
+
+def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator[str]:
+    """Yield the lines below the rows: totals, and what was not compared."""
+    figures = total.figures
+    totals = ", ".join(
+        f"{errors.error_label(name)} {errors.error_text(name, getattr(figures, name))}"
+        for name in _TOTAL
+    )
+    yield output.heading("All compared tensors, norms and biases included").removesuffix("\n")
+    bits = float_text(total.bits_per_weight, 5)
+    yield f"  {integer_text(figures.count)} weights, {totals}, {bits} bits per weight"
+    if whole:
+        pairs = [
+            " and ".join(dict.fromkeys(filter(None, (pair.reference_name, pair.candidate_name))))
+            + f": {pair.reason}"
+            for pair in matching.not_comparable
+        ]
+        yield from _named("Not comparable", pairs)
+        yield from _named("Only in the reference", matching.unmatched_reference)
+        yield from _named("Only in the candidate", matching.unmatched_candidate)
+    yield f"\n{output.wrapped(errors.ABOUT_ERRORS)}"
+
+
+def _named(title: str, names: Sequence[str]) -> Iterator[str]:
+    """Yield a heading and the first of some names, if there are any."""
+    if names:
+        yield output.heading(title).removesuffix("\n")
+    yield from (f"  {plain_text(name)}" for name in names[:_SHOWN_NAMES])
+    if len(names) > _SHOWN_NAMES:
+        yield f"  and {integer_text(len(names) - _SHOWN_NAMES)} more; --json lists all"
+
+
+# requantize
+
+
+def _checked_types(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> list[str]:
+    words = [word.strip() for words in value for word in words.split(",")]
+    names = [name for word in words for name in (rounding_types() if word == "all" else (word,))]
+    for name in names:
+        try:
+            rounder(name)
+        except ExplorerError as error:
+            raise click.BadParameter(error.what, context, parameter) from error
+    return list(dict.fromkeys(names))
+
+
+@click.command("requantize")
+@options.path_argument
+@options.tensor_argument
+@click.option(
+    "types",
+    "--to",
+    multiple=True,
+    required=True,
+    metavar="TYPE[,TYPE…]",
+    callback=_checked_types,
+    help="Types to round to: GGUF's (Q4_K) or Ollama's and MLX's (int4, int4/32, mxfp8); or all.",
+)
+@click.option(
+    "matrix_path",
+    "--imatrix",
+    type=click.Path(),
+    metavar="FILE",
+    help="Weigh errors by an importance matrix of llama.cpp, in GGUF.",
+)
+@options.csv_option
+@options.workers_option
+@options.root_option
+@options.json_option
+def requantize_command(  # noqa: PLR0913 - one for each argument and option
+    path: str,
+    name: str,
+    *,
+    types: list[str],
+    matrix_path: str | None,
+    csv_path: Path | None,
+    workers: int,
+    root: str | None,
+    as_json: bool,
+) -> int:
+    """Show size and errors of the tensor named TENSOR of the model at PATH in other types.
+
+    It is rounded in memory; no file is written. Errors are those against the tensor as it is: for
+    one that is quantized already, they come on top of its errors so far.
+
+    Weight error ranks types of one tensor. It does not by itself predict the quality of a model's
+    answers.
+
+    \b
+    Examples:
+      gguf-explorer requantize model-bf16.gguf blk.0.ffn_down.weight --to Q4_K,Q5_K,IQ4_XS
+      gguf-explorer requantize Llama-3-8B/ lm_head.weight --to all --json
+    """
+    with open_model(options.model_path(path, root)) as model:
+        output.refuse_model_file([model], csv_path)
+        tensor = options.find_tensor(model, name)
+        notes = options.notes_on(model, tensor)
+        importance = None if matrix_path is None else _importance(matrix_path, name)
+        shown = as_json or not output.on_terminal()
+        with output.Progress(len(types) * tensor.parameters, shown=shown) as line:
+            count = line.counter(tensor.name)
+            rows = requantize(tensor, types, importance, workers, progress=count)
+            needed = csv_path is not None
+            found = list(rows if as_json else _printed_types(tensor, rows, needed=needed))
+    records = [_type_record(row) for row in found]
+    columns = [column for column in _EMPTY_RECORD if column != "percentiles"]
+    output.save_csv(csv_path, columns, records)
+    if as_json:
+        output.write_json(
+            {
+                "path": path,
+                "tensor": tensor.name,
+                "type": tensor.type.name,
+                "shape": list(tensor.shape),
+                "count": tensor.parameters,
+                "bytes": tensor.nbytes,
+                "bits_per_weight": tensor.bits_per_weight,
+                "results": records,
+                "notes": [*notes, errors.ABOUT_ERRORS],
+            }
+        )
+    else:
+        lines = [f"Note: {plain_text(note)}" for note in notes]
+        output.write("\n".join(["", *lines, output.wrapped(errors.ABOUT_ERRORS), ""]))
+    return 0
+
+
+def _importance(path: str, name: str) -> NDArray[np.float32]:
+    with open_model(Path(path)) as matrix:
+        if not is_importance_matrix(matrix):
+            raise ExplorerError("is no importance matrix in GGUF", matrix.path)
+        found = importance_of(matrix, name)
+    if found is None:
+        raise ExplorerError(f"the importance matrix has no tensor {name!r}", path)
+    return found
+
+
+def _type_record(row: Requantized) -> dict[str, Any]:
+    """Return a result as the JSON object has it."""
+    return {
+        "type": row.type,
+        "bytes": row.nbytes,
+        "bits_per_weight": row.bits_per_weight,
+        **errors.errors_record(row.errors),
+        "saturated_codes": row.saturated_codes,
+        "problem": row.problem,
+    }
+
+
+_EMPTY_RECORD: Final = _type_record(Requantized("", None, None, None))
+
+
+def _printed_types(
+    tensor: Tensor, rows: Iterable[Requantized], *, needed: bool
+) -> Iterator[Requantized]:
+    """Print each type when it is done; see `output.printed`."""
+
+    def line(name: str, cells: Iterable[str]) -> str:
+        return f"  {name:<10}" + "".join(f"  {cell:>13}" for cell in cells) + "\n"
+
+    def line_of(row: Requantized) -> str:
+        if row.errors is None or row.nbytes is None or row.bits_per_weight is None:
+            return f"  {row.type:<10}  {plain_text(row.problem or '')}\n"
+        bits = float_text(row.bits_per_weight, 6)
+        return line(row.type, (integer_text(row.nbytes), bits, *_figure_texts(row.errors)))
+
+    kind, shape = plain_text(tensor.type.name), shape_text(tensor.shape)
+    title = output.style(f"{plain_text(tensor.name)}  {kind}  {shape}", bold=True)
+    size = f"{bytes_text(tensor.nbytes)}, {float_text(tensor.bits_per_weight, 5)} bits per weight"
+    output.write(f"{title}\n  {size}\n\n{line('type', ('bytes', 'bits/weight', *_LABELS))}")
+    yield from output.printed(rows, line_of, needed=needed)

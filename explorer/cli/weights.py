@@ -1,0 +1,311 @@
+"""`gguf-explorer stats`, `survey` and `export`: the weights of one tensor, or of all."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from explorer.analysis import Histogram, SurveyRow, TensorStatistics, tensor_statistics
+from explorer.analysis.histogram import FINE_BINS, MAX_BINS, Binning
+from explorer.analysis.moments import PERCENTS
+from explorer.analysis.survey_cache import KeptSurvey, SurveyCache
+from explorer.analysis.surveys import run_survey
+from explorer.cli import options, output
+from explorer.errors import ExplorerError
+from explorer.formats import Model, Tensor, open_model
+from explorer.formats.export import npy_bytes, write_npy
+from explorer.formats.weights import check_decodable
+from explorer.present import statistics
+from explorer.quantization.registry import has_decoder
+from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
+
+_BAR_LINES: Final = 16
+_BAR_WIDTH: Final = 40
+
+
+def _checked_range(
+    context: click.Context, parameter: click.Parameter, value: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    if value is not None and not (all(map(math.isfinite, value)) and value[0] <= value[1]):
+        raise click.BadParameter("LOW must not be above HIGH, both finite", context, parameter)
+    return value
+
+
+@click.command("stats")
+@options.path_argument
+@options.tensor_argument
+@click.option("--bins", type=click.IntRange(1, MAX_BINS), default=256, show_default=True)
+@click.option(
+    "limits",
+    "--range",
+    type=(float, float),
+    default=None,
+    metavar="LOW HIGH",
+    callback=_checked_range,
+    help="First and last edge of the histogram; default: minimum and maximum weight.",
+)
+@options.workers_option
+@options.root_option
+@options.json_option
+def stats_command(  # noqa: PLR0913 - one for each option
+    path: str,
+    name: str,
+    *,
+    bins: int,
+    limits: tuple[float, float] | None,
+    workers: int,
+    root: str | None,
+    as_json: bool,
+) -> int:
+    """Show exact statistics of the tensor named TENSOR in the model at PATH.
+
+    Every weight is decoded; nothing is sampled. NaN and infinities are counted apart.
+
+    \b
+    Examples:
+      gguf-explorer stats model.gguf blk.0.attn_q.weight
+      gguf-explorer stats model.gguf output.weight --bins 512 --range -0.1 0.1 --json
+    """
+    if limits is not None:
+        try:
+            Binning.of_range(*limits, bins)
+        except ValueError as error:  # too narrow for so many bins
+            raise click.UsageError(f"--range: {error}") from error
+    with open_model(options.model_path(path, root)) as model:
+        tensor = options.find_tensor(model, name)
+        with output.Progress(2 * tensor.parameters) as line:
+            steps = line.counter(tensor.name)
+            found = tensor_statistics(tensor, bins, limits, workers, steps=steps)
+        notes = options.notes_on(model, tensor)
+    if as_json:
+        histogram = found.histogram
+        counts = histogram.counts.tolist()
+        record = {"low": histogram.low, "high": histogram.high, "counts": counts}
+        more = {"histogram": record, "notes": notes}
+        output.write_json(statistics.statistics_record(found) | more)
+    else:
+        output.write(_stats_text(found, notes))
+    return 0
+
+
+def _stats_text(found: TensorStatistics, notes: list[str]) -> str:
+    title = f"{plain_text(found.tensor)}  {plain_text(found.type)}  {shape_text(found.shape)}"
+    facts = [(one.label, one.text) for one in statistics.moment_figures(found)]
+    facts += [
+        (one.label, f"{one.text} (from the block scales)")
+        for one in statistics.step_error_figures(found)
+    ]
+    percentiles = statistics.percentile_figures(found.percentiles)
+    low, high = float_text(found.histogram.low), float_text(found.histogram.high)
+    bins = found.histogram.counts.size
+    fine = integer_text(FINE_BINS)
+    parts = [
+        output.style(title, bold=True) + "\n",
+        output.table(facts),
+        output.heading(f"Percentiles (from a histogram of {fine} bins or more)"),
+        output.table((one.label, one.text) for one in percentiles),
+        output.heading(f"Histogram ({integer_text(bins)} bins from {low} to {high})"),
+        output.table(_bars(found.histogram), right=(0, 1)),
+    ]
+    if bins > _BAR_LINES:
+        parts.append(f"  {integer_text(-(-bins // _BAR_LINES))} bins to a line; --json has all\n")
+    parts += [f"\nNote: {plain_text(note)}\n" for note in notes]
+    return "".join(parts)
+
+
+def _bars(histogram: Histogram) -> Iterator[tuple[str, str, str]]:
+    """Yield a line for a few bins each: first edge, number of weights, a bar."""
+    together = -(-histogram.counts.size // _BAR_LINES)
+    starts = range(0, histogram.counts.size, together)
+    counts = [int(histogram.counts[start : start + together].sum()) for start in starts]
+    most = max(1, *counts)
+    for start, count in zip(starts, counts, strict=True):
+        bar = "#" * -(-_BAR_WIDTH * count // most)
+        yield float_text(float(histogram.edges[start]), 4), integer_text(count), bar
+
+
+# survey
+
+_LONGEST_NAME: Final = 64
+_FIGURES: Final = (
+    *("min", "max", "mean", "std", "rms", "outlier_ratio", "kurtosis", "step_error_rms"),
+)
+_EMPTY_ROW: Final[dict[str, Any]] = {
+    **dict.fromkeys(("tensor", "type", "shape", "count", "finite", "nan", "inf", "zeros")),
+    **dict.fromkeys(("min", "max", "mean", "std", "rms", "abs_max", "skewness", "kurtosis")),
+    "percentiles": dict.fromkeys(f"{percent:g}" for percent in PERCENTS),
+    **dict.fromkeys(("step_error_rms", "problem")),
+}
+
+
+@click.command("survey")
+@options.path_argument
+@options.csv_option
+@options.workers_option
+@click.option(
+    "--no-cache",
+    is_flag=True,
+    help="Read all weights, also those that an earlier survey has read; keep nothing.",
+)
+@options.root_option
+@options.json_option
+def survey_command(  # noqa: PLR0913, PLR0917 - options of the command line
+    path: str,
+    csv_path: Path | None,
+    workers: int,
+    no_cache: bool,
+    root: str | None,
+    as_json: bool,
+) -> int:
+    """Show exact statistics of every tensor of the model at PATH, each as it is done.
+
+    Tensors of a type that cannot be decoded are listed without figures. The exit code is 1 if
+    weights that should be there cannot be read.
+
+    Results are kept in the user's cache folder, so that the second survey of a file that has not
+    changed takes no time, and one that was interrupted goes on where it was.
+
+    \b
+    Examples:
+      gguf-explorer survey model.gguf
+      gguf-explorer survey model.gguf --csv model.csv
+      gguf-explorer survey model.gguf --json | jq '.tensors | max_by(.abs_max) | .tensor'
+    """
+    with open_model(options.model_path(path, root)) as model:
+        output.refuse_model_file([model], csv_path)
+        shown = as_json or not output.on_terminal()
+        with (
+            _kept(model, no_cache) as kept,
+            output.Progress(2 * model.parameters, shown=shown) as line,
+        ):
+            rows = run_survey(model, kept, workers, progress=line.counter("weights"))
+            found = list(
+                rows if as_json else printed_rows(model, rows, needed=csv_path is not None)
+            )
+    records = [_survey_record(row) for row in found]
+    output.save_csv(csv_path, list(_flat(_EMPTY_ROW)), map(_flat, records))
+    if as_json:
+        output.write_json({"path": path, "tensors": records})
+    damaged = [row.error for row in found if row.error is not None and _is_decodable(row.tensor)]
+    if damaged:
+        output.write_error(str(damaged[0]))
+    return 1 if damaged else 0
+
+
+def _kept(model: Model, no_cache: bool) -> KeptSurvey:
+    """Return the cached results of a model without histograms, which are not printed."""
+    cache = None if no_cache else SurveyCache.of_user()
+    return KeptSurvey(None, model) if cache is None else cache.open(model, slim=True)
+
+
+def _is_decodable(tensor: Tensor) -> bool:
+    """Return whether the tensor's type is known, so that missing figures mean damage."""
+    return tensor.grouped is not None or has_decoder(tensor.type.name)
+
+
+def _survey_record(row: SurveyRow) -> dict[str, Any]:
+    """Return a row of the JSON object; without statistics all figures are null."""
+    problem = None if row.error is None else row.error.what
+    if row.statistics is not None:
+        return statistics.statistics_record(row.statistics) | {"problem": problem}
+    tensor = row.tensor
+    return _EMPTY_ROW | {
+        "tensor": tensor.name,
+        "type": tensor.type.name,
+        "shape": list(tensor.shape),
+        "count": tensor.parameters,
+        "problem": problem,
+    }
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with a column for each percentile and the shape as text."""
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        if key == "percentiles":
+            flat |= {f"percentile_{percent}": number for percent, number in value.items()}
+        else:
+            flat[key] = "x".join(map(str, value)) if isinstance(value, list) else value
+    return flat
+
+
+def printed_rows(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> Iterator[SurveyRow]:
+    """Print each row when it comes; see `output.printed`."""
+    titles = [statistics.statistic_label(name) for name in ("zeros", *_FIGURES)]
+    titles.insert(1, "Not finite")
+    subjects = map(_subject, model.tensors.rows)
+    lines = output.TensorLines("tensor", titles, subjects, _LONGEST_NAME)
+
+    def line_of(row: SurveyRow) -> str:
+        found = row.statistics
+        if found is None:
+            return lines.problem_line(_subject(row.tensor), row.error)
+        texts = {figure.name: figure.text for figure in statistics.statistic_figures(found)}
+        numbers = [texts["zeros"], integer_text(found.nan + found.inf)]
+        numbers += [texts.get(name, "") for name in _FIGURES]
+        return lines.line(_subject(row.tensor), numbers)
+
+    output.write(lines.head)
+    yield from output.printed(rows, line_of, needed=needed)
+
+
+def _subject(tensor: Tensor) -> output.Subject:
+    return tensor.name, tensor.type.name, tensor.shape
+
+
+# export
+
+
+def _npy_path(context: click.Context, parameter: click.Parameter, value: Path) -> Path:
+    if value.suffix.lower() != ".npy":
+        raise click.BadParameter("the name must end with .npy", context, parameter)
+    return value
+
+
+@click.command("export")
+@options.path_argument
+@options.tensor_argument
+@click.option(
+    "target",
+    "--to",
+    type=click.Path(path_type=Path),
+    required=True,
+    callback=_npy_path,
+    metavar="FILE.npy",
+    help="The file to write. It appears when it is complete.",
+)
+@options.root_option
+def export_command(path: str, name: str, target: Path, root: str | None) -> int:
+    """Write the weights of TENSOR in the model at PATH to a file, as float32.
+
+    \b
+    Examples:
+      gguf-explorer export model.gguf blk.0.attn_q.weight --to attn_q.npy
+      python -c "import numpy; print(numpy.load('attn_q.npy', mmap_mode='r').shape)"
+    """
+    with open_model(options.model_path(path, root)) as model:
+        tensor = options.find_tensor(model, name)
+        check_decodable(tensor)
+        output.refuse_model_file([model], target)
+        _refuse_full_disk(tensor, target)
+        with output.open_target(target) as stream, output.Progress(tensor.parameters) as line:
+            write_npy(tensor, stream.buffer, progress=line.counter(tensor.name))
+    output.write(f"{plain_text(str(target))}: {bytes_text(target.stat().st_size)}\n")
+    return 0
+
+
+def _refuse_full_disk(tensor: Tensor, target: Path) -> None:
+    """Raise at once if the file will not fit, rather than after minutes."""
+    try:
+        free = shutil.disk_usage(target.absolute().parent).free
+    except OSError:  # opening the target reports what is wrong with the folder
+        return
+    needed = npy_bytes(tensor)
+    if needed > free:
+        what = f"needs {bytes_text(needed)}, and {bytes_text(free)} are free on its disk"
+        raise ExplorerError(what, target)
