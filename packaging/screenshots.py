@@ -185,21 +185,21 @@ def show_planner(window) -> None:  # type: ignore[no-untyped-def]
 
     window.panels.setCurrentWidget(window.panels.planner)
     view = window.panels.planner.view
-    session = view.session
+    state = view.state
 
     def ready() -> bool:
-        return view.body is not None and session.state.machine is not None
+        return view.body is not None and state.machine is not None
 
     settle(QApplication.instance(), ready)
-    session.set(context=16384)
-    session.set_host(Host(32 << 30, 8 << 30))
-    session.set_devices(())
-    session.flush()
-    plan = session.outcome.plan
+    state.set(context=16384)
+    state.set_host(Host(32 << 30, 8 << 30))
+    state.set_devices(())
+    state.flush()
+    plan = state.current.plan
     # room for a compute graph, for what is reserved, and for most of the layers
     graph = max(plan.layout.full, plan.layout.partial)
     free = graph + plan.layout.buffer + (457 << 20) + (plan.weights + plan.kv_total) * 3 // 4
-    session.set_devices((Device("0", "CUDA", free, name="Small GPU"),))
+    state.set_devices((Device("0", "CUDA", free, name="Small GPU"),))
 
 
 def the_largest(document) -> int:  # type: ignore[no-untyped-def]

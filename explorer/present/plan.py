@@ -1,15 +1,16 @@
-"""A memory plan: whether the model fits, and its figures: names, order, how they are written."""
+"""What is said of a memory plan: verdict, figures, bars, layers, suggestions and answers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import MappingProxyType
+from fractions import Fraction
 from typing import Any, Final
 
 from explorer.errors import PlanError
-from explorer.planner import Host
+from explorer.planner import Device, Host
 from explorer.planner.advice import Advice, solve
 from explorer.planner.inputs import PlanResult
 from explorer.planner.layout import DeviceLayout, Layout
@@ -17,7 +18,19 @@ from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import Plan, PlanRequest, Prediction
 from explorer.planner.sizes import BYTES_PER_ELEMENT
 from explorer.present import Figure
-from explorer.text import bytes_text, integer_text, plain_text, runs_text, shorten
+from explorer.text import (
+    byte_unit,
+    bytes_text,
+    float_text,
+    integer_text,
+    plain_text,
+    runs_text,
+    shorten,
+    written_number,
+)
+
+CACHE_TYPES: Final = tuple(BYTES_PER_ELEMENT)
+"""Types of the KV cache, the largest first; f32 is a what-if."""
 
 PLAN: Final = {
     "weights": "Weights",
@@ -32,6 +45,8 @@ PLAN: Final = {
 """Labels of the figures of a plan by name, in order."""
 
 _SHOWN_NAMES: Final = 2
+_SHOWN_DEVICES: Final = 3
+_LONGEST_NAME: Final = 60
 _PARTS: Final = {
     "weights": "Weights",
     "kv_cache": "KV cache",
@@ -44,12 +59,12 @@ _PARTS: Final = {
 
 
 def plan_label(name: str) -> str:
-    """Return what a figure of `PLAN` is called."""
+    """Return the label of a figure of `PLAN`."""
     return PLAN[name]
 
 
 def part_label(name: str) -> str:
-    """Return what a part of one device's memory is called."""
+    """Return the label of a part of one device's memory."""
     return _PARTS[name]
 
 
@@ -87,7 +102,7 @@ def plan_figure(plan: Plan, name: str) -> Figure:
         text = f"{value} of {plan.request.h.total_layers}"
     else:
         text = bytes_text(value)
-    return Figure(name, plan_label(name), value, text)
+    return Figure(name, PLAN[name], value, text)
 
 
 def layers_text(layers: Sequence[int]) -> str:
@@ -105,6 +120,85 @@ def cpu_layers(layout: Layout) -> list[int]:
     return [layer for layer in range(layout.total_layers) if layer not in owned]
 
 
+# How a plan's device, context and settings are written
+
+
+def device_name(device: Device) -> str:
+    """Return a GPU's name for people, on one line."""
+    return shorten(plain_text(device.name or device.key), _LONGEST_NAME)
+
+
+def device_title(number: int, device: Device, count: int) -> str:
+    """Return the name of one of several GPUs; its number distinguishes equal names."""
+    return f"{number + 1} · {device_name(device)}" if count > 1 else device_name(device)
+
+
+def device_text(device: Device) -> str:
+    """Return what is known of a GPU, line by line."""
+    lines = [device.label, f"{integer_text(device.free)} bytes free"]
+    if device.total is not None:
+        lines.append(f"{bytes_text(device.total)} in all")
+    if device.integrated:
+        lines.append("shares the memory of the machine")
+    if device.compute is not None:
+        lines.append(f"compute capability {'.'.join(map(str, device.compute))}")
+    return "\n".join(map(plain_text, lines))
+
+
+def devices_text(plan: Plan) -> str:
+    """Return the GPUs of a plan: ``"2 × NVIDIA L4"``, ``"5 GPUs"`` or ``"none"``."""
+    return _names(plan.request.devices, _SHOWN_DEVICES, ", ") or "none"
+
+
+def context_text(tokens: int) -> str:
+    """Return a context as people write it: ``"32k"``, ``"1M"``, ``"40,960"``."""
+    if tokens >= 1 << 20 and tokens % (1 << 20) == 0:
+        return f"{tokens >> 20}M"
+    if tokens >= 1024 and tokens % 1024 == 0 and (tokens >> 10) & ((tokens >> 10) - 1) == 0:
+        return f"{tokens >> 10}k"
+    return integer_text(tokens)
+
+
+def sequences_text(plan: Plan) -> str:
+    """Return the context in full, times the number of sequences: ``"8,192 × 2"``."""
+    effective = plan.effective
+    times = "" if effective.parallel == 1 else f" × {integer_text(effective.parallel)}"
+    return f"{integer_text(effective.context)}{times}"
+
+
+def batch_text(plan: Plan) -> str:
+    """Return the batch that is used: an embedding model's holds its whole context."""
+    return integer_text(plan.effective.batch if plan.layout is None else plan.layout.batch)
+
+
+def attention_text(plan: Plan) -> str:
+    """Return whether flash attention is on."""
+    return "on" if plan.effective.flash_attention else "off"
+
+
+def size_text(nbytes: int) -> str:
+    """Return a size as one would type it, exact if that is short; else rounded."""
+    for power in (3, 2, 1):
+        unit, unit_bytes = byte_unit(power)
+        if nbytes >= unit_bytes:
+            text = f"{nbytes / unit_bytes:.6g}"
+            if "e" not in text and Fraction(text) * unit_bytes == nbytes:
+                return f"{written_number(text)} {unit}"
+    return bytes_text(nbytes)
+
+
+def exact_text(nbytes: int) -> str:
+    """Return a size rounded and in full: ``"4.37 GiB (4,692,251,770 bytes)"``."""
+    if nbytes < 1024:
+        return bytes_text(nbytes)
+    return f"{bytes_text(nbytes)} ({integer_text(nbytes)} bytes)"
+
+
+def value_text(value: int | float) -> str:
+    """Return a figure of a plan: bytes, or a ratio."""
+    return bytes_text(value) if isinstance(value, int) else float_text(value, 4)
+
+
 class Level(StrEnum):
     """How well a model fits."""
 
@@ -113,17 +207,20 @@ class Level(StrEnum):
     NOT = "does not fit"
 
 
+_MARKS: Final = {Level.FITS: "✔", Level.PARTLY: "⚠", Level.NOT: "✘"}
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a model fits.
-
-    Attributes:
-        level: How well.
-        sentence: The same in words, with what it takes.
-    """
+    """Whether a model fits, and a sentence that says so with what it takes."""
 
     level: Level
     sentence: str
+
+    @property
+    def mark(self) -> str:
+        """The level as one character."""
+        return _MARKS[self.level]
 
 
 def verdict(plan: Plan | None, refusal: str = "") -> Verdict:
@@ -136,173 +233,134 @@ def verdict(plan: Plan | None, refusal: str = "") -> Verdict:
     if plan is None:
         return Verdict(Level.NOT, f"No plan: {plain_text(refusal)}.")
     if refusal:
-        words = "Ollama would refuse to load it: {why}."
-        return Verdict(Level.NOT, words.format(why=plain_text(refusal)))
+        return Verdict(Level.NOT, f"Ollama would refuse to load it: {plain_text(refusal)}.")
     if plan.layout is not None:
         return _layout_verdict(plan.layout)
     prediction = plan.prediction
     assert prediction is not None  # a plan has one or the other
-    sizes = {
-        "need": bytes_text(prediction.total),
-        "have": bytes_text(prediction.available_bytes),
-    }
+    need, have = bytes_text(prediction.total), bytes_text(prediction.available_bytes)
     if prediction.fits:
-        words = "Fits, as predicted: {need} of {have}, within the 80 % that may be used."
-        return Verdict(Level.FITS, words.format(**sizes))
-    words = "Does not fit, as predicted: {need}, where 80 % of {have} may be used."
-    return Verdict(Level.NOT, words.format(**sizes))
+        words = f"Fits, as predicted: {need} of {have}, within the 80 % that may be used."
+        return Verdict(Level.FITS, words)
+    words = f"Does not fit, as predicted: {need}, where 80 % of {have} may be used."
+    return Verdict(Level.NOT, words)
+
+
+def verdict_of(result: PlanResult) -> Verdict:
+    """Return whether a model fits."""
+    return verdict(result.plan, result.refusal)
 
 
 def _layout_verdict(layout: Layout) -> Verdict:
-    total, placed = layout.total_layers, layout.placed
+    total, left = layout.total_layers, layout.total_layers - layout.placed
     if not layout.devices:
-        words = "Runs on the CPU: there is no GPU, and all {total} layers take {size}."
         size = bytes_text(layout.cpu_weights + layout.cpu_kv_cache)
-        return Verdict(Level.PARTLY, words.format(total=total, size=size))
-    if layout.fully_offloaded:
-        words = "Fits: {total} of {total} layers on {devices}; {free} free."
+        words = f"Runs on the CPU: there is no GPU, and all {total} layers take {size}."
+        return Verdict(Level.PARTLY, words)
+    if not left:
         used = [held for held in layout.devices if held.layers is not None]
         free = bytes_text(sum(held.free_left for held in used))
-        text = words.format(total=total, devices=_names(used), free=free)
-        return Verdict(Level.FITS, text)
-    if not placed:
-        words = "Does not fit: all {total} layers stay on the CPU."
-        return Verdict(Level.NOT, words.format(total=total))
-    words = (
-        "Fits partly: 1 of {total} layers stays on the CPU."
-        if total - placed == 1
-        else "Fits partly: {left} of {total} layers stay on the CPU."
-    )
-    return Verdict(Level.PARTLY, words.format(left=total - placed, total=total))
+        names = _names([held.device for held in used], _SHOWN_NAMES, " and ")
+        return Verdict(Level.FITS, f"Fits: {total} of {total} layers on {names}; {free} free.")
+    if not layout.placed:
+        return Verdict(Level.NOT, f"Does not fit: all {total} layers stay on the CPU.")
+    stay = "layers stays" if left == 1 else "layers stay"
+    return Verdict(Level.PARTLY, f"Fits partly: {left} of {total} {stay} on the CPU.")
 
 
-def _names(used: Sequence[DeviceLayout]) -> str:
-    names = [shorten(plain_text(held.device.name or held.device.key), 60) for held in used]
-    texts = [
-        name if names.count(name) == 1 else f"{names.count(name)} × {name}"
-        for name in dict.fromkeys(names)
-    ]
-    if len(texts) > _SHOWN_NAMES:
-        return f"{len(used)} GPUs"
-    return " and ".join(texts)
+def _names(devices: Sequence[Device], most: int, between: str) -> str:
+    """Return names with how often each occurs, or their number where they are many."""
+    counts = Counter(map(device_name, devices))
+    if len(counts) > most:
+        return f"{len(devices)} GPUs"
+    return between.join(name if n == 1 else f"{n} × {name}" for name, n in counts.items())
 
 
-def exact_text(nbytes: int) -> str:
-    """Return a size rounded and in full: ``"4.37 GiB (4,692,251,770 bytes)"``."""
-    if nbytes < 1024:
-        return bytes_text(nbytes)
-    return f"{bytes_text(nbytes)} ({f'{integer_text(nbytes)} bytes'})"
+# Changes that would make all layers fit, and answers to questions
 
 
-# The answer in plain words, and the changes that would make it a better one. Knows no widgets.
-
-
-SETTING_OF: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "context": "context",
-        "parallel": "parallel",
-        "kv-cache-type": "kv_cache_type",
-        "gpu-layers": "num_gpu",
-        "fewest-gpu-layers": "num_gpu",
-    }
-)
-"""The setting that answers a question of `explorer.planner.advice`."""
+SETTING_OF: Final = {
+    "context": "context",
+    "parallel": "parallel",
+    "kv-cache-type": "kv_cache_type",
+    "gpu-layers": "num_gpu",
+    "fewest-gpu-layers": "num_gpu",
+}
+QUESTION_NAMES: Final = {
+    "context": "Largest context",
+    "parallel": "Most parallel",
+    "kv-cache-type": "Least lossy KV type",
+    "gpu-layers": "Most GPU layers",
+}
+"""Questions of `explorer.planner.advice` that buttons ask, and what the buttons say."""
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A change that makes all layers fit.
+    """A change of settings that makes all layers fit.
 
     Attributes:
         words: How it continues "It would fit …": ``"at 18,432 tokens"``.
-        button: What a button says that applies it.
+        button: Text of the button that applies it.
         changes: Settings to change.
     """
 
     words: str
     button: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any]
 
 
-def verdict_of(outcome: PlanResult) -> Verdict:
-    """Return whether a model fits."""
-    return verdict(outcome.plan, outcome.refusal)
-
-
-def suggestions(
-    request: PlanRequest, profile: str, check: Callable[[], None]
-) -> tuple[Suggestion, ...]:
+def suggestions(request: PlanRequest, check: Callable[[], None]) -> tuple[Suggestion, ...]:
     """Return single changes that put all layers on GPUs. For a worker: it may take a second.
 
     Args:
-        request: What does not fit.
-        profile: By which profile; only the one with a layout can be asked.
-        check: Called between searches; raises to stop.
+        request: What does not fit under the profile with a layout.
+        check: Called before each plan; raises to stop.
     """
-    if profile != GRAPH_SIZE.name or not request.devices:
+    if not request.devices:
         return ()
-    found = []
     try:
-        for suggest in (_all_layers, _smaller_context, _smaller_cache, _fewer_sequences):
-            check()
-            found += list(suggest(request))
+        return tuple(_suggestions(request, check))
     except PlanError:  # the inputs cannot be planned at all, which the verdict says
         return ()
-    return tuple(found)
 
 
-def _all_layers(request: PlanRequest) -> Iterator[Suggestion]:
-    asked = request.settings.num_gpu
-    if asked is not None and asked >= 0 and _fits(request, num_gpu=None):
+def _suggestions(request: PlanRequest, check: Callable[[], None]) -> Iterator[Suggestion]:
+    settings = request.settings
+
+    def fits(**changes: Any) -> bool:
+        check()
+        return _fits(request, **changes)
+
+    if settings.num_gpu is not None and settings.num_gpu >= 0 and fits(num_gpu=None):
         words = "with as many GPU layers as fit"
         yield Suggestion(words, "Place layers automatically", {"num_gpu": None})
-
-
-def _smaller_context(request: PlanRequest) -> Iterator[Suggestion]:
-    answer = solve("context", request)
-    if isinstance(answer.value, int):
-        tokens = integer_text(answer.value)
-        words = f"at {tokens} tokens"
-        button = f"Use {tokens} tokens"
-        yield Suggestion(words, button, {"context": answer.value})
-
-
-def _smaller_cache(request: PlanRequest) -> Iterator[Suggestion]:
-    """Yield the least lossy cache type that fits, with flash attention where it needs that."""
-    for name in list(BYTES_PER_ELEMENT)[1:]:  # f32 is a what-if
-        if name == request.settings.kv_cache_type and request.settings.flash_attention:
-            continue
-        for attention in (request.settings.flash_attention, True):
+    tokens = solve("context", request, check).value
+    if isinstance(tokens, int):
+        text = f"{integer_text(tokens)} tokens"
+        yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens})
+    # the least lossy cache type that fits, with flash attention where it needs that
+    found = None
+    for name in CACHE_TYPES[1:]:  # f32 is a what-if
+        for attention in (settings.flash_attention, True):
+            known = name == settings.kv_cache_type and settings.flash_attention
             changes = {"kv_cache_type": name, "flash_attention": attention}
-            if not _fits(request, **changes):
-                continue
-            with_attention = attention is True and request.settings.flash_attention is not True
-            words = (
-                "with a {name} cache and flash attention"
-                if with_attention
-                else "with a {name} cache"
-            )
-            button = f"Use a {name} cache"
-            yield Suggestion(words.format(name=name), button, changes)
-            return
-
-
-def _fewer_sequences(request: PlanRequest) -> Iterator[Suggestion]:
-    if (request.settings.parallel or 1) < 2:
-        return
-    answer = solve("parallel", request)
-    if isinstance(answer.value, int):
-        count = integer_text(answer.value)
-        if answer.value == 1:
-            words, button = "with one sequence", "Use one sequence"
-        else:
-            words = f"with {count} sequences"
-            button = f"Use {count} sequences"
-        yield Suggestion(words, button, {"parallel": answer.value})
+            if found is None and not known and fits(**changes):
+                found = changes
+    if found is not None:
+        words = f"with a {found['kv_cache_type']} cache"
+        button = f"Use a {found['kv_cache_type']} cache"
+        if found["flash_attention"] is True and settings.flash_attention is not True:
+            words += " and flash attention"
+        yield Suggestion(words, button, found)
+    count = solve("parallel", request, check).value if (settings.parallel or 1) > 1 else None
+    if isinstance(count, int):
+        text = "one sequence" if count == 1 else f"{integer_text(count)} sequences"
+        yield Suggestion(f"with {text}", f"Use {text}", {"parallel": count})
 
 
 def _fits(request: PlanRequest, **changes: Any) -> bool:
-    """Tell whether all layers are on GPUs and the cache has the type that is asked for."""
+    """Return whether all layers are on GPUs and the cache has the type that is asked for."""
     asked = replace(request, settings=replace(request.settings, **changes))
     try:
         plan = GRAPH_SIZE.plan(asked)
@@ -318,28 +376,16 @@ def suggestions_sentence(found: tuple[Suggestion, ...]) -> str:
     """Return "It would fit at 18,432 tokens, or with a q8_0 cache."; or that nothing helps."""
     if not found:
         return "No other context, cache type or number of sequences alone makes it fit."
-    return "It would fit {ways}.".format(ways=", or ".join(one.words for one in found))
-
-
-def question_name(what: str) -> str:
-    """Return what a button says that asks a question of `explorer.planner.advice`."""
-    return {
-        "context": "Largest context",
-        "parallel": "Most parallel",
-        "kv-cache-type": "Least lossy KV type",
-        "gpu-layers": "Most GPU layers",
-    }[what]
+    return f"It would fit {', or '.join(one.words for one in found)}."
 
 
 def advice_text(advice: Advice) -> str:
     """Return an answer with what keeps it from being more."""
-    limit = shorten(plain_text(advice.limited_by), 400)
-    name = question_name(advice.what)
+    limit, name = shorten(plain_text(advice.limited_by), 400), QUESTION_NAMES[advice.what]
     if advice.value is None:
         return f"{name}: none. {limit}."
     value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
-    words = "{question}: {value}. Limited by {limit}."
-    return words.format(question=name, value=value, limit=limit)
+    return f"{name}: {value}. Limited by {limit}."
 
 
 def advice_changes(advice: Advice) -> dict[str, Any]:
@@ -347,40 +393,11 @@ def advice_changes(advice: Advice) -> dict[str, Any]:
     return {} if advice.value is None else {SETTING_OF[advice.what]: advice.value}
 
 
-class CheckedEnvironment(Mapping[str, str]):
-    """Ollama's variables, which a search asks for at every trial: there it can be stopped.
-
-    `explorer.planner.advice` knows no jobs. A search of a second would else go on after a person
-    has moved on, and take the time of the frames that are wanted instead.
-
-    Args:
-        variables: The variables.
-        check: Raises to stop.
-    """
-
-    def __init__(self, variables: Mapping[str, str], check: Callable[[], None]) -> None:
-        self._variables = variables
-        self._check = check
-
-    def __getitem__(self, name: str) -> str:
-        self._check()
-        return self._variables[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._variables)
-
-    def __len__(self) -> int:
-        return len(self._variables)
-
-
-# A plan as bars and layers: what the picture draws and its table lists. Knows no widgets.
-
-
-_LONGEST_NAME = 60
+# A plan as bars and layers
 
 
 class Kind(StrEnum):
-    """What memory is spent on."""
+    """What memory holds."""
 
     WEIGHTS = "weights"
     KV_CACHE = "kv_cache"
@@ -392,14 +409,8 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One kind of content of a bar.
-
-    Attributes:
-        kind: What it is.
-        nbytes: Its bytes.
-        term: Name of the figure that explains it, or nothing.
-    """
+class MemoryPart:
+    """One kind of content of a bar; `term` is the name of the figure that explains it, or empty."""
 
     kind: Kind
     nbytes: int
@@ -411,10 +422,10 @@ class Bar:
     """The memory of one device.
 
     Attributes:
-        title: What to call the device.
+        title: Name of the device.
         device: Its number among the plan's, or None for the CPU and for a sum.
-        capacity: Bytes that are free on it before the model comes, or None if not known.
-        parts: What they are spent on, from left to right.
+        capacity: Bytes that are free on it before the model is loaded, or None if not known.
+        parts: What it holds, from left to right.
         layers: The layers on it, as text.
         mark: Bytes at which to draw a line, such as the end of main memory, or None.
     """
@@ -422,7 +433,7 @@ class Bar:
     title: str
     device: int | None
     capacity: int | None
-    parts: tuple[Part, ...]
+    parts: tuple[MemoryPart, ...]
     layers: str = ""
     mark: int | None = None
 
@@ -434,7 +445,7 @@ class Bar:
 
     @property
     def over_bytes(self) -> int:
-        """Bytes that the model takes and that are not there."""
+        """Bytes that the model takes beyond the capacity."""
         return 0 if self.capacity is None else max(0, self.held_bytes - self.capacity)
 
     @property
@@ -472,14 +483,17 @@ class Layer:
 
 
 def kind_name(kind: Kind) -> str:
-    """Return what a kind is called."""
+    """Return the label of a kind."""
     return part_label(kind.value)
 
 
-def device_title(number: int, held: DeviceLayout, count: int) -> str:
-    """Return what to call a GPU; its number tells it from others of the same name."""
-    name = shorten(plain_text(held.device.name or held.device.key), _LONGEST_NAME)
-    return f"{number + 1} · {name}" if count > 1 else name
+def amount_text(bar: Bar) -> str:
+    """Return what a device holds, of how much."""
+    held = bytes_text(bar.held_bytes)
+    if bar.capacity is None:
+        return held
+    free = bytes_text(bar.nbytes(Kind.FREE) + bar.nbytes(Kind.SWAP))
+    return f"{held} of {bytes_text(bar.capacity)}, {free} free"
 
 
 def memory_bars(plan: Plan, host: Host | None) -> tuple[Bar, ...]:
@@ -501,36 +515,35 @@ def _device_bar(number: int, held: DeviceLayout, count: int) -> Bar:
     """Return the bar of a GPU."""
     name = f"devices[{number}]"
     parts = [
-        Part(Kind.WEIGHTS, held.weights, f"{name}.weights"),
-        Part(Kind.KV_CACHE, held.kv_cache, f"{name}.kv_cache"),
-        Part(Kind.GRAPH, held.graph, f"{name}.graph"),
-        Part(Kind.PROJECTOR, held.projector, f"{name}.total"),
-        Part(Kind.RESERVED, held.reserve_left, f"{name}.reserved"),
-        Part(Kind.FREE, held.free_left),
+        MemoryPart(Kind.WEIGHTS, held.weights, f"{name}.weights"),
+        MemoryPart(Kind.KV_CACHE, held.kv_cache, f"{name}.kv_cache"),
+        MemoryPart(Kind.GRAPH, held.graph, f"{name}.graph"),
+        MemoryPart(Kind.PROJECTOR, held.projector, f"{name}.total"),
+        MemoryPart(Kind.RESERVED, held.reserve_left, f"{name}.reserved"),
+        MemoryPart(Kind.FREE, held.free_left),
     ]
-    layers = () if held.layers is None else held.layers
     return Bar(
-        title=device_title(number, held, count),
+        title=device_title(number, held.device, count),
         device=number,
         capacity=held.device.free,
         parts=tuple(part for part in parts if part.nbytes or part.kind is not Kind.PROJECTOR),
-        layers=layers_text(layers),
+        layers=layers_text(held.layers or ()),
     )
 
 
 def _cpu_bar(layout: Layout, host: Host | None) -> Bar:
     weights, cache = layout.cpu_weights, layout.cpu_kv_cache
     parts = [
-        Part(Kind.WEIGHTS, weights, "cpu.weights"),
-        Part(Kind.KV_CACHE, cache, "cpu.kv_cache"),
+        MemoryPart(Kind.WEIGHTS, weights, "cpu.weights"),
+        MemoryPart(Kind.KV_CACHE, cache, "cpu.kv_cache"),
     ]
     capacity = None
     if host is not None:
         capacity = host.free + host.swap
-        parts.append(Part(Kind.FREE, max(0, host.free - weights - cache)))
+        parts.append(MemoryPart(Kind.FREE, max(0, host.free - weights - cache)))
         if host.swap:
             left = max(0, capacity - weights - cache)
-            parts.append(Part(Kind.SWAP, min(host.swap, left)))
+            parts.append(MemoryPart(Kind.SWAP, min(host.swap, left)))
     return Bar(
         title="CPU",
         device=None,
@@ -548,11 +561,11 @@ def _predicted_bar(prediction: Prediction, on_gpus: bool) -> Bar:
         device=None,
         capacity=prediction.available_bytes,
         parts=(
-            Part(Kind.WEIGHTS, prediction.file_bytes, "weights"),
-            Part(Kind.KV_CACHE, prediction.cache_bytes, "kv_cache.total"),
-            Part(Kind.GRAPH, prediction.surcharge_bytes, "graph.full"),
-            Part(Kind.RESERVED, prediction.reserve_left),
-            Part(Kind.FREE, prediction.free_left),
+            MemoryPart(Kind.WEIGHTS, prediction.file_bytes, "weights"),
+            MemoryPart(Kind.KV_CACHE, prediction.cache_bytes, "kv_cache.total"),
+            MemoryPart(Kind.GRAPH, prediction.surcharge_bytes, "graph.full"),
+            MemoryPart(Kind.RESERVED, prediction.reserve_left),
+            MemoryPart(Kind.FREE, prediction.free_left),
         ),
         mark=prediction.usable_bytes,
     )

@@ -1,7 +1,4 @@
-"""The settings of a plan as other programs take them: command lines, variables, parameters.
-
-What was asked for is written out, so that one who repeats it gets the same figures. Knows no Qt.
-"""
+"""A plan's settings for other programs, stops of the sliders, and memory against context."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.planner import Device, Host, Hyperparameters
+from explorer.planner import Device, Hyperparameters
 from explorer.planner import settings as env
 from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import Plan
-from explorer.planner.sizes import BYTES_PER_ELEMENT
-from explorer.text import integer_text, plain_text
+from explorer.present.plan import CACHE_TYPES
+from explorer.text import plain_text
 
 _SERVER_TYPES: Final = ("f16", "q8_0", "q4_0")
 
@@ -51,14 +48,14 @@ def plan_command(path: Path, inputs: PlanInputs) -> str:
     for device in inputs.devices:
         words += ["--gpu", device_spec(device)]
     if inputs.host is not None:
-        words += ["--memory", str(_host_bytes(inputs.host))]
+        words += ["--memory", str(inputs.host.free + inputs.host.swap)]  # both are checked
     if inputs.profile != GRAPH_SIZE.name:
         words += ["--profile", inputs.profile]
     return shlex.join(words)
 
 
 def device_spec(device: Device) -> str:
-    """Return a GPU as `--gpu` takes it; a name loses what divides the fields there."""
+    """Return a GPU as `--gpu` takes it; separators of fields are removed from its name."""
     fields = [("id", _field(device.id))]
     if device.name.strip():
         fields.append(("name", _field(device.name)))
@@ -77,13 +74,8 @@ def _field(text: str) -> str:
     return " ".join(plain_text(text).replace(",", " ").replace("=", " ").split()) or "GPU"
 
 
-def _host_bytes(host: Host) -> int:
-    """Return what the CPU can have: `--memory` knows no swap, and the check adds both."""
-    return host.free + host.swap
-
-
 def environment_lines(plan: Plan) -> list[str]:
-    """Return Ollama's variables with their values; a f32 cache is none that a server accepts."""
+    """Return Ollama's variables with their values; no server accepts a cache of f32."""
     asked, effective = plan.request.settings, plan.effective
     lines = [
         f"{env.CONTEXT_LENGTH}={effective.context}",
@@ -135,9 +127,8 @@ def _server_options(plan: Plan) -> Iterator[str]:
         yield from ("--tensor-split", ",".join(map(str, shares)))
 
 
-# The values that a slider stops at, spaced by their logarithm, with some that it snaps to.
-#
-# A slider of Qt counts in integers from 0; here each of them is the place of a value.
+# The values that a slider stops at, spaced by their logarithm. A slider of Qt counts in integers
+# from 0; here each of them is the place of a value.
 
 
 LEAST_CONTEXT: Final = 512
@@ -151,12 +142,7 @@ _MOST_PARALLEL: Final = 64
 
 
 class Stops:
-    """Values in rising order.
-
-    Attributes:
-        values: The values; a slider's position is a place in here.
-        snaps: Those that a drag is drawn to, each one of `values`.
-    """
+    """Values in rising order; a slider's position is a place in `values`, drags snap to `snaps`."""
 
     def __init__(self, values: Iterable[int], snaps: Iterable[int]) -> None:
         self.values = tuple(sorted(set(values)))
@@ -217,26 +203,14 @@ def parallel_stops() -> Stops:
     return Stops([*few, *(n for n in more if n <= _MOST_PARALLEL), _MOST_PARALLEL], powers)
 
 
-def context_text(tokens: int) -> str:
-    """Return a context as people write it: ``"32k"``, ``"1M"``, ``"40,960"``."""
-    if tokens >= 1 << 20 and tokens % (1 << 20) == 0:
-        return f"{tokens >> 20}M"
-    if tokens >= 1024 and tokens % 1024 == 0 and (tokens >> 10) & ((tokens >> 10) - 1) == 0:
-        return f"{tokens >> 10}k"
-    return integer_text(tokens)
-
-
 def _round(value: float) -> int:
-    """Return a value with six significant bits: stops that one can read out."""
+    """Return a value with seven significant bits, which is short to read."""
     power = max(0, math.floor(math.log2(value)) - 6)
     return round(value / (1 << power)) << power
 
 
-# Memory against context for each type of the KV cache: many plans, made in a worker.
+# Memory against context for each type of the KV cache: many plans
 
-
-CACHE_TYPES: Final = tuple(BYTES_PER_ELEMENT)
-"""The types of the slider, the largest first."""
 
 _EVERY: Final = 4  # of the slider's stops, of which it has 16 in an octave
 
@@ -262,12 +236,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """All curves of one model and machine.
-
-    Attributes:
-        curves: One for each type.
-        vram: Free bytes of all GPUs.
-    """
+    """The curves of one model and machine, and the free bytes of all its GPUs."""
 
     curves: tuple[Curve, ...]
     vram: int
@@ -311,13 +280,6 @@ def make_curves(
             fits.append(plan is not None and plan.fully_offloaded)
             if plan is not None:
                 effective = plan.effective.kv_cache_type
-        curves.append(
-            Curve(
-                name,
-                effective,
-                np.array(contexts, np.int64),
-                np.array(totals, np.int64),
-                np.array(fits, np.bool_),
-            )
-        )
+        bytes_, fitting = np.array(totals, np.int64), np.array(fits, np.bool_)
+        curves.append(Curve(name, effective, np.array(contexts, np.int64), bytes_, fitting))
     return Curves(tuple(curves), sum(device.free for device in inputs.devices))

@@ -190,11 +190,11 @@ class Panels(QTabWidget):
     def _plan_inputs(self, document: Document) -> PlanInputs | None:
         """Return what the planner plans for; None as long as nobody has looked at it."""
         planner = self.planner.existing
-        if planner is None or planner.session.state.machine is None:
+        if planner is None or planner.state.machine is None:
             return None
-        subject, inputs = planner.session.state.subject, planner.session.inputs
-        own = subject is not None and subject.path == document.path
-        return subject.complete(inputs) if subject is not None and own else inputs
+        model, inputs = planner.state.model, planner.state.inputs
+        own = model is not None and model.path == document.path
+        return model.complete(inputs) if model is not None and own else inputs
 
     def _make_survey(self, parent: QWidget) -> SurveyView:
         from explorer.qt.survey.panel import SurveyView  # noqa: PLC0415 - see Deferred

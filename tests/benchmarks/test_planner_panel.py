@@ -29,7 +29,7 @@ from explorer.present.plan import layers_of, memory_bars
 from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.planner import panel as panel_module
-from explorer.qt.planner.fields import StopSlider
+from explorer.qt.planner.controls import StopSlider
 from tests.benchmarks.report import Report, Row
 from tests.qt.planner.plan_models import GIB, Panel, write_model
 
@@ -75,7 +75,7 @@ def panel(
     job = Job("", lambda _: None, lambda _: None, runner)
     document: Document = load_document(path, job)
     panel = Panel(qtbot, runner, document)
-    panel.session.set(flash_attention=True)
+    panel.state.set(flash_attention=True)
     panel.body.pages.setCurrentWidget(panel.body.curves)  # the page that follows every frame
     panel.settle()
     yield panel
@@ -140,12 +140,12 @@ def _peer(qtbot: QtBot, panel: Panel) -> list[float]:
     window.show()
     qtbot.waitExposed(window)
     started: list[float] = []
-    subject, state = panel.session.state.subject, panel.session.state
+    subject, state = panel.state.model, panel.state
 
     def draw(value: int) -> None:
         started.append(time.perf_counter())
-        inputs = panel.session.inputs.with_settings(context=512 + value * 128)
-        plan = state.outcome_of(subject, inputs).plan
+        inputs = panel.state.inputs.with_settings(context=512 + value * 128)
+        plan = state.result_of(subject, inputs).plan
         starts, rows, widths = [], [], []
         for row, (bar, name) in enumerate(zip(memory_bars(plan, inputs.host), names, strict=True)):
             x = 0.0
@@ -204,7 +204,7 @@ def test_200_events_at_once_leave_no_backlog_and_no_memory(
 ) -> None:
     slider = panel.body.controls.context
     plans: list[Any] = []
-    panel.session.planned.connect(lambda: plans.append(None))
+    panel.state.plan_changed.connect(plans.append)
     drag_to = _mouse_drag(slider)
     process = psutil.Process()
 
@@ -215,7 +215,7 @@ def test_200_events_at_once_leave_no_backlog_and_no_memory(
             drag_to(number)
         QTest.mouseRelease(slider, Qt.MouseButton.LeftButton, pos=QPoint(slider.x_of(70), 8))
         before = time.perf_counter()
-        while panel.session.is_scheduled:
+        while panel.state.is_scheduled:
             QApplication.processEvents()
         return time.perf_counter() - before
 

@@ -26,9 +26,8 @@ from pytestqt.qtbot import QtBot
 from explorer.planner import Device
 from explorer.qt import main_window
 from explorer.qt.main_window import MainWindow
-from explorer.qt.planner.bars import MemoryBars
-from explorer.qt.planner.fields import StopSlider
-from explorer.qt.planner.layer_strip import LayerStrip
+from explorer.qt.planner.controls import StopSlider
+from explorer.qt.planner.picture import LayerStrip, MemoryBars
 from explorer.qt.references import Rounding
 from explorer.qt.survey.model_map import ModelMap
 from explorer.qt.weights.block.strip import BlockStrip
@@ -335,15 +334,15 @@ def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     hands.tab_to(body.controls.context_edit)
     hands.type("2k")
     hands.press(_KEY.Key_Return)
-    assert view.session.inputs.settings.context == 2048
+    assert view.state.inputs.settings.context == 2048
     slider = hands.tab_to(StopSlider)
     hands.press(_KEY.Key_Left)
-    assert view.session.inputs.settings.context < 2048
+    assert view.state.inputs.settings.context < 2048
     assert slider.accessibleDescription()
     hands.press(_KEY.Key_Z, _MOD.ControlModifier)
-    assert view.session.inputs.settings.context is None  # the field and the slider are one step
+    assert view.state.inputs.settings.context is None  # the field and the slider are one step
     hands.press(_KEY.Key_Z, _MOD.ControlModifier | _MOD.ShiftModifier)
-    assert view.session.inputs.settings.context < 2048
+    assert view.state.inputs.settings.context < 2048
     hands.tab_to(body.devices.add)
     hands.press(_KEY.Key_Space)
     hands.type("rtx 3090")
@@ -353,15 +352,15 @@ def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     if dialog is not None:
         QTest.keyClick(dialog, _KEY.Key_Escape)
     hands.come_back()
-    assert len(view.session.inputs.devices) == 1  # Enter added it once
-    assert "3090" in view.session.inputs.devices[0].name
+    assert len(view.state.inputs.devices) == 1  # Enter added it once
+    assert "3090" in view.state.inputs.devices[0].name
     hands.tab_to(body.devices.table)
     hands.press(_KEY.Key_Home)
     hands.press(_KEY.Key_Right)
     hands.press(_KEY.Key_F2)
     hands.type("2 MB")
     hands.press(_KEY.Key_Return)
-    assert view.session.inputs.devices[0].free == 2_000_000
+    assert view.state.inputs.devices[0].free == 2_000_000
 
 
 def test_pictures_of_the_planner(hands: Hands, saved: Path) -> None:
@@ -369,7 +368,7 @@ def test_pictures_of_the_planner(hands: Hands, saved: Path) -> None:
     view = hands.window.panels.planner.view
     body = view.body
     assert body is not None
-    view.session.set_devices((Device("0", "CUDA", 2_000_000),))
+    view.state.set_devices((Device("0", "CUDA", 2_000_000),))
     settle(hands.qtbot, hands.window)
     hands.tab_to(MemoryBars)
     hands.press(_KEY.Key_Right)
@@ -378,12 +377,12 @@ def test_pictures_of_the_planner(hands: Hands, saved: Path) -> None:
     hands.tab_to(LayerStrip)
     hands.press(_KEY.Key_Right)
     hands.press(_KEY.Key_Left, _MOD.ControlModifier)
-    assert view.session.inputs.settings.num_gpu is not None
+    assert view.state.inputs.settings.num_gpu is not None
     hands.page(body.pages.tabBar(), "Scenarios")
     hands.tab_to(body.scenarios.pin)
     hands.press(_KEY.Key_Space)
-    assert len(view.session.state.scenarios) == 1
-    hands.page(body.pages.tabBar(), "Take away")
+    assert len(view.state.scenarios) == 1
+    hands.page(body.pages.tabBar(), "Export")
     copy = hands.tab_to(QPushButton)
     hands.press(_KEY.Key_Space)
     assert copy.isEnabled()
@@ -391,16 +390,16 @@ def test_pictures_of_the_planner(hands: Hands, saved: Path) -> None:
     hands.page(body.pages.tabBar(), "Curves")
     hands.tab_to(body.curves.plot)
     hands.press(_KEY.Key_Left)
-    context = view.session.inputs.settings.context
+    context = view.state.inputs.settings.context
     hands.press(_KEY.Key_Right)
     assert context is not None
-    assert view.session.inputs.settings.context > context
+    assert view.state.inputs.settings.context > context
     hands.press(_KEY.Key_S, _MOD.ControlModifier)
     assert saved.exists()
     hands.tab_to(body.devices.table)
     hands.press(_KEY.Key_Down)
     hands.press(_KEY.Key_Delete)
-    assert view.session.inputs.devices == ()
+    assert view.state.inputs.devices == ()
 
 
 def test_the_frame(hands: Hands, tmp_path: Path) -> None:

@@ -208,9 +208,9 @@ def test_a_plan_on_two_gpus(
     written = row_of(section, "8,192")
 
     panel = make_panel(PlannerPanel, path)
-    panel.session.set_devices(tuple(gpus))
-    panel.session.set_host(None)
-    panel.session.set(context=8192)
+    panel.state.set_devices(tuple(gpus))
+    panel.state.set_host(None)
+    panel.state.set(context=8192)
     page = panel.body.scenarios
     panel.body.pages.setCurrentWidget(page)
     panel.settle()

@@ -1,4 +1,4 @@
-"""Memory against context, a curve for each type of the KV cache (pyqtgraph)."""
+"""Memory against context: a curve for each type of the KV cache, computed in the background."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from explorer.present.explanations import picture_text
+from explorer.present.plan import context_text
 from explorer.present.plan_export import (
     Curve,
     Curves,
     Stops,
     context_stops,
-    context_text,
     curves_key,
     make_curves,
 )
 from explorer.qt.document import Recent
 from explorer.qt.jobs import Job, JobRunner, JobSlot, consideration
-from explorer.qt.planner.pages import LatePage
-from explorer.qt.planner.state import PlannerSession
+from explorer.qt.planner.pages import PlannerPage
+from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.theme import series_colour, warning_colour
 from explorer.qt.widgets.plot import ThemedPlot
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -38,6 +38,7 @@ _HEADROOM: Final = 1.15
 _SYMBOLS: Final = ("o", "s", "t", "d")
 _FIRST_POWER: Final = 9  # 512 tokens
 _MOST_TICKS: Final = 24
+_MOST_KEPT: Final = 32
 
 
 class CurvesPlot(ThemedPlot):
@@ -64,8 +65,8 @@ class CurvesPlot(ThemedPlot):
         self._usable = pg.InfiniteLine(angle=0)
         self._usable_name = pg.TextItem(anchor=(0, 0))
         self._dot = pg.ScatterPlotItem(size=11)
-        limits = (self._vram, self._vram_name, self._usable, self._usable_name)
-        for item in (self._line, *limits, self._dot):
+        self._marks = (self._line, self._dot, self._usable, self._usable_name)
+        for item in (*self._marks, self._vram, self._vram_name):
             item.setZValue(10)
             item.hide()
             self.addItem(item, ignoreBounds=True)
@@ -97,14 +98,14 @@ class CurvesPlot(ThemedPlot):
         Args:
             context: Its effective context.
             nbytes: Its memory in all.
-            usable: What its GPUs have beside what is reserved on them; 0 if not known.
+            usable: What its GPUs have, less what is reserved on them; 0 if not known.
         """
         self._point = max(context, 1), nbytes
         self._usable_bytes = usable
         self._place_point()
         self._line.show()
         self._dot.show()
-        words = self.tr("{size} without what is reserved").format(size=bytes_text(usable))
+        words = self.tr("{size} less what is reserved").format(size=bytes_text(usable))
         self._usable_name.setText(words)
         self._usable.setVisible(usable > 0)
         self._usable_name.setVisible(usable > 0)
@@ -140,13 +141,13 @@ class CurvesPlot(ThemedPlot):
     def hide_point(self) -> None:
         """Mark nothing."""
         self._point = None
-        for item in (self._line, self._dot, self._usable, self._usable_name):
+        for item in self._marks:
             item.hide()
 
     def restyle(self) -> None:
         """Draw everything in the plot's colours."""
         super().restyle()
-        if hasattr(self, "_dot"):  # the base class styles itself before there is anything to draw
+        if hasattr(self, "_dot"):  # the base class calls this before there is anything to draw
             colours = self.colours
             self._line.setPen(pg.mkPen(colours.text, style=Qt.PenStyle.DashLine))
             self._dot.setPen(pg.mkPen(colours.background, width=1.5))
@@ -174,7 +175,7 @@ class CurvesPlot(ThemedPlot):
         return QPointF(self.mapFromScene(scene))
 
     def _fit(self) -> None:
-        """Make room for the names again: they have a fixed width, and the plot another one."""
+        """Make room for the names, whose width does not change with the plot's."""
         if self.curves is not None:
             self._set_home(self.curves)
         self._place_names()
@@ -278,13 +279,7 @@ class CurvesPlot(ThemedPlot):
             super().keyPressEvent(event)
 
 
-# The curves with what computes them: in the background, kept, and never in the way of a drag.
-
-
-_MOST_KEPT: Final = 32
-
-
-class CurvesPage(LatePage):
+class CurvesPage(PlannerPage):
     """Memory against context.
 
     Attributes:
@@ -301,10 +296,11 @@ class CurvesPage(LatePage):
     failed = Signal(object)
 
     def __init__(
-        self, session: PlannerSession, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
-        super().__init__(session, parent)
+        super().__init__(state, parent)
         self.plot = CurvesPlot(self)
+        self._model: PlannedModel | None = None
         self._kept = Recent(_MOST_KEPT)
         self._slot = JobSlot(runner, self)
         self._wanted: object = None
@@ -334,9 +330,7 @@ class CurvesPage(LatePage):
         layout.addLayout(line)
         save.clicked.connect(self.ask_export)
         self.plot.export_requested.connect(self.ask_export)
-        self.plot.context_chosen.connect(self._choose)
-        session.planned.connect(self._show_point)
-        session.subject_changed.connect(self.plot.forget_zoom)
+        self.plot.context_chosen.connect(lambda context: state.apply({"context": context}))
 
     @property
     def curves(self) -> Curves | None:
@@ -347,15 +341,25 @@ class CurvesPage(LatePage):
         """Ask for a file, and save the curves into it."""
         self._export.ask(self.plot, "memory-against-context")
 
+    def follow(self, current: CurrentPlan) -> None:
+        """Move the mark in every frame; the curves follow later."""
+        if self.isVisible():
+            self._show_point(current)
+        super().follow(current)
+
     def refresh(self) -> None:
         """Show the curves of the current inputs, and make them if they are not kept."""
-        subject = self.session.state.subject
-        if subject is None:
+        current = self.state.current
+        model = current.model
+        if model is not self._model:
+            self._model = model
+            self.plot.forget_zoom()
+        if model is None:
             self._take(None)
             return
-        inputs = subject.complete(self.session.inputs)
-        key = curves_key(subject.h, inputs)
-        self._show_point()
+        inputs = model.complete(current.inputs)
+        key = curves_key(model.h, inputs)
+        self._show_point(current)
         if key == self._wanted:
             return
         self._wanted = key
@@ -364,7 +368,7 @@ class CurvesPage(LatePage):
             self._slot.cancel()
             self._take(kept)
             return
-        variables, h = self.session.state.environment, subject.h
+        variables, h = self.state.environment, model.h
 
         def make(job: Job) -> Curves:
             with consideration(lasting=False):
@@ -377,22 +381,15 @@ class CurvesPage(LatePage):
         self._slot.run(self.tr("Drawing memory curves"), make, done, self.failed.emit)
 
     def _take(self, curves: Curves | None) -> None:
-        subject = self.session.state.subject
-        self.plot.show_curves(curves, 0 if subject is None else subject.h.trained_context)
+        trained = 0 if self._model is None else self._model.h.trained_context
+        self.plot.show_curves(curves, trained)
         self.curves_changed.emit()
 
-    def _choose(self, context: int) -> None:
-        self.session.apply({"context": context})
-
-    def _show_point(self) -> None:
-        """Follow the current plan in every frame: only a dot moves."""
-        outcome = self.session.outcome
-        if not self.isVisible():
-            return
-        if outcome is None or outcome.plan is None:
+    def _show_point(self, current: CurrentPlan) -> None:
+        plan = current.plan
+        if plan is None:
             self.plot.hide_point()
-        else:
-            plan, layout = outcome.plan, outcome.plan.layout
-            devices = () if layout is None else layout.devices
-            usable = sum(held.device.free - held.reserved for held in devices)
-            self.plot.show_point(plan.effective.context, plan.total, usable)
+            return
+        devices = () if plan.layout is None else plan.layout.devices
+        usable = sum(held.device.free - held.reserved for held in devices)
+        self.plot.show_point(plan.effective.context, plan.total, usable)

@@ -1,12 +1,21 @@
-"""The machine of a plan: its GPUs and its main memory."""
+"""The machine of a plan: its GPUs, from a catalogue or typed, and its main memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-from PySide6.QtCore import QByteArray, QModelIndex, Qt, Signal
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QByteArray,
+    QMimeData,
+    QModelIndex,
+    QObject,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import QAction, QFocusEvent, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -28,21 +37,159 @@ from PySide6.QtWidgets import (
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue
 from explorer.planner import Device, Host
-from explorer.planner.devices import parse_gpu
+from explorer.planner.devices import parse_gpu, parse_size
+from explorer.present.explanations import gpu_texts
+from explorer.present.plan import device_name, device_text, size_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.planner.device_list import FREE, NAME, DeviceTable, added
 from explorer.qt.planner.fields import CalmSpinBox, SizeEdit
-from explorer.qt.planner.state import PlannerSession
+from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.planner.tables import LiveTable, gpu_columns
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import plain_tip
+from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
 from explorer.qt.widgets.table_view import FilterBar, PaddedDelegate, TableView
-from explorer.text import integer_text, plain_text, shorten
+from explorer.text import bytes_text, integer_text, plain_text, shorten
 
-# Choose GPUs of the catalogue by words, or describe one by its free memory.
+NAME, FREE = 0, 1
+_MIME: Final = "application/x-gguf-explorer-gpu"
+_LONGEST_NAME: Final = 60
+_MOST_AT_ONCE: Final = 16
+_SHOWN_ROWS: Final = 4
 
 
-_MOST_AT_ONCE = 16
+class DeviceTable(QAbstractTableModel):
+    """The GPUs of a plan: their names, and their free memory, which can be edited.
+
+    A row that is dropped elsewhere moves there.
+    """
+
+    def __init__(self, state: PlannerState, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._state = state
+        self._devices: tuple[Device, ...] = ()
+
+    def move(self, source: int, target: int) -> None:
+        """Move a device so that it stands before the one at `target`; or last."""
+        devices = list(self._devices)
+        if not 0 <= source < len(devices):
+            return
+        device = devices.pop(source)
+        devices.insert(target - (target > source), device)
+        self._state.set_devices(tuple(devices))
+
+    def remove(self, rows: Iterable[int]) -> None:
+        """Plan without some devices."""
+        gone = set(rows)
+        kept = [device for row, device in enumerate(self._devices) if row not in gone]
+        self._state.set_devices(tuple(kept))
+
+    def show_devices(self, devices: tuple[Device, ...]) -> None:
+        """Show other devices; the selection stays where only their memory differs."""
+        if devices == self._devices:
+            return
+        if [device.key for device in devices] != [device.key for device in self._devices]:
+            self.beginResetModel()
+            self._devices = devices
+            self.endResetModel()
+            return
+        self._devices = devices
+        self.dataChanged.emit(self.index(0, 0), self.index(len(devices) - 1, FREE))
+
+    # Qt
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
+        return 0 if parent.isValid() else len(self._devices)
+
+    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
+        return 0 if parent.isValid() else 2
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid():
+            return None
+        device, column = self._devices[index.row()], index.column()
+        cells: dict[int, Any]
+        if column == NAME:
+            roles = (Qt.ItemDataRole.DisplayRole, ItemRole.RAW)
+            cells = dict.fromkeys(roles, device_name(device))
+        else:
+            cells = {
+                Qt.ItemDataRole.DisplayRole: bytes_text(device.free),
+                Qt.ItemDataRole.EditRole: size_text(device.free),
+                Qt.ItemDataRole.TextAlignmentRole: RIGHT,
+                ItemRole.RAW: device.free,
+            }
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return device_text(device)
+        if role == Qt.ItemDataRole.WhatsThisRole:
+            return _meaning(column)
+        return index.row() if role == ItemRole.ROW else cells.get(role)
+
+    def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        if not index.isValid() or index.column() != FREE or role != Qt.ItemDataRole.EditRole:
+            return False
+        row = index.row()
+        if str(value) == size_text(self._devices[row].free):
+            return True  # it may be rounded, and was not touched
+        try:
+            device = replace(self._devices[row], free=parse_size(str(value)))
+        except PlanError as error:
+            self._state.refused.emit(error)
+            return False
+        devices = (*self._devices[:row], device, *self._devices[row + 1 :])
+        self._state.set_devices(devices)
+        return True
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        if not index.isValid():
+            return Qt.ItemFlag.ItemIsDropEnabled  # between and below the rows
+        flags = super().flags(index) | Qt.ItemFlag.ItemIsDragEnabled
+        return flags | Qt.ItemFlag.ItemIsEditable if index.column() == FREE else flags
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation != Qt.Orientation.Horizontal or section not in (NAME, FREE):
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return {NAME: self.tr("GPU"), FREE: self.tr("Free memory")}[section]
+        return _meaning(section) if role == Qt.ItemDataRole.WhatsThisRole else None
+
+    def supportedDropActions(self) -> Qt.DropAction:
+        return Qt.DropAction.MoveAction
+
+    def mimeTypes(self) -> list[str]:
+        return [_MIME]
+
+    def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
+        data = QMimeData()
+        rows = sorted({index.row() for index in indexes})
+        data.setData(_MIME, str(rows[0] if rows else -1).encode())
+        return data
+
+    def dropMimeData(
+        self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index
+    ) -> bool:
+        if action != Qt.DropAction.MoveAction or not data.hasFormat(_MIME):
+            return False
+        text = bytes(data.data(_MIME).data()).decode("ascii", "replace")
+        if not text.isdigit():
+            return False
+        target = row if row >= 0 else parent.row() if parent.isValid() else len(self._devices)
+        self.move(int(text), target)
+        return False  # else the view would remove the row that was dragged
+
+
+def added(devices: tuple[Device, ...], device: Device, count: int = 1) -> tuple[Device, ...]:
+    """Return devices with some more of one kind, each with an id that none of them has."""
+    for _ in range(count):
+        taken = {other.key for other in devices}
+        named = (replace(device, id=str(number)) for number in range(len(devices) + 1))
+        devices = (*devices, next(one for one in named if one.key not in taken))
+    return devices
+
+
+def _meaning(column: int) -> str:
+    return gpu_texts()["name" if column == NAME else "free"]
 
 
 class CatalogueDialog(QDialog):
@@ -125,7 +272,7 @@ class CatalogueDialog(QDialog):
             return None
 
     def _enter(self) -> None:
-        """Go on from the search line: into the list, or straight to adding what is unmistakable."""
+        """Go from the search line into the list, or add the only GPU that is found."""
         if self.model.rowCount() > 1:
             self.table.setFocus(Qt.FocusReason.OtherFocusReason)
         else:
@@ -137,12 +284,8 @@ class CatalogueDialog(QDialog):
             self.gpu_chosen.emit(device, self.count.value())
 
 
-_SHOWN_ROWS: Final = 4
-_LONGEST_NAME: Final = 60
-
-
 class DevicesBox(QWidget):
-    """The devices of the session.
+    """The devices of a plan.
 
     Attributes:
         table: The GPUs; rows are dragged to reorder, free memory is edited in place.
@@ -153,19 +296,19 @@ class DevicesBox(QWidget):
         swap: Free swap space.
 
     Signals:
-        machine_wanted: The user wants this machine looked at again.
+        machine_wanted: The user wants to look at this machine again.
     """
 
     machine_wanted = Signal()
 
     def __init__(
-        self, session: PlannerSession, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._session = session
+        self._state = state
         self._runner = runner
         self.catalogue: Catalogue | None = None
-        self.model = DeviceTable(session, self)
+        self.model = DeviceTable(state, self)
         self.table = _DeviceView(self.model, self)
         self.add = self._button(self.tr("&Add GPU…"), self.tr("Add GPUs of the catalogue"))
         self.remove = self._button(self.tr("Remo&ve"), self.tr("Remove the selected GPU (Delete)"))
@@ -173,7 +316,9 @@ class DevicesBox(QWidget):
         self.sets.setText(self.tr("Sets"))
         self.sets.setToolTip(self.tr("This machine, or devices that you remembered"))
         self.sets.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.sets.setMenu(QMenu(self.sets))
+        menu = QMenu(self.sets)
+        menu.aboutToShow.connect(self._fill_sets)
+        self.sets.setMenu(menu)
         self.forget = QMenu(self.tr("Forget"), self.sets)
         self.ram = self._memory(self.tr("Free main memory"))
         self.swap = self._memory(self.tr("Free swap space"))
@@ -185,11 +330,8 @@ class DevicesBox(QWidget):
         self.table.delete_action.triggered.connect(self._remove_selected)
         self.ram.size_chosen.connect(self._set_ram)
         self.swap.size_chosen.connect(self._set_swap)
-        session.inputs_changed.connect(self._follow)
-        session.sets_changed.connect(self._fill_sets)
-        session.machine_found.connect(self._fill_sets)
         self._fill_sets()
-        self._follow()
+        self.follow(state.current)
 
     def show_catalogue(self) -> None:
         """Open the list of GPUs."""
@@ -205,10 +347,10 @@ class DevicesBox(QWidget):
 
     def add_devices(self, device: Device, count: int = 1) -> None:
         """Plan for some more GPUs."""
-        self._session.set_devices(added(self._session.inputs.devices, device, count))
+        self._state.set_devices(added(self._state.inputs.devices, device, count))
 
     def tab_chain(self) -> list[QWidget]:
-        """Return what takes the keyboard, in the order in which it is seen."""
+        """Return what takes the focus, in reading order."""
         return [self.table, self.add, self.remove, self.sets, self.ram, self.swap]
 
     def _remove_selected(self) -> None:
@@ -219,62 +361,62 @@ class DevicesBox(QWidget):
     def _fill_sets(self) -> None:
         menu = self.sets.menu()
         menu.clear()
-        machine = self._session.state.machine
+        machine = self._state.machine
         own = menu.addAction(self.tr("This machine"))
         own.setEnabled(machine is not None)
         own.triggered.connect(self._use_machine)
         again = menu.addAction(self.tr("Look at this machine again"))
         again.triggered.connect(self.machine_wanted)
         menu.addSeparator()
-        for name, devices in self._session.state.sets.items():
+        for name, devices in self._state.sets.items():
             action = menu.addAction(_menu_text(name))
             action.triggered.connect(
-                lambda _=False, devices=devices: self._session.set_devices(devices)
+                lambda _=False, devices=devices: self._state.set_devices(devices)
             )
         remember = menu.addAction(self.tr("Remember these devices…"))
         remember.triggered.connect(self._ask_name)
         menu.addMenu(self.forget)
         self.forget.clear()
-        self.forget.setEnabled(bool(self._session.state.sets))
-        for name in self._session.state.sets:
+        self.forget.setEnabled(bool(self._state.sets))
+        for name in self._state.sets:
             action = self.forget.addAction(_menu_text(name))
-            action.triggered.connect(lambda _=False, name=name: self._session.forget(name))
-        notes = () if machine is None else machine.notes
-        text = " ".join(plain_text(note) for note in notes)
-        self.notes.setText(text)
-        self.notes.setToolTip(plain_tip(text))
-        self.notes.setVisible(bool(text) and not self._session.inputs.devices)
+            action.triggered.connect(lambda _=False, name=name: self._state.forget(name))
 
     def _use_machine(self) -> None:
-        machine = self._session.state.machine
+        machine = self._state.machine
         if machine is not None:
-            inputs = replace(self._session.inputs, devices=machine.devices, host=machine.host)
-            self._session.set_inputs(inputs)
+            self._state.replace_inputs(devices=machine.devices, host=machine.host)
 
     def _ask_name(self) -> None:
         name, right = QInputDialog.getText(
             self, self.tr("Remember devices"), self.tr("Name of this set:")
         )
         if right and name.strip():
-            self._session.remember(shorten(plain_text(name.strip()), _LONGEST_NAME))
+            self._state.remember(shorten(plain_text(name.strip()), _LONGEST_NAME))
 
     # Main memory
 
     def _set_ram(self, nbytes: int | None) -> None:
-        """Plan for other main memory; without any nothing is checked against it."""
-        host = self._session.inputs.host or Host(free=0)
-        self._session.set_host(None if nbytes is None else replace(host, free=nbytes))
+        """Plan for other main memory; None checks nothing against it."""
+        host = self._state.inputs.host or Host(free=0)
+        self._state.set_host(None if nbytes is None else replace(host, free=nbytes))
 
     def _set_swap(self, nbytes: int | None) -> None:
-        host = self._session.inputs.host or Host(free=0)
-        self._session.set_host(replace(host, swap=nbytes or 0))
+        host = self._state.inputs.host or Host(free=0)
+        self._state.set_host(replace(host, swap=nbytes or 0))
 
-    def _follow(self) -> None:
-        host = self._session.inputs.host
+    def follow(self, current: CurrentPlan) -> None:
+        """Show the devices of a plan, and without any what was found of this machine."""
+        host, devices, machine = current.inputs.host, current.inputs.devices, self._state.machine
+        self.model.show_devices(devices)
         self.ram.show_size(None if host is None else host.free)
         self.swap.show_size(None if host is None else host.swap)
-        self.remove.setEnabled(bool(self._session.inputs.devices))
-        self.notes.setVisible(bool(self.notes.text()) and not self._session.inputs.devices)
+        self.remove.setEnabled(bool(devices))
+        text = "" if machine is None or devices else plain_text(" ".join(machine.notes))
+        if text != self.notes.text():
+            self.notes.setText(text)
+            self.notes.setToolTip(plain_tip(text))
+        self.notes.setVisible(bool(text))
 
     # Parts
 
@@ -314,7 +456,7 @@ class DevicesBox(QWidget):
         edit.setToolTip(self.tr("{name}; empty is not checked").format(name=name))
         edit.setPlaceholderText(self.tr("not checked"))
         edit.setMinimumWidth(60)
-        edit.refused.connect(self._session.refused)
+        edit.refused.connect(self._state.refused)
         return edit
 
 
@@ -351,12 +493,8 @@ class _DeviceView(QTableView):
         self.verticalHeader().setDefaultSectionSize(row)
         self.setFixedHeight(header.sizeHint().height() + _SHOWN_ROWS * row + 4)
         self.delete_action = self._action(self.tr("Remove"), "Delete")
-        up, down = (
-            self._action(self.tr("Move up"), "Alt+Up"),
-            self._action(self.tr("Move down"), "Alt+Down"),
-        )
-        up.triggered.connect(lambda: self._shift(-1))
-        down.triggered.connect(lambda: self._shift(1))
+        self._action(self.tr("Move up"), "Alt+Up").triggered.connect(lambda: self._shift(-1))
+        self._action(self.tr("Move down"), "Alt+Down").triggered.connect(lambda: self._shift(1))
 
     def _action(self, text: str, keys: str) -> QAction:
         action = QAction(text, self)

@@ -1,9 +1,8 @@
-"""Plans side by side: pinned scenarios of one model, and several models under the same settings."""
+"""The pages below the picture: reasons, tables, scenarios, other models and export."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,26 +23,20 @@ from PySide6.QtWidgets import (
 
 from explorer.planner.inputs import PlanInputs, PlanResult
 from explorer.planner.result import Term
+from explorer.present import plan_export
 from explorer.present.explanations import picture_text
-from explorer.present.plan import exact_text, layers_of, memory_bars
-from explorer.present.plan_export import (
-    Curves,
-    environment_lines,
-    modelfile_lines,
-    plan_command,
-    server_command,
-)
+from explorer.present.plan import exact_text, layers_of, memory_bars, value_text
+from explorer.present.plan_export import Curves
 from explorer.qt.jobs import JobRunner
 from explorer.qt.planner.fields import CalmComboBox
-from explorer.qt.planner.layer_strip import PlannerPicture, SavedPicture
-from explorer.qt.planner.state import PlannerSession, Subject
+from explorer.qt.planner.picture import PlannerPicture, SavedPicture
+from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.planner.tables import (
     Candidate,
     LiveTable,
     bar_columns,
     comparison_columns,
     curve_columns,
-    figure_text,
     input_columns,
     layer_columns,
     term_columns,
@@ -55,34 +48,37 @@ from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import FilterBar, TableView
 from explorer.text import plain_text
 
-# A page beside the picture: it follows the plan only while it is seen, and not in every frame.
-
-
 _DELAY_MS: Final = 80
+_LEAST_LINES: Final = 2
+_BARS, _LAYERS, _CURVES = "bars", "layers", "curves"
 
 
-class LatePage(QWidget):
-    """Calls `refresh` soon after a change, while it is visible, and when it comes into sight.
+class PlannerPage(QWidget):
+    """Calls `refresh` soon after a change, while it is visible, and when it becomes visible.
 
-    A drag changes the plan sixty times a second. The picture follows each time; a table of three
-    hundred formulas need not, and must not take the time of a frame.
+    A drag changes the plan sixty times a second. A table of three hundred formulas must not take
+    the time of a frame.
     """
 
-    def __init__(self, session: PlannerSession, parent: QWidget | None = None) -> None:
+    def __init__(self, state: PlannerState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.session = session
+        self.state = state
         self._delay = QTimer(self)
         self._delay.setSingleShot(True)
         self._delay.setInterval(_DELAY_MS)
         self._delay.timeout.connect(self._refresh_if_seen)
-        session.planned.connect(self.invalidate)
 
     def refresh(self) -> None:
         """Show the current plan."""
         raise NotImplementedError
 
+    def follow(self, current: CurrentPlan) -> None:
+        """Refresh soon after another plan."""
+        del current  # `refresh` takes the one that is current then
+        self.invalidate()
+
     def invalidate(self) -> None:
-        """Refresh soon, if anybody looks."""
+        """Refresh soon, if the page is visible."""
         if self.isVisible() and not self._delay.isActive():
             self._delay.start()
 
@@ -102,13 +98,13 @@ class LatePage(QWidget):
         self.refresh()
 
 
-class ComparisonPage(LatePage):
+class ComparisonPage(PlannerPage):
     """A table of candidates; the first row is the current plan, from which the others differ."""
 
     def __init__(
-        self, session: PlannerSession, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
-        super().__init__(session, parent)
+        super().__init__(state, parent)
         self.model = LiveTable(self)
         self.table = TableView(self.model, runner, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
@@ -134,13 +130,12 @@ class ComparisonPage(LatePage):
 
     def now(self) -> list[Candidate]:
         """Return the row of the current plan."""
-        outcome = self.session.outcome
-        subject = self.session.state.subject
-        if outcome is None or subject is None:
+        model, result = self.state.current.model, self.state.current.result
+        if model is None or result is None:
             return []
-        return [Candidate(self._now_name(subject), outcome)]
+        return [Candidate(self._now_name(model), result)]
 
-    def _now_name(self, subject: Subject) -> str:
+    def _now_name(self, model: PlannedModel) -> str:
         raise NotImplementedError
 
 
@@ -153,41 +148,37 @@ class ScenariosPage(ComparisonPage):
     """
 
     def __init__(
-        self, session: PlannerSession, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
-        super().__init__(session, runner, parent)
-        self._outcomes: dict[int, tuple[Subject, PlanInputs, PlanResult]] = {}
+        super().__init__(state, runner, parent)
+        self._results: dict[int, tuple[PlannedModel, PlanInputs, PlanResult]] = {}
         self.table.setAccessibleName(self.tr("Scenarios"))
         self.pin = self._button(self.tr("&Pin these settings"), self.tr("Keep them as a scenario"))
         self.use = self._button(self.tr("&Use"), self.tr("Go back to the selected scenario"))
         self.rename = self._button(self.tr("Re&name…"), self.tr("Name the selected scenario"))
         self.unpin = self._button(self.tr("Re&move"), self.tr("Forget the selected scenario"))
-        hint = QLabel(self.tr("Differences are to the settings of now."), self)
+        hint = QLabel(self.tr("Differences are from the current settings."), self)
         hint.setWordWrap(True)
         self.line.addWidget(hint, 1)
-        self.pin.clicked.connect(self._pin)
+        self.pin.clicked.connect(lambda _: state.pin())
         self.use.clicked.connect(self._use)
         self.rename.clicked.connect(self._rename)
         self.unpin.clicked.connect(self._unpin)
         self.table.selection_moved.connect(self._enable)
         self.table.row_opened.connect(lambda _: self._use())
-        session.scenarios_changed.connect(self.invalidate)
         self._enable()
 
     def candidates(self) -> list[Candidate]:
-        """Return now, and each scenario for the current model."""
-        subject = self.session.state.subject
-        rows = self.now()
-        if subject is None:
+        """Return the current plan, and that of each scenario for the current model."""
+        model, rows = self.state.current.model, self.now()
+        if model is None:
             return rows
-        scenarios = self.session.state.scenarios
-        known, self._outcomes = self._outcomes, {}
-        for place, scenario in enumerate(scenarios):
+        known, self._results = self._results, {}
+        for place, scenario in enumerate(self.state.scenarios):
             kept = known.get(place)
-            if kept is None or kept[0] is not subject or kept[1] is not scenario.inputs:
-                outcome = self.session.state.outcome_of(subject, scenario.inputs)
-                kept = subject, scenario.inputs, outcome
-            self._outcomes[place] = kept
+            if kept is None or kept[0] is not model or kept[1] is not scenario.inputs:
+                kept = model, scenario.inputs, self.state.result_of(model, scenario.inputs)
+            self._results[place] = kept
             rows.append(Candidate(scenario.name, kept[2]))
         return rows
 
@@ -195,36 +186,29 @@ class ScenariosPage(ComparisonPage):
         """Return the place of the selected scenario, or None."""
         rows = self.table.selected_content_rows()
         place = int(rows[0]) - 1 if len(rows) else -1
-        return place if 0 <= place < len(self.session.state.scenarios) else None
+        return place if 0 <= place < len(self.state.scenarios) else None
 
-    def _now_name(self, subject: Subject) -> str:
+    def _now_name(self, model: PlannedModel) -> str:
         return self.tr("Now")
-
-    def _pin(self) -> None:
-        self.session.pin()
 
     def _use(self) -> None:
         place = self.chosen()
         if place is not None:
-            self.session.set_inputs(self.session.state.scenarios[place].inputs)
+            self.state.use_scenario(place)
 
     def _rename(self) -> None:
         place = self.chosen()
         if place is None:
             return
-        name, right = QInputDialog.getText(
-            self,
-            self.tr("Rename scenario"),
-            self.tr("Name:"),
-            text=self.session.state.scenarios[place].name,
-        )
-        if right:
-            self.session.rename(place, name)
+        title, old = self.tr("Rename scenario"), self.state.scenarios[place].name
+        name, accepted = QInputDialog.getText(self, title, self.tr("Name:"), text=old)
+        if accepted:
+            self.state.rename(place, name)
 
     def _unpin(self) -> None:
         place = self.chosen()
         if place is not None:
-            self.session.unpin(place)
+            self.state.unpin(place)
 
     def _enable(self) -> None:
         on = self.chosen() is not None
@@ -242,55 +226,48 @@ class ModelsPage(ComparisonPage):
     """Other open models under the current settings.
 
     Signals:
-        others_wanted: The page is looked at, so the other models are to be read.
+        others_wanted: The page is shown and needs the other models.
     """
 
     others_wanted = Signal()
 
     def __init__(
-        self, session: PlannerSession, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
-        super().__init__(session, runner, parent)
+        super().__init__(state, runner, parent)
         self.table.setAccessibleName(self.tr("Models under the same settings"))
         self.hint = QLabel(self)
         self.hint.setWordWrap(True)
         self.line.addWidget(self.hint, 1)
-        session.others_changed.connect(self.invalidate)
 
     def refresh(self) -> None:
         """Show the current figures."""
         self.others_wanted.emit()
         super().refresh()
         self.hint.setText(
-            self.tr("All open models under these settings. Differences are to the first one.")
-            if self.session.state.others
+            self.tr("All open models under these settings. Differences are from the first one.")
+            if self.state.others
             else self.tr("Open another model to compare it under the same settings.")
         )
 
     def candidates(self) -> list[Candidate]:
         """Return the current model, and the others."""
-        state = self.session.state
+        state = self.state
         others = [
-            Candidate(other.title, state.outcome_of(other, state.inputs)) for other in state.others
+            Candidate(other.title, state.result_of(other, state.inputs)) for other in state.others
         ]
         return self.now() + others
 
-    def _now_name(self, subject: Subject) -> str:
-        return subject.title
+    def _now_name(self, model: PlannedModel) -> str:
+        return model.title
 
 
-# The twins of the charts: the same figures as tables, to read aloud, copy and export.
-
-
-_BARS, _LAYERS, _CURVES = "bars", "layers", "curves"
-
-
-class TablesPage(LatePage):
-    """One table of the three.
+class TablesPage(PlannerPage):
+    """The figures of one of three charts as a table, to read aloud, copy and export.
 
     Attributes:
         choice: Which chart.
-        table: Its twin.
+        table: Its figures.
 
     Signals:
         layer_chosen: A layer's row was selected; its number.
@@ -302,12 +279,12 @@ class TablesPage(LatePage):
 
     def __init__(
         self,
-        session: PlannerSession,
+        state: PlannerState,
         runner: JobRunner,
         curves: Callable[[], Curves | None],
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(session, parent)
+        super().__init__(state, parent)
         self._curves = curves
         self._following = False
         self.choice = CalmComboBox(self)
@@ -333,7 +310,7 @@ class TablesPage(LatePage):
         layout.addLayout(line)
         layout.addWidget(self.table, 1)
         self.choice.currentIndexChanged.connect(lambda _: self.refresh())
-        self.table.row_selected.connect(self._tell_layer)
+        self.table.row_selected.connect(self._emit_layer)
 
     def refresh(self) -> None:
         """Show the current figures."""
@@ -352,8 +329,7 @@ class TablesPage(LatePage):
                 self._following = False
 
     def _content(self, kind: str) -> tuple[Sequence[Column], int]:
-        outcome = self.session.outcome
-        plan = None if outcome is None else outcome.plan
+        plan = self.state.current.plan
         if kind == _CURVES:
             curves = self._curves()
             if curves is None:
@@ -362,23 +338,20 @@ class TablesPage(LatePage):
             return curve_columns(curves), len(curves.curves[0].contexts)
         if plan is None:
             return (), 0
-        bars = memory_bars(plan, self.session.inputs.host)
+        bars = memory_bars(plan, self.state.current.inputs.host)
         if kind == _BARS:
             return bar_columns(bars), len(bars)
         layers = () if plan.layout is None else layers_of(plan.layout)
         names = [bar.title for bar in bars if bar.device is not None]
         return layer_columns(layers, names), len(layers)
 
-    def _tell_layer(self, row: int) -> None:
+    def _emit_layer(self, row: int) -> None:
         if self.choice.currentData() == _LAYERS and not self._following:
             self.layer_chosen.emit(row)
 
 
-# Why a figure is what it is: its formula, the value of each symbol, and where that came from.
-
-
-class WhyPage(LatePage):
-    """All figures of the plan on the left; the reasons of one on the right.
+class WhyPage(PlannerPage):
+    """All figures of the plan on the left; formula and inputs of one on the right.
 
     Attributes:
         figures: The table of figures.
@@ -387,9 +360,9 @@ class WhyPage(LatePage):
     """
 
     def __init__(
-        self, session: PlannerSession, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
-        super().__init__(session, parent)
+        super().__init__(state, parent)
         self._terms: tuple[Term, ...] = ()
         self._chosen = "total"
         self.search = FilterBar(self.tr("Filter figures:  devices[0]  graph  blk"), "", self)
@@ -428,7 +401,7 @@ class WhyPage(LatePage):
         self.search.changed.connect(self._filter)
 
     def show_figure(self, name: str) -> None:
-        """Show the reasons of a figure, by its place in the plan's JSON."""
+        """Show the formula of a figure, by its place in the plan's JSON."""
         self._chosen = name
         self.search.edit.clear()
         self.refresh()
@@ -438,8 +411,7 @@ class WhyPage(LatePage):
 
     def refresh(self) -> None:
         """Show the figures of the current plan."""
-        outcome = self.session.outcome
-        plan = None if outcome is None else outcome.plan
+        plan = self.state.current.plan
         self._terms = () if plan is None else plan.terms
         names = tuple(term.name for term in self._terms)
         if self.figure_model.show(term_columns(self._terms), len(self._terms), names):
@@ -458,21 +430,24 @@ class WhyPage(LatePage):
             self._show_chosen()
 
     def _follow_input(self, row: int) -> None:
-        """Go on to the figure that a symbol stands for, if it is one."""
-        term = next((term for term in self._terms if term.name == self._chosen), None)
+        """Show the figure that a symbol stands for, if it is one."""
+        term = self._term()
         if term is not None and row < len(term.inputs):
             origin = list(term.inputs.values())[row].origin
             if any(other.name == origin for other in self._terms):
                 self.show_figure(origin)
 
+    def _term(self) -> Term | None:
+        return next((term for term in self._terms if term.name == self._chosen), None)
+
     def _show_chosen(self) -> None:
-        term = next((term for term in self._terms if term.name == self._chosen), None)
+        term = self._term()
         if term is None:
-            self.title.setText(self.tr("Choose a figure to see why it is what it is."))
+            self.title.setText(self.tr("Choose a figure to see its formula."))
             self.formula.clear()
             self.input_model.show((), 0)
             return
-        value = exact_text(term.value) if isinstance(term.value, int) else figure_text(term.value)
+        value = exact_text(term.value) if isinstance(term.value, int) else value_text(term.value)
         self.title.setText(f"{term.name} = {value}")
         self.formula.setText(f"= {plain_text(term.formula)}")
         inputs = list(term.inputs.items())
@@ -490,22 +465,8 @@ class WhyPage(LatePage):
         return label
 
 
-# The settings for other programs, ready to copy; the picture and the tables, ready to save.
-
-
-_LEAST_LINES: Final = 2
-
-
-@dataclass(frozen=True)
-class _Text:
-    """One text to copy."""
-
-    edit: QPlainTextEdit
-    make: Callable[[], str]
-
-
-class TakeAwayPage(LatePage):
-    """Texts with a button each.
+class ExportPage(PlannerPage):
+    """The settings as texts for other programs, each with a button to copy it; the picture to save.
 
     Signals:
         exported: A file was written; its path.
@@ -517,27 +478,27 @@ class TakeAwayPage(LatePage):
 
     def __init__(
         self,
-        session: PlannerSession,
+        state: PlannerState,
         runner: JobRunner,
         picture: PlannerPicture,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(session, parent)
-        self._texts: dict[str, _Text] = {}
+        super().__init__(state, parent)
+        self._edits: dict[str, QPlainTextEdit] = {}
         self._buttons: dict[str, QPushButton] = {}
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(8)
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         self._picture = SavedPicture(picture)
-        for name, title, make in (
-            ("command", self.tr("This plan"), self._command),
-            ("environment", self.tr("Ollama's environment"), self._environment),
-            ("modelfile", self.tr("Modelfile"), self._modelfile),
-            ("server", self.tr("llama-server"), self._server),
+        for name, title in (
+            ("command", self.tr("This plan")),
+            ("environment", self.tr("Ollama's environment")),
+            ("modelfile", self.tr("Modelfile")),
+            ("server", self.tr("llama-server")),
         ):
-            self._add(name, title, make)
+            self._add(name, title)
         self.save = QPushButton(self.tr("&Save picture or data…"), self)
-        self.save.setToolTip(self.tr("The bars and the layers as PNG, SVG or CSV"))
+        self.save.setToolTip(self.tr("Save the bars and the layers as PNG, SVG or CSV"))
         self.save.clicked.connect(lambda: self._export.ask(self._picture, "memory-plan"))
         line = QHBoxLayout()
         line.addWidget(self.save)
@@ -551,7 +512,21 @@ class TakeAwayPage(LatePage):
 
     def text(self, name: str) -> str:
         """Return a text: ``"command"``, ``"environment"``, ``"modelfile"`` or ``"server"``."""
-        return self._texts[name].make()
+        current = self.state.current
+        model, plan = current.model, current.plan
+        if model is None:
+            return ""
+        if name == "command":
+            return plan_export.plan_command(model.path, current.inputs)
+        if plan is None:
+            return ""
+        if name == "server":
+            return plan_export.server_command(model.path, plan, model.projector)
+        lines = {
+            "environment": plan_export.environment_lines,
+            "modelfile": plan_export.modelfile_lines,
+        }
+        return "\n".join(lines[name](plan))
 
     def copy_button(self, name: str) -> QPushButton:
         """Return the button that copies a text."""
@@ -563,12 +538,12 @@ class TakeAwayPage(LatePage):
 
     def refresh(self) -> None:
         """Show the texts of the current plan."""
-        for text in self._texts.values():
-            shown = plain_text(text.make(), lines=True)
-            if shown != text.edit.toPlainText():
-                text.edit.setPlainText(shown)
+        for name, edit in self._edits.items():
+            shown = plain_text(self.text(name), lines=True)
+            if shown != edit.toPlainText():
+                edit.setPlainText(shown)
 
-    def _add(self, name: str, title: str, make: Callable[[], str]) -> None:
+    def _add(self, name: str, title: str) -> None:
         row = self._grid.rowCount()
         edit = QPlainTextEdit(self)
         edit.setReadOnly(True)
@@ -581,29 +556,8 @@ class TakeAwayPage(LatePage):
         label.setBuddy(edit)
         button = QPushButton(self.tr("Copy"), self)
         button.setAccessibleName(self.tr("Copy {what}").format(what=title))
-        button.setToolTip(self.tr("Copy {what}").format(what=title))
-        button.clicked.connect(lambda: QGuiApplication.clipboard().setText(make()))
+        button.setToolTip(button.accessibleName())
+        button.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.text(name)))
         for column, widget in enumerate((label, edit, button)):
             self._grid.addWidget(widget, row, column)
-        self._texts[name] = _Text(edit, make)
-        self._buttons[name] = button
-
-    def _command(self) -> str:
-        subject = self.session.state.subject
-        return "" if subject is None else plan_command(subject.path, self.session.inputs)
-
-    def _environment(self) -> str:
-        outcome = self.session.outcome
-        plan = None if outcome is None else outcome.plan
-        return "" if plan is None else "\n".join(environment_lines(plan))
-
-    def _modelfile(self) -> str:
-        outcome = self.session.outcome
-        plan = None if outcome is None else outcome.plan
-        return "" if plan is None else "\n".join(modelfile_lines(plan))
-
-    def _server(self) -> str:
-        subject, outcome = self.session.state.subject, self.session.outcome
-        if subject is None or outcome is None or outcome.plan is None:
-            return ""
-        return server_command(subject.path, outcome.plan, subject.projector)
+        self._edits[name], self._buttons[name] = edit, button

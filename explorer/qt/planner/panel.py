@@ -1,51 +1,93 @@
-"""The planner panel.
+"""The planner panel: the answer on top, settings and devices beside the picture, pages below.
 
-Light to import and to make: what draws, and with it pyqtgraph, is made when the panel first comes
-into sight with a model; nothing of a model is read before that either.
+What draws is created when the panel is first shown with a model; no model is read before that.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtGui import QFont, QHideEvent, QShowEvent
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleAnnouncementEvent,
+    QAction,
+    QFont,
+    QGuiApplication,
+    QHideEvent,
+    QKeySequence,
+    QPalette,
+    QShowEvent,
+)
 from PySide6.QtWidgets import (
     QFrame,
+    QHBoxLayout,
     QLabel,
+    QPushButton,
     QScrollArea,
+    QSizePolicy,
     QSplitter,
     QStackedLayout,
     QTabWidget,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
 from explorer.errors import ExplorerError, PlanError
-from explorer.formats import open_model
 from explorer.hardware.catalogue import Catalogue, load_catalogue
 from explorer.hardware.detect import Machine, detect
-from explorer.planner import Hyperparameters
+from explorer.planner.advice import Advice, solve
+from explorer.planner.profiles import GRAPH_SIZE
+from explorer.planner.result import PlanRequest
+from explorer.present.explanations import picture_text
+from explorer.present.plan import (
+    QUESTION_NAMES,
+    Level,
+    Suggestion,
+    Verdict,
+    advice_changes,
+    advice_text,
+    suggestions,
+    suggestions_sentence,
+    verdict_of,
+)
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
-from explorer.qt.planner.answer_bar import AnswerBar, undo_actions
+from explorer.qt.jobs import Job, JobRunner, JobSlot, consideration, drop_frames
 from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
-from explorer.qt.planner.layer_strip import PlannerPicture
-from explorer.qt.planner.pages import ModelsPage, ScenariosPage, TablesPage, TakeAwayPage, WhyPage
-from explorer.qt.planner.state import PlannerSession, PlannerState, Subject
-from explorer.qt.widgets.labels import StatePage
+from explorer.qt.planner.pages import (
+    ExportPage,
+    ModelsPage,
+    PlannerPage,
+    ScenariosPage,
+    TablesPage,
+    WhyPage,
+)
+from explorer.qt.planner.picture import PlannerPicture
+from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState, read_model
+from explorer.qt.theme import warning_colour
+from explorer.qt.widgets.labels import StatePage, plain_label
+from explorer.qt.widgets.painting import plain_tip
 
 NOTE_NAME: Final = "planner"
 """Name under which scenarios and device sets are remembered."""
 
+_MOST_SUGGESTED: Final = 4
+_SEARCH_DELAY_MS: Final = 250
+_ANNOUNCE_DELAY_MS: Final = 400
+_SIDE_WIDTH: Final = 330
+
+Found = TypeVar("Found")
+
 
 class Notes(Protocol):
-    """What remembers texts between two runs; the window's `Settings`."""
+    """Keeps texts between two runs; the window's `Settings`."""
 
     def note(self, name: str) -> str:
         """Return a remembered text; empty if there is none."""
@@ -58,15 +100,15 @@ class PlannerView(QWidget):
     """How much memory the current model needs, on which devices, and why.
 
     Attributes:
-        session: The state; its signals tell what changed.
+        state: The state; its signal carries the current plan.
         body: What is shown of a model; None until it is first needed.
-        state: What stands there instead.
+        placeholder: The page without a plan.
 
     Signals:
         layer_chosen: The user chose a layer; its number, the output layer being the last.
-        demo_wanted: The user wants the demo model.
+        demo_wanted: The user asked for the demo model.
         exported: A file was written; its path.
-        failed: Something could not be done; an `ExplorerError`.
+        failed: An action failed; an `ExplorerError`.
     """
 
     layer_chosen = Signal(int)
@@ -81,30 +123,28 @@ class PlannerView(QWidget):
         self._settings = settings
         self._document: Document | None = None
         self._others: tuple[Document, ...] = ()
-        self._read: WeakKeyDictionary[Document, Subject | ExplorerError] = WeakKeyDictionary()
+        self._read: WeakKeyDictionary[Document, PlannedModel | ExplorerError] = WeakKeyDictionary()
         self._layer = -1
-        self._catalogue: Catalogue | None = None
         self.body: PlannerBody | None = None
-        self.session = PlannerSession(PlannerState(), self)
+        self.state = PlannerState(save=lambda text: settings.set_note(NOTE_NAME, text), parent=self)
         self._reading = JobSlot(runner, self)
         self._reading_others = JobSlot(runner, self)
         self._looking = JobSlot(runner, self)
-        self.state = StatePage(self)
-        self.state.pressed.connect(self.demo_wanted)
+        self.placeholder = StatePage(self)
+        self.placeholder.pressed.connect(self.demo_wanted)
         self._stack = QStackedLayout(self)
-        self._stack.addWidget(self.state)
-        # the first paint of the panel comes before the making of its plots
+        self._stack.addWidget(self.placeholder)
+        # the panel is painted once before its plots are created
         self._making = QTimer(self)
         self._making.setSingleShot(True)
         self._making.timeout.connect(self._refresh)
-        self.undo_action, self.redo_action = undo_actions(self.session, self)
+        self._add_action(self.tr("&Undo setting"), ("Ctrl+Z",), self.state.undo)
+        self._add_action(self.tr("&Redo setting"), ("Ctrl+Shift+Z", "Ctrl+Y"), self.state.redo)
         self._restore()
-        self.session.scenarios_changed.connect(self._save)
-        self.session.sets_changed.connect(self._save)
         self._explain_empty()
 
     def show_document(self, document: Document | None) -> None:
-        """Plan for a model; None plans for nothing. The settings stay."""
+        """Plan for a model under the same settings; None shows the placeholder."""
         if document is self._document:
             return
         self._document = document
@@ -120,13 +160,13 @@ class PlannerView(QWidget):
             self._read_others()
 
     def select_layer(self, layer: int) -> None:
-        """Mark a layer that was selected elsewhere; -1 marks none. Tells nobody."""
+        """Mark a layer that was selected elsewhere; -1 marks none. Emits nothing."""
         self._layer = layer
         if self.body is not None:
             self.body.select_layer(layer)
 
     def focus_search(self) -> None:
-        """Put the cursor where one types first: into the context, or the filter of the figures."""
+        """Focus the filter of the figures, if it is visible, else the field of the context."""
         if self.body is None:
             return
         if self.body.why.isVisible():
@@ -134,63 +174,59 @@ class PlannerView(QWidget):
         else:
             self.body.controls.context_edit.setFocus()
 
-    # The model
-
     def _refresh(self) -> None:
         """Show the current document, reading it if that was not done yet."""
         document = self._document
         if document is None:
-            self.session.set_subject(None)
+            self.state.set_model(None)
             self._explain_empty()
             return
         known = self._read.get(document)
-        if known is None:
-            self._reading.run(
-                self.tr("Reading hyperparameters"),
-                lambda _job: _subject(document),
-                lambda subject: self._take(document, subject),
-                lambda error: self._take(document, error),
-            )
-        else:
+        if known is not None:
             self._show(known)
+            return
+        self._reading.run(
+            self.tr("Reading hyperparameters"),
+            lambda _job: read_model(document),
+            lambda model: self._take(document, model),
+            lambda error: self._take(document, error),
+        )
 
-    def _take(self, document: Document, result: Subject | ExplorerError) -> None:
+    def _take(self, document: Document, result: PlannedModel | ExplorerError) -> None:
         self._read[document] = result
         if document is self._document:
             self._show(result)
 
-    def _show(self, result: Subject | ExplorerError) -> None:
+    def _show(self, result: PlannedModel | ExplorerError) -> None:
         if isinstance(result, ExplorerError):
-            self.session.set_subject(None)
+            self.state.set_model(None)
             heading = self.tr("No plan can be made for this model")
-            self.state.tell(heading, str(result))
-            self._stack.setCurrentWidget(self.state)
+            self.placeholder.tell(heading, str(result))
+            self._stack.setCurrentWidget(self.placeholder)
             return
         body = self._body()
-        if self.session.state.subject is not result:
-            self.session.set_subject(result)
+        if self.state.model is not result:
+            self.state.set_model(result)
             self._show_others()
         body.select_layer(self._layer)
         self._stack.setCurrentWidget(body)
 
     def _explain_empty(self) -> None:
-        self.state.tell(
+        self.placeholder.tell(
             self.tr("No model is open"),
             self.tr(
-                "The planner works out how much memory a model needs: its weights, its KV cache "
-                "for a context of your choice, and the compute graph; which layers go to which "
-                "GPU; and what would have to change for all of them to fit. Only the header of "
-                "the model is read. Open a model with Ctrl+O, or look at the demo model."
+                "The planner computes how much memory a model needs: its weights, its KV cache for "
+                "a context of your choice, and the compute graph. It shows which layers go to "
+                "which GPU, and what has to change for all of them to fit. It reads only the "
+                "header of the model. Open a model with Ctrl+O, or open the demo model."
             ),
             self.tr("Open the demo model"),
         )
-        self._stack.setCurrentWidget(self.state)
+        self._stack.setCurrentWidget(self.placeholder)
 
     def _body(self) -> PlannerBody:
         if self.body is None:
-            # pyqtgraph takes 150 ms to import: when it is needed, not when the program starts
-
-            body = PlannerBody(self.session, self._runner, self)
+            body = PlannerBody(self.state, self._runner, self)
             body.layer_chosen.connect(self.layer_chosen)
             body.exported.connect(self.exported)
             body.failed.connect(self.failed)
@@ -201,8 +237,6 @@ class PlannerView(QWidget):
             self._look_at_machine()
         return self.body
 
-    # This machine
-
     def _look_at_machine(self) -> None:
         self._looking.run(
             self.tr("Looking at this machine"),
@@ -212,36 +246,30 @@ class PlannerView(QWidget):
         )
 
     def _take_machine(self, found: tuple[Machine, Catalogue]) -> None:
-        machine, catalogue = found
         if self.body is not None:
-            self.body.devices.set_catalogue(catalogue)
-        self.session.set_machine(machine)
-
-    # Other models
+            self.body.devices.set_catalogue(found[1])
+        self.state.set_machine(found[0])
 
     def _read_others(self) -> None:
         """Read the models to compare with that were not read yet."""
-        missing = [
-            document
-            for document in self._others
-            if document not in self._read and document is not self._document
-        ]
+        others = [document for document in self._others if document is not self._document]
+        missing = [document for document in others if document not in self._read]
         if not missing:
             self._show_others()
             return
 
-        def read(job: Job) -> list[tuple[Document, Subject | ExplorerError]]:
-            results: list[tuple[Document, Subject | ExplorerError]] = []
+        def read(job: Job) -> list[tuple[Document, PlannedModel | ExplorerError]]:
+            results: list[tuple[Document, PlannedModel | ExplorerError]] = []
             for document in missing:
                 job.check()
                 try:
-                    results.append((document, _subject(document)))
+                    results.append((document, read_model(document)))
                 except ExplorerError as error:
                     drop_frames(error)  # it is kept with the model, and would keep the model
                     results.append((document, error))
             return results
 
-        def done(results: list[tuple[Document, Subject | ExplorerError]]) -> None:
+        def done(results: list[tuple[Document, PlannedModel | ExplorerError]]) -> None:
             self._read.update(results)
             self._show_others()
 
@@ -250,30 +278,31 @@ class PlannerView(QWidget):
     def _show_others(self) -> None:
         """Compare with the models that could be read; one that cannot be planned is left out."""
         found = [self._read.get(doc) for doc in self._others if doc is not self._document]
-        others = [subject for subject in found if isinstance(subject, Subject)]
-        if others != self.session.state.others:
-            self.session.set_others(others)
-
-    # Between two runs
-
-    def _save(self) -> None:
-        self._settings.set_note(NOTE_NAME, self.session.state.saved())
+        others = [model for model in found if isinstance(model, PlannedModel)]
+        if others != self.state.others:
+            self.state.set_others(others)
 
     def _restore(self) -> None:
         text = self._settings.note(NOTE_NAME)
-        if not text:
-            return
         try:
-            self.session.state.restore(text)
+            if text:
+                self.state.restore(text)
         except PlanError:
             self._settings.set_note(NOTE_NAME, "")  # damaged, or of a later version: start afresh
+
+    def _add_action(self, text: str, keys: Sequence[str], slot: Callable[[], None]) -> None:
+        action = QAction(text, self)
+        action.setShortcuts([QKeySequence(key) for key in keys])
+        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        action.triggered.connect(slot)
+        self.addAction(action)
 
     # Qt
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.LocaleChange:
-            self.session.retell()
+            self.state.flush()  # sizes are in other units
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -284,39 +313,264 @@ class PlannerView(QWidget):
         self._making.stop()
 
 
-def _subject(document: Document) -> Subject:
-    """Read what the formulas need; in a worker, for a list of head counts may be on the disk.
+class AnswerBar(QWidget):
+    """The verdict, buttons for changes that would make the model fit, questions and answers.
 
-    Raises:
-        ExplorerError: The model has no hyperparameters that can be planned with, or its projector
-            cannot be read.
+    Attributes:
+        sentence: The verdict.
+        undo: The button that undoes a change.
+        redo: The button that redoes it.
+        questions: The buttons that ask a question, by the question.
+
+    Signals:
+        announced: The verdict was announced to screen readers.
     """
-    model = document.model
-    h = Hyperparameters.from_model(model)
-    if not h.block_count:
-        raise PlanError(
-            "the model says nothing of its layers (block_count), so there is nothing to plan"
-        )
-    projector = model.projector
-    if projector is None:
-        return Subject(document.title, document.path, h)
-    with open_model(projector) as separate:
-        return Subject(document.title, document.path, h, projector, separate.nbytes)
 
+    announced = Signal(str)
 
-# What the panel shows of a model: answer, settings and devices, picture, and pages below it.
+    def __init__(
+        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._state = state
+        self._current = state.current
+        self._found: tuple[Suggestion, ...] = ()
+        self._searched = False
+        self._verdict = Verdict(Level.FITS, "")
+        self._coloured: Level | None = None
+        self._announced = ""
+        self._search = JobSlot(runner, self)
+        self._asking = JobSlot(runner, self)
+        self._search_delay = self._timer(_SEARCH_DELAY_MS, self._start_search)
+        self._announce_delay = self._timer(_ANNOUNCE_DELAY_MS, self._announce)
+        self.sentence = self._label()
+        self.sentence.setAccessibleName(self.tr("Answer"))
+        self.sentence.setWhatsThis(picture_text("answer"))
+        font = QFont(self.sentence.font())
+        font.setPointSizeF(font.pointSizeF() * 1.15)
+        font.setWeight(QFont.Weight.DemiBold)
+        self.sentence.setFont(font)
+        # room for two lines, so that nothing below moves during a drag
+        self.sentence.setMinimumHeight(2 * self.sentence.fontMetrics().height() + 2)
+        self.undo = self._tool("↶", self.tr("Undo"), self.tr("Undo a change (Ctrl+Z)"))
+        self.redo = self._tool("↷", self.tr("Redo"), self.tr("Redo a change (Ctrl+Shift+Z)"))
+        self.reply = self._label()
+        self.reply.setAccessibleName(self.tr("Answer to the question"))
+        self.reply.setWhatsThis(picture_text("reply"))
+        # room for a button or two lines, whether there are any or not
+        line = self.reply.fontMetrics().height()
+        self.reply.setMinimumHeight(max(2 * line, line + 14))
+        self.apply = QPushButton(self.tr("Apply"), self)
+        self.apply.setToolTip(self.tr("Use this value"))
+        self.apply.hide()
+        self._advice: Advice | None = None
+        self._suggested: list[QPushButton] = []
+        self._lay_out()
+        self.undo.clicked.connect(state.undo)
+        self.redo.clicked.connect(state.redo)
+        self.apply.clicked.connect(self._apply_advice)
+        self._forget_advice()
+        self.follow(state.current)
 
+    @property
+    def suggestion_buttons(self) -> list[QPushButton]:
+        """The buttons that apply a suggested change."""
+        return [button for button in self._suggested if not button.isHidden()]
 
-_SIDE_WIDTH: Final = 330
+    def tab_chain(self) -> list[QWidget]:
+        """Return what takes the focus, in reading order."""
+        return [*self._suggested, self.apply, *self.questions.values(), self.undo, self.redo]
+
+    def _lay_out(self) -> None:
+        asked, suggested = QHBoxLayout(), QHBoxLayout()
+        self.questions: dict[str, QPushButton] = {}
+        for what in QUESTION_NAMES:
+            button = QPushButton(f"{QUESTION_NAMES[what]}?", self)
+            button.setToolTip(self.tr("Find the best value that fits; other settings stay"))
+            button.clicked.connect(lambda _=False, what=what: self._ask(what))
+            self.questions[what] = button
+            asked.addWidget(button)
+        asked.addStretch(1)
+        asked.addWidget(self.undo)
+        asked.addWidget(self.redo)
+        for number in range(_MOST_SUGGESTED):
+            button = QPushButton(self)
+            button.hide()
+            button.clicked.connect(lambda _=False, number=number: self._apply(number))
+            self._suggested.append(button)
+            suggested.addWidget(button)
+        suggested.addWidget(self.reply, 1)
+        suggested.addWidget(self.apply)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(10, 8, 10, 4)
+        layout.setSpacing(4)
+        layout.addWidget(self.sentence)
+        layout.addLayout(suggested)
+        layout.addLayout(asked)
+
+    def follow(self, current: CurrentPlan) -> None:
+        """Show the verdict of a plan; forget answers to other settings."""
+        before, self._current = self._current, current
+        self.undo.setEnabled(current.can_undo)
+        self.redo.setEnabled(current.can_redo)
+        if (current.model, current.inputs) != (before.model, before.inputs):
+            self._forget_advice()
+        if current.result is None:
+            return
+        self._verdict = verdict_of(current.result)
+        if not self._searched:
+            self._search.cancel()
+        for button in self._suggested:
+            button.setEnabled(False)  # until it is known whether they still help
+        self._found, self._searched = (), False
+        if self._can_search():
+            self._search_delay.start()
+            self._show_sentence()
+        else:
+            self._search_delay.stop()
+            self._show_suggestions(())
+
+    def _can_search(self) -> bool:
+        """Return whether there may be settings with which the model fits."""
+        inputs, fits = self._current.inputs, self._verdict.level is Level.FITS
+        planned = self._current.plan is not None and inputs.profile == GRAPH_SIZE.name
+        return planned and not fits and bool(inputs.devices)
+
+    def _show_sentence(self) -> None:
+        verdict = self._verdict
+        text = f"{verdict.mark}  {verdict.sentence}"
+        if self._searched and self._can_search():
+            text += f" {suggestions_sentence(self._found)}"
+        if text == self.sentence.text():
+            return
+        self.sentence.setText(text)
+        self.sentence.setToolTip(plain_tip(text))
+        if self._coloured is not verdict.level:
+            self._take_colours()
+        self._announce_delay.start()
+
+    def _take_colours(self) -> None:
+        self._coloured = self._verdict.level
+        palette = QGuiApplication.palette()
+        if self._verdict.level is not Level.FITS:
+            palette.setColor(QPalette.ColorRole.WindowText, warning_colour(palette))
+        self.sentence.setPalette(palette)
+
+    def _announce(self) -> None:
+        """Announce the answer to screen readers once it no longer changes."""
+        text = self.sentence.text()
+        if text == self._announced or not self.isVisible():
+            return
+        self._announced = text
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self.sentence, text))
+        self.announced.emit(text)
+
+    def _start_search(self) -> None:
+        if not self.isVisible():
+            return
+
+        title = self.tr("Looking for settings that fit")
+        self._run(self._search, title, suggestions, self._show_suggestions)
+
+    def _run(
+        self,
+        slot: JobSlot,
+        title: str,
+        search: Callable[[PlanRequest, Callable[[], None]], Found],
+        on_done: Callable[[Found], None],
+    ) -> None:
+        """Search in the background for the current model and inputs."""
+        model = self._state.model
+        if model is None:
+            return
+        request = model.complete(self._state.inputs).request(model.h, self._state.environment)
+
+        def work(job: Job) -> Found:
+            with consideration(lasting=False):
+                return search(request, job.check)
+
+        slot.run(title, work, on_done, self._state.refused.emit)
+
+    def _show_suggestions(self, found: tuple[Suggestion, ...]) -> None:
+        self._found, self._searched = found, True
+        for number, button in enumerate(self._suggested):
+            button.setVisible(number < len(found))
+            button.setEnabled(True)
+            if number < len(found):
+                button.setText(found[number].button)
+                button.setToolTip(self.tr("Puts all layers on GPUs"))
+        self._show_sentence()
+
+    def _apply(self, number: int) -> None:
+        if number < len(self._found):
+            self._state.apply(self._found[number].changes)
+
+    def _ask(self, what: str) -> None:
+        self.reply.setText(self.tr("Searching…"))
+        title = self.tr("Searching: {question}").format(question=QUESTION_NAMES[what])
+        self._run(self._asking, title, partial(solve, what), self._show_advice)
+
+    def _show_advice(self, advice: Advice) -> None:
+        self._advice = advice
+        text = advice_text(advice)
+        self.reply.setText(text)
+        self.reply.setToolTip(plain_tip(text))
+        self.apply.setVisible(bool(advice_changes(advice)))
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self.reply, text))
+
+    def _forget_advice(self) -> None:
+        """Clear an answer to other settings."""
+        if self.reply.text():
+            self._asking.cancel()
+            self._advice = None
+            self.reply.clear()
+            self.reply.setToolTip("")
+            self.apply.hide()
+        on = self._current.inputs.profile == GRAPH_SIZE.name
+        for button in self.questions.values():
+            button.setEnabled(on)  # other profiles predict no layout that could be asked
+
+    def _apply_advice(self) -> None:
+        if self._advice is not None:
+            self._state.apply(advice_changes(self._advice))
+
+    def _label(self) -> QLabel:
+        label = plain_label(self)
+        label.setWordWrap(True)
+        label.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        return label
+
+    def _tool(self, text: str, name: str, tip: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setText(text)
+        button.setAccessibleName(name)
+        button.setToolTip(tip)
+        return button
+
+    def _timer(self, interval_ms: int, slot: Callable[[], None]) -> QTimer:
+        timer = QTimer(self)
+        timer.setSingleShot(True)
+        timer.setInterval(interval_ms)
+        timer.timeout.connect(slot)
+        return timer
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:  # dark has become light
+            self._take_colours()
 
 
 class PlannerBody(QWidget):
-    """All parts of the panel, following one session.
+    """All parts of the panel; hands each of them the current plan.
 
     Signals:
         layer_chosen: A layer was chosen; its number.
         exported: A file was written; its path.
-        failed: Something could not be done; an `ExplorerError`.
+        failed: An action failed; an `ExplorerError`.
     """
 
     layer_chosen = Signal(int)
@@ -324,19 +578,19 @@ class PlannerBody(QWidget):
     failed = Signal(object)
 
     def __init__(
-        self, session: PlannerSession, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self.answer = AnswerBar(session, runner, self)
-        self.controls = SettingsControls(session, self)
-        self.devices = DevicesBox(session, runner, self)
-        self.picture = PlannerPicture(session, self)
-        self.curves = CurvesPage(session, runner, self)
-        self.why = WhyPage(session, runner, self)
-        self.tables = TablesPage(session, runner, lambda: self.curves.curves, self)
-        self.scenarios = ScenariosPage(session, runner, self)
-        self.models = ModelsPage(session, runner, self)
-        self.take_away = TakeAwayPage(session, runner, self.picture, self)
+        self.answer = AnswerBar(state, runner, self)
+        self.controls = SettingsControls(state, self)
+        self.devices = DevicesBox(state, runner, self)
+        self.picture = PlannerPicture(state, self)
+        self.curves = CurvesPage(state, runner, self)
+        self.why = WhyPage(state, runner, self)
+        self.tables = TablesPage(state, runner, lambda: self.curves.curves, self)
+        self.scenarios = ScenariosPage(state, runner, self)
+        self.models = ModelsPage(state, runner, self)
+        self.export = ExportPage(state, runner, self.picture, self)
         self.pages = QTabWidget(self)
         self.pages.setDocumentMode(True)
         self.pages.setAccessibleName(self.tr("Pages of the planner"))
@@ -346,11 +600,11 @@ class PlannerBody(QWidget):
             (self.tables, self.tr("Tables")),
             (self.scenarios, self.tr("Scenarios")),
             (self.models, self.tr("Models")),
-            (self.take_away, self.tr("Take away")),
+            (self.export, self.tr("Export")),
         ):
             self.pages.addTab(page, title)
         self._lay_out()
-        self._connect(session)
+        self._connect(state)
 
     def _lay_out(self) -> None:
         side = QWidget(self)
@@ -397,18 +651,18 @@ class PlannerBody(QWidget):
             *self.devices.tab_chain(),
             self.picture.bars,
             self.picture.strip,
-            self.pages,  # not its bar alone: Tab would go round in the page for ever
+            self.pages,  # not its bar alone: Tab would never leave the page
         ]
         for before, after in itertools.pairwise(chain):
             self.setTabOrder(before, after)
 
-    def _connect(self, session: PlannerSession) -> None:
+    def _connect(self, state: PlannerState) -> None:
         self.picture.bars.figure_chosen.connect(self.show_figure)
         self.picture.strip.layer_chosen.connect(self._choose_layer)
         self.tables.layer_chosen.connect(self._choose_layer)
         self.tables.curves_wanted.connect(self.curves.refresh)
         self.curves.curves_changed.connect(self.tables.invalidate)
-        for page in (self.curves, self.take_away):
+        for page in (self.curves, self.export):
             page.exported.connect(self.exported)
             page.failed.connect(self.failed)
         for table in (
@@ -420,15 +674,24 @@ class PlannerBody(QWidget):
         ):
             table.exported.connect(self.exported)
             table.failed.connect(self.failed)
-        session.refused.connect(self.failed)
+        state.refused.connect(self.failed)
+        state.plan_changed.connect(self._follow)
+
+    def _follow(self, current: CurrentPlan) -> None:
+        """Hand a plan to what is visible; a hidden page takes it when it is shown."""
+        for part in (self.answer, self.controls, self.devices, self.picture):
+            part.follow(current)
+        page = self.pages.currentWidget()
+        if isinstance(page, PlannerPage):
+            page.follow(current)
 
     def show_figure(self, name: str) -> None:
-        """Show why a figure is what it is."""
+        """Show the formula of a figure."""
         self.pages.setCurrentWidget(self.why)
         self.why.show_figure(name)
 
     def select_layer(self, layer: int) -> None:
-        """Mark a layer everywhere, without telling anybody."""
+        """Mark a layer everywhere; emit nothing."""
         self.picture.strip.select(layer)
         self.tables.select_layer(layer)
 

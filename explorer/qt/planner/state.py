@@ -1,7 +1,4 @@
-"""The state of the planner panel: model, inputs with their history, scenarios, device sets.
-
-Knows no Qt: `PlannerSession` tells views when something of it changed.
-"""
+"""The state of the planner panel: the model, the inputs with their history, and what is saved."""
 
 from __future__ import annotations
 
@@ -9,13 +6,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from explorer.errors import PlanError
+from explorer.formats import open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Hyperparameters
 from explorer.planner import settings as env
@@ -27,12 +25,8 @@ from explorer.planner.inputs import (
     plan_result,
     saved_text,
 )
-
-# Undo and redo over values that are never changed, only replaced.
-#
-# Not `QUndoStack`: its commands say how to do and undo a change, which a whole value makes
-# needless, and this one also runs where there is no Qt.
-
+from explorer.planner.result import Plan
+from explorer.qt.document import Document
 
 Value = TypeVar("Value")
 
@@ -43,8 +37,8 @@ _ONE_STEP_S: Final = 1.0
 class History(Generic[Value]):
     """A value and the ones before it.
 
-    Changes of one kind in quick succession, or while `held`, are one step: a person who drags a
-    slider through a hundred values takes them back at once.
+    Changes of one kind in quick succession, or while `held`, are one step: dragging a slider
+    through a hundred values is undone at once.
 
     Attributes:
         value: The current one.
@@ -62,12 +56,12 @@ class History(Generic[Value]):
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a step to take back."""
+        """Whether there is a step to undo."""
         return bool(self._before)
 
     @property
     def can_redo(self) -> bool:
-        """Whether a step was taken back."""
+        """Whether there is a step to redo."""
         return bool(self._after)
 
     def put(self, value: Value, kind: str) -> None:
@@ -87,19 +81,19 @@ class History(Generic[Value]):
         self.value = value
 
     def amend(self, value: Value) -> None:
-        """Replace the current value without a step: what a program found, not what one did."""
+        """Replace the current value without a step."""
         self.value = value
 
     def end_step(self) -> None:
-        """Let the next change be a step of its own."""
+        """Make the next change a step of its own."""
         self._kind = None
 
     def undo(self) -> None:
-        """Take the last step back, if there is one."""
+        """Undo the last step, if there is one."""
         self._move(self._before, self._after)
 
     def redo(self) -> None:
-        """Take the last step that was taken back again."""
+        """Redo the last step that was undone."""
         self._move(self._after, self._before)
 
     def _move(self, source: list[Value], target: list[Value]) -> None:
@@ -110,12 +104,13 @@ class History(Generic[Value]):
 
 
 MOST_SCENARIOS: Final = 26
+FRAME_MS: Final = 8
 _LONGEST_NAME: Final = 60
 _LONGEST_SAVED: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class PlannedModel:
     """A model that can be planned.
 
     Attributes:
@@ -139,121 +134,290 @@ class Subject:
         return inputs.with_settings(projector_bytes=self.projector_bytes)
 
 
+def read_model(document: Document) -> PlannedModel:
+    """Read what the formulas need, in a worker: a list of head counts may be on the disk.
+
+    Raises:
+        ExplorerError: The model has no hyperparameters that can be planned with, or its projector
+            cannot be read.
+    """
+    model = document.model
+    h = Hyperparameters.from_model(model)
+    if not h.block_count:
+        raise PlanError(
+            "the model does not state its number of layers (block_count), so it cannot be planned"
+        )
+    projector = model.projector
+    if projector is None:
+        return PlannedModel(document.title, document.path, h)
+    with open_model(projector) as separate:
+        return PlannedModel(document.title, document.path, h, projector, separate.nbytes)
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Inputs that were pinned.
-
-    Attributes:
-        name: What the person calls it.
-        inputs: The inputs.
-    """
+    """Inputs that were pinned under a name."""
 
     name: str
     inputs: PlanInputs
 
 
-class PlannerState:
-    """What the planner panel shows.
+@dataclass(frozen=True, slots=True)
+class CurrentPlan:
+    """What the views show.
 
     Attributes:
-        subject: The model, or None.
+        model: The model, or None.
+        inputs: The inputs.
+        result: Their result, or None without a model.
+        can_undo: Whether there is a step to undo.
+        can_redo: Whether there is a step to redo.
+    """
+
+    model: PlannedModel | None = None
+    inputs: PlanInputs = field(default_factory=PlanInputs)
+    result: PlanResult | None = None
+    can_undo: bool = False
+    can_redo: bool = False
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan, if there is one."""
+        return None if self.result is None else self.result.plan
+
+
+class PlannerState(QObject):
+    """What the planner panel shows; views read `current` and change it by the methods.
+
+    A drag sends hundreds of values a second. Each is taken at once, but the plan is made when the
+    event loop comes round again, at most once in a frame of a fast screen: the last value wins.
+
+    Attributes:
+        current: What the views show; a drag's last value may be waiting for its plan.
         history: The inputs and those before.
         environment: Ollama's environment variables, which stand in for what is not asked.
         machine: What was found of this machine, or None while it is looked for.
         scenarios: Pinned inputs.
         sets: Remembered devices by name.
         others: Models to compare with.
+
+    Signals:
+        plan_changed: There is another `current`, which it carries; or scenarios, sets, other models
+            or the machine changed.
+        refused: A change cannot be made; a `PlanError`.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    plan_changed = Signal(object)
+    refused = Signal(object)
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        save: Callable[[str], None] = lambda _: None,
+        parent: QObject | None = None,
+    ) -> None:
+        """Start without a model.
+
+        Args:
+            environment: Environment variables; None takes those of the process.
+            save: Called with `saved()` when scenarios or sets changed.
+            parent: Owner.
+        """
+        super().__init__(parent)
         self.environment = env.used(os.environ if environment is None else environment)
-        self.subject: Subject | None = None
+        self.current = CurrentPlan()
+        self.model: PlannedModel | None = None
         self.history = History(PlanInputs())
         self.machine: Machine | None = None
         self.scenarios: list[Scenario] = []
         self.sets: dict[str, tuple[Device, ...]] = {}
-        self.others: list[Subject] = []
-        self._outcome: tuple[Subject, PlanInputs, PlanResult] | None = None
+        self.others: list[PlannedModel] = []
+        self._save = save
+        self._frame = QTimer(self)
+        self._frame.setSingleShot(True)
+        self._frame.setTimerType(Qt.TimerType.PreciseTimer)
+        self._frame.timeout.connect(self.flush)
+        self._last_frame = 0.0
 
     @property
     def inputs(self) -> PlanInputs:
-        """The current inputs."""
+        """The inputs, also of a plan that is not made yet."""
         return self.history.value
 
-    def outcome(self) -> PlanResult | None:
-        """Return what becomes of the current inputs, or None without a model."""
-        subject, inputs = self.subject, self.inputs
-        if subject is None:
-            return None
-        known = self._outcome
-        if known is None or known[0] is not subject or known[1] is not inputs:
-            outcome = self.outcome_of(subject, inputs)
-            self._outcome = known = (subject, inputs, outcome)
-        return known[2]
+    def result_of(self, model: PlannedModel, inputs: PlanInputs) -> PlanResult:
+        """Return the result of other inputs, or of another model."""
+        return plan_result(model.h, model.complete(inputs), self.environment)
 
-    def outcome_of(self, subject: Subject, inputs: PlanInputs) -> PlanResult:
-        """Return what becomes of other inputs, or of another model."""
-        return plan_result(subject.h, subject.complete(inputs), self.environment)
+    def flush(self) -> None:
+        """Make the plan of the inputs now, unless it is there, and emit it."""
+        self._frame.stop()
+        self._last_frame = time.monotonic()
+        history, model, result = self.history, self.model, self.current.result
+        inputs = history.value
+        if model is None:
+            result = None
+        elif model is not self.current.model or inputs is not self.current.inputs:
+            result = self.result_of(model, inputs)
+        self.current = CurrentPlan(model, inputs, result, history.can_undo, history.can_redo)
+        self.plan_changed.emit(self.current)
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether a change waits for its plan."""
+        return self._frame.isActive()
+
+    def set_model(self, model: PlannedModel | None) -> None:
+        """Plan for another model under the same inputs."""
+        self.model = model
+        self.flush()
+
+    def set_others(self, others: list[PlannedModel]) -> None:
+        """Compare with other models."""
+        self.others = others
+        self.flush()
 
     def set_machine(self, machine: Machine) -> None:
         """Take what was found of this machine; it is planned for unless devices were chosen."""
         first = self.machine is None and not self.history.can_undo
         self.machine = machine
         if first:
-            self.history.amend(replace(self.inputs, devices=machine.devices, host=machine.host))
+            inputs = replace(self.inputs, devices=machine.devices, host=machine.host)
+            self.history.amend(inputs)
+        self.flush()
 
-    def next_name(self) -> str:
-        """Return the first letter that no scenario is called by."""
-        taken = {scenario.name for scenario in self.scenarios}
-        letters = (chr(ord("A") + place) for place in range(MOST_SCENARIOS))
-        return next((name for name in letters if name not in taken), str(len(taken) + 1))
+    # Changes of the inputs
 
-    def pin(self, name: str = "") -> Scenario:
-        """Keep the current inputs under a name; one of that name is replaced.
+    def set(self, **changes: Any) -> None:
+        """Change settings and plan in the next frame; quick changes of one setting are one step."""
+        if self._change("+".join(changes), self.inputs.with_settings, changes):
+            since_ms = 1000 * (time.monotonic() - self._last_frame)
+            if not self._frame.isActive():
+                self._frame.start(max(0, FRAME_MS - int(since_ms)))
 
-        Raises:
-            PlanError: There are too many.
-        """
-        name = name.strip()[:_LONGEST_NAME] or self.next_name()
+    def apply(self, changes: Mapping[str, Any]) -> None:
+        """Change settings as one step, as a suggestion says."""
+        self._step(self.inputs.with_settings, changes)
+
+    def replace_inputs(self, **changes: Any) -> None:
+        """Plan for another profile, other devices or another host, as one step."""
+        self._step(lambda **parts: replace(self.inputs, **parts), changes)
+
+    def set_devices(self, devices: tuple[Device, ...]) -> None:
+        """Plan for other GPUs."""
+        self.replace_inputs(devices=devices)
+
+    def set_host(self, host: Host | None) -> None:
+        """Plan for other memory of the machine; None checks nothing against it."""
+        self.replace_inputs(host=host)
+
+    def use_scenario(self, place: int) -> None:
+        """Take the inputs of a scenario."""
+        self._step(lambda: self.scenarios[place].inputs, {})
+
+    def hold(self, on: bool) -> None:
+        """Begin or end a drag, all changes of which are one step."""
+        self.history.end_step()
+        self.history.held = on
+
+    def undo(self) -> None:
+        """Undo the last step."""
+        self.history.undo()
+        self.flush()
+
+    def redo(self) -> None:
+        """Redo the last undone step."""
+        self.history.redo()
+        self.flush()
+
+    def _step(self, make: Callable[..., PlanInputs], changes: Mapping[str, Any]) -> None:
+        """Make a change that is a step of its own, and plan at once."""
+        self.history.end_step()
+        if self._change("step", make, changes):
+            self.flush()
+        self.history.end_step()
+
+    def _change(
+        self, kind: str, make: Callable[..., PlanInputs], changes: Mapping[str, Any]
+    ) -> bool:
+        """Take other inputs; return whether they differ and can be planned."""
+        try:
+            inputs = make(**changes)
+            if self.model is not None:
+                inputs.request(self.model.h, {})  # refuses two devices that are the same
+        except PlanError as error:
+            self.refused.emit(error)
+            self.flush()  # the control shows again what holds
+            return False
+        if inputs == self.inputs:
+            return False
+        self.history.put(inputs, kind)
+        return True
+
+    # Scenarios and sets of devices
+
+    def pin(self, name: str = "") -> None:
+        """Keep the inputs under a name, which may replace a scenario; else under a letter."""
+        name = name.strip()[:_LONGEST_NAME] or self._next_name()
         scenario = Scenario(name, self.inputs)
         places = [i for i, other in enumerate(self.scenarios) if other.name == name]
         if places:
             self.scenarios[places[0]] = scenario
         elif len(self.scenarios) >= MOST_SCENARIOS:
-            raise PlanError(f"there are {MOST_SCENARIOS} scenarios; remove one first")
+            words = self.tr("There are {n} scenarios. Remove one first.")
+            self.refused.emit(PlanError(words.format(n=MOST_SCENARIOS)))
+            return
         else:
             self.scenarios.append(scenario)
-        return scenario
+        self._keep()
 
-    def rename(self, place: int, name: str) -> bool:
-        """Give a scenario another name; return whether it was free and not empty."""
+    def rename(self, place: int, name: str) -> None:
+        """Give a scenario another name, if it is free and not empty."""
         name = name.strip()[:_LONGEST_NAME]
         others = [other.name for i, other in enumerate(self.scenarios) if i != place]
         if not name or name in others:
-            return False
+            self.refused.emit(PlanError(self.tr("A scenario needs a name of its own.")))
+            return
         self.scenarios[place] = replace(self.scenarios[place], name=name)
-        return True
+        self._keep()
+
+    def unpin(self, place: int) -> None:
+        """Remove a scenario."""
+        del self.scenarios[place]
+        self._keep()
+
+    def remember(self, name: str) -> None:
+        """Keep the current devices under a name."""
+        self.sets[name] = self.inputs.devices
+        self._keep()
+
+    def forget(self, name: str) -> None:
+        """Forget a set of devices."""
+        self.sets.pop(name, None)
+        self._keep()
+
+    def _next_name(self) -> str:
+        """Return the first letter that no scenario is called by."""
+        taken = {scenario.name for scenario in self.scenarios}
+        letters = (chr(ord("A") + place) for place in range(MOST_SCENARIOS))
+        return next((name for name in letters if name not in taken), str(len(taken) + 1))
+
+    def _keep(self) -> None:
+        self._save(self.saved())
+        self.flush()
 
     def saved(self) -> str:
-        """Return scenarios and sets as JSON, for the next session."""
-        return json.dumps(
-            {
-                "scenarios": [
-                    {"name": scenario.name, "inputs": scenario.inputs.record()}
-                    for scenario in self.scenarios
-                ],
-                "sets": {name: device_records(devices) for name, devices in self.sets.items()},
-            }
-        )
+        """Return scenarios and sets as JSON, for the next run."""
+        scenarios = [{"name": one.name, "inputs": one.inputs.record()} for one in self.scenarios]
+        sets = {name: device_records(devices) for name, devices in self.sets.items()}
+        return json.dumps({"scenarios": scenarios, "sets": sets})
 
     def restore(self, text: str) -> None:
-        """Take what `saved` gave in an earlier session.
+        """Take what `saved` returned in an earlier run.
 
         Raises:
             PlanError: The text is something else; nothing is taken then.
         """
-        scenarios, sets = _parse(text)
-        self.scenarios, self.sets = scenarios, sets
+        self.scenarios, self.sets = _parse(text)
 
 
 def _parse(text: str) -> tuple[list[Scenario], dict[str, tuple[Device, ...]]]:
@@ -274,199 +438,3 @@ def _parse(text: str) -> tuple[list[Scenario], dict[str, tuple[Device, ...]]]:
         if isinstance(row, dict)
     ]
     return scenarios, {saved_text(name): devices_of(value) for name, value in named.items()}
-
-
-# Tells views what changed in the planner's state, and plans once for each frame.
-#
-# A drag sends hundreds of values a second. Each is taken at once, so that the controls follow,
-# but the plan is made when the event loop comes round again, at most once in a frame of a fast
-# screen: the last value wins and no backlog can build up.
-
-
-FRAME_MS: Final = 8
-
-
-class PlannerSession(QObject):
-    """The planner's state with signals.
-
-    Attributes:
-        state: The state; changed only through this object.
-
-    Signals:
-        inputs_changed: Settings, devices or profile changed; the plan follows.
-        subject_changed: Another model, or none.
-        planned: There is a new plan, or none; see `outcome`.
-        scenarios_changed: Scenarios were pinned, renamed or removed.
-        sets_changed: Sets of devices were remembered or forgotten.
-        others_changed: Other models are to be compared with.
-        machine_found: This machine was looked at.
-        refused: A change cannot be made; a `PlanError`.
-    """
-
-    inputs_changed = Signal()
-    subject_changed = Signal()
-    planned = Signal()
-    scenarios_changed = Signal()
-    sets_changed = Signal()
-    others_changed = Signal()
-    machine_found = Signal()
-    refused = Signal(object)
-
-    def __init__(self, state: PlannerState | None = None, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.state = PlannerState() if state is None else state
-        self.outcome: PlanResult | None = None
-        self._frame = QTimer(self)
-        self._frame.setSingleShot(True)
-        self._frame.setTimerType(Qt.TimerType.PreciseTimer)
-        self._frame.timeout.connect(self.flush)
-        self._last_frame = 0.0
-
-    @property
-    def inputs(self) -> PlanInputs:
-        """The current inputs."""
-        return self.state.inputs
-
-    def set_subject(self, subject: Subject | None) -> None:
-        """Plan for another model under the same inputs."""
-        self.state.subject = subject
-        self.subject_changed.emit()
-        self.flush()
-
-    def set_others(self, others: list[Subject]) -> None:
-        """Compare with other models."""
-        self.state.others = others
-        self.others_changed.emit()
-
-    def set_machine(self, machine: Machine) -> None:
-        """Take what was found of this machine."""
-        before = self.inputs
-        self.state.set_machine(machine)
-        self.machine_found.emit()
-        if self.inputs is not before:
-            self._tell()
-
-    def retell(self) -> None:
-        """Tell everything again: sizes are in other units, also in the sentences of a plan."""
-        self.inputs_changed.emit()
-        self.scenarios_changed.emit()
-        self.others_changed.emit()
-        self.flush()
-
-    # Changes of the inputs
-
-    def set(self, **changes: Any) -> None:
-        """Change settings; the kind of the step is the setting's name."""
-        self._change("+".join(changes), lambda inputs: inputs.with_settings(**changes))
-
-    def set_profile(self, name: str) -> None:
-        """Plan by another profile."""
-        self._step(lambda inputs: replace(inputs, profile=name))
-
-    def set_devices(self, devices: tuple[Device, ...]) -> None:
-        """Plan for other GPUs."""
-        self._step(lambda inputs: replace(inputs, devices=devices))
-
-    def set_host(self, host: Host | None) -> None:
-        """Plan for other memory of the machine."""
-        self._step(lambda inputs: replace(inputs, host=host))
-
-    def set_inputs(self, inputs: PlanInputs) -> None:
-        """Take inputs as a whole, such as a scenario's."""
-        self._step(lambda _: inputs)
-
-    def apply(self, changes: Mapping[str, Any]) -> None:
-        """Change settings at once, as a suggestion says."""
-        self._step(lambda inputs: inputs.with_settings(**changes))
-
-    def hold(self, on: bool) -> None:
-        """Say that a drag begins or ends: all its changes are one step."""
-        history = self.state.history
-        history.end_step()
-        history.held = on
-
-    def undo(self) -> None:
-        """Take the last step back."""
-        self.state.history.undo()
-        self._tell()
-
-    def redo(self) -> None:
-        """Take the last undone step again."""
-        self.state.history.redo()
-        self._tell()
-
-    def _step(self, change: Callable[[PlanInputs], PlanInputs]) -> None:
-        """Make a change that is a step of its own, however soon the next one comes."""
-        self.state.history.end_step()
-        self._change("step", change)
-        self.state.history.end_step()
-
-    def _change(self, kind: str, change: Callable[[PlanInputs], PlanInputs]) -> None:
-        try:
-            inputs = change(self.inputs)
-            if self.state.subject is not None:
-                inputs.request(self.state.subject.h, {})  # refuses two devices that are the same
-        except PlanError as error:
-            self.refused.emit(error)
-            self.inputs_changed.emit()  # the control shows what holds again
-            return
-        if inputs != self.inputs:
-            self.state.history.put(inputs, kind)
-            self._tell()
-
-    def _tell(self) -> None:
-        self.inputs_changed.emit()
-        self.schedule()
-
-    # Scenarios and sets
-
-    def pin(self, name: str = "") -> Scenario | None:
-        """Keep the current inputs as a scenario."""
-        try:
-            scenario = self.state.pin(name)
-        except PlanError as error:
-            self.refused.emit(error)
-            return None
-        self.scenarios_changed.emit()
-        return scenario
-
-    def rename(self, place: int, name: str) -> None:
-        """Give a scenario another name, if it is free."""
-        if not self.state.rename(place, name):
-            self.refused.emit(PlanError(self.tr("A scenario needs a name of its own.")))
-        self.scenarios_changed.emit()
-
-    def unpin(self, place: int) -> None:
-        """Remove a scenario."""
-        del self.state.scenarios[place]
-        self.scenarios_changed.emit()
-
-    def remember(self, name: str) -> None:
-        """Keep the current devices under a name."""
-        self.state.sets[name] = self.inputs.devices
-        self.sets_changed.emit()
-
-    def forget(self, name: str) -> None:
-        """Forget a set of devices."""
-        self.state.sets.pop(name, None)
-        self.sets_changed.emit()
-
-    # Planning
-
-    def schedule(self) -> None:
-        """Plan in the next frame."""
-        if not self._frame.isActive():
-            since_ms = 1000 * (time.monotonic() - self._last_frame)
-            self._frame.start(max(0, FRAME_MS - int(since_ms)))
-
-    @property
-    def is_scheduled(self) -> bool:
-        """Whether a change waits for its plan."""
-        return self._frame.isActive()
-
-    def flush(self) -> None:
-        """Plan now."""
-        self._frame.stop()
-        self._last_frame = time.monotonic()
-        self.outcome = self.state.outcome()
-        self.planned.emit()

@@ -1,4 +1,4 @@
-"""The tables of the planner: the twins of its charts, the reasons of its figures, the catalogue."""
+"""The tables of the planner: its charts' figures, formulas, plans side by side, the catalogue."""
 
 from __future__ import annotations
 
@@ -27,10 +27,14 @@ from explorer.present.plan import (
     PLAN,
     Bar,
     Layer,
+    attention_text,
+    batch_text,
+    devices_text,
     kind_name,
     plan_figure,
-    plan_label,
     plan_value,
+    sequences_text,
+    value_text,
     verdict_of,
 )
 from explorer.present.plan_export import Curves
@@ -39,22 +43,18 @@ from explorer.text import bytes_text, float_text, integer_text, plain_text, shor
 
 _LONGEST_ORIGIN = 300
 _SHOWN_VALUES = 6
+_LONGEST_NAME = 80
 
 
 class LiveTable(TableModel):
-    """A table whose content changes while it is looked at: selection and scroll position stay."""
+    """A table that keeps selection and scroll position while its content changes."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._kind: object = None
 
     def show(self, columns: Sequence[Column], row_count: int, kind: object = None) -> bool:
-        """Show other content.
-
-        Args:
-            columns: The columns.
-            row_count: Number of rows.
-            kind: What the rows are of; rows of another kind are others, even if as many.
+        """Show other content; rows of another `kind` are others, even if there are as many.
 
         Returns:
             Whether the table was reset, so that its columns need widths.
@@ -109,7 +109,7 @@ def _ranks(texts: Sequence[str]) -> Callable[[], NDArray[Any]]:
 
 
 def bar_columns(bars: Sequence[Bar]) -> list[Column]:
-    """Return the twin of the bars: a row for each device, a column for each kind of content."""
+    """Return a row for each bar's device, a column for each kind of content."""
     kinds = list(dict.fromkeys(part.kind for bar in bars for part in bar.parts))
     tips, parts = bar_texts(), part_texts()
     columns = [
@@ -129,20 +129,14 @@ def bar_columns(bars: Sequence[Bar]) -> list[Column]:
     over = [bar.over_bytes for bar in bars]
     columns.append(number_column("over", _tr("Too much"), over, tips["over"], bytes_text))
     capacities = [bar.capacity for bar in bars]
-    available = _tr("Available")
-    return [
-        *columns,
-        number_column("capacity", available, capacities, tips["capacity"], bytes_text),
-    ]
+    available = number_column(
+        "capacity", _tr("Available"), capacities, tips["capacity"], bytes_text
+    )
+    return [*columns, available]
 
 
 def layer_columns(layers: Sequence[Layer], devices: Sequence[str]) -> list[Column]:
-    """Return the twin of the strip: a row for each layer.
-
-    Args:
-        layers: The layers.
-        devices: What the GPUs are called.
-    """
+    """Return a row for each layer; `devices` are the names of the GPUs."""
     places = [_tr("CPU") if one.device is None else devices[one.device] for one in layers]
     tips = layer_texts()
 
@@ -160,7 +154,7 @@ def layer_columns(layers: Sequence[Layer], devices: Sequence[str]) -> list[Colum
 
 
 def curve_columns(curves: Curves) -> list[Column]:
-    """Return the twin of the curves: a row for each context."""
+    """Return a row for each context of the curves."""
     contexts = curves.curves[0].contexts.tolist()
     tips = curve_texts()
     columns = [number_column("context", _tr("Context"), contexts, tips["context"])]
@@ -174,17 +168,12 @@ def curve_columns(curves: Curves) -> list[Column]:
     return columns
 
 
-def figure_text(value: int | float) -> str:
-    """Return a figure of a plan: bytes, or a ratio."""
-    return bytes_text(value) if isinstance(value, int) else float_text(value, 4)
-
-
 def term_columns(terms: Sequence[Term]) -> list[Column]:
     """Return a row for each figure of a plan."""
     values, tips = [term.value for term in terms], why_texts()
     columns = (
         text_column("figure", _tr("Figure"), [term.name for term in terms], tips["figure"]),
-        number_column("value", _tr("Value"), values, tips["value"], figure_text),
+        number_column("value", _tr("Value"), values, tips["value"], value_text),
         number_column("exact", _tr("Exact"), values, tips["exact"], _exact),
     )
     return [replace(column, row_tip=lambda row: plan_text(terms[row].name)) for column in columns]
@@ -250,46 +239,27 @@ def gpu_columns(gpus: Sequence[Gpu]) -> list[Column]:
     ]
 
 
-# Plans beside each other: scenarios of one model, or several models under the same settings.
-#
-# Each row says its figure and how it differs from the first row, which is what is shown now.
-
-
-_SHOWN_DEVICES = 3
-_LONGEST_NAME = 80
-
-
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One row.
-
-    Attributes:
-        name: What it is called.
-        outcome: What becomes of it.
-    """
+    """A row of a comparison: a scenario or a model, and its plan."""
 
     name: str
-    outcome: PlanResult
+    result: PlanResult
 
 
 def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
-    """Return the columns of a comparison; the first row is what the others differ from."""
-    plans = [candidate.outcome.plan for candidate in candidates]
+    """Return a row for each candidate, with its differences from the first."""
+    plans = [candidate.result.plan for candidate in candidates]
     names = [shorten(plain_text(candidate.name), _LONGEST_NAME) for candidate in candidates]
-    answers = [verdict_of(one.outcome).sentence for one in candidates]
+    answers = [verdict_of(one.result).sentence for one in candidates]
     return [
         text_column("name", _tr("Name"), names, comparison_texts()["name"]),
-        _text(plans, "context", _tr("Context"), _context),
-        _text(
-            plans,
-            "kv_cache_type",
-            _tr("KV type"),
-            lambda plan: plan.effective.kv_cache_type,
-        ),
+        _text(plans, "context", _tr("Context"), sequences_text),
+        _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
         *(_figure(plans, name) for name in PLAN),
-        _text(plans, "devices", _tr("GPUs"), _devices),
-        _text(plans, "batch", _tr("Batch"), lambda plan: integer_text(plan.effective.batch)),
-        _text(plans, "flash_attention", _tr("Flash attention"), _attention),
+        _text(plans, "devices", _tr("GPUs"), devices_text),
+        _text(plans, "batch", _tr("Batch"), batch_text),
+        _text(plans, "flash_attention", _tr("Flash attention"), attention_text),
         _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
         text_column("answer", _tr("Answer"), answers, comparison_texts()["answer"]),
     ]
@@ -297,7 +267,7 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
 
 def _figure(plans: Sequence[Plan | None], name: str) -> Column:
     """Return the column of a figure of the plans."""
-    title = plan_label(name)
+    title = PLAN[name]
     key = "graph" if name == "graph_total" else name  # as exported tables call it
     if name == "gpu_layers":
         return _text(plans, key, title, lambda plan: plan_figure(plan, name).text)
@@ -324,22 +294,3 @@ def _text(
     shown = [value if value == values[0] else f"≠ {value}" for value in values]
     plain = text_column(name, title, values, comparison_texts()[name])
     return replace(plain, text=shown.__getitem__)
-
-
-def _context(plan: Plan) -> str:
-    effective = plan.effective
-    times = "" if effective.parallel == 1 else f" × {integer_text(effective.parallel)}"
-    return f"{integer_text(effective.context)}{times}"
-
-
-def _devices(plan: Plan) -> str:
-    names = [device.name or device.key for device in plan.request.devices]
-    counted = {name: names.count(name) for name in names}
-    texts = [name if n == 1 else f"{n} × {name}" for name, n in counted.items()]
-    if len(texts) > _SHOWN_DEVICES:
-        return _tr("{n} GPUs").format(n=len(names))
-    return ", ".join(texts) or _tr("none")
-
-
-def _attention(plan: Plan) -> str:
-    return _tr("on") if plan.effective.flash_attention else _tr("off")

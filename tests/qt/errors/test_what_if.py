@@ -399,8 +399,8 @@ def test_the_planner_says_what_is_planned_for(
     panels = window.panels
     panels.setCurrentWidget(panels.planner)
     planner = panels.planner.view
-    qtbot.waitUntil(lambda: planner.session.state.machine is not None and planner.body is not None)
-    planner.session.set(context=2048)
+    qtbot.waitUntil(lambda: planner.state.machine is not None and planner.body is not None)
+    planner.state.set(context=2048)
     panels.tensors.table.select_row(0)
     panels.setCurrentWidget(panels.errors)
     qtbot.waitUntil(lambda: panels.errors.view.body is not None)

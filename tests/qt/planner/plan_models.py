@@ -19,7 +19,7 @@ from explorer.planner.result import Plan
 from explorer.present.plan import Kind, layers_of
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.planner.pages import LatePage
+from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.panel import PlannerBody, PlannerView
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 
@@ -92,16 +92,14 @@ class Panel:
         qtbot.waitExposed(self.view)
         self.view.activateWindow()
         self.view.show_document(document)
-        qtbot.waitUntil(
-            lambda: self.view.body is not None and self.session.state.machine is not None
-        )
+        qtbot.waitUntil(lambda: self.view.body is not None and self.state.machine is not None)
         # not the curves, whose 150 plans every test would wait for
-        self.body.pages.setCurrentWidget(self.body.take_away)
+        self.body.pages.setCurrentWidget(self.body.export)
         self.settle()
 
     @property
-    def session(self) -> Any:
-        return self.view.session
+    def state(self) -> Any:
+        return self.view.state
 
     @property
     def body(self) -> PlannerBody:
@@ -110,10 +108,10 @@ class Panel:
 
     def settle(self) -> None:
         """Wait until the plan is made and nothing runs."""
-        pages = self.view.findChildren(LatePage)
+        pages = self.view.findChildren(PlannerPage)
         self.qtbot.waitUntil(
             lambda: (
-                not self.session.is_scheduled
+                not self.state.is_scheduled
                 and not self.runner.jobs
                 and not any(page.is_late for page in pages)
             )
@@ -121,14 +119,15 @@ class Panel:
 
     def plan(self) -> Plan:
         """Return what the planner itself says to the current inputs."""
-        inputs = self.session.inputs
-        subject = self.session.state.subject
+        inputs = self.state.inputs
+        model = self.state.model
+        assert model is not None
         return make_plan(
-            subject.h,
+            model.h,
             inputs.settings,
             inputs.devices,
             host=inputs.host,
-            environment=self.session.state.environment,
+            environment=self.state.environment,
             profile=inputs.profile,
         )
 
@@ -153,10 +152,10 @@ class Panel:
         assert bars[-1].nbytes(Kind.WEIGHTS) == layout.cpu_weights
         assert bars[-1].nbytes(Kind.KV_CACHE) == layout.cpu_kv_cache
         assert self.body.picture.strip.layers == layers_of(layout)
-        holds = self.body.controls.holds_text
-        assert holds("context").endswith(f"{plan.effective.context:,}")
-        assert holds("kv_cache_type").endswith(plan.effective.kv_cache_type)
-        assert holds("parallel").endswith(f"{plan.effective.parallel:,}")
+        rows = self.body.controls.rows
+        assert rows["context"].holds.text().endswith(f"{plan.effective.context:,}")
+        assert rows["kv_cache_type"].holds.text().endswith(plan.effective.kv_cache_type)
+        assert rows["parallel"].holds.text().endswith(f"{plan.effective.parallel:,}")
         return plan
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
@@ -9,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.planner import Device, Host
 from explorer.planner.advice import solve
-from explorer.present.plan import CheckedEnvironment
+from explorer.present.plan import suggestions
 from tests.qt.planner.plan_models import GIB, Panel
 
 SMALL = (Device("0", "CUDA", 5 * GIB, name="Small GPU"),)
@@ -28,14 +30,14 @@ def test_says_that_it_fits_and_what_stays_free(panel: Panel) -> None:
 
 
 def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> None:
-    panel.session.set_devices(SMALL)
-    panel.session.set(context=65_536)
+    panel.state.set_devices(SMALL)
+    panel.state.set(context=65_536)
     panel.settle()
     assert "stay on the CPU" in _sentence(panel)
     answer = panel.body.answer
     qtbot.waitUntil(lambda: bool(answer.suggestion_buttons))
     panel.settle()
-    request = panel.session.inputs.request(panel.session.state.subject.h, {})
+    request = panel.state.inputs.request(panel.state.model.h, {})
     largest = solve("context", request).value
     assert f"It would fit at {largest:,} tokens" in _sentence(panel)
     first = answer.suggestion_buttons[0]
@@ -44,13 +46,13 @@ def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> 
     assert panel.assert_shown().fully_offloaded
     assert panel.plan().effective.context == largest
     assert answer.suggestion_buttons == []
-    panel.session.undo()
-    assert panel.session.inputs.settings.context == 65_536
+    panel.state.undo()
+    assert panel.state.inputs.settings.context == 65_536
 
 
 def test_a_suggested_cache_type_brings_flash_attention_with_it(qtbot: QtBot, panel: Panel) -> None:
-    panel.session.set_devices((Device("0", "CUDA", 9 * GIB),))
-    panel.session.set(context=40_000)
+    panel.state.set_devices((Device("0", "CUDA", 9 * GIB),))
+    panel.state.set(context=40_000)
     panel.settle()
     if panel.plan().fully_offloaded:
         pytest.fail("the case is to be one that does not fit")
@@ -65,14 +67,14 @@ def test_a_suggested_cache_type_brings_flash_attention_with_it(qtbot: QtBot, pan
 
 
 def test_says_that_no_single_change_helps(qtbot: QtBot, panel: Panel) -> None:
-    panel.session.set_devices((Device("0", "CUDA", 1 * GIB),))
+    panel.state.set_devices((Device("0", "CUDA", 1 * GIB),))
     qtbot.waitUntil(lambda: "alone makes it fit" in _sentence(panel))
     panel.settle()
 
 
 def test_tells_a_refusal_and_draws_what_is_short(panel: Panel) -> None:
-    panel.session.set_devices(())
-    panel.session.set_host(Host(1 * GIB))
+    panel.state.set_devices(())
+    panel.state.set_host(Host(1 * GIB))
     panel.settle()
     assert "Ollama would refuse to load it" in _sentence(panel)
     assert panel.body.picture.bars.bars[-1].over_bytes > 0
@@ -80,26 +82,26 @@ def test_tells_a_refusal_and_draws_what_is_short(panel: Panel) -> None:
 
 @pytest.mark.parametrize("what", ["context", "parallel", "kv-cache-type", "gpu-layers"])
 def test_questions_are_answered_and_applied(qtbot: QtBot, panel: Panel, what: str) -> None:
-    panel.session.set(flash_attention=True)
+    panel.state.set(flash_attention=True)
     panel.settle()
     answer = panel.body.answer
-    qtbot.mouseClick(answer.question_buttons[what], Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(answer.questions[what], Qt.MouseButton.LeftButton)
     qtbot.waitUntil(answer.apply.isVisible)
-    request = panel.session.inputs.request(panel.session.state.subject.h, {})
+    request = panel.state.inputs.request(panel.state.model.h, {})
     advice = solve(what, request)
     shown = f"{advice.value:,}" if isinstance(advice.value, int) else str(advice.value)
     assert f": {shown}." in answer.reply.text()
     answer.apply.click()
     name = {"kv-cache-type": "kv_cache_type", "gpu-layers": "num_gpu"}.get(what, what)
-    assert getattr(panel.session.inputs.settings, name) == advice.value
+    assert getattr(panel.state.inputs.settings, name) == advice.value
     panel.assert_shown()
     assert answer.reply.text() == ""  # it was an answer to other settings
 
 
 def test_a_question_is_dropped_when_the_settings_change(panel: Panel) -> None:
     answer = panel.body.answer
-    answer.question_buttons["context"].click()
-    panel.session.set(context=8192)
+    answer.questions["context"].click()
+    panel.state.set(context=8192)
     panel.settle()
     assert answer.reply.text() == ""
     assert answer.apply.isHidden()
@@ -109,7 +111,7 @@ def test_the_answer_is_announced_once_it_comes_to_rest(
     qtbot: QtBot, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = panel.body.answer
-    qtbot.waitUntil(lambda: answer._told == _sentence(panel))
+    qtbot.waitUntil(lambda: answer._announced == _sentence(panel))
     told: list[str] = []
     answer.announced.connect(told.append)
     events: list[str] = []
@@ -119,10 +121,10 @@ def test_the_answer_is_announced_once_it_comes_to_rest(
         events.append(type(event).__name__)
         update(event)
 
-    monkeypatch.setattr("explorer.qt.planner.answer_bar.QAccessible.updateAccessibility", note)
+    monkeypatch.setattr("explorer.qt.planner.panel.QAccessible.updateAccessibility", note)
     for free in range(12, 4, -1):
-        panel.session.set_devices((Device("0", "CUDA", free * GIB, name="Test GPU"),))
-        panel.session.flush()
+        panel.state.set_devices((Device("0", "CUDA", free * GIB, name="Test GPU"),))
+        panel.state.flush()
     with qtbot.waitSignal(answer.announced):
         pass
     panel.settle()
@@ -131,15 +133,17 @@ def test_the_answer_is_announced_once_it_comes_to_rest(
     assert "QAccessibleAnnouncementEvent" in events
 
 
-def test_a_search_stops_at_its_next_trial() -> None:
-    class Stopped(Exception):
-        pass
+def test_a_search_stops_at_its_next_layout(panel: Panel) -> None:
+    request = panel.state.inputs.request(panel.state.model.h, {})
+    trials = 0
 
     def check() -> None:
-        raise Stopped
+        nonlocal trials
+        trials += 1
+        if trials == 2:
+            raise InterruptedError
 
-    asked = CheckedEnvironment({"OLLAMA_NUM_PARALLEL": "2"}, check)
-    assert list(asked) == ["OLLAMA_NUM_PARALLEL"]
-    assert len(asked) == 1
-    with pytest.raises(Stopped):
-        asked.get("OLLAMA_CONTEXT_LENGTH", "")
+    for search in (partial(solve, "context"), suggestions):
+        trials = 0
+        with pytest.raises(InterruptedError):
+            search(request, check)

@@ -26,7 +26,7 @@ def test_dragging_the_context_slider_plans_for_where_it_is_let_go(
     target = slider.x_of(slider.stops.position(32_768))
     steps = [start + (target - start) * i // 10 for i in range(11)]
     drag(qtbot, slider, steps, y=8)
-    assert panel.session.inputs.settings.context == 32_768
+    assert panel.state.inputs.settings.context == 32_768
     plan = panel.assert_shown()
     assert plan.effective.context == 32_768
     assert panel.body.controls.context_edit.text() == "32,768"
@@ -37,7 +37,7 @@ def test_a_drag_is_drawn_to_snap_points_close_by(qtbot: QtBot, panel: Panel) -> 
     slider = panel.body.controls.context
     near = slider.x_of(slider.stops.position(65_536)) + 3
     drag(qtbot, slider, [slider.x_of(slider.value()), near], y=8)
-    assert panel.session.inputs.settings.context == 65_536
+    assert panel.state.inputs.settings.context == 65_536
 
 
 def test_a_click_moves_the_slider_to_where_it_was_made(qtbot: QtBot, panel: Panel) -> None:
@@ -58,17 +58,17 @@ def test_arrow_keys_go_one_stop_and_page_keys_an_octave(qtbot: QtBot, panel: Pan
         (KEY.Key_Home, 512),
     ):
         qtbot.keyClick(slider, key)
-        assert panel.session.inputs.settings.context == expected
+        assert panel.state.inputs.settings.context == expected
         panel.assert_shown()
 
 
 def test_the_wheel_goes_one_stop_for_each_notch(panel: Panel) -> None:
     slider = panel.body.controls.context
     turn_wheel(slider, 2)
-    assert panel.session.inputs.settings.context == slider.stops.step(4096, 2)
+    assert panel.state.inputs.settings.context == slider.stops.step(4096, 2)
     panel.assert_shown()
     turn_wheel(slider, -2)
-    assert panel.session.inputs.settings.context == 4096
+    assert panel.state.inputs.settings.context == 4096
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_a_context_is_typed_as_people_write_it(
     edit.setFocus()
     edit.selectAll()
     qtbot.keyClicks(edit, typed)
-    assert panel.session.inputs.settings.context is None  # not for 3, and not for 32
+    assert panel.state.inputs.settings.context is None  # not for 3, and not for 32
     qtbot.keyClick(edit, KEY.Key_Return)
-    assert panel.session.inputs.settings.context == tokens
+    assert panel.state.inputs.settings.context == tokens
     panel.assert_shown()
 
 
@@ -94,23 +94,23 @@ def test_what_is_no_context_is_not_taken(qtbot: QtBot, panel: Panel) -> None:
     qtbot.keyClicks(edit, "lots")
     qtbot.keyClick(edit, KEY.Key_Return)
     panel.body.controls.parallel_edit.setFocus()
-    assert panel.session.inputs.settings.context is None
+    assert panel.state.inputs.settings.context is None
     assert edit.value() == 4096
 
 
 def test_says_what_holds_where_it_is_not_what_was_asked_for(panel: Panel) -> None:
-    panel.session.set(context=1 << 20)
+    panel.state.set(context=1 << 20)
     panel.settle()
     controls = panel.body.controls
     assert controls.context_edit.text() == "1,048,576"
-    assert controls.holds_text("context") == "≠ 131,072"
-    row = next(row for row in controls._rows if row.setting.name == "context")
+    assert controls.rows["context"].holds.text() == "≠ 131,072"
+    row = controls.rows["context"]
     assert "trained for 131,072" in row.holds.accessibleDescription()
-    controls.reset_button("context").click()
-    assert panel.session.inputs.settings.context is None
+    controls.rows["context"].reset.click()
+    assert panel.state.inputs.settings.context is None
     panel.settle()
-    assert controls.holds_text("context") == "4,096"
-    assert not controls.reset_button("context").isEnabled()
+    assert controls.rows["context"].holds.text() == "4,096"
+    assert not controls.rows["context"].reset.isEnabled()
 
 
 def test_the_trained_context_is_marked_and_reached(
@@ -151,7 +151,7 @@ def test_parallel_sequences_by_slider_and_number(qtbot: QtBot, panel: Panel) -> 
 
 
 def test_the_cache_type_by_slider_wheel_keys_and_list(qtbot: QtBot, panel: Panel) -> None:
-    panel.session.set(flash_attention=True)
+    panel.state.set(flash_attention=True)
     controls = panel.body.controls
     slider = controls.cache_type
     drag(qtbot, slider, [slider.x_of(1), slider.x_of(2)], y=8)
@@ -170,15 +170,15 @@ def test_the_cache_type_by_slider_wheel_keys_and_list(qtbot: QtBot, panel: Panel
 def test_a_quantized_cache_without_flash_attention_says_that_it_does_not_hold(
     panel: Panel,
 ) -> None:
-    panel.session.set(kv_cache_type="q4_0")
+    panel.state.set(kv_cache_type="q4_0")
     panel.assert_shown()
-    assert panel.body.controls.holds_text("kv_cache_type") == "≠ f16"
+    assert panel.body.controls.rows["kv_cache_type"].holds.text() == "≠ f16"
 
 
 def test_the_other_settings_reach_the_plan(qtbot: QtBot, panel: Panel) -> None:
     controls = panel.body.controls
     two = (Device("0", "CUDA", 12 * GIB), Device("1", "CUDA", 12 * GIB))
-    panel.session.set_devices(two)
+    panel.state.set_devices(two)
 
     def editor(kind: type, name: str) -> object:
         return controls.findChild(kind, f"planner_{name}")
@@ -203,7 +203,7 @@ def test_the_other_settings_reach_the_plan(qtbot: QtBot, panel: Panel) -> None:
     qtbot.keyClicks(layers, "5")
     qtbot.keyClick(layers, KEY.Key_Return)
     assert panel.assert_shown().gpu_layers == 5
-    controls.reset_button("num_gpu").click()
+    controls.rows["num_gpu"].reset.click()
     overhead = editor(QLineEdit, "overhead")
     assert isinstance(overhead, QLineEdit)
     overhead.setFocus()
@@ -235,24 +235,24 @@ def test_the_newer_profile_shows_its_prediction_and_no_layers(panel: Panel) -> N
     assert plan.prediction is not None
     assert bar.held_bytes == plan.prediction.total == plan.total
     assert panel.body.picture.strip.layers == ()
-    assert not any(b.isEnabled() for b in panel.body.answer.question_buttons.values())
-    panel.body.controls.reset_button("profile").click()
+    assert not any(b.isEnabled() for b in panel.body.answer.questions.values())
+    panel.body.controls.rows["profile"].reset.click()
     panel.assert_shown()
 
 
 def test_undo_and_redo_take_a_drag_as_one_step(qtbot: QtBot, panel: Panel) -> None:
     slider = panel.body.controls.context
     drag(qtbot, slider, [slider.x_of(n) for n in range(40, 100)], y=8)
-    dragged = panel.session.inputs.settings.context
+    dragged = panel.state.inputs.settings.context
     drag(qtbot, slider, [slider.x_of(n) for n in range(100, 20, -1)], y=8)
     slider.setFocus()
     control, shift = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
     qtbot.keyClick(slider, KEY.Key_Z, control)
-    assert panel.session.inputs.settings.context == dragged
+    assert panel.state.inputs.settings.context == dragged
     qtbot.keyClick(slider, KEY.Key_Z, control)
-    assert panel.session.inputs.settings.context is None
+    assert panel.state.inputs.settings.context is None
     qtbot.keyClick(slider, KEY.Key_Z, control | shift)
-    assert panel.session.inputs.settings.context == dragged
+    assert panel.state.inputs.settings.context == dragged
     panel.assert_shown()
 
 
@@ -262,9 +262,9 @@ def test_undo_works_from_a_field_in_which_nothing_is_typed(qtbot: QtBot, panel: 
     edit.selectAll()
     qtbot.keyClicks(edit, "16k")
     qtbot.keyClick(edit, KEY.Key_Return)
-    assert panel.session.inputs.settings.context == 16_384
+    assert panel.state.inputs.settings.context == 16_384
     qtbot.keyClick(edit, KEY.Key_Z, Qt.KeyboardModifier.ControlModifier)
-    assert panel.session.inputs.settings.context is None
+    assert panel.state.inputs.settings.context is None
     assert edit.value() == 4096
 
 
@@ -272,19 +272,17 @@ def test_fields_let_the_wheel_scroll_past_them(panel: Panel) -> None:
     edit = panel.body.controls.context_edit
     panel.body.controls.context.setFocus()
     turn_wheel(edit, 1)
-    assert panel.session.inputs.settings.context is None
+    assert panel.state.inputs.settings.context is None
     edit.setFocus()
     turn_wheel(edit, 1)
-    assert panel.session.inputs.settings.context == edit.stops.step(4096, 1)
+    assert panel.state.inputs.settings.context == edit.stops.step(4096, 1)
 
 
 def test_only_the_last_of_many_values_is_planned_for(panel: Panel) -> None:
     planned: list[int] = []
-    panel.session.planned.connect(
-        lambda: planned.append(panel.session.outcome.plan.effective.context)
-    )
+    panel.state.plan_changed.connect(lambda current: planned.append(current.plan.effective.context))
     for context in range(5000, 5200):
-        panel.session.set(context=context)
+        panel.state.set(context=context)
     panel.settle()
     assert planned == [5199]
     panel.assert_shown()

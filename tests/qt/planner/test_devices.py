@@ -10,8 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.hardware.catalogue import load_catalogue
 from explorer.planner import Device
-from explorer.qt.planner.device_list import FREE, NAME
-from explorer.qt.planner.devices import CatalogueDialog
+from explorer.qt.planner.devices import FREE, NAME, CatalogueDialog
 from explorer.qt.widgets.table_model import ItemRole
 from tests.qt.planner.plan_models import GIB, MACHINE, Panel
 
@@ -28,9 +27,9 @@ def _open_catalogue(qtbot: QtBot, panel: Panel) -> CatalogueDialog:
 
 
 def test_plans_for_this_machine_at_first(panel: Panel) -> None:
-    assert panel.session.inputs.devices == MACHINE.devices
-    assert panel.session.inputs.host == MACHINE.host
-    assert not panel.session.state.history.can_undo  # nobody did anything yet
+    assert panel.state.inputs.devices == MACHINE.devices
+    assert panel.state.inputs.host == MACHINE.host
+    assert not panel.state.history.can_undo  # nobody did anything yet
     assert panel.body.devices.ram.text() == "64 GiB"
     assert panel.body.devices.swap.text() == "8 GiB"
 
@@ -44,7 +43,7 @@ def test_finds_a_gpu_by_words_and_adds_two_of_it(qtbot: QtBot, panel: Panel) -> 
     dialog.count.setValue(2)
     qtbot.mouseClick(dialog.add, Qt.MouseButton.LeftButton)
     dialog.close()
-    devices = panel.session.inputs.devices
+    devices = panel.state.inputs.devices
     assert [device.name for device in devices] == ["Test GPU", name, name]
     assert devices[1].free == load_catalogue().find(name).usable_bytes
     assert len({device.key for device in devices}) == 3
@@ -56,7 +55,7 @@ def test_a_size_in_the_search_line_is_a_gpu_too(qtbot: QtBot, panel: Panel) -> N
     qtbot.keyClicks(dialog.search.edit, "17.5GiB")
     qtbot.keyClick(dialog.search.edit, KEY.Key_Return)
     dialog.close()
-    assert panel.session.inputs.devices[-1].free == 17 * GIB + GIB // 2
+    assert panel.state.inputs.devices[-1].free == 17 * GIB + GIB // 2
 
 
 def test_what_is_neither_name_nor_size_cannot_be_added(qtbot: QtBot, panel: Panel) -> None:
@@ -76,44 +75,44 @@ def test_free_memory_is_edited_in_its_cell(qtbot: QtBot, panel: Panel) -> None:
     editor.selectAll()
     qtbot.keyClicks(editor, "6.5 GiB")
     qtbot.keyClick(editor, KEY.Key_Return)
-    qtbot.waitUntil(lambda: panel.session.inputs.devices[0].free == 6 * GIB + GIB // 2)
+    qtbot.waitUntil(lambda: panel.state.inputs.devices[0].free == 6 * GIB + GIB // 2)
     panel.assert_shown()
     model = panel.body.devices.model
     assert not model.setData(cell, "a lot")
     assert "is no size" in str(panel.failures[-1])
-    panel.session.undo()
-    assert panel.session.inputs.devices == MACHINE.devices
+    panel.state.undo()
+    assert panel.state.inputs.devices == MACHINE.devices
 
 
 def test_rows_are_reordered_by_dropping_and_by_keys(qtbot: QtBot, panel: Panel) -> None:
-    panel.session.set_devices((*TWO, Device("2", "CUDA", 2 * GIB, name="Third")))
+    panel.state.set_devices((*TWO, Device("2", "CUDA", 2 * GIB, name="Third")))
     model, table = panel.body.devices.model, panel.body.devices.table
     dragged = model.mimeData([model.index(2, NAME), model.index(2, FREE)])
     move = Qt.DropAction.MoveAction
     assert not model.dropMimeData(dragged, move, 0, 0, QModelIndex())  # the view removes nothing
-    names = [device.name for device in panel.session.inputs.devices]
+    names = [device.name for device in panel.state.inputs.devices]
     assert names == ["Third", "First", "Second"]
     panel.assert_shown()
     table.setCurrentIndex(model.index(0, NAME))
     table.setFocus()
     qtbot.keyClick(table, KEY.Key_Down, Qt.KeyboardModifier.AltModifier)
-    names = [device.name for device in panel.session.inputs.devices]
+    names = [device.name for device in panel.state.inputs.devices]
     assert names == ["First", "Third", "Second"]
     assert table.currentIndex().row() == 1
     qtbot.keyClick(table, KEY.Key_Delete)
-    assert [device.name for device in panel.session.inputs.devices] == ["First", "Second"]
+    assert [device.name for device in panel.state.inputs.devices] == ["First", "Second"]
 
 
 def test_the_model_of_devices_keeps_qts_rules(panel: Panel, qtmodeltester: ModelTester) -> None:
     model = panel.body.devices.model
     qtmodeltester.check(model)
-    panel.session.set_devices(TWO)
+    panel.state.set_devices(TWO)
     qtmodeltester.check(model)
     model.move(0, 2)
-    panel.session.set_devices(())
+    panel.state.set_devices(())
     qtmodeltester.check(model)
     assert model.rowCount() == 0
-    panel.session.undo()
+    panel.state.undo()
     assert model.index(0, FREE).data(ItemRole.RAW) == 3 * GIB
 
 
@@ -130,7 +129,7 @@ def test_main_memory_and_swap_are_the_cpus_bar(qtbot: QtBot, panel: Panel) -> No
     ram.selectAll()
     qtbot.keyClick(ram, KEY.Key_Backspace)
     qtbot.keyClick(ram, KEY.Key_Return)
-    assert panel.session.inputs.host is None  # nothing is checked against it
+    assert panel.state.inputs.host is None  # nothing is checked against it
     panel.settle()
     assert panel.body.picture.bars.bars[-1].capacity is None
 
@@ -139,14 +138,18 @@ def test_sets_are_remembered_chosen_and_forgotten(
     panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = panel.body.devices
-    panel.session.set_devices(TWO)
+
+    def choose(text: str) -> None:
+        box.sets.menu().aboutToShow.emit()  # as when it is opened
+        next(a for a in box.sets.menu().actions() if text in a.text()).trigger()
+
+    panel.state.set_devices(TWO)
     monkeypatch.setattr(QInputDialog, "getText", lambda *_: ("2 × small & odd", True))
-    next(a for a in box.sets.menu().actions() if "Remember" in a.text()).trigger()
-    next(a for a in box.sets.menu().actions() if a.text() == "This machine").trigger()
-    assert panel.session.inputs.devices == MACHINE.devices
-    own = next(a for a in box.sets.menu().actions() if a.text() == "2 × small && odd")
-    own.trigger()
-    assert panel.session.inputs.devices == TWO
+    choose("Remember")
+    choose("This machine")
+    assert panel.state.inputs.devices == MACHINE.devices
+    choose("2 × small && odd")
+    assert panel.state.inputs.devices == TWO
     assert "2 \\u00d7 small & odd" in panel.notes.note("planner")
     box.forget.actions()[0].trigger()
-    assert panel.session.state.sets == {}
+    assert panel.state.sets == {}

@@ -157,4 +157,4 @@ def test_a_comparison_marks_what_differs() -> None:
     assert "(" not in first
     assert "(+" in more
     assert "(\N{MINUS SIGN}" in less
-    assert columns["kv_cache"].raw(1) == rows[1].outcome.plan.kv_total  # type: ignore[union-attr]
+    assert columns["kv_cache"].raw(1) == rows[1].result.plan.kv_total  # type: ignore[union-attr]

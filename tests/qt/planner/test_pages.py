@@ -21,7 +21,8 @@ from explorer.planner.inputs import plan_record
 from explorer.present.plan import Kind
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.planner.pages import LatePage
+from explorer.qt.planner.pages import PlannerPage
+from explorer.qt.planner.picture import SavedPicture
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from tests.helpers.window import copied
 from tests.qt.planner.plan_models import GIB, Panel, write_model
@@ -32,7 +33,7 @@ TWO = (
 )
 
 
-def _open(panel: Panel, page: LatePage) -> None:
+def _open(panel: Panel, page: PlannerPage) -> None:
     panel.body.pages.setCurrentWidget(page)
     panel.settle()
 
@@ -46,14 +47,14 @@ def _raw(model: TableModel, row: int, name: str) -> object:
 
 
 def test_curves_are_plans(qtbot: QtBot, panel: Panel) -> None:
-    panel.session.set(flash_attention=True)
+    panel.state.set(flash_attention=True)
     _open(panel, panel.body.curves)
     qtbot.waitUntil(lambda: panel.body.curves.curves is not None)
     curves = panel.body.curves.curves
     assert curves is not None
     assert [curve.cache_type for curve in curves.curves] == ["f32", "f16", "q8_0", "q4_0"]
     assert curves.vram == 12 * GIB
-    h, inputs = panel.session.state.subject.h, panel.session.inputs
+    h, inputs = panel.state.model.h, panel.state.inputs
     for curve in curves.curves:
         assert curve.contexts[-1] == 131_072
         for place in (0, len(curve.contexts) // 2, -1):
@@ -72,7 +73,7 @@ def test_a_click_in_the_curves_sets_the_context(qtbot: QtBot, panel: Panel) -> N
     panel.settle()
     place = page.plot.place_of(16_384, 6 * GIB).toPoint()
     qtbot.mouseClick(page.plot.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(place))
-    assert panel.session.inputs.settings.context == 16_384
+    assert panel.state.inputs.settings.context == 16_384
     plan = panel.assert_shown()
     assert page.plot._point == (16_384, plan.total)
 
@@ -84,14 +85,14 @@ def test_curves_are_kept_and_not_drawn_anew_for_another_context(
     _open(panel, page)
     qtbot.waitUntil(lambda: page.curves is not None)
     first = page.curves
-    panel.session.set(context=9999, kv_cache_type="q8_0")
+    panel.state.set(context=9999, kv_cache_type="q8_0")
     panel.settle()
     page.refresh()
     assert not panel.runner.jobs
     assert page.curves is first
-    panel.session.set(parallel=2)
+    panel.state.set(parallel=2)
     qtbot.waitUntil(lambda: page.curves is not first)
-    panel.session.undo()
+    panel.state.undo()
     qtbot.waitUntil(lambda: page.curves is first)  # kept
     panel.settle()
 
@@ -117,14 +118,14 @@ def test_every_figure_has_its_reasons(qtbot: QtBot, panel: Panel) -> None:
 def test_the_reasons_follow_the_settings(panel: Panel) -> None:
     panel.body.show_figure("kv_cache.total")
     before = panel.body.why.title.text()
-    panel.session.set(context=16_384)
+    panel.state.set(context=16_384)
     panel.qtbot.waitUntil(lambda: panel.body.why.title.text() != before)
     assert f"{panel.plan().kv_total:,} bytes" in panel.body.why.title.text()
     assert panel.body.why.figures.currentIndex().isValid()  # the selection stays
 
 
 def test_tables_hold_what_the_charts_show(qtbot: QtBot, panel: Panel) -> None:
-    panel.session.set_devices(TWO)
+    panel.state.set_devices(TWO)
     page = panel.body.tables
     _open(panel, page)
     plan = panel.assert_shown()
@@ -154,7 +155,7 @@ def test_every_table_keeps_qts_rules(
     qtbot: QtBot, panel: Panel, qtmodeltester: ModelTester
 ) -> None:
     body = panel.body
-    panel.session.pin()
+    panel.state.pin()
     for page, model in (
         (body.why, body.why.figure_model),
         (body.why, body.why.input_model),
@@ -165,10 +166,10 @@ def test_every_table_keeps_qts_rules(
         qtmodeltester.check(model)
         _open(panel, page)
         qtmodeltester.check(model)
-        panel.session.set(context=panel.plan().effective.context + 512)
+        panel.state.set(context=panel.plan().effective.context + 512)
         panel.settle()
         page.refresh()
-        panel.session.set_devices(TWO if len(panel.session.inputs.devices) == 1 else TWO[:1])
+        panel.state.set_devices(TWO if len(panel.state.inputs.devices) == 1 else TWO[:1])
         panel.settle()
         page.refresh()
         model.sort(0)
@@ -186,7 +187,7 @@ def test_scenarios_are_pinned_compared_used_renamed_and_removed(
     _open(panel, page)
     page.pin.click()
     before = panel.plan()
-    panel.session.set(context=16_384)
+    panel.state.set(context=16_384)
     page.pin.click()
     panel.settle()
     page.refresh()
@@ -199,34 +200,34 @@ def test_scenarios_are_pinned_compared_used_renamed_and_removed(
     assert page.model.index(1, context).data() == "≠ 4,096"
     page.table.select_row(1)
     page.use.click()
-    assert panel.session.inputs.settings.context is None
+    assert panel.state.inputs.settings.context is None
     panel.assert_shown()
     monkeypatch.setattr(QInputDialog, "getText", lambda *_, **__: ("Short", True))
     page.refresh()
     page.table.select_row(1)
     page.rename.click()
-    assert [s.name for s in panel.session.state.scenarios] == ["Short", "B"]
+    assert [s.name for s in panel.state.scenarios] == ["Short", "B"]
     page.refresh()
     page.table.select_row(2)
     page.rename.click()  # taken by the other
     assert "name of its own" in str(panel.failures[-1])
     page.table.select_row(2)
     page.unpin.click()
-    assert [s.name for s in panel.session.state.scenarios] == ["Short"]
+    assert [s.name for s in panel.state.scenarios] == ["Short"]
     page.refresh()
 
 
 def test_scenarios_and_sets_come_back_in_the_next_session(
     qtbot: QtBot, runner: JobRunner, panel: Panel, document: Document
 ) -> None:
-    panel.session.set_devices(TWO)
-    panel.session.set(context=16_384, kv_cache_type="q8_0", flash_attention=True, spread=True)
-    panel.session.pin("Evening")
-    panel.session.remember("Two")
+    panel.state.set_devices(TWO)
+    panel.state.set(context=16_384, kv_cache_type="q8_0", flash_attention=True, spread=True)
+    panel.state.pin("Evening")
+    panel.state.remember("Two")
     again = Panel(qtbot, runner, document, panel.notes)
-    assert again.session.state.scenarios == panel.session.state.scenarios
-    assert again.session.state.scenarios[0].inputs == panel.session.inputs
-    assert again.session.state.sets == {"Two": TWO}
+    assert again.state.scenarios == panel.state.scenarios
+    assert again.state.scenarios[0].inputs == panel.state.inputs
+    assert again.state.sets == {"Two": TWO}
 
 
 def test_other_models_are_compared_under_the_same_settings(
@@ -235,17 +236,17 @@ def test_other_models_are_compared_under_the_same_settings(
     small = load(write_model(tmp_path / "small.gguf", blocks=4))
     panel.view.set_other_documents([small])
     _open(panel, panel.body.models)
-    qtbot.waitUntil(lambda: len(panel.session.state.others) == 1)
+    qtbot.waitUntil(lambda: len(panel.state.others) == 1)
     page = panel.body.models
     page.refresh()
-    h = panel.session.state.others[0].h
-    inputs = panel.session.inputs
+    h = panel.state.others[0].h
+    inputs = panel.state.inputs
     theirs = make_plan(h, inputs.settings, inputs.devices, host=inputs.host)
     assert [_raw(page.model, row, "name") for row in (0, 1)] == ["test.gguf", "small.gguf"]
     assert _raw(page.model, 0, "total") == panel.plan().total
     assert _raw(page.model, 1, "total") == theirs.total
     panel.view.set_other_documents([])
-    assert panel.session.state.others == []
+    assert panel.state.others == []
     panel.settle()
 
 
@@ -255,11 +256,11 @@ def test_other_models_are_compared_under_the_same_settings(
 def test_the_command_gives_the_same_figures(
     panel: Panel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    panel.session.set_devices(TWO)
-    panel.session.set(context=20_000, parallel=2, flash_attention=True, kv_cache_type="q8_0")
-    panel.session.set(batch=256, overhead=1 << 20, spread=True)
-    _open(panel, panel.body.take_away)
-    command = panel.body.take_away.text("command")
+    panel.state.set_devices(TWO)
+    panel.state.set(context=20_000, parallel=2, flash_attention=True, kv_cache_type="q8_0")
+    panel.state.set(batch=256, overhead=1 << 20, spread=True)
+    _open(panel, panel.body.export)
+    command = panel.body.export.text("command")
     words = shlex.split(command)
     assert words[:2] == ["gguf-explorer", "plan"]
     capsys.readouterr()
@@ -274,10 +275,10 @@ def test_the_command_gives_the_same_figures(
 
 
 def test_settings_are_written_for_other_programs(qtbot: QtBot, panel: Panel) -> None:
-    panel.session.set_devices(TWO)
-    panel.session.set(context=20_000, parallel=2, flash_attention=True, kv_cache_type="q8_0")
-    panel.session.set(num_gpu=9)
-    page = panel.body.take_away
+    panel.state.set_devices(TWO)
+    panel.state.set(context=20_000, parallel=2, flash_attention=True, kv_cache_type="q8_0")
+    panel.state.set(num_gpu=9)
+    page = panel.body.export
     _open(panel, page)
     environment = copied(qtbot, page.copy_button("environment").click)
     assert environment.splitlines() == [
@@ -304,15 +305,15 @@ def test_settings_are_written_for_other_programs(qtbot: QtBot, panel: Panel) -> 
 
 
 def test_the_picture_is_saved_with_every_bar(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:
-    panel.session.set_devices(TWO)
+    panel.state.set_devices(TWO)
     panel.assert_shown()
-    page = panel.body.take_away
+    page = panel.body.export
     for suffix in ("png", "svg", "csv"):
         with qtbot.waitSignal(panel.view.exported) as written:
             page.save_picture(tmp_path / f"plan.{suffix}")
         assert written.args == [str(tmp_path / f"plan.{suffix}")]
     image = QImage(str(tmp_path / "plan.png"))
-    size = panel.body.picture.picture_size()
+    size = SavedPicture(panel.body.picture).size()
     assert (image.width(), image.height()) == (2 * size.width(), 2 * size.height())
     assert "<svg" in (tmp_path / "plan.svg").read_text(encoding="utf-8")
     header, first, *_ = (tmp_path / "plan.csv").read_text(encoding="utf-8").splitlines()
@@ -325,5 +326,5 @@ def test_a_picture_that_cannot_be_written_says_so(
     qtbot: QtBot, panel: Panel, tmp_path: Path
 ) -> None:
     with qtbot.waitSignal(panel.view.failed):
-        panel.body.take_away.save_picture(tmp_path / "nowhere" / "plan.png")
+        panel.body.export.save_picture(tmp_path / "nowhere" / "plan.png")
     assert "cannot be written" in str(panel.failures[-1])

@@ -40,10 +40,10 @@ def empty(qtbot: QtBot, runner: JobRunner) -> PlannerView:
 
 
 def test_explains_itself_and_offers_the_demo(qtbot: QtBot, empty: PlannerView) -> None:
-    assert empty.state.heading.text() == "No model is open"
-    assert "KV cache" in empty.state.sentence.text()
+    assert empty.placeholder.heading.text() == "No model is open"
+    assert "KV cache" in empty.placeholder.sentence.text()
     with qtbot.waitSignal(empty.demo_wanted):
-        empty.state.button.click()
+        empty.placeholder.button.click()
     assert empty.body is None
 
 
@@ -51,13 +51,13 @@ def test_reads_nothing_of_a_model_that_nobody_looks_at(
     qtbot: QtBot, runner: JobRunner, document: Document, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Document] = []
-    original = panel_module._subject
+    original = panel_module.read_model
 
     def note(document: Document) -> object:
         read.append(document)
         return original(document)
 
-    monkeypatch.setattr(panel_module, "_subject", note)
+    monkeypatch.setattr(panel_module, "read_model", note)
     view = PlannerView(runner, MemoryNotes())
     qtbot.addWidget(view)
     view.show_document(document)
@@ -69,11 +69,11 @@ def test_reads_nothing_of_a_model_that_nobody_looks_at(
 
 
 def test_the_demo_and_other_models_can_be_planned(panel: Panel, demo: Document) -> None:
-    before = panel.session.inputs
+    before = panel.state.inputs
     panel.view.show_document(demo)
-    panel.qtbot.waitUntil(lambda: panel.session.state.subject.title == demo.title)
+    panel.qtbot.waitUntil(lambda: panel.state.model.title == demo.title)
     panel.assert_shown()
-    assert panel.session.inputs == before  # the same settings for another model
+    assert panel.state.inputs == before  # the same settings for another model
 
 
 def test_an_ollama_entry_is_planned_with_its_projector(
@@ -90,11 +90,11 @@ def test_an_ollama_entry_is_planned_with_its_projector(
         store.layer("projector", projector.read_bytes()),
     ]
     panel.view.show_document(load(store.manifest(layers)))
-    panel.qtbot.waitUntil(lambda: panel.session.state.subject.projector_bytes == 1 << 20)
+    panel.qtbot.waitUntil(lambda: panel.state.model.projector_bytes == 1 << 20)
     panel.settle()
-    assert panel.session.outcome.plan.layout.devices[0].projector == 1 << 20
+    assert panel.state.current.result.plan.layout.devices[0].projector == 1 << 20
     assert panel.body.picture.bars.bars[0].nbytes(Kind.PROJECTOR) == 1 << 20
-    assert "--mmproj" in panel.body.take_away.text("server")
+    assert "--mmproj" in panel.body.export.text("server")
 
 
 def test_a_hugging_face_folder_is_planned_as_if_converted(
@@ -116,7 +116,7 @@ def test_a_hugging_face_folder_is_planned_as_if_converted(
     tensors = [(name, "F16", [128, 64]) for name in names]
     (tmp_path / "model.safetensors").write_bytes(tensors_bytes(tensors))
     panel.view.show_document(load(tmp_path))
-    panel.qtbot.waitUntil(lambda: panel.session.state.subject.h.after_conversion)
+    panel.qtbot.waitUntil(lambda: panel.state.model.h.after_conversion)
     plan = panel.assert_shown()
     assert plan.layout is not None
     assert plan.layout.layer_weights[:2] == (16_384, 16_384)
@@ -124,21 +124,21 @@ def test_a_hugging_face_folder_is_planned_as_if_converted(
 
 def test_a_model_without_hyperparameters_says_why(panel: Panel, hostile: Document) -> None:
     panel.view.show_document(hostile)
-    panel.qtbot.waitUntil(panel.view.state.isVisible)
-    assert "No plan can be made" in panel.view.state.heading.text()
-    assert unsafe_characters(panel.view.state.sentence.text()) == set()
+    panel.qtbot.waitUntil(panel.view.placeholder.isVisible)
+    assert "No plan can be made" in panel.view.placeholder.heading.text()
+    assert unsafe_characters(panel.view.placeholder.sentence.text()) == set()
     panel.view.show_document(None)
-    assert panel.view.state.heading.text() == "No model is open"
+    assert panel.view.placeholder.heading.text() == "No model is open"
 
 
 def test_coming_back_to_a_model_reads_nothing_again(
     panel: Panel, document: Document, demo: Document
 ) -> None:
-    subject = panel.session.state.subject
+    subject = panel.state.model
     panel.view.show_document(demo)
-    panel.qtbot.waitUntil(lambda: panel.session.state.subject.title == demo.title)
+    panel.qtbot.waitUntil(lambda: panel.state.model.title == demo.title)
     panel.view.show_document(document)
-    assert panel.session.state.subject is subject
+    assert panel.state.model is subject
     panel.settle()
 
 
@@ -150,8 +150,8 @@ def test_closing_in_the_middle_of_a_search_leaves_nothing_behind(
     view.show_document(document)
     qtbot.waitUntil(lambda: view.body is not None)
     assert view.body is not None
-    view.session.set_devices((Device("0", "CUDA", 4 * GIB),))
-    view.body.answer.question_buttons["context"].click()
+    view.state.set_devices((Device("0", "CUDA", 4 * GIB),))
+    view.body.answer.questions["context"].click()
     view.close()
     view.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
@@ -163,7 +163,7 @@ def test_damaged_notes_are_no_reason_not_to_start(qtbot: QtBot, runner: JobRunne
     notes.set_note("planner", '{"scenarios": [{"name": 3}]}')
     view = PlannerView(runner, notes)
     qtbot.addWidget(view)
-    assert view.session.state.scenarios == []
+    assert view.state.scenarios == []
     assert notes.note("planner") == ""
 
 
@@ -184,7 +184,7 @@ def test_a_driver_that_fails_is_told(
 
 
 def test_everything_has_a_name_and_a_tip(panel: Panel) -> None:
-    panel.session.set_devices((Device("0", "CUDA", 4 * GIB),))
+    panel.state.set_devices((Device("0", "CUDA", 4 * GIB),))
     for number in range(panel.body.pages.count()):
         panel.body.pages.setCurrentIndex(number)
         panel.settle()
@@ -230,13 +230,13 @@ def test_the_keyboard_alone_gets_from_a_question_to_a_saved_scenario(
     qtbot: QtBot, panel: Panel
 ) -> None:
     key = Qt.Key
-    panel.body.answer.question_buttons["context"].setFocus()
-    qtbot.keyClick(panel.body.answer.question_buttons["context"], key.Key_Space)
+    panel.body.answer.questions["context"].setFocus()
+    qtbot.keyClick(panel.body.answer.questions["context"], key.Key_Space)
     qtbot.waitUntil(panel.body.answer.apply.isVisible)
     panel.settle()
     panel.body.answer.apply.setFocus()
     qtbot.keyClick(panel.body.answer.apply, key.Key_Space)
-    assert panel.session.inputs.settings.context
+    assert panel.state.inputs.settings.context
     bar = panel.body.pages.tabBar()
     bar.setFocus()
     for _ in range(2):
@@ -245,7 +245,7 @@ def test_the_keyboard_alone_gets_from_a_question_to_a_saved_scenario(
     assert page.isVisible()
     page.pin.setFocus()
     qtbot.keyClick(page.pin, key.Key_Space)
-    assert [s.name for s in panel.session.state.scenarios] == ["A"]
+    assert [s.name for s in panel.state.scenarios] == ["A"]
     panel.settle()
 
 
@@ -257,8 +257,8 @@ def test_no_text_is_cut_and_nothing_overlaps(
     apply_scheme(scheme)
     try:
         panel.view.resize(*size)
-        panel.session.set_devices((Device("0", "CUDA", 4 * GIB, name="A GPU of a long name"),))
-        panel.session.set(context=1 << 20, parallel=64)
+        panel.state.set_devices((Device("0", "CUDA", 4 * GIB, name="A GPU of a long name"),))
+        panel.state.set(context=1 << 20, parallel=64)
         panel.settle()
         panel.qtbot.waitUntil(lambda: panel.view.width() == size[0])
         for label in panel.view.findChildren(QLabel):
@@ -278,10 +278,10 @@ def test_no_text_is_cut_and_nothing_overlaps(
 
 
 def test_warnings_take_the_colours_of_another_scheme(panel: Panel) -> None:
-    panel.session.set_devices((Device("0", "CUDA", 1 * GIB),))
-    panel.session.set(context=1 << 20)
+    panel.state.set_devices((Device("0", "CUDA", 1 * GIB),))
+    panel.state.set(context=1 << 20)
     panel.settle()
-    row = next(row for row in panel.body.controls._rows if row.setting.name == "context")
+    row = panel.body.controls.rows["context"]
     apply_scheme(Scheme.DARK)
     try:
         QApplication.processEvents()
@@ -298,7 +298,7 @@ def test_models_of_other_sizes_keep_the_panel_quick_to_answer(
     """A model of a thousand blocks is drawn too; every layer has its place in the strip."""
     deep = load(write_model(tmp_path / "deep.gguf", blocks=1000, width=256))
     panel.view.show_document(deep)
-    panel.qtbot.waitUntil(lambda: panel.session.state.subject.title == "deep.gguf")
+    panel.qtbot.waitUntil(lambda: panel.state.model.title == "deep.gguf")
     panel.assert_shown()
     strip = panel.body.picture.strip
     assert strip.layer_at(strip.width() - 8) == 1000

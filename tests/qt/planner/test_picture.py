@@ -49,7 +49,7 @@ def test_clicking_a_part_shows_why(qtbot: QtBot, panel: Panel) -> None:
 
 
 def test_the_keyboard_reads_the_bars(qtbot: QtBot, panel: Panel) -> None:
-    panel.session.set_devices(TWO)
+    panel.state.set_devices(TWO)
     panel.assert_shown()
     bars = panel.body.picture.bars
     bars.setFocus()
@@ -62,8 +62,8 @@ def test_the_keyboard_reads_the_bars(qtbot: QtBot, panel: Panel) -> None:
 
 
 def test_what_is_too_much_has_a_pattern_and_words(panel: Panel) -> None:
-    panel.session.set_devices((Device("0", "CUDA", 1 * GIB, name="Tiny"),))
-    panel.session.set(num_gpu=20)
+    panel.state.set_devices((Device("0", "CUDA", 1 * GIB, name="Tiny"),))
+    panel.state.set(num_gpu=20)
     plan = panel.assert_shown()
     bars = panel.body.picture.bars
     held = plan.layout.devices[0]  # type: ignore[union-attr]
@@ -126,18 +126,18 @@ def test_dragging_the_boundary_asks_for_gpu_layers(qtbot: QtBot, panel: Panel) -
     steps = [start + (target - start) * i // 8 for i in range(9)]
     y = round(strip.layer_area(0).center().y())
     drag(qtbot, strip, steps, y=y)
-    assert panel.session.inputs.settings.num_gpu == 12
+    assert panel.state.inputs.settings.num_gpu == 12
     plan = panel.assert_shown()
     assert plan.gpu_layers == 12
     assert plan.layout.devices[0].layers == range(20, 32)  # type: ignore[union-attr]
     drag(qtbot, strip, [round(strip.boundary_x()), 40, 0], y=y)
     assert panel.assert_shown().gpu_layers == 33  # also the output layer
-    panel.session.undo()
-    assert panel.session.inputs.settings.num_gpu == 12  # each drag is one step
+    panel.state.undo()
+    assert panel.state.inputs.settings.num_gpu == 12  # each drag is one step
     panel.assert_shown()
     strip.setFocus()
     qtbot.keyClick(strip, KEY.Key_Left, Qt.KeyboardModifier.ControlModifier)
-    assert panel.session.inputs.settings.num_gpu == 13
+    assert panel.state.inputs.settings.num_gpu == 13
 
 
 def test_a_boundary_that_is_hovered_shows_that_it_can_be_dragged(
@@ -152,7 +152,7 @@ def test_a_boundary_that_is_hovered_shows_that_it_can_be_dragged(
 
 def test_many_devices_scroll_and_do_not_push_the_rest_away(panel: Panel) -> None:
     many = tuple(Device(str(i), "CUDA", 2 * GIB, name=f"GPU {i}") for i in range(40))
-    panel.session.set_devices(many)
+    panel.state.set_devices(many)
     panel.assert_shown()
     picture = panel.body.picture
     assert picture.height() < panel.view.height() / 2

@@ -15,18 +15,24 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Settings
 from explorer.planner.devices import parse_context, parse_gpu, parse_size
 from explorer.planner.inputs import PlanInputs
+from explorer.present.plan import context_text, size_text
 from explorer.present.plan_export import (
     Stops,
     context_stops,
-    context_text,
     curve_contexts,
     device_spec,
     make_curves,
     parallel_stops,
     server_command,
 )
-from explorer.qt.planner.device_list import added, size_text
-from explorer.qt.planner.state import MOST_SCENARIOS, History, PlannerState, Subject
+from explorer.qt.planner.devices import added
+from explorer.qt.planner.state import (
+    MOST_SCENARIOS,
+    CurrentPlan,
+    History,
+    PlannedModel,
+    PlannerState,
+)
 from tests.planner.models import GIB, random_devices, random_settings, small_model
 
 few = settings(max_examples=40)
@@ -184,15 +190,35 @@ def test_what_is_no_saving_is_refused(text: str) -> None:
 
 def test_scenarios_get_letters_and_are_limited() -> None:
     state = PlannerState({})
-    names = [state.pin().name for _ in range(MOST_SCENARIOS)]
-    assert names[:3] == ["A", "B", "C"]
-    with pytest.raises(PlanError):
+    refused: list[PlanError] = []
+    state.refused.connect(refused.append)
+    for _ in range(MOST_SCENARIOS):
         state.pin()
+    assert [scenario.name for scenario in state.scenarios[:3]] == ["A", "B", "C"]
     state.pin("B")  # replaces the one of that name
+    assert not refused
+    state.pin()
     assert len(state.scenarios) == MOST_SCENARIOS
-    assert not state.rename(0, "B")
-    assert not state.rename(0, "  ")
-    assert state.rename(0, "First")
+    state.rename(0, "B")
+    state.rename(0, "  ")
+    assert len(refused) == 3
+    state.rename(0, "First")
+    assert state.scenarios[0].name == "First"
+
+
+def test_scenarios_and_sets_are_saved_when_they_change() -> None:
+    saved: list[str] = []
+    state = PlannerState({}, saved.append)
+    state.pin("Evening")
+    state.set(context=8192)
+    state.remember("Two")
+    state.forget("Two")
+    state.unpin(0)
+    assert len(saved) == 4
+    again = PlannerState({})
+    again.restore(saved[1])
+    assert [scenario.name for scenario in again.scenarios] == ["Evening"]
+    assert list(again.sets) == ["Two"]
 
 
 def test_the_machine_does_not_replace_what_was_chosen() -> None:
@@ -206,11 +232,15 @@ def test_the_machine_does_not_replace_what_was_chosen() -> None:
 
 def test_a_plan_is_made_once_for_the_same_inputs() -> None:
     state = PlannerState({"OLLAMA_NUM_PARALLEL": "3", "PATH": "/bin"})
-    assert state.outcome() is None
-    state.subject = Subject("small", Path("small.gguf"), small_model())
-    first = state.outcome()
-    assert first is state.outcome()
-    assert first is not None
+    emitted: list[CurrentPlan] = []
+    state.plan_changed.connect(emitted.append)
+    state.flush()
+    assert state.current.result is None
+    state.set_model(PlannedModel("small", Path("small.gguf"), small_model()))
+    first = state.current
+    state.pin()
+    assert emitted[-1] is state.current
+    assert state.current.result is first.result
     assert first.plan is not None
     assert first.plan.effective.parallel == 3  # Ollama's own variables count
     assert list(state.environment) == ["OLLAMA_NUM_PARALLEL"]
@@ -219,14 +249,14 @@ def test_a_plan_is_made_once_for_the_same_inputs() -> None:
 def test_a_separate_projector_is_part_of_the_plan() -> None:
     state = PlannerState({})
     state.set_machine(Machine((Device("0", "CUDA", 24 * GIB),), Host(GIB)))
-    state.subject = Subject("m", Path("m.gguf"), small_model(), Path("p.gguf"), GIB)
-    outcome = state.outcome()
-    assert outcome is not None
-    assert outcome.plan is not None
-    assert outcome.plan.layout is not None
-    assert outcome.plan.layout.devices[0].projector == GIB
+    model = PlannedModel("m", Path("m.gguf"), small_model(), Path("p.gguf"), GIB)
+    state.set_model(model)
+    plan = state.current.plan
+    assert plan is not None
+    assert plan.layout is not None
+    assert plan.layout.devices[0].projector == GIB
     assert state.inputs.settings.projector_bytes == 0  # another model has none
-    command = server_command(state.subject.path, outcome.plan, state.subject.projector)
+    command = server_command(model.path, plan, model.projector)
     assert command.endswith("--mmproj p.gguf")
 
 

@@ -1,0 +1,680 @@
+"""The picture of a plan: a stacked bar for each device, and all layers in a row, to save as one.
+
+Painted directly and not with pyqtgraph, which is at its best with axes and zoom and has neither
+textures nor parts that one can point at; a repaint takes a tenth of a millisecond for each bar.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Final
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QBrush,
+    QColor,
+    QFocusEvent,
+    QFont,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QPen,
+)
+from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QVBoxLayout, QWidget
+
+from explorer.present.explanations import picture_text
+from explorer.present.plan import (
+    Bar,
+    Layer,
+    MemoryPart,
+    amount_text,
+    boundary_of,
+    exact_text,
+    kind_name,
+    layers_asked,
+    layers_of,
+    memory_bars,
+)
+from explorer.qt.planner.state import CurrentPlan, PlannerState
+from explorer.qt.theme import warning_colour
+from explorer.qt.widgets.painting import (
+    device_colour,
+    draw_caption,
+    fill_kind,
+    fill_over,
+    kind_colour,
+    outline,
+    plain_tip,
+)
+from explorer.qt.widgets.plot import PlotColours
+from explorer.text import bytes_text
+
+_PAD: Final = 8
+_ROW_GAP: Final = 8
+_SWATCH: Final = 12
+_PAPER_WARNING: Final = "#b3261e"
+_STRIP: Final = 30
+_GRIP: Final = 5  # pixels at both sides of the boundary that take hold of it
+_LEAST_GAP: Final = 4  # pixels of a layer below which no line divides it from the next
+_SHOWN_BARS: Final = 5
+_PICTURE_WIDTH: Final = 900
+
+Place = tuple[int, int]
+"""Bar and part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ink:
+    """Colours to paint with: ground, text and lines; and a warning for what is too much."""
+
+    colours: PlotColours
+    warning: QColor
+
+    @classmethod
+    def on_paper(cls) -> Ink:
+        """Return dark colours on white, for exported pictures."""
+        return cls(PlotColours.on_paper(), QColor(_PAPER_WARNING))
+
+    @classmethod
+    def of_palette(cls, palette: QPalette) -> Ink:
+        """Return the colours of the window."""
+        return cls(PlotColours.of_palette(palette), warning_colour(palette))
+
+
+class _Chart(QWidget):
+    """A picture that is painted with the window's colours, never mirrored, and takes the focus."""
+
+    def __init__(self, name: str, explanation: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMouseTracking(True)
+        self.setAccessibleName(name)
+        self.setWhatsThis(picture_text(explanation))
+        self.ink = Ink.of_palette(self.palette())
+
+    def tip_at(self, point: QPointF) -> str:
+        """Return the tool tip of a point."""
+        raise NotImplementedError
+
+    def paint(self, painter: QPainter, width: int, ink: Ink) -> None:
+        """Paint into a width."""
+        raise NotImplementedError
+
+    def paint_focus(self, painter: QPainter) -> None:
+        """Paint what the keyboard or the user has chosen."""
+        raise NotImplementedError
+
+    # Qt
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            text = self.tip_at(QPointF(event.pos()))
+            QToolTip.showText(event.globalPos(), plain_tip(text), self)
+            return True
+        return super().event(event)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            self.ink = Ink.of_palette(self.palette())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        painter.fillRect(event.rect(), self.ink.colours.background)
+        self.paint(painter, self.width(), self.ink)
+        self.paint_focus(painter)
+        painter.end()
+
+
+class MemoryBars(_Chart):
+    """The bars of a plan.
+
+    Attributes:
+        bars: What is shown.
+        current: The part that has the focus.
+        explain: Returns the formula of a figure as a line of text, or nothing.
+
+    Signals:
+        figure_chosen: A part was clicked or entered; the name of its figure.
+    """
+
+    accessible_role = QAccessible.Role.Chart
+
+    figure_chosen = Signal(str)
+
+    def __init__(self, explain: Callable[[str], str], parent: QWidget | None = None) -> None:
+        super().__init__(self.tr("Memory of each device"), "bars", parent)
+        self.bars: tuple[Bar, ...] = ()
+        self.current: Place = (0, 0)
+        self.explain = explain
+
+    def show_bars(self, bars: tuple[Bar, ...]) -> None:
+        """Show other bars; painted in the next frame."""
+        resized = len(bars) != len(self.bars)
+        self.bars = bars
+        if resized:
+            self.current = (0, 0)
+            self.updateGeometry()
+            self.setMinimumHeight(self.sizeHint().height())
+        if self.hasFocus():  # formulas take longer than all the rest
+            self.setAccessibleDescription(self.describe(self.current))
+        else:
+            held = (f"{bar.title}: {amount_text(bar)}" for bar in bars)
+            self.setAccessibleDescription("; ".join(held))
+        self.update()
+
+    def part(self, place: Place) -> tuple[Bar, MemoryPart] | None:
+        """Return a bar and its part, or None if there is none."""
+        row, number = place
+        if not 0 <= row < len(self.bars) or not 0 <= number < len(self.bars[row].parts):
+            return None
+        return self.bars[row], self.bars[row].parts[number]
+
+    def part_area(self, place: Place) -> QRectF:
+        """Return where a part is painted; empty if it has no bytes."""
+        row, number = place
+        area = self._bar_area(row, self.width())
+        return list(_divided(self.bars[row], area))[number][1]
+
+    def describe(self, place: Place) -> str:
+        """Return a part's device, kind, bytes and formula, in lines."""
+        found = self.part(place)
+        if found is None:
+            return ""
+        bar, part = found
+        lines = [f"{bar.title}: {kind_name(part.kind)} {exact_text(part.nbytes)}"]
+        formula = self.explain(part.term) if part.term else ""
+        if formula:
+            lines.append(formula)
+        if bar.over_bytes:
+            words = self.tr("{size} more than there is")
+            lines.append(words.format(size=exact_text(bar.over_bytes)))
+        return "\n".join(lines)
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return the bars as columns, for CSV."""
+        kinds = list(dict.fromkeys(part.kind for bar in self.bars for part in bar.parts))
+        columns: list[tuple[str, list[Any]]] = [("device", [bar.title for bar in self.bars])]
+        columns += [(kind.value, [bar.nbytes(kind) for bar in self.bars]) for kind in kinds]
+        columns.append(("over", [bar.over_bytes for bar in self.bars]))
+        return columns
+
+    def paint(self, painter: QPainter, width: int, ink: Ink) -> None:
+        """Paint legend and bars into a width."""
+        painter.setFont(self.font())
+        self._paint_legend(painter, ink.colours)
+        for row, bar in enumerate(self.bars):
+            self._paint_bar(painter, bar, self._bar_area(row, width), ink)
+
+    def place_at(self, point: QPointF) -> Place | None:
+        """Return the part at a point, or None."""
+        for row, bar in enumerate(self.bars):
+            area = self._bar_area(row, self.width())
+            if area.contains(point):
+                for number, (part, box) in enumerate(_divided(bar, area)):
+                    if part.nbytes and box.left() <= point.x() <= box.right():
+                        return row, number
+        return None
+
+    @property
+    def _line(self) -> int:
+        return self.fontMetrics().height()
+
+    def row_height(self) -> int:
+        """Return the pixels of a bar with its title."""
+        return 2 * self._line + 6 + _ROW_GAP
+
+    def _bar_area(self, row: int, width: int) -> QRectF:
+        top = _PAD + self._line + _ROW_GAP + row * self.row_height() + self._line + 2
+        return QRectF(_PAD, top, max(1, width - 2 * _PAD), self._line + 4)
+
+    def _paint_legend(self, painter: QPainter, colours: PlotColours) -> None:
+        x, kinds = _PAD, dict.fromkeys(part.kind for bar in self.bars for part in bar.parts)
+        for kind in kinds:
+            swatch = QRectF(x, _PAD + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
+            fill_kind(painter, swatch, kind, colours.background, colours.text)
+            outline(painter, swatch, colours.text)
+            painter.setPen(colours.text)
+            name = kind_name(kind)
+            painter.drawText(QPointF(x + _SWATCH + 4, _PAD + painter.fontMetrics().ascent()), name)
+            x += _SWATCH + 4 + painter.fontMetrics().horizontalAdvance(name) + 14
+
+    def _paint_bar(self, painter: QPainter, bar: Bar, area: QRectF, ink: Ink) -> None:
+        colours = ink.colours
+        self._paint_title(painter, bar, area, ink)
+        parts = [(part, box) for part, box in _divided(bar, area) if part.nbytes]
+        for part, box in parts:
+            fill_kind(painter, box, part.kind, colours.background, colours.text)
+        if bar.over_bytes and bar.capacity is not None:
+            start = area.x() + area.width() * bar.capacity / bar.length
+            over = QRectF(start, area.y(), area.right() - start, area.height())
+            fill_over(painter, over, ink.warning)
+        for part, box in parts:
+            ground = kind_colour(part.kind, colours.background)
+            draw_caption(painter, box, bytes_text(part.nbytes), ground)
+        if bar.mark is not None and 0 < bar.mark < bar.length:
+            x = area.x() + area.width() * bar.mark / bar.length
+            painter.setPen(QPen(colours.text, 1, Qt.PenStyle.DashLine))
+            painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+        outline(painter, area, colours.text)
+
+    def _paint_title(self, painter: QPainter, bar: Bar, area: QRectF, ink: Ink) -> None:
+        line = QRectF(area.x(), area.y() - self._line - 2, area.width(), self._line)
+        metrics = painter.fontMetrics()
+        font = QFont(painter.font())
+        if bar.over_bytes:
+            right = self.tr("⚠ {size} too much").format(size=bytes_text(bar.over_bytes))
+            painter.setPen(ink.warning)
+            font.setBold(True)
+        else:
+            right = amount_text(bar)
+            painter.setPen(ink.colours.text)
+        painter.save()
+        painter.setFont(font)
+        right_width = painter.fontMetrics().horizontalAdvance(right)
+        painter.drawText(line, Qt.AlignmentFlag.AlignRight, right)
+        painter.restore()
+        left = f"{bar.title}   {bar.layers}"
+        x = line.x()
+        if bar.layers:  # the colour of its layers in the strip below
+            swatch = QRectF(x, line.y() + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
+            painter.fillRect(swatch, device_colour(bar.device))
+            x += _SWATCH + 5
+        room = line.right() - x - right_width - 12
+        painter.setPen(ink.colours.text)
+        text = metrics.elidedText(left, Qt.TextElideMode.ElideRight, int(room))
+        painter.drawText(QPointF(x, line.y() + metrics.ascent()), text)
+
+    def _move(self, rows: int, parts: int) -> None:
+        if not self.bars:
+            return
+        row = min(max(self.current[0] + rows, 0), len(self.bars) - 1)
+        last = len(self.bars[row].parts) - 1
+        self.current = row, min(max(self.current[1] + parts, 0), last)
+        self.setAccessibleDescription(self.describe(self.current))
+        self.update()
+
+    def _choose(self, place: Place | None) -> None:
+        found = None if place is None else self.part(place)
+        if place is not None and found is not None:
+            self.current = place
+            self.setAccessibleDescription(self.describe(place))
+            self.update()
+            if found[1].term:
+                self.figure_chosen.emit(found[1].term)
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        rows = max(1, len(self.bars)) * self.row_height()
+        return QSize(420, 2 * _PAD + self._line + rows)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(240, self.sizeHint().height())
+
+    def tip_at(self, point: QPointF) -> str:
+        place = self.place_at(point)
+        return "" if place is None else self.describe(place)
+
+    def paint_focus(self, painter: QPainter) -> None:
+        if self.hasFocus() and self.part(self.current) is not None:
+            painter.setPen(QPen(self.palette().color(QPalette.ColorRole.Highlight), 3))
+            area = self.part_area(self.current)
+            painter.drawRect(area if area.width() >= 3 else area.adjusted(-1, 0, 1, 0))
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        place = self.place_at(event.position())
+        found = None if place is None else self.part(place)
+        points = found is not None and bool(found[1].term)
+        shape = Qt.CursorShape.PointingHandCursor if points else Qt.CursorShape.ArrowCursor
+        self.setCursor(shape)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._choose(self.place_at(event.position()))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key = Qt.Key
+        steps = {
+            key.Key_Left: (0, -1),
+            key.Key_Right: (0, 1),
+            key.Key_Up: (-1, 0),
+            key.Key_Down: (1, 0),
+        }
+        pressed = key(event.key())
+        if pressed in steps:
+            self._move(*steps[pressed])
+        elif pressed in (key.Key_Return, key.Key_Enter, key.Key_Space):
+            self._choose(self.current)
+        else:
+            super().keyPressEvent(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        self.setAccessibleDescription(self.describe(self.current))
+        super().focusInEvent(event)
+
+
+def _divided(bar: Bar, area: QRectF) -> Iterator[tuple[MemoryPart, QRectF]]:
+    """Yield each part with its area, in proportion to its bytes."""
+    x = area.x()
+    for part in bar.parts:
+        width = area.width() * part.nbytes / bar.length
+        yield part, QRectF(x, area.y(), width, area.height())
+        x += width
+
+
+class LayerStrip(_Chart):
+    """The layers of a plan.
+
+    Attributes:
+        layers: What is shown.
+        selected: The layer that is selected, or -1.
+
+    Signals:
+        layer_chosen: The user chose a layer; its number.
+        boundary_moved: The user moved the place where the GPUs begin; the first layer on them.
+        held: A drag of the boundary began (true) or ended.
+    """
+
+    accessible_role = QAccessible.Role.Graphic
+
+    layer_chosen = Signal(int)
+    boundary_moved = Signal(int)
+    held = Signal(bool)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(self.tr("Layers and their devices"), "layers", parent)
+        self.layers: tuple[Layer, ...] = ()
+        self.selected = -1
+        self._devices: tuple[str, ...] = ()
+        self._boundary = 0
+        self._ends: list[int] = [0]
+        self._dragging = False
+        self.setMinimumHeight(self.sizeHint().height())
+
+    def show_layers(
+        self, layers: tuple[Layer, ...], devices: tuple[str, ...], boundary: int
+    ) -> None:
+        """Show layers on devices of these names; `boundary` is the first layer on a GPU."""
+        self.layers, self._devices, self._boundary = layers, devices, boundary
+        # a layer without bytes is as wide as the smallest that one can see
+        least = max(1, sum(layer.nbytes for layer in layers) // 1000)
+        self._ends = [0, *accumulate(max(layer.nbytes, least) for layer in layers)]
+        self.selected = min(self.selected, len(layers) - 1)
+        self.setAccessibleDescription(self.describe(self.selected))
+        self.update()
+
+    def select(self, layer: int) -> None:
+        """Mark a layer; -1 marks none."""
+        self.selected = layer if 0 <= layer < len(self.layers) else -1
+        self.setAccessibleDescription(self.describe(self.selected))
+        self.update()
+
+    def describe(self, number: int) -> str:
+        """Return a layer's place and bytes, in lines; without a layer, the strip's title."""
+        if not 0 <= number < len(self.layers):
+            return self._title()
+        layer = self.layers[number]
+        words = self.tr("Layer {index} ({name}) on {place}")
+        lines = [words.format(index=number, name=layer.name, place=self._place(layer))]
+        lines.append(self.tr("Weights {size}").format(size=exact_text(layer.weights)))
+        lines.append(self.tr("KV cache {size}").format(size=exact_text(layer.kv_cache)))
+        return "\n".join(lines)
+
+    def _place(self, layer: Layer) -> str:
+        return "CPU" if layer.device is None else self._devices[layer.device]
+
+    def layer_area(self, number: int, width: int | None = None) -> QRectF:
+        """Return where a layer is painted."""
+        left, right = self._x(number, width), self._x(number + 1, width)
+        return QRectF(left, _PAD + self.fontMetrics().height() + 2, right - left, _STRIP)
+
+    def boundary_x(self) -> float:
+        """Return where the GPUs begin, in pixels."""
+        return self._x(self._boundary, None)
+
+    def layer_at(self, x: float) -> int:
+        """Return the layer at a pixel; -1 beside the strip."""
+        if not self.layers or not _PAD <= x <= self.width() - _PAD:
+            return -1
+        place = (x - _PAD) / max(1, self.width() - 2 * _PAD) * self._ends[-1]
+        return min(bisect_right(self._ends, place) - 1, len(self.layers) - 1)
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return the layers as columns, for CSV."""
+        return [
+            ("layer", [layer.index for layer in self.layers]),
+            ("layer_device", [self._place(layer) for layer in self.layers]),
+            ("layer_weights", [layer.weights for layer in self.layers]),
+            ("layer_kv_cache", [layer.kv_cache for layer in self.layers]),
+        ]
+
+    def paint(self, painter: QPainter, width: int, ink: Ink) -> None:
+        """Paint title and strip into a width."""
+        colours = ink.colours
+        painter.setFont(self.font())
+        painter.setPen(colours.text)
+        metrics = painter.fontMetrics()
+        title = QPointF(_PAD, _PAD + metrics.ascent())
+        painter.drawText(title, self._title())
+        for start, stop in self._runs():
+            self._paint_run(painter, start, stop, width, colours)
+
+    def _title(self) -> str:
+        if not self.layers:
+            return self.tr("Layers: this profile predicts no place for them")
+        on_cpu = sum(layer.device is None for layer in self.layers)
+        words = self.tr("Layers 0 to {last}, by bytes: {gpu} on GPUs, {cpu} on the CPU")
+        last = len(self.layers) - 1
+        return words.format(last=last, gpu=len(self.layers) - on_cpu, cpu=on_cpu)
+
+    def _runs(self) -> Iterator[tuple[int, int]]:
+        """Yield the layers that follow each other on one device, as first and one past last."""
+        start = 0
+        for number in range(1, len(self.layers) + 1):
+            ends = number == len(self.layers)
+            if ends or self.layers[number].device != self.layers[start].device:
+                yield start, number
+                start = number
+
+    def _paint_run(
+        self, painter: QPainter, start: int, stop: int, width: int, colours: PlotColours
+    ) -> None:
+        first, last = self.layer_area(start, width), self.layer_area(stop - 1, width)
+        area = QRectF(first.left(), first.top(), last.right() - first.left(), _STRIP)
+        device = self.layers[start].device
+        ground = device_colour(device)
+        painter.fillRect(area, ground)
+        if device is None:  # what spills has a texture too
+            line = QColor("black")
+            line.setAlpha(70)
+            painter.fillRect(area, QBrush(line, Qt.BrushStyle.BDiagPattern))
+        if area.width() / (stop - start) >= _LEAST_GAP:
+            painter.setPen(colours.background)
+            for number in range(start + 1, stop):
+                x = self._x(number, width)
+                painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
+        name, count = self._place(self.layers[start]), stop - start
+        number_text = "CPU" if device is None else str(device + 1)
+        for text in (f"{name}: {count}", f"{number_text}: {count}", number_text):
+            if draw_caption(painter, area.adjusted(2, 4, -2, -4), text, ground):
+                break
+
+    def _x(self, number: int, width: int | None) -> float:
+        room = max(1, (self.width() if width is None else width) - 2 * _PAD)
+        if not self.layers:
+            return float(_PAD)
+        return _PAD + room * self._ends[min(max(number, 0), len(self.layers))] / self._ends[-1]
+
+    def _drag_to(self, x: float) -> None:
+        """Move the boundary to the layer edge nearest to a pixel; the output layer has none."""
+        edges = range(len(self.layers))
+        nearest = min(edges, key=lambda number: abs(self._x(number, None) - x), default=0)
+        if nearest != self._boundary:
+            self._move_boundary(nearest)
+
+    def _move_boundary(self, layer: int) -> None:
+        self._boundary = layer
+        self.boundary_moved.emit(layer)
+        self.update()
+
+    def _on_boundary(self, x: float) -> bool:
+        return bool(self.layers) and abs(x - self.boundary_x()) <= _GRIP
+
+    def _choose(self, number: int) -> None:
+        if 0 <= number < len(self.layers):
+            self.select(number)
+            self.layer_chosen.emit(number)
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        return QSize(420, 2 * _PAD + self.fontMetrics().height() + 2 + _STRIP + 4)
+
+    def tip_at(self, point: QPointF) -> str:
+        if self._on_boundary(point.x()):
+            return self.tr("Drag to choose how many layers go to GPUs")
+        layer = self.layer_at(point.x())
+        return self.describe(layer) if layer >= 0 else ""
+
+    def paint_focus(self, painter: QPainter) -> None:
+        if self.layers:
+            x, area, colours = self.boundary_x(), self.layer_area(0), self.ink.colours
+            painter.setPen(QPen(colours.text, 3 if self.hasFocus() else 2))
+            painter.drawLine(QPointF(x, area.top() - 1), QPointF(x, area.bottom() + 4))
+            painter.setBrush(colours.background)
+            painter.drawEllipse(QPointF(x, area.bottom() + 4), 3.5, 3.5)
+        if self.selected >= 0:
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(QPen(self.palette().color(QPalette.ColorRole.Highlight), 3))
+            painter.drawRect(self.layer_area(self.selected))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() != Qt.MouseButton.LeftButton:
+            return
+        x = event.position().x()
+        if self._on_boundary(x):
+            self._dragging = True
+            self.held.emit(True)
+        else:
+            self._choose(self.layer_at(x))
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        x = event.position().x()
+        if self._dragging:
+            self._drag_to(x)
+            return
+        grips = self._on_boundary(x)
+        self.setCursor(Qt.CursorShape.SplitHCursor if grips else Qt.CursorShape.ArrowCursor)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if self._dragging and event.button() == Qt.MouseButton.LeftButton:
+            self._dragging = False
+            self.held.emit(False)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
+        if not step or not self.layers:
+            super().keyPressEvent(event)
+        elif event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            boundary = min(max(self._boundary + step, 0), len(self.layers) - 1)
+            if boundary != self._boundary:
+                self._move_boundary(boundary)
+        else:
+            self._choose(min(max(self.selected + step, 0), len(self.layers) - 1))
+
+
+class PlannerPicture(QWidget):
+    """The current plan as bars and strip, and both as one picture to save.
+
+    Attributes:
+        bars: A bar for each device.
+        strip: All layers.
+    """
+
+    def __init__(self, state: PlannerState, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = state
+        self._current = state.current
+        self.bars = MemoryBars(self.formula_of, self)
+        self.strip = LayerStrip(self)
+        self._scroll = QScrollArea(self)
+        self._scroll.setWidget(self.bars)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setAccessibleName(self.bars.accessibleName())
+        self._scroll.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self._scroll)
+        layout.addWidget(self.strip)
+        self.strip.boundary_moved.connect(self._ask_layers)
+        self.strip.held.connect(state.hold)
+        self.follow(state.current)
+
+    def formula_of(self, name: str) -> str:
+        """Return a figure's formula in one line; empty if it has none."""
+        plan = self._current.plan
+        terms = () if plan is None else plan.terms
+        return next((f"{one.name} = {one.formula}" for one in terms if one.name == name), "")
+
+    def follow(self, current: CurrentPlan) -> None:
+        """Show a plan."""
+        self._current = current
+        plan = current.plan
+        bars = () if plan is None else memory_bars(plan, current.inputs.host)
+        before = len(self.bars.bars)
+        self.bars.show_bars(bars)
+        if bars and before != len(bars):
+            hidden = max(0, len(bars) - _SHOWN_BARS)
+            height = self.bars.sizeHint().height() - hidden * self.bars.row_height()
+            self._scroll.setFixedHeight(height)
+        if plan is None or plan.layout is None:
+            self.strip.show_layers((), (), 0)
+        else:
+            names = tuple(bar.title for bar in bars if bar.device is not None)
+            self.strip.show_layers(layers_of(plan.layout), names, boundary_of(plan.layout))
+
+    def _ask_layers(self, boundary: int) -> None:
+        plan = self._current.plan
+        if plan is not None and plan.layout is not None:
+            self._state.set(num_gpu=layers_asked(plan.layout, boundary))
+
+
+class SavedPicture:
+    """The picture as `PlotExport` takes it: with all bars, whatever is scrolled out of sight."""
+
+    def __init__(self, picture: PlannerPicture) -> None:
+        self._bars, self._strip = picture.bars, picture.strip
+
+    def size(self) -> QSize:
+        """Return its size."""
+        height = self._bars.sizeHint().height() + self._strip.sizeHint().height()
+        return QSize(_PICTURE_WIDTH, height)
+
+    def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
+        """Draw it in the colours of paper."""
+        size, ink = self.size(), Ink.on_paper()
+        painter.save()
+        painter.translate(area.topLeft())
+        painter.scale(area.width() / size.width(), area.height() / size.height())
+        self._bars.paint(painter, size.width(), ink)
+        painter.translate(0, self._bars.sizeHint().height())
+        self._strip.paint(painter, size.width(), ink)
+        painter.restore()
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return the data behind it."""
+        return [*self._bars.data_columns(), *self._strip.data_columns()]
