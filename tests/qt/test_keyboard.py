@@ -29,7 +29,7 @@ from explorer.qt.main_window import MainWindow
 from explorer.qt.planner.controls import StopSlider
 from explorer.qt.planner.picture import LayerStrip, MemoryBars
 from explorer.qt.references import Rounding
-from explorer.qt.survey.model_map import ModelMap
+from explorer.qt.survey.map_page import ModelMap
 from explorer.qt.weights.block.strip import BlockStrip
 from explorer.qt.weights.map.plot import MapPlot
 from explorer.qt.widgets.histogram_plot import HistogramPlot

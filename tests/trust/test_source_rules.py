@@ -200,7 +200,6 @@ _PASSED = {
     "qt/library/rows.py:counted": "one or many, from its callers",
     "qt/library/panel.py:_show_total": "its own sentence, then filled in",
     "qt/errors/pages.py:show_picture": "a loop over two sentences",
-    "qt/survey/map_paint.py:_paint_title": "words that `tr` gave",
     "qt/weights/block/bar.py:_tell": "a sentence, from its callers",
 }
 

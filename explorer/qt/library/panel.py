@@ -31,7 +31,7 @@ from explorer.formats import Severity
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.library import readers
-from explorer.qt.library.blobs import BlobList, BlobsPage, StoredFile, blob_facts
+from explorer.qt.library.blobs import BlobsPage, StoredFile, blob_facts
 from explorer.qt.library.commands import Commands
 from explorer.qt.library.contents import read_text
 from explorer.qt.library.nodes import LibraryColumn, Node, facts_of, heading_of, total_of
@@ -437,7 +437,7 @@ class LibraryView(LibraryWidgets):
         self._rows, self._entry_count = listing.rows, listing.entry_count
         self._show_state()
 
-    def _end_scan(self, listing: Listing, blobs: BlobList) -> None:
+    def _end_scan(self, listing: Listing, blobs: list[StoredFile]) -> None:
         self._show_listing(listing)
         self.blobs.show_blobs(blobs)
         self.watch.set_pace(self.scanner.took_seconds)

@@ -13,7 +13,7 @@ from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
 from explorer.qt.jobs import Job, JobRunner, JobSlot, consideration
-from explorer.qt.library.blobs import BlobList
+from explorer.qt.library.blobs import StoredFile, stored_files
 from explorer.qt.library.contents import read_contents
 from explorer.qt.library.nodes import Node
 from explorer.qt.library.rows import Listing, Row, list_stores, note_row, place_of
@@ -73,7 +73,7 @@ class Scanner(QObject):
 
     Signals:
         listed: A `Listing` of what was found so far.
-        finished: The scan has finished; its `Listing` and a `BlobList`.
+        finished: The scan has finished; its `Listing` and all blobs as `StoredFile`.
         failed: The scan failed; an `ExplorerError`.
         stopped: The scan was cancelled.
     """
@@ -104,7 +104,7 @@ class Scanner(QObject):
         known, places, own = dict(self._known), self.places, tuple(folders)
         started = time.monotonic()
 
-        def work(job: Job) -> tuple[Listing, BlobList]:
+        def work(job: Job) -> tuple[Listing, list[StoredFile]]:
             def publish(listing: Listing) -> None:
                 job.report(listing.entry_count, 0)
                 job.publish(lambda: listing)
@@ -115,9 +115,9 @@ class Scanner(QObject):
                 found += [place_of(folder) for folder in dict.fromkeys(own) if folder not in roots]
                 check = _yielding(job)
                 listing = list_stores(found, known, check, publish)
-                return listing, BlobList(listing.stores, check)
+                return listing, stored_files(listing.stores, check)
 
-        def end(result: tuple[Listing, BlobList]) -> None:
+        def end(result: tuple[Listing, list[StoredFile]]) -> None:
             listing, blobs = result
             self.took_seconds = time.monotonic() - started
             self._known = {row.place: row for row in listing.rows if row.place is not None}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QCoreApplication, QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QLinearGradient, QPainter, QPen
 
 from explorer.analysis.model_grid import Kind, ModelGrid
@@ -22,9 +23,7 @@ from explorer.qt.widgets.painting import text_on
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import bytes_text, integer_text, plain_text
 
-# The colour and the text of each cell of the map, by type or by a figure.
-
-
+_tr: Final = partial(QCoreApplication.translate, "ModelMap")
 _WIDE_RANGE: Final = 30  # of positive figures, from which on the colours follow the logarithm
 _LUT: Final[NDArray[np.uint8]] = pg.colormap.get("viridis").getLookupTable(nPts=256)
 COLOUR_MAP: Final = tuple(QColor(*map(int, colour)) for colour in _LUT[:, :3])
@@ -35,10 +34,8 @@ class CellState(Enum):
     """Whether a cell has something to show."""
 
     KNOWN = auto()
-    UNKNOWN = auto()
-    """Nobody looked yet."""
-    NOTHING = auto()
-    """There is nothing to know: not comparable, not readable, or not quantized."""
+    UNKNOWN = auto()  # not read yet
+    NOTHING = auto()  # not comparable, not readable, or not quantized
 
 
 @dataclass(frozen=True)
@@ -46,9 +43,9 @@ class Scale:
     """How figures become places in the colour map.
 
     Attributes:
-        low: The least figure; NaN if none is known.
-        high: The greatest one.
-        logarithmic: Whether the logarithm counts.
+        low: The minimum; NaN if no figure is known.
+        high: The maximum.
+        logarithmic: Whether places follow the logarithm.
     """
 
     low: float
@@ -76,13 +73,13 @@ class Scale:
 
 
 class Colouring:
-    """How each cell of a map looks.
+    """Colour and text of each cell of a map.
 
     Attributes:
-        title: What is shown.
+        title: Title of the legend.
         scale: How figures become colours; None for types.
-        by_role: Whether the scale is that of each role.
-        types: What types are shown, most bytes first, with their colours.
+        by_role: Whether each role has a scale of its own.
+        types: The types shown, most bytes first, with their colours.
     """
 
     title: str
@@ -130,21 +127,26 @@ class TypeColouring(Colouring):
         self._mixed = np.bincount(cells, minlength=len(self._most)) > 1
 
     def state(self, cell: int) -> CellState:
-        """Return whether a cell has something to show: each tensor has a type."""
-        return CellState.KNOWN
+        return CellState.KNOWN  # each tensor has a type
 
     def colour(self, cell: int) -> QColor | None:
-        """Return the colour of a cell."""
         return self._colours[int(self._most[cell])]
 
     def text(self, cell: int) -> str:
-        """Return the name of the type, with dots if there are others."""
         name = self._names[int(self._most[cell])]
         return f"{name} …" if self._mixed[cell] else name
 
 
 class MetricColouring(Colouring):
-    """Cells by a figure."""
+    """Cells by a figure.
+
+    Args:
+        metric: The figure.
+        known: What is known of the tensors.
+        content: Their places.
+        comparison: The errors known.
+        by_role: Whether the colours go from the minimum to the maximum of each role.
+    """
 
     def __init__(
         self,
@@ -155,15 +157,6 @@ class MetricColouring(Colouring):
         *,
         by_role: bool = False,
     ) -> None:
-        """Colour the cells.
-
-        Args:
-            metric: The figure.
-            known: What is known of the tensors.
-            content: Their places.
-            comparison: What errors are known.
-            by_role: Whether the colours go from the least to the greatest of each role.
-        """
         count = len(content.grid.cells)
         self.title = metric.title
         self._metric = metric
@@ -194,22 +187,18 @@ class MetricColouring(Colouring):
         return places
 
     def state(self, cell: int) -> CellState:
-        """Return whether a cell has something to show."""
         if not np.isnan(self.values[cell]):
             return CellState.KNOWN
         return CellState.UNKNOWN if self._pending[cell] else CellState.NOTHING
 
     def colour(self, cell: int) -> QColor | None:
-        """Return the colour of a cell; None without any."""
         number = int(self._numbers[cell])
         return COLOUR_MAP[number] if number >= 0 else None
 
     def text(self, cell: int) -> str:
-        """Return the figure as text, "" without any."""
         return self.figure(float(self.values[cell]))
 
     def figure(self, value: float) -> str:
-        """Return a figure of the scale as text; "" of NaN."""
         return "" if np.isnan(value) else self._metric.text(value)
 
 
@@ -224,45 +213,19 @@ _LEFT: Final = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
 _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
-@dataclass(frozen=True, slots=True)
-class MapWords:
-    """What the map says beside names and figures, in the user's language.
-
-    Attributes:
-        before: Title of what is before the layers.
-        after: Title of what is behind them.
-        stack: Title of a stack; with ``{stack}`` and ``{count}``.
-        logarithmic: Said of colours that follow the logarithm.
-        nothing: Said in cells without anything to know.
-        least: Said of one end of a scale that each role has by itself.
-        greatest: The same of the other end.
-    """
-
-    before: str
-    after: str
-    stack: str
-    logarithmic: str
-    nothing: str
-    least: str
-    greatest: str
-
-
 class MapPainter:
     """Paints cells in a colouring.
 
     Attributes:
         layout: Where the cells are.
         colouring: How they look.
-        colours: What lines and texts are painted in.
+        colours: The colours of lines and texts.
     """
 
-    def __init__(
-        self, layout: MapLayout, colouring: Colouring, colours: PlotColours, words: MapWords
-    ) -> None:
+    def __init__(self, layout: MapLayout, colouring: Colouring, colours: PlotColours) -> None:
         self.layout = layout
         self.colouring = colouring
         self.colours = colours
-        self._words = words
 
     def paint(self, painter: QPainter, area: QRectF) -> None:
         """Paint what of the map lies in an area; the painter's origin is the map's."""
@@ -299,11 +262,13 @@ class MapPainter:
 
     def _paint_title(self, painter: QPainter, line: Line, area: QRectF) -> None:
         section = self.layout.grid.sections[line.section]
-        words = self._words
-        text = words.before if section.kind is Kind.BEFORE else words.after
-        if section.kind is Kind.LAYERS:
+        text = _tr("Behind the layers")
+        if section.kind is Kind.BEFORE:
+            text = _tr("Before the layers")
+        elif section.kind is Kind.LAYERS:
             count = integer_text(len(section.layers))
-            text = words.stack.format(stack=plain_text(section.stack), count=count)
+            stack = plain_text(section.stack)
+            text = _tr("{stack}: {count} layers").format(stack=stack, count=count)
         font = painter.font()
         bold = painter.font()
         bold.setBold(True)
@@ -336,7 +301,7 @@ class MapPainter:
             painter.drawRect(place.adjusted(0.5, 0.5, -0.5, -0.5))
             painter.setPen(self.colours.text)
             if self.colouring.state(cell) is CellState.NOTHING:
-                text = self._words.nothing
+                text = "–"
         if name:
             half = place.height() / 2
             self._write(painter, place.adjusted(4, 0, -4, -half), name, _CENTRE)
@@ -387,14 +352,16 @@ class MapPainter:
             painter.drawText(place.adjusted(_SWATCH + 5, 0, 0, 0), int(_LEFT), text)
 
     def legend_text(self) -> str:
-        """Return what the legend says, for those who cannot see it."""
+        """Return the legend in words, for assistive technology."""
         scale = self.colouring.scale
         if scale is None:
             return "; ".join(self._legend_texts())
-        ends = self.colouring.figure(scale.low), self.colouring.figure(scale.high)
+        return f"{self.colouring.title}: {' – '.join(self._ends(scale))}"
+
+    def _ends(self, scale: Scale) -> tuple[str, str]:
         if self.colouring.by_role:
-            ends = self._words.least, self._words.greatest
-        return f"{self.colouring.title}: {' – '.join(ends)}"
+            return _tr("minimum of each role"), _tr("maximum of each role")
+        return self.colouring.figure(scale.low), self.colouring.figure(scale.high)
 
     def _legend_texts(self) -> list[str]:
         shown = self.colouring.types[:_MOST_TYPES]
@@ -419,11 +386,9 @@ class MapPainter:
         metrics = painter.fontMetrics()
         height = metrics.height() + 4
         title = self.colouring.title
-        low, high = self.colouring.figure(scale.low), self.colouring.figure(scale.high)
-        if self.colouring.by_role:
-            low, high = self._words.least, self._words.greatest
-        elif scale.logarithmic:
-            title = f"{title} ({self._words.logarithmic})"
+        low, high = self._ends(scale)
+        if scale.logarithmic and not self.colouring.by_role:
+            title = f"{title} ({_tr('logarithmic')})"
         x = 8.0
         for text in (title, low):
             needed = metrics.horizontalAdvance(text)

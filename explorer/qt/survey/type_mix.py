@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import QByteArray, QCoreApplication, Qt, Signal
 from PySide6.QtWidgets import QSplitter, QStackedLayout, QVBoxLayout, QWidget
 
@@ -23,21 +20,15 @@ from explorer.analysis.recipes import (
 )
 from explorer.analysis.recipes.fits import layers_text
 from explorer.errors import ExplorerError
-from explorer.formats.columns import text_ranks
 from explorer.formats.model import Model
 from explorer.present.explanations import mix_texts, picture_text, recipe_texts
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.survey.session import SurveySession
 from explorer.qt.widgets.labels import StatePage, plain_label
-from explorer.qt.widgets.table_model import Cell, Column, TableModel
+from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import bytes_text, fixed_text, float_text, integer_text, plain_text
-
-# Tables of what is stored as which type, and of the recipes that a file may have been made by.
-
-
-_Row = TypeVar("_Row")
+from explorer.text import bytes_text, fixed_text, float_text, integer_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +60,7 @@ class TypeMix:
 
 def mix_columns(rows: Sequence[MixRow]) -> list[Column]:
     """Return the columns of the types by role."""
-    table = _Columns(rows, mix_texts())
+    table = RowColumns(rows, mix_texts())
     return [
         table.words("role", _tr("Role"), lambda row: row.role),
         table.words("type", _tr("Type"), lambda row: row.type),
@@ -92,7 +83,7 @@ def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
         fits: The recipes.
         nbytes: What the file's tensors take.
     """
-    table = _Columns(fits, recipe_texts())
+    table = RowColumns(fits, recipe_texts())
     return [
         table.words("recipe", _tr("Recipe"), _recipe_name),
         table.number("agreeing", _tr("Agreeing"), lambda fit: fit.share, _share_text),
@@ -106,11 +97,11 @@ def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
 
 def deviation_columns(deviations: Sequence[Deviation]) -> list[Column]:
     """Return the columns of what differs from a recipe."""
-    table = _Columns(deviations, mix_texts())
+    table = RowColumns(deviations, mix_texts())
     return [
         table.words("role", _tr("Role"), lambda one: one.role),
         table.words("layers", _tr("Layers"), lambda one: layers_text(one.layers or ())),
-        table.words("present", _tr("Type"), lambda one: one.present, "type"),
+        table.words("present", _tr("Type"), lambda one: one.present, meaning="type"),
         table.words(
             "expected",
             _tr("By the recipe"),
@@ -119,48 +110,6 @@ def deviation_columns(deviations: Sequence[Deviation]) -> list[Column]:
         table.number("tensors", _tr("Tensors"), lambda one: one.tensors, integer_text),
         table.number("parameters", _tr("Parameters"), lambda one: one.parameters, integer_text),
     ]
-
-
-@dataclass(frozen=True)
-class _Columns(Generic[_Row]):
-    """Makes the columns of a table.
-
-    Attributes:
-        rows: What the table lists.
-        tips: What its columns mean, by their names.
-    """
-
-    rows: Sequence[_Row]
-    tips: Mapping[str, str]
-
-    def words(
-        self, name: str, title: str, value: Callable[[_Row], str], meaning: str = ""
-    ) -> Column:
-        """Return a column of texts; what it means may stand under another name."""
-        rows = self.rows
-
-        def text(row: int) -> str:
-            return plain_text(value(rows[row]))
-
-        def keys() -> NDArray[np.intp]:
-            return text_ranks([value(row) for row in rows])
-
-        return Column(name, title, text, text, keys, tip=self.tips[meaning or name])
-
-    def number(
-        self, name: str, title: str, value: Callable[[_Row], Cell], text: Callable[..., str]
-    ) -> Column:
-        """Return a column of numbers."""
-        rows = self.rows
-        return Column(
-            name,
-            title,
-            lambda row: text(value(rows[row])),
-            lambda row: value(rows[row]),
-            lambda: np.array([value(row) for row in rows]),
-            numeric=True,
-            tip=self.tips[name],
-        )
 
 
 def _recipe_name(fit: RecipeFit) -> str:

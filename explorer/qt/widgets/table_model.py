@@ -8,16 +8,19 @@ a worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
-# Roles under which item models hand out what they show, beside Qt's own.
+from explorer.formats.columns import text_ranks
+from explorer.text import plain_text
+
+Row = TypeVar("Row")
 
 
 class ItemRole(IntEnum):
@@ -82,6 +85,54 @@ class Column:
     def meaning(self, row: int) -> str:
         """Return what a cell means, as plain text."""
         return self.tip if self.row_tip is None else self.row_tip(row)
+
+
+@dataclass(frozen=True)
+class RowColumns(Generic[Row]):
+    """Makes the columns of a table from objects, one a row.
+
+    Attributes:
+        rows: The objects.
+        tips: Meanings of the columns, by their names.
+    """
+
+    rows: Sequence[Row]
+    tips: Mapping[str, str]
+
+    def words(
+        self,
+        name: str,
+        title: str,
+        value: Callable[[Row], str],
+        text: Callable[[str], str] = plain_text,
+        *,
+        meaning: str = "",
+    ) -> Column:
+        """Return a column of texts; its meaning may stand under another name."""
+        rows = self.rows
+        return Column(
+            name,
+            title,
+            lambda row: text(value(rows[row])),
+            lambda row: plain_text(value(rows[row])),
+            lambda: text_ranks([value(row) for row in rows]),
+            tip=self.tips[meaning or name],
+        )
+
+    def number(
+        self, name: str, title: str, value: Callable[[Row], Cell], text: Callable[..., str]
+    ) -> Column:
+        """Return a column of numbers."""
+        rows = self.rows
+        return Column(
+            name,
+            title,
+            lambda row: text(value(rows[row])),
+            lambda row: value(rows[row]),
+            lambda: np.array([value(row) for row in rows]),
+            numeric=True,
+            tip=self.tips[name],
+        )
 
 
 class TableModel(QAbstractTableModel):

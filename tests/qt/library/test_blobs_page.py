@@ -24,7 +24,7 @@ def _show(panel: Panel) -> None:
 
 def test_each_blob_is_there_once_with_all_its_models(panel: Panel, store: OllamaStore) -> None:
     _show(panel)
-    files = panel.view.blobs._blobs.files
+    files = panel.view.blobs.files
     rows = {files[at].digest: row for at, row in enumerate(_cells(panel))}
     (found,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores
     assert len(rows) == len(_cells(panel)) == len(found.blobs) + 1
