@@ -1,40 +1,130 @@
-"""Errors of weights against a reference: what each figure is called, and how it is written."""
+"""Errors of weights against a reference: labels, explanations, and how they are written."""
 
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 from explorer.analysis import ErrorFigures
 from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching import Matching
-from explorer.present import Figure
 from explorer.present.statistics import statistic_label
 from explorer.tabular import Cell
 from explorer.text import float_text, integer_text
 
 _DIGITS: Final = 5
 _SHARES: Final = frozenset({"relative_rmse", "saturated_codes"})
-ERRORS: Final = {
-    "rmse": "RMSE",
-    "relative_rmse": "Relative RMSE",
-    "sqnr_db": "SQNR",
-    "max_abs_error": "Greatest error",
-    "mean_abs_error": "Mean |e|",
-    "mean_error": "Bias",
-    "one_minus_cosine": "1 - cosine",
+_NOT_FINITE: Final = (
+    "Weights that are NaN or infinite; their pairs are left out of all other figures."
+)
+_SPREAD: Final = "One far larger than the root mean square: a block with outliers."
+
+
+class Text(NamedTuple):
+    """The label of a figure, and its explanation, plain text."""
+
+    title: str
+    tip: str
+
+
+ERROR_TEXTS: Final = {
+    "rmse": Text(
+        "RMSE",
+        "Root mean square error: the usual size of an error. Large errors count more than small "
+        "ones.",
+    ),
+    "relative_rmse": Text(
+        "Relative RMSE",
+        "RMSE divided by the root mean square of the reference, so that tensors of different sizes "
+        "can be compared.",
+    ),
+    "sqnr_db": Text(
+        "SQNR",
+        "Signal to quantization noise ratio: the relative RMSE in decibels. More is better; 6 dB "
+        "are one bit.",
+    ),
+    "max_abs_error": Text("Maximum error", "The largest distance of a weight from its reference."),
+    "mean_abs_error": Text("Mean |e|", "Mean of the errors without their signs."),
+    "mean_error": Text(
+        "Bias",
+        "Mean of the errors with their signs: far from 0 if the candidate is too large or too "
+        "small on the whole.",
+    ),
+    "one_minus_cosine": Text(
+        "1 - cosine",
+        "The angle between reference and candidate as vectors: 0 is the same direction. It does "
+        "not see a wrong scale.",
+    ),
+    "reference_rms": Text(
+        "RMS, reference", "Root mean square of the reference's weights: how large they are."
+    ),
+    "candidate_rms": Text("RMS, candidate", "Root mean square of the candidate's weights."),
+    "count": Text(
+        "Weights",
+        "Pairs of a weight and its reference. All are read, none is sampled; the other figures "
+        "are of those that are finite.",
+    ),
+    "equal": Text("Equal", "Weights without any error."),
+    "sign_flips": Text(
+        "Sign flips", "Weights above 0 whose reference is below 0, or the other way round."
+    ),
+    "zeroed": Text("Zeroed", "Weights that are 0 and whose reference is not."),
+    "reference_not_finite": Text("Reference not finite", _NOT_FINITE),
+    "candidate_not_finite": Text("Candidate not finite", _NOT_FINITE),
+    "saturated_codes": Text(
+        "Saturated codes",
+        "Weights with the lowest or the highest level of the type, which may have been farther "
+        "out. Types whose scale comes from the largest weight of a block have one in every block.",
+    ),
 }
-"""Labels by name, in order."""
+"""Texts of errors by the name in `gguf-explorer compare --json`."""
+
+IMPLIED_TEXTS: Final = {
+    "step_error_rms": Text(
+        statistic_label("step_error_rms"),
+        "Expected error of rounding to the nearest level if weights are spread evenly: the "
+        "distance of levels times the block scale, divided by the root of 12. The true error "
+        "needs a reference.",
+    ),
+    "used_codes": Text("Codes used", "Levels of the type that at least one weight uses."),
+    "saturated_codes": ERROR_TEXTS["saturated_codes"],
+    "zero_codes": Text(
+        "Zero codes", "Weights whose code stands for 0 before a minimum is subtracted."
+    ),
+    "weights_per_scale": Text(
+        "Weights per scale",
+        "Weights that share a block scale: the fewer, the better a scale fits them.",
+    ),
+    "scale_count": Text("Scales", "Block scales of the tensor."),
+    "scale_min": Text("Smallest scale", _SPREAD),
+    "scale_rms": Text("RMS of scales", _SPREAD),
+    "scale_max": Text("Largest scale", _SPREAD),
+    "scale_zeros": Text("Scales of 0", "Blocks of which nothing but the minimum is left."),
+    "minimum_count": Text("Minima", "Numbers that are subtracted from a block."),
+    "minimum_min": Text("Smallest minimum", _SPREAD),
+    "minimum_rms": Text("RMS of minima", _SPREAD),
+    "minimum_max": Text("Largest minimum", _SPREAD),
+    "minimum_zeros": Text("Minima of 0", "Blocks that reach down to 0."),
+}
+"""Texts of what the blocks of a tensor imply about its rounding, without a reference."""
+
+
+def percentile_text(percent: float) -> Text:
+    """Return the text of a percentile of |e|."""
+    title = f"{float_text(percent, 6)} % of |e| below"
+    return Text(
+        "Median |e|" if percent == 50 else title,
+        "So many of the errors, without their signs, are not larger than this.",
+    )
 
 
 def error_label(name: str) -> str:
-    """Return what a figure is called, by its name in `gguf-explorer compare --json`."""
-    return ERRORS[name]
+    """Return the label of an error figure, by its name in `gguf-explorer compare --json`."""
+    return ERROR_TEXTS[name].title
 
 
 def error_text(name: str, value: float) -> str:
-    """Return a figure for people."""
+    """Return an error figure for people."""
     if isinstance(value, int):
         return integer_text(value)
     if name == "sqnr_db":
@@ -49,179 +139,14 @@ def share_text(value: float) -> str:
     return f"{float_text(100 * value, 4)} %" if math.isfinite(value) else float_text(value)
 
 
-def error_figures(found: ErrorFigures) -> list[Figure]:
-    """Return how large the errors are."""
-    values = {name: getattr(found, name) for name in ERRORS}
-    return [
-        Figure(name, error_label(name), value, error_text(name, value))
-        for name, value in values.items()
-    ]
-
-
-# What the figures of errors are called, and what they mean to one who does not know them.
-
-
-class Text(NamedTuple):
-    """A figure in words, plain text.
-
-    Attributes:
-        title: What it is called.
-        tip: What it means.
-    """
-
-    title: str
-    tip: str
-
-
-@cache
-def error_texts() -> dict[str, Text]:
-    """Return the texts of figures of errors, by the figure's stable name."""
-    return _size_texts() | _count_texts()
-
-
-@cache
-def implied_texts() -> dict[str, Text]:
-    """Return the texts of what blocks imply, by the figure's stable name."""
-    return {
-        "step_error_rms": Text(
-            statistic_label("step_error_rms"),
-            (
-                "What rounding to the nearest level costs if weights are spread evenly: the "
-                "distance of levels times the block scale, divided by the root of 12. The true "
-                "error needs a reference."
-            ),
-        ),
-        "used_codes": Text("Codes used", "Levels of the type that at least one weight uses."),
-        "saturated_codes": error_texts()["saturated_codes"],
-        "zero_codes": Text(
-            "Zero codes",
-            "Weights whose code stands for 0 before a minimum is subtracted.",
-        ),
-        "weights_per_scale": Text(
-            "Weights per scale",
-            "Weights that share a block scale: the fewer, the better a scale fits them.",
-        ),
-        "scale_count": Text("Scales", "Block scales of the tensor."),
-        "scale_min": Text("Least scale", _spread()),
-        "scale_rms": Text("RMS of scales", _spread()),
-        "scale_max": Text("Greatest scale", _spread()),
-        "scale_zeros": Text("Scales of 0", "Blocks of which nothing but the minimum is left."),
-        "minimum_count": Text("Minima", "Numbers that are subtracted from a block."),
-        "minimum_min": Text("Least minimum", _spread()),
-        "minimum_rms": Text("RMS of minima", _spread()),
-        "minimum_max": Text("Greatest minimum", _spread()),
-        "minimum_zeros": Text("Minima of 0", "Blocks that reach down to 0."),
-    }
-
-
-def percentile_text(percent: float) -> Text:
-    """Return the text of a percentile of |e|."""
-    title = f"{float_text(percent, 6)} % of |e| below"
-    return Text(
-        "Median |e|" if percent == 50 else title,
-        "So many of the errors, without their signs, are not larger than this.",
-    )
-
-
-def _size_texts() -> dict[str, Text]:
-    """Return the texts of how large weights and errors are."""
-    return {
-        "rmse": Text(
-            error_label("rmse"),
-            (
-                "Root mean square error: the usual size of an error. Large errors count more "
-                "than small ones."
-            ),
-        ),
-        "relative_rmse": Text(
-            error_label("relative_rmse"),
-            (
-                "RMSE divided by the root mean square of the reference, so that tensors of "
-                "different sizes can be compared."
-            ),
-        ),
-        "sqnr_db": Text(
-            error_label("sqnr_db"),
-            (
-                "Signal to quantization noise ratio: the relative RMSE in decibels. More is "
-                "better; 6 dB are one bit."
-            ),
-        ),
-        "max_abs_error": Text(
-            error_label("max_abs_error"),
-            "The largest distance of a weight from its reference.",
-        ),
-        "mean_abs_error": Text(
-            error_label("mean_abs_error"),
-            "Mean of the errors without their signs.",
-        ),
-        "mean_error": Text(
-            error_label("mean_error"),
-            (
-                "Mean of the errors with their signs: far from 0 if the candidate is too large "
-                "or too small on the whole."
-            ),
-        ),
-        "one_minus_cosine": Text(
-            error_label("one_minus_cosine"),
-            (
-                "How far reference and candidate point apart as vectors: 0 is the same "
-                "direction. It does not see a wrong scale."
-            ),
-        ),
-        "reference_rms": Text(
-            "RMS, reference",
-            "Root mean square of the reference's weights: how large they are.",
-        ),
-        "candidate_rms": Text("RMS, candidate", "Root mean square of the candidate's weights."),
-    }
-
-
-def _count_texts() -> dict[str, Text]:
-    """Return the texts of how many weights are of some kind."""
-    return {
-        "count": Text(
-            "Weights",
-            (
-                "Pairs of a weight and its reference. All are read, none is sampled; the other "
-                "figures are of those that are finite."
-            ),
-        ),
-        "equal": Text("Equal", "Weights without any error."),
-        "sign_flips": Text(
-            "Sign flips",
-            "Weights above 0 whose reference is below 0, or the other way round.",
-        ),
-        "zeroed": Text("Zeroed", "Weights that are 0 and whose reference is not."),
-        "reference_not_finite": Text("Reference not finite", _not_finite()),
-        "candidate_not_finite": Text("Candidate not finite", _not_finite()),
-        "saturated_codes": Text(
-            "Saturated codes",
-            (
-                "Weights with the least or the greatest level of the type, which may have been "
-                "farther out. Types whose scale comes from the largest weight of a block have "
-                "one in every block."
-            ),
-        ),
-    }
-
-
-def _not_finite() -> str:
-    return "Weights that are NaN or infinite; their pairs are left out of all other figures."
-
-
-def _spread() -> str:
-    return "One far larger than the root mean square tells of a block with outliers."
-
-
-# Error figures as `compare` and `requantize` print them (docs/interface.md).
-
-
 ABOUT_ERRORS: Final = (
     "Weight error ranks tensors of one role (all ffn_down, say) and types of one tensor. It does "
     "not by itself predict the quality of a model's answers."
 )
-"""What has to be said wherever such figures are shown."""
+"""Shown wherever such figures are."""
+
+ERRORS: Final = tuple(ERROR_TEXTS)[:7]
+"""Figures of how large the errors are, all of them, in order."""
 
 SHOWN_FIGURES: Final = (
     "rmse",
@@ -235,7 +160,7 @@ SHOWN_FIGURES: Final = (
 
 
 def errors_record(found: ErrorFigures | None) -> dict[str, Any]:
-    """Return the fields of the JSON object; of None all are null."""
+    """Return the error fields of `compare` and `requantize --json`; of None all are null."""
     names = (
         *("rmse", "relative_rmse", "max_abs_error", "mean_error", "sqnr_db", "cosine"),
         *("one_minus_cosine", "mean_abs_error", "reference_rms", "candidate_rms"),
@@ -249,11 +174,8 @@ def errors_record(found: ErrorFigures | None) -> dict[str, Any]:
     return record
 
 
-# What `compare` tells as JSON and CSV (docs/interface.md).
-
-
 def compared_record(row: ComparedRow) -> dict[str, Any]:
-    """Return a row of the JSON object."""
+    """Return a row of `compare --json`."""
     reference, candidate = row.match.reference, row.match.candidate
     errors = row.errors
     return {
@@ -283,7 +205,7 @@ COLUMNS: Final = [
 
 
 def cells(record: dict[str, Any]) -> list[Cell]:
-    """Return a row of the CSV table."""
+    """Return a row of `compare --csv`."""
     percentiles = record["percentiles"] or {}
     flat = {
         **record,
@@ -297,7 +219,7 @@ def cells(record: dict[str, Any]) -> list[Cell]:
 def document(
     paths: tuple[str, str], records: list[dict[str, Any]], matching: Matching, total: TotalErrors
 ) -> dict[str, Any]:
-    """Return the whole JSON object."""
+    """Return the whole object of `compare --json`."""
     figures = total.figures
     return {
         "reference": paths[0],

@@ -31,7 +31,7 @@ STATISTICS: Final = {
     "mean": "Mean",
     "std": "Standard deviation",
     "rms": "Root mean square",
-    "abs_max": "Greatest magnitude",
+    "abs_max": "Maximum magnitude",
     "outlier_ratio": "Outlier ratio",
     "skewness": "Skewness",
     "kurtosis": "Kurtosis (normal: 3)",
@@ -122,28 +122,13 @@ def _figure(name: str, value: float) -> Figure:
     return Figure(name, statistic_label(name), value, statistic_text(name, value))
 
 
-# Statistics of a tensor as `stats` and `survey` print them (interface.md), without histogram.
-
-
 def statistics_record(found: TensorStatistics) -> dict[str, Any]:
-    """Return the fields of the JSON object."""
-    return {
-        "tensor": found.tensor,
-        "type": found.type,
+    """Return the fields of `stats` and `survey --json`, without the histogram."""
+    names = (
+        *("tensor", "type", "shape", "count", "finite", "nan", "inf", "zeros", "min", "max"),
+        *("mean", "std", "rms", "abs_max", "skewness", "kurtosis", "percentiles", "step_error_rms"),
+    )
+    return {name: getattr(found, name) for name in names} | {
         "shape": list(found.shape),
-        "count": found.count,
-        "finite": found.finite,
-        "nan": found.nan,
-        "inf": found.inf,
-        "zeros": found.zeros,
-        "min": found.min,
-        "max": found.max,
-        "mean": found.mean,
-        "std": found.std,
-        "rms": found.rms,
-        "abs_max": found.abs_max,
-        "skewness": found.skewness,
-        "kurtosis": found.kurtosis,
         "percentiles": {f"{percent:g}": value for percent, value in found.percentiles.items()},
-        "step_error_rms": found.step_error_rms,
     }

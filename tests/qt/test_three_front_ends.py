@@ -187,7 +187,7 @@ def test_the_errors_of_a_tensor(
     written = row_of(report("weights", quantized, reference), TENSOR)
     labels = ["Relative RMSE", "SQNR"]
     assert_same({"command line": told, "window": shown, "report": written}, labels)
-    labels += ["RMSE", "Greatest error", "Bias", "1 - cosine"]
+    labels += ["RMSE", "Maximum error", "Bias", "1 - cosine"]
     assert_same({"command line": told, "window": shown}, labels)
 
 

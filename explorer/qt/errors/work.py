@@ -15,11 +15,11 @@ from explorer.analysis.errors.pictures import ErrorPicture, kernels, picture_err
 from explorer.analysis.moments import Moments
 from explorer.formats.tensors import Tensor
 from explorer.present.errors import (
+    ERROR_TEXTS,
     ERRORS,
+    IMPLIED_TEXTS,
     Text,
     error_text,
-    error_texts,
-    implied_texts,
     percentile_text,
     share_text,
 )
@@ -114,7 +114,7 @@ _DIGITS: Final = 5
 
 def error_lines(picture: ErrorPicture) -> list[Line]:
     """Return the lines of a tensor's errors, some without a value while it is read."""
-    figures, texts = picture.figures, error_texts()
+    figures, texts = picture.figures, ERROR_TEXTS
     lines: list[Line] = [_size(name, texts[name], getattr(figures, name)) for name in ERRORS]
     for percent, value in figures.percentiles.items():
         known = value if picture.complete else None
@@ -143,7 +143,7 @@ def error_lines(picture: ErrorPicture) -> list[Line]:
 
 def implied_lines(implied: ImpliedError) -> list[Line]:
     """Return the lines of what blocks imply."""
-    texts = implied_texts()
+    texts = IMPLIED_TEXTS
     used = _tr("{used} of {all}").format(used=implied.used_codes, all=implied.codes)
     lines: list[Line] = [
         _size("step_error_rms", texts["step_error_rms"], implied.rms),
@@ -166,7 +166,7 @@ def implied_lines(implied: ImpliedError) -> list[Line]:
 
 def _spread(name: str, moments: Moments) -> Iterator[Line]:
     """Yield the lines of scales or minima."""
-    texts = implied_texts()
+    texts = IMPLIED_TEXTS
     yield _count(f"{name}_count", texts[f"{name}_count"], moments.count)
     for what in ("min", "max", "rms"):
         yield _size(f"{name}_{what}", texts[f"{name}_{what}"], getattr(moments, what))
@@ -186,7 +186,7 @@ def _share(name: str, text: Text, value: float) -> Line:
 
 
 def _part(name: str, figures: ErrorFigures) -> Line:
-    value, text = getattr(figures, name), error_texts()[name]
+    value, text = getattr(figures, name), ERROR_TEXTS[name]
     share = 100 * value / figures.compared if figures.compared else 0.0
     shown = _tr("{n} ({share} %)").format(n=integer_text(value), share=float_text(share, 3))
     return Line(name, text.title, value, text.tip, shown)

@@ -12,7 +12,7 @@ import numpy as np
 from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.what_if import PRESENT, SizeThen, TypeErrors, pareto_front
-from explorer.present.errors import error_text, error_texts
+from explorer.present.errors import ERROR_TEXTS, error_text
 from explorer.present.explanations import what_if_texts
 from explorer.qt.what_if.question import PlanThen, Prospect
 from explorer.qt.widgets.table_model import Cell, Column
@@ -157,7 +157,7 @@ class WhatIfColumns:
         return names.index(type_name) if type_name in names else None
 
     def _error(self, name: str) -> Column:
-        text = error_texts()[name]
+        text = ERROR_TEXTS[name]
         return self._number(name, text.title, partial(error_text, name), text.tip)
 
     def _text(self, name: str, title: str, of: Callable[[Line], str], tip: str) -> Column:
