@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         code_shares,
     )
     from explorer.analysis.errors.compare import Comparison, TensorErrors, compare_tensors
-    from explorer.analysis.errors.figures import ErrorFigures
+    from explorer.analysis.errors.metrics import ErrorMetrics
     from explorer.analysis.histogram import Histogram
     from explorer.analysis.moments import Moments
     from explorer.analysis.requantization import Requantized, requantize
@@ -34,7 +34,7 @@ else:
                 *("block_statistics", "code_shares"),
             ],
             "errors.compare": ["Comparison", "TensorErrors", "compare_tensors"],
-            "errors.figures": ["ErrorFigures"],
+            "errors.metrics": ["ErrorMetrics"],
             "histogram": ["Histogram"],
             "moments": ["Moments"],
             "requantization": ["Requantized", "requantize"],
@@ -48,7 +48,7 @@ __all__ = [
     "CodeShares",
     "Comparison",
     "Distribution",
-    "ErrorFigures",
+    "ErrorMetrics",
     "Histogram",
     "Moments",
     "Requantized",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.block_search import Beside
-from explorer.analysis.blocks import Splitter, is_quantized
+from explorer.analysis.blocks import BlockUnpacker, is_quantized
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Extent, Folding, Tensor
 from explorer.formats.weights import Chunk, WeightReader
@@ -141,7 +141,7 @@ class BlockReader:
             raise ExplorerError(f"tensor {tensor.name!r} is not quantized: it has no blocks")
         self._tensor = tensor
         self._reader = WeightReader(tensor)
-        self._splitter = Splitter(tensor)
+        self._unpacker = BlockUnpacker(tensor)
         self.count = tensor.parameters // self._reader.unit
 
     def read(self, index: int, check: Check = never) -> BlockDetail:
@@ -154,8 +154,8 @@ class BlockReader:
         tensor, unit = self._tensor, self._reader.unit
         stored = self._reader.block(index)
         chunk = next(self._reader.chunks(index * unit, (index + 1) * unit, check))
-        codes = self._splitter.codes(chunk.stored)[0].copy()
-        found = self._splitter.scales(chunk.stored)
+        codes = self._unpacker.codes(chunk.stored)[0].copy()
+        found = self._unpacker.scales(chunk.stored)
         scales, minima = found.scales[0].copy(), found.minima[0].copy()
         detail = BlockDetail(
             tensor=tensor,
@@ -164,11 +164,11 @@ class BlockReader:
             stored=stored,
             fields=(),
             numbers=(),
-            levels=self._splitter.levels,
-            weights_per_scale=self._splitter.weights_per_scale,
+            levels=self._unpacker.levels,
+            weights_per_scale=self._unpacker.weights_per_scale,
             codes=codes,
             scales=scales,
-            minima=minima if self._splitter.has_minimum else None,
+            minima=minima if self._unpacker.has_minimum else None,
             sub_scales=None,
             rows=None,
             values=chunk.values.copy(),

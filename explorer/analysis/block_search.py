@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.blocks import ThreadSplitter
+from explorer.analysis.blocks import ThreadUnpacker
 from explorer.analysis.errors.pairs import RUN_WEIGHTS, MatchedPair, RoundedPair, Run, WeightsPair
 from explorer.analysis.matching.views import TensorPart
 from explorer.errors import ExplorerError
@@ -175,11 +175,11 @@ def largest_scale(
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
         SourceError: The file changed since it was opened.
     """
-    own = ThreadSplitter(tensor)
+    own = ThreadUnpacker(tensor)
 
     def step(largest: _Largest, stored: Stored) -> None:
-        assert own.splitter is not None
-        largest.add(own.splitter.scales(stored).scales)
+        assert own.unpacker is not None
+        largest.add(own.unpacker.scales(stored).scales)
 
     def watch(_largest: _Largest, done: int) -> None:
         if progress is not None:
@@ -234,7 +234,7 @@ def worst_block(
     """Find the block with the greatest RMS error; pairs with a weight that is not finite count 0.
 
     Args:
-        pairs: Pairs that hold weights of the tensor; see `beside.read_beside`.
+        pairs: Pairs that hold weights of the tensor; see `read_beside`.
         tensor: A quantized tensor.
         workers: Threads. The result is the same for any number.
         check: Called before every run, in the thread that reads it; raises to stop.

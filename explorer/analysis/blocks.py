@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import kernel_api
-from explorer.analysis.errors.figures import kernels
+from explorer.analysis.errors.metrics import kernels
 from explorer.analysis.histogram import Binning, Histogram, RunningCounts
 from explorer.analysis.moments import Moments, RunningMoments
 from explorer.analysis.remembering import remembering
@@ -49,8 +49,8 @@ class BlockScales:
     minima: NDArray[np.float32]
 
 
-class Splitter:
-    """Takes the blocks of one tensor apart. Owns buffers: one thread, one splitter.
+class BlockUnpacker:
+    """Takes the blocks of one tensor apart. Owns buffers: one thread, one unpacker.
 
     Attributes:
         levels: float32 [codes]: the value of each code before scaling.
@@ -112,21 +112,21 @@ def is_quantized(tensor: Tensor) -> bool:
     return tensor.grouped is not None or has_anatomy(tensor.type.name)
 
 
-def splitter_of(tensor: Tensor) -> Splitter | None:
+def unpacker_of(tensor: Tensor) -> BlockUnpacker | None:
     """Return what takes a tensor's blocks apart; None if it is not quantized."""
-    return Splitter(tensor) if is_quantized(tensor) else None
+    return BlockUnpacker(tensor) if is_quantized(tensor) else None
 
 
-class ThreadSplitter(threading.local):
-    """A splitter for each thread that asks, made when it first does.
+class ThreadUnpacker(threading.local):
+    """A unpacker for each thread that asks, made when it first does.
 
     Attributes:
-        splitter: The thread's own; None if the tensor is not quantized.
+        unpacker: The thread's own; None if the tensor is not quantized.
     """
 
     def __init__(self, tensor: Tensor) -> None:  # Python calls it again in each thread
         super().__init__()
-        self.splitter = splitter_of(tensor)
+        self.unpacker = unpacker_of(tensor)
 
 
 def level_error(levels: NDArray[np.float32]) -> float:
@@ -273,11 +273,11 @@ class _CountedCodes:
     """Codes of a tensor, counted."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self._splitter = Splitter(tensor)
-        self.codes = CodeCounts(self._splitter.levels)
+        self._unpacker = BlockUnpacker(tensor)
+        self.codes = CodeCounts(self._unpacker.levels)
 
     def add(self, stored: Stored) -> None:
-        self.codes.add(self._splitter.codes(stored))
+        self.codes.add(self._unpacker.codes(stored))
 
     def combine(self, other: _CountedCodes) -> None:
         self.codes.combine(other.codes)
@@ -356,13 +356,13 @@ def block_statistics(
         Distribution(one.moments(), binning.histogram(counts))
         for one, binning, counts in zip(found.moments, binnings, counted.totals, strict=True)
     ]
-    splitter = found.splitter
+    unpacker = found.unpacker
     return BlockStatistics(
-        levels=splitter.levels,
-        code_counts=found.codes[: splitter.levels.size],
-        weights_per_scale=splitter.weights_per_scale,
+        levels=unpacker.levels,
+        code_counts=found.codes[: unpacker.levels.size],
+        weights_per_scale=unpacker.weights_per_scale,
         scales=spread[0],
-        minima=spread[1] if splitter.has_minimum else None,
+        minima=spread[1] if unpacker.has_minimum else None,
     )
 
 
@@ -370,14 +370,14 @@ class _Gathered:
     """Codes counted, and statistics of scales and minima."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self.splitter = Splitter(tensor)
+        self.unpacker = BlockUnpacker(tensor)
         self._codes = np.zeros((2, _CODES), np.int64)
-        self.moments = [RunningMoments() for _ in range(1 + self.splitter.has_minimum)]
+        self.moments = [RunningMoments() for _ in range(1 + self.unpacker.has_minimum)]
 
     def add(self, stored: Stored) -> None:
-        codes = self.splitter.codes(stored).reshape(-1)
+        codes = self.unpacker.codes(stored).reshape(-1)
         kernel_api.kernels().count_codes(codes, self._codes[0], self._codes[1])
-        streams = _streams(self.splitter.scales(stored))
+        streams = _streams(self.unpacker.scales(stored))
         for moments, stream in zip(self.moments, streams, strict=True):
             moments.add(stream)
 
@@ -397,11 +397,11 @@ class _CountedBlocks:
     """Scales and minima counted by bin."""
 
     def __init__(self, tensor: Tensor, binnings: Sequence[Binning]) -> None:
-        self._splitter = Splitter(tensor)
+        self._unpacker = BlockUnpacker(tensor)
         self.counts = RunningCounts(binnings)
 
     def add(self, stored: Stored) -> None:
-        self.counts.add(_streams(self._splitter.scales(stored)))
+        self.counts.add(_streams(self._unpacker.scales(stored)))
 
     def combine(self, other: _CountedBlocks) -> None:
         self.counts.combine(other.counts)

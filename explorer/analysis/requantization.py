@@ -1,4 +1,4 @@
-"""What a tensor would lose, and how small it would be, in another type. Nothing is written.
+"""Errors and size of a tensor in other types. Nothing is written.
 
 Each type has a walk of its own: weights are decoded, rounded, decoded again and compared, a run at
 a time, so that memory is bounded whatever the tensor's size and however many types are asked for.
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors import pairs
-from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
+from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
 from explorer.analysis.errors.pairs import RUN_WEIGHTS, RoundedReader, Run
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.rounding import rounder
@@ -31,13 +31,13 @@ MAX_ROW: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Requantized:
-    """What is left of a tensor in a type.
+    """A tensor in another type.
 
     Attributes:
         type: The type's name.
         nbytes: Bytes that the tensor would take; None if it cannot have the type.
         bits_per_weight: Bits that a weight would take; None if it cannot have the type.
-        errors: What was lost against the tensor as it is; None if it cannot have the type.
+        errors: Against the tensor as it is; None if it cannot have the type.
         saturated_codes: Share of codes that are the least or the greatest; None without codes.
         problem: Why the tensor cannot have the type, or None.
     """
@@ -45,7 +45,7 @@ class Requantized:
     type: str
     nbytes: int | None
     bits_per_weight: float | None
-    errors: ErrorFigures | None
+    errors: ErrorMetrics | None
     saturated_codes: float | None = None
     problem: str | None = None
 
@@ -59,12 +59,12 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
     cancel: Check | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[Requantized]:
-    """Yield what would be left of a tensor in each type, as it is known.
+    """Yield errors and size of a tensor in each type, as they are known.
 
     Args:
-        tensor: The tensor; what is lost is told against its weights as they are, so that of an
-            already quantized one the error against the original is larger.
-        type_names: See `rounders.rounder`.
+        tensor: The tensor. Errors are against its weights as they are; if it is quantized already,
+            the errors against the original are larger.
+        type_names: See `rounding.rounder`.
         importance: float32 [columns], or [matrices, columns] for a tensor of several matrices, such
             as experts: how much the square error of a weight counts where a type is searched for.
         workers: Threads.
@@ -86,7 +86,7 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
 
 @dataclass(frozen=True, slots=True)
 class _Walks:
-    """A tensor that is rounded to one type after the other; the arguments of `requantize`."""
+    """The arguments of `requantize`."""
 
     tensor: Tensor
     importance: Values | None
@@ -129,11 +129,11 @@ def round_weights(  # noqa: PLR0913 - all but the first two have a default
     check: Check = never,
     progress: Callable[[int], object] | None = None,
 ) -> tuple[RunningErrors, float | None]:
-    """Return what rounding to a type loses, and the share of saturated codes if it has codes.
+    """Return the errors of rounding to a type, and the share of saturated codes if it has codes.
 
     Args:
         weights: A tensor or a view, whose rows are whole blocks of the type.
-        type_name: See `rounders.rounder`.
+        type_name: See `rounding.rounder`.
         importance: float32 [matrices, columns], as `checked_importance` returns it.
         workers: Threads.
         check: Called before every run, in the thread that reads it; raises to stop.

@@ -1,4 +1,4 @@
-"""Weights rounded to another type and back, in memory: what a requantization would keep of them."""
+"""Weights rounded to another type and back, in memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Rounder(Protocol):
     levels: NDArray[np.float32] | None
 
     def round(self, values: Values, importance: Values | None) -> Values:
-        """Return what is left of weights, float32 [n]; overwritten by the next call.
+        """Return rounded weights, float32 [n]; overwritten by the next call.
 
         Args:
             values: float32 [n], whole blocks of the type; whole rows if there is importance.
@@ -53,7 +53,7 @@ class Rounder(Protocol):
 
 
 def rounder(type_name: str, scale_type: str = "BF16") -> Rounder:
-    """Return what rounds weights to a type.
+    """Return a rounder to a type.
 
     Args:
         type_name: A tensor type of GGUF (``"Q4_K"``, in any case), or a quantization of Ollama's
@@ -69,7 +69,7 @@ def rounder(type_name: str, scale_type: str = "BF16") -> Rounder:
 
 
 def rounded_type(type_name: str, scale_type: str = "BF16") -> TensorType:
-    """Return the type that `rounder` rounds to, without loading what rounds; see there."""
+    """Return the type that `rounder` rounds to, without loading its kernels; see there."""
     wanted = _wanted(type_name, scale_type)
     return TENSOR_TYPES[wanted] if isinstance(wanted, str) else wanted.type
 
@@ -118,14 +118,14 @@ class BlockRounder:
         self._values: Values = np.empty(0, np.float32)
 
     def round(self, values: Values, importance: Values | None) -> Values:
-        """Round and return what is left; see `Rounder.round`."""
+        """See `Rounder.round`."""
         self._raw = quantize(values, self.type.name, importance)
         if self._values.size < values.size:
             self._values = np.empty(values.size, np.float32)
         return dequantize(self._raw, self.type.name, self._values[: values.size])
 
     def codes(self) -> NDArray[np.uint8]:
-        """Return the codes; see `Rounder.codes`."""
+        """See `Rounder.codes`."""
         blocks = self._raw.reshape(-1, self.type.block_bytes)
         codes = np.empty((len(blocks), self.type.block_weights), np.uint8)
         self._anatomy.take_codes(blocks, codes)
@@ -143,7 +143,7 @@ class GroupRounder:
         self._values: Values = np.empty(0, np.float32)
 
     def round(self, values: Values, importance: Values | None) -> Values:
-        """Round and return what is left; see `Rounder.round`. Importance changes nothing."""
+        """See `Rounder.round`. Importance changes nothing."""
         self._stored = quantize_groups(self._layout, values)
         if self._values.size < values.size:
             self._values = np.empty(values.size, np.float32)
@@ -152,7 +152,7 @@ class GroupRounder:
         return out
 
     def codes(self) -> NDArray[np.uint8]:
-        """Return the codes; see `Rounder.codes`."""
+        """See `Rounder.codes`."""
         assert self._stored is not None
         codes = np.empty((self._layout.count(self._stored), self._layout.group_size), np.uint8)
         take_group_codes(self._layout, self._stored, codes)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from explorer.analysis import histogram as provisional
-from explorer.analysis.blocks import RunningScales, ThreadSplitter, level_error
+from explorer.analysis.blocks import RunningScales, ThreadUnpacker, level_error
 from explorer.analysis.histogram import Binning, Histogram, RunningCounts
 from explorer.analysis.kernel_api import ThreadDecoding
 from explorer.analysis.moments import PERCENTS, Moments, RunningMoments, percentiles
@@ -123,7 +123,7 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     binnings = [fine] if given is None else [fine, given]
     if between is not None:
         between()
-    counting = _counting(binnings, decoding, ThreadSplitter(tensor))
+    counting = _counting(binnings, decoding, ThreadUnpacker(tensor))
     again = None if watcher is None else watcher.second
     found = fold_parts(source, counting, workers=workers, check=check, watch=again)
     counted = found.counts.totals
@@ -176,7 +176,7 @@ class _Gathered:
 
 
 def _counting(
-    binnings: Sequence[Binning], own: ThreadDecoding, tools: ThreadSplitter
+    binnings: Sequence[Binning], own: ThreadDecoding, tools: ThreadUnpacker
 ) -> Fold[_Counted, Any]:
     """Return the second walk."""
 
@@ -193,7 +193,7 @@ class _Counted:
     """What the second walk gathers, in any order."""
 
     def __init__(
-        self, binnings: Sequence[Binning], own: ThreadDecoding, tools: ThreadSplitter
+        self, binnings: Sequence[Binning], own: ThreadDecoding, tools: ThreadUnpacker
     ) -> None:
         self.counts = RunningCounts(binnings)
         self._streams = len(binnings)
@@ -210,9 +210,9 @@ class _Counted:
         self._add_scales(stored)
 
     def _add_scales(self, stored: Stored) -> None:
-        splitter = self._tools.splitter
-        if splitter is not None:
-            self._scales.add(splitter.scales(stored).scales)
+        unpacker = self._tools.unpacker
+        if unpacker is not None:
+            self._scales.add(unpacker.scales(stored).scales)
 
     def combine(self, other: _Counted) -> None:
         self.counts.combine(other.counts)
@@ -221,8 +221,8 @@ class _Counted:
     @property
     def step_error(self) -> float | None:
         """The RMS rounding error that the scales imply; None if the tensor is not quantized."""
-        splitter = self._tools.splitter
-        return None if splitter is None else level_error(splitter.levels) * self._scales.rms
+        unpacker = self._tools.unpacker
+        return None if unpacker is None else level_error(unpacker.levels) * self._scales.rms
 
 
 class _Steps:

@@ -27,7 +27,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 import numpy as np
 
 from explorer import __version__
-from explorer.analysis.errors.figures import ERROR_PERCENTS, ErrorFigures
+from explorer.analysis.errors.metrics import ERROR_PERCENTS, ErrorMetrics
 from explorer.analysis.errors.pairs import WeightsPair
 from explorer.analysis.histogram import Binning, Histogram
 from explorer.analysis.moments import PERCENTS
@@ -266,7 +266,7 @@ class KeptSurvey(_KeptResults[TensorStatistics]):
         )
 
 
-class KeptErrors(_KeptResults[ErrorFigures]):
+class KeptErrors(_KeptResults[ErrorMetrics]):
     """Errors by place among the pairs."""
 
     def __init__(
@@ -275,16 +275,16 @@ class KeptErrors(_KeptResults[ErrorFigures]):
         self._pairs = pairs
         super().__init__(cache, survey)
 
-    def _encode(self, number: int, result: ErrorFigures) -> dict[str, Any]:
-        numbers = {name: getattr(result, name) for name in _number_fields(ErrorFigures)}
+    def _encode(self, number: int, result: ErrorMetrics) -> dict[str, Any]:
+        numbers = {name: getattr(result, name) for name in _number_fields(ErrorMetrics)}
         percentiles = [result.percentiles[percent] for percent in ERROR_PERCENTS]
         return {**numbers, "pair": _identity(self._pairs[number]), "percentiles": percentiles}
 
-    def _decode(self, number: int, fields: dict[str, Any]) -> ErrorFigures:
+    def _decode(self, number: int, fields: dict[str, Any]) -> ErrorMetrics:
         if fields["pair"] != _identity(self._pairs[number]):
             raise ValueError("these are errors of another pair")
         percentiles = _percentiles(ERROR_PERCENTS, fields)
-        return ErrorFigures(**_numbers(ErrorFigures, fields), percentiles=percentiles)
+        return ErrorMetrics(**_numbers(ErrorMetrics, fields), percentiles=percentiles)
 
 
 def _identity(pair: WeightsPair) -> list[Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from explorer.analysis.errors.figures import ErrorFigures
+from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import WeightsPair, flat_spans, measure_pairs
 from explorer.analysis.remembering import remembered_bytes
 from explorer.analysis.statistics import TensorStatistics, tensor_statistics
@@ -316,7 +316,7 @@ class PairRow:
 
     number: int
     pair: WeightsPair
-    figures: ErrorFigures | None
+    figures: ErrorMetrics | None
     error: ExplorerError | None = None
 
 

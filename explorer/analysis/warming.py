@@ -12,7 +12,7 @@ import contextlib
 
 import numpy as np
 
-from explorer.analysis.blocks import RunningScales, block_statistics, splitter_of
+from explorer.analysis.blocks import RunningScales, block_statistics, unpacker_of
 from explorer.analysis.histogram import Binning, RunningCounts
 from explorer.analysis.kernel_api import PIECE, BlockDecoding
 from explorer.analysis.moments import RunningMoments
@@ -98,10 +98,10 @@ def warm_up_splitting(type_name: str) -> None:
         FormatError: Weights of that type cannot be decoded.
     """
     tensor = _zeros(type_name)
-    splitter = splitter_of(tensor)
-    if splitter is not None:
+    unpacker = unpacker_of(tensor)
+    if unpacker is not None:
         for stored in WeightReader(tensor).runs(0, tensor.parameters):
-            splitter.scales(stored)
+            unpacker.scales(stored)
 
 
 def warm_up_rounding(type_name: str, weighed: bool = False) -> None:

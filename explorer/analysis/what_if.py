@@ -1,11 +1,8 @@
-"""What a tensor, several of them, or a whole model would lose in other types.
+"""Size and error of tensors, or of a whole model, in other types.
 
-Nothing is written and nothing is sampled. What is rounded is the original where one is known, such
-as the unquantized model that a file was made of; else the file's own weights, so that what they
-lose comes on top of what they have lost before.
-
-Weight error ranks types of one tensor, or of one model. It does not by itself predict the quality
-of a model's answers, and nothing here does.
+Nothing is written and nothing is sampled. The original is rounded where one is known, such as the
+unquantized model that a file was made of; else the file's own weights, whose new error comes on top
+of the error that they have.
 """
 
 from __future__ import annotations
@@ -21,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.compare import check_comparable, saturated_share
-from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
+from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
 from explorer.analysis.errors.pairs import ViewPairReader, flat_spans, measure_pairs
 from explorer.analysis.matching import Matching, TensorView
 from explorer.analysis.recipes.rules import CURRENT
-from explorer.analysis.recipes.tensors import SubjectModel
+from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.requantization import round_weights
 from explorer.analysis.rounding import rounder
 from explorer.errors import ExplorerError
@@ -42,11 +39,11 @@ _COSTS: Final = {
     **{"IQ2_S": 200, "IQ3_S": 170, "IQ3_XXS": 100},
     **{"Q3_K": 15, "Q5_K": 15, "IQ4_XS": 15, "Q2_K": 13, "IQ4_NL": 12, "Q4_K": 5, "Q6_K": 3},
 }
-"""How long a weight takes to be rounded, in times of the quick types; measured, for progress."""
+"""Time to round a weight, relative to the quick types; measured, for progress."""
 
 
 @dataclass(frozen=True)
-class Piece:
+class TensorSet:
     """Weights that would get another type together.
 
     Attributes:
@@ -61,7 +58,7 @@ class Piece:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells it from the other pieces of the same two models."""
+        """Key among the sets of the same two models."""
         present = None if self.present is None else self.present.name
         return (self.rows, self.original.name, present)
 
@@ -71,7 +68,7 @@ class Piece:
         return self.original.parameters
 
     def kind(self, type_name: str) -> TensorType:
-        """Return the tensor type of that name; see `rounders.rounder`."""
+        """Return the tensor type of that name; see `rounding.rounder`."""
         return _kind(type_name, self.original.type_name)
 
     def problem(self, type_name: str) -> str | None:
@@ -81,7 +78,7 @@ class Piece:
     def fitting(self, type_name: str) -> str:
         """Return a type, or what llama-quantize puts in its place where rows are too short for it.
 
-        Where that does not fit either, `PRESENT`: the piece stays as it is.
+        Where that does not fit either, `PRESENT`: the set stays as it is.
         """
         if self.problem(type_name) is None:
             return type_name
@@ -95,25 +92,25 @@ def _kind(type_name: str, scale_type: str) -> TensorType:
 
 
 def matrix_rows(model: Model) -> list[int]:
-    """Return the tensors that llama-quantize would change, by row: norms and biases stay as is.
+    """Return the rows of the tensors that llama-quantize would change; norms and biases stay.
 
     Raises:
         ExplorerError: The model's header is damaged.
     """
-    subjects = SubjectModel.of(model).subjects
-    return sorted(subject.row for subject in subjects if subject.quantizable)
+    tensors = RecipeModel.of(model).tensors
+    return sorted(tensor.row for tensor in tensors if tensor.quantizable)
 
 
-def own_pieces(model: Model, rows: Sequence[int]) -> list[Piece]:
-    """Return tensors as pieces whose original is what the file has."""
+def own_sets(model: Model, rows: Sequence[int]) -> list[TensorSet]:
+    """Return tensors as sets whose original is what the file has."""
     tensors = model.tensors.rows
-    return [Piece((row,), TensorView.of(tensors[row])) for row in rows]
+    return [TensorSet((row,), TensorView.of(tensors[row])) for row in rows]
 
 
-def original_pieces(model: Model, rows: Collection[int], matching: Matching) -> list[Piece]:
-    """Return the pieces whose original is another model's; what has none is left out.
+def original_sets(model: Model, rows: Collection[int], matching: Matching) -> list[TensorSet]:
+    """Return the sets whose original is another model's; what has none is left out.
 
-    A piece may hold more rows than were asked for, where the original is one tensor of which the
+    A set may hold more rows than were asked for, where the original is one tensor of which the
     file has made several.
 
     Args:
@@ -123,17 +120,17 @@ def original_pieces(model: Model, rows: Collection[int], matching: Matching) -> 
     """
     wanted = frozenset(rows)
     by_name = {name: row for row, name in enumerate(model.tensors.columns.names)}
-    pieces = []
+    sets = []
     for match in matching.matches:
         held = tuple(sorted(by_name[tensor.name] for tensor in match.candidate.tensors))
         if not wanted.isdisjoint(held):
-            pieces.append(Piece(held, match.reference, match.candidate))
-    return pieces
+            sets.append(TensorSet(held, match.reference, match.candidate))
+    return sets
 
 
 @dataclass(frozen=True, slots=True)
-class PieceErrors:
-    """What a piece loses in a type; small, so that all of a model can be kept.
+class SetErrors:
+    """Errors of a set in a type; small, so that those of a whole model can be cached.
 
     Attributes:
         sums: Its errors, without counts of |e|.
@@ -144,19 +141,19 @@ class PieceErrors:
     saturated: float | None
 
 
-def measure_piece(  # noqa: PLR0913 - all but the first two have a default
-    piece: Piece,
+def measure_set(  # noqa: PLR0913 - all but the first two have a default
+    tensor_set: TensorSet,
     type_name: str,
     importance: Values | None = None,
     workers: int = 1,
     *,
     check: Check = never,
     progress: Callable[[int], object] | None = None,
-) -> PieceErrors:
-    """Return what a piece loses in a type, over all its weights.
+) -> SetErrors:
+    """Return the errors of a set in a type, over all its weights.
 
     Args:
-        piece: The piece.
+        tensor_set: The set.
         type_name: A type that it can have, or `PRESENT` for the loss that the file has.
         importance: float32 [matrices, columns]; see `requantization.checked_importance`.
         workers: Threads. The result is the same to the bit for any number.
@@ -167,9 +164,9 @@ def measure_piece(  # noqa: PLR0913 - all but the first two have a default
         FormatError: A file is damaged there, or a type's weights cannot be decoded.
         SourceError: A file changed since it was opened.
     """
-    original = piece.original
+    original = tensor_set.original
     if type_name == PRESENT:
-        present = original if piece.present is None else piece.present
+        present = original if tensor_set.present is None else tensor_set.present
         check_comparable(original, present)
         spans = flat_spans(original.parameters)
         sums = measure_pairs(
@@ -180,7 +177,7 @@ def measure_piece(  # noqa: PLR0913 - all but the first two have a default
             progress=progress,
         )
         saturated = None
-        if piece.present is not None:
+        if tensor_set.present is not None:
             saturated = saturated_share(present, workers, check)
     else:
         for tensor in original.tensors:
@@ -190,70 +187,70 @@ def measure_piece(  # noqa: PLR0913 - all but the first two have a default
         )
     small = RunningErrors()
     small.combine(sums)
-    return PieceErrors(small, saturated)
+    return SetErrors(small, saturated)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One walk over the weights of a piece.
+    """One walk over the weights of a set.
 
     Attributes:
-        piece: The piece.
+        tensor_set: The set.
         type_name: The type that it is rounded to, or `PRESENT`.
     """
 
-    piece: Piece
+    tensor_set: TensorSet
     type_name: str
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells it from other walks."""
-        return (self.type_name, *self.piece.key)
+        """Key among the walks."""
+        return (self.type_name, *self.tensor_set.key)
 
     @property
     def cost(self) -> int:
-        """How much work it is, in weights of the quick types."""
-        return self.piece.parameters * _COSTS.get(self.type_name, 1)
+        """Expected time, in weights of the quick types."""
+        return self.tensor_set.parameters * _COSTS.get(self.type_name, 1)
 
 
-def tasks_of(pieces: Sequence[Piece], type_name: str) -> list[Task]:
-    """Return what is to be measured for a type; see `Piece.fitting`.
+def tasks_of(sets: Sequence[TensorSet], type_name: str) -> list[Task]:
+    """Return the walks for a type; see `TensorSet.fitting`.
 
-    Nothing, if none of them can have the type itself.
+    There are none if no set can have the type itself.
     """
     if type_name == PRESENT:
-        return [Task(piece, PRESENT) for piece in pieces]
-    tasks = [Task(piece, piece.fitting(type_name)) for piece in pieces]
+        return [Task(tensor_set, PRESENT) for tensor_set in sets]
+    tasks = [Task(tensor_set, tensor_set.fitting(type_name)) for tensor_set in sets]
     return tasks if any(task.type_name == type_name for task in tasks) else []
 
 
 @dataclass(frozen=True, slots=True)
 class TypeErrors:
-    """What all pieces together lose in a type.
+    """Errors of all sets together in a type.
 
     Attributes:
         figures: As if all weights were those of one tensor; percentiles are not known.
         saturated: Share of saturated codes among the weights that have codes; None without any.
         done: Weights that the figures are of.
-        total: Weights of all pieces.
+        total: Weights of all sets.
     """
 
-    figures: ErrorFigures
+    figures: ErrorMetrics
     saturated: float | None
     done: int
     total: int
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether all sets were measured."""
         return self.done >= self.total
 
 
 class RunningTotal:
-    """Adds up what pieces lose in one type.
+    """Sums of the errors of sets in one type.
 
     Args:
-        total: Weights of all pieces.
+        total: Weights of all sets.
     """
 
     def __init__(self, total: int) -> None:
@@ -263,20 +260,20 @@ class RunningTotal:
         self._coded = 0
         self._done = 0
 
-    def add(self, piece: Piece, errors: PieceErrors) -> None:
-        """Add a piece."""
+    def add(self, tensor_set: TensorSet, errors: SetErrors) -> None:
+        """Add a set."""
         self._sums.combine(errors.sums)
-        self._done += piece.parameters
+        self._done += tensor_set.parameters
         if errors.saturated is not None:
-            self._saturated += errors.saturated * piece.parameters
-            self._coded += piece.parameters
+            self._saturated += errors.saturated * tensor_set.parameters
+            self._coded += tensor_set.parameters
 
-    def leave_out(self, piece: Piece) -> None:
-        """Do without a piece that cannot be read."""
-        self._total -= piece.parameters
+    def leave_out(self, tensor_set: TensorSet) -> None:
+        """Leave out a set that cannot be read."""
+        self._total -= tensor_set.parameters
 
     def errors(self) -> TypeErrors:
-        """Return what is known so far."""
+        """Return the errors so far."""
         saturated = self._saturated / self._coded if self._coded else None
         return TypeErrors(self._sums.figures(), saturated, self._done, self._total)
 
@@ -290,12 +287,10 @@ def missing_tasks(tasks: Sequence[Task], known: Callable[[Task], bool]) -> Itera
             yield task
 
 
-# Importance of a tensor's columns, from an importance matrix that llama.cpp gathered.
-#
-# A file of `llama-imatrix` in GGUF holds for each weight tensor the sums of the squares of what
-# its columns were multiplied with, and how often. Their ratio is how much an error in a column
-# counts. Source: llama.cpp, tools/imatrix/imatrix.cpp (`save_imatrix`),
-# tools/quantize/quantize.cpp (`load_imatrix`).
+# A GGUF file of `llama-imatrix` holds for each weight tensor the sums of the squares of what its
+# columns were multiplied with, and counts. Their ratio weighs the errors of a column. Source:
+# llama.cpp, `save_imatrix` in tools/imatrix/imatrix.cpp, `load_imatrix` in
+# tools/quantize/quantize.cpp.
 
 
 _SUMS: Final = ".in_sum2"
@@ -304,7 +299,7 @@ _MAX_WEIGHTS: Final = 1 << 26  # 1,024 experts of 65,536 columns
 
 
 def is_importance_matrix(model: Model) -> bool:
-    """Tell whether a model is an importance matrix."""
+    """Return whether a model is an importance matrix."""
     return any(name.endswith(_SUMS) for name in model.tensors.columns.names)
 
 
@@ -342,14 +337,11 @@ def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:
     return importance
 
 
-# Which of several choices nobody needs, because another one is better in every way.
-
-
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Tell of each point whether no other one is better in one way and not worse in the other.
+    """Return a mask of the Pareto-optimal points.
 
     Args:
-        points: Two numbers each, of both of which less is better; NaN is never on the front.
+        points: Two costs each; a point with NaN is never optimal.
     """
     known = [number for number, (x, y) in enumerate(points) if not (isnan(x) or isnan(y))]
     front = [False] * len(points)
@@ -361,21 +353,18 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
     return front
 
 
-# How large tensors and their file would be in other types. Reads nothing but the header.
-
-
 @dataclass(frozen=True, slots=True)
-class SizeThen:
-    """How large some tensors of a model would be.
+class SizeAfter:
+    """Sizes of some tensors of a model, and of the model.
 
     Attributes:
-        parameters: Weights of the tensors that are looked at.
+        parameters: Weights of the tensors.
         nbytes: Their bytes.
         model_nbytes: Bytes of all the model's tensors.
         file_nbytes: Bytes of its files; headers and padding are taken as they are.
         types: The type of each tensor that would have another one, by row.
         kept: How many of those that would get the type cannot have it, and stay as they are.
-        substitutes: How many get another type in its place, by that type; see `Piece.fitting`.
+        substitutes: How many get another type in its place, by that type; see `TensorSet.fitting`.
         problem: Why none can have it, or None.
     """
 
@@ -394,15 +383,15 @@ class SizeThen:
         return 8 * self.nbytes / self.parameters if self.parameters else float("nan")
 
 
-def present_size(model: Model, rows: Collection[int]) -> SizeThen:
-    """Return how large tensors are.
+def present_size(model: Model, rows: Collection[int]) -> SizeAfter:
+    """Return the present sizes.
 
     Args:
         model: The model.
         rows: The tensors, by row.
     """
     columns = model.tensors.columns
-    return SizeThen(
+    return SizeAfter(
         parameters=sum(columns.parameters[row] for row in rows),
         nbytes=sum(columns.nbytes[row] for row in rows),
         model_nbytes=model.nbytes,
@@ -410,21 +399,23 @@ def present_size(model: Model, rows: Collection[int]) -> SizeThen:
     )
 
 
-def size_then(model: Model, present: SizeThen, pieces: Sequence[Piece], type_name: str) -> SizeThen:
-    """Return how large tensors would be if their pieces had a type.
+def size_after(
+    model: Model, present: SizeAfter, sets: Sequence[TensorSet], type_name: str
+) -> SizeAfter:
+    """Return the sizes if the sets had a type; reads headers only.
 
-    A tensor of which only some pieces can have the type stays as it is.
+    A tensor of which only some sets can have the type stays as it is.
 
     Args:
         model: The model.
-        present: How large they are; the pieces' tensors are among them.
-        pieces: What gets the type.
-        type_name: The type; see `rounders.rounder`.
+        present: The present sizes; the sets' tensors are among them.
+        sets: The sets that get the type.
+        type_name: The type; see `rounding.rounder`.
     """
-    problems = [piece.problem(type_name) for piece in pieces]
+    problems = [tensor_set.problem(type_name) for tensor_set in sets]
     if None not in problems:
         return replace(present, problem=problems[0] if problems else None)
-    chosen = _chosen(pieces, type_name)
+    chosen = _chosen(sets, type_name)
     columns = model.tensors.columns
     types: dict[int, TensorType] = {}
     more = more_in_model = 0
@@ -448,12 +439,12 @@ def size_then(model: Model, present: SizeThen, pieces: Sequence[Piece], type_nam
     )
 
 
-def _chosen(pieces: Sequence[Piece], type_name: str) -> dict[int, tuple[str, TensorType | None]]:
-    """Return the type of each tensor, by row; None where its pieces do not agree on one."""
+def _chosen(sets: Sequence[TensorSet], type_name: str) -> dict[int, tuple[str, TensorType | None]]:
+    """Return the type of each tensor, by row; None where its sets do not agree on one."""
     chosen: dict[int, tuple[str, TensorType | None]] = {}
-    for piece in pieces:
-        name = piece.fitting(type_name)
-        found = (name, None if name == PRESENT else piece.kind(name))
-        for row in piece.rows:
+    for tensor_set in sets:
+        name = tensor_set.fitting(type_name)
+        found = (name, None if name == PRESENT else tensor_set.kind(name))
+        for row in tensor_set.rows:
             chosen[row] = found if chosen.get(row, found) == found else (PRESENT, None)
     return chosen

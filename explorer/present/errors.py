@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final, NamedTuple
 
-from explorer.analysis import ErrorFigures
+from explorer.analysis import ErrorMetrics
 from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching import Matching
 from explorer.present.statistics import statistic_label
@@ -79,7 +79,7 @@ ERROR_TEXTS: Final = {
 }
 """Texts of errors by the name in `gguf-explorer compare --json`."""
 
-IMPLIED_TEXTS: Final = {
+ROUNDING_TEXTS: Final = {
     "step_error_rms": Text(
         statistic_label("step_error_rms"),
         "Expected error of rounding to the nearest level if weights are spread evenly: the "
@@ -159,7 +159,7 @@ SHOWN_FIGURES: Final = (
 """Figures of the tables for people."""
 
 
-def errors_record(found: ErrorFigures | None) -> dict[str, Any]:
+def errors_record(found: ErrorMetrics | None) -> dict[str, Any]:
     """Return the error fields of `compare` and `requantize --json`; of None all are null."""
     names = (
         *("rmse", "relative_rmse", "max_abs_error", "mean_error", "sqnr_db", "cosine"),

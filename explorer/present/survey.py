@@ -25,7 +25,7 @@ from explorer.present.statistics import Floats, quotients, statistic_label, stat
 from explorer.text import bytes_text, float_text
 
 if TYPE_CHECKING:
-    from explorer.analysis.errors.figures import ErrorFigures
+    from explorer.analysis.errors.metrics import ErrorMetrics
     from explorer.analysis.statistics import TensorStatistics
 
 
@@ -128,7 +128,7 @@ class ErrorColumns:
         self.compared, self.squares, self.signal, self.errors = (np.zeros(count) for _ in range(4))
         self.max_abs_error = _unknown(count)
 
-    def put(self, place: PairPlace, found: ErrorFigures) -> None:
+    def put(self, place: PairPlace, found: ErrorMetrics) -> None:
         """Add the errors of a pair."""
         if not found.compared:
             return

@@ -38,7 +38,7 @@ from explorer.present import (
 from explorer.present import (
     explanations as plans,
 )
-from explorer.present.errors import ERROR_TEXTS, IMPLIED_TEXTS
+from explorer.present.errors import ERROR_TEXTS, ROUNDING_TEXTS
 from explorer.present.plan import Kind
 from explorer.present.survey import METRICS
 from explorer.qt.help.window import explain_focus
@@ -181,7 +181,7 @@ def all_texts() -> list[str]:
     dictionaries += [pictures._texts_of_weights(), pictures._texts_of_errors()]
     dictionaries.append(pictures._texts_of_plans())
     found = [text for texts in dictionaries for text in texts.values()]
-    found += [text.tip for text in (*ERROR_TEXTS.values(), *IMPLIED_TEXTS.values())]
+    found += [text.tip for text in (*ERROR_TEXTS.values(), *ROUNDING_TEXTS.values())]
     return [*found, *(metric.tip for metric in METRICS), figures.percentile_text()]
 
 

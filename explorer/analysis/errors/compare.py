@@ -1,8 +1,4 @@
-"""Errors of a tensor, or of all tensors of a model, against a reference.
-
-Weight error ranks tensors of one role. It does not by itself predict the quality of a model's
-answers, and nothing here does.
-"""
+"""Errors of a tensor, or of all tensors of a model, against a reference or expected without one."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import dataclass, fields
 from math import nan
 
 from explorer.analysis.blocks import BlockStatistics, code_shares, level_error, saturated_codes
-from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
+from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
 from explorer.analysis.errors.pairs import ViewPairReader, flat_spans, measure_pairs
 from explorer.analysis.matching import Match, TensorView
 from explorer.analysis.matching.views import Weights, view_of, without_ones
@@ -23,8 +19,8 @@ from explorer.parallel import Check, never
 
 
 @dataclass(frozen=True, kw_only=True)
-class TensorErrors(ErrorFigures):
-    """What `gguf-explorer compare` tells of a pair of tensors.
+class TensorErrors(ErrorMetrics):
+    """Errors of a pair of tensors, as `gguf-explorer compare` shows them.
 
     Attributes:
         reference_name: Name of the reference.
@@ -57,8 +53,8 @@ def compare_tensors(
     """Return the errors of all weights of a tensor; nothing is sampled.
 
     Args:
-        reference: What is right: a tensor, or a view that undoes what a converter did.
-        candidate: What is compared with it.
+        reference: A tensor, or a view that undoes what a converter did.
+        candidate: The same of what is compared with it.
         workers: Threads. The result is the same to the bit for any number.
         cancel: Called before every chunk, in the thread that reads it; what it raises ends the
             work and is passed on.
@@ -89,7 +85,7 @@ def _compare(
         progress=progress,
     )
     figures = sums.figures()
-    told = {one.name: getattr(figures, one.name) for one in fields(ErrorFigures)}
+    told = {one.name: getattr(figures, one.name) for one in fields(ErrorMetrics)}
     found = TensorErrors(
         **told,
         reference_name=reference.name,
@@ -144,11 +140,11 @@ def saturated_share(view: TensorView, workers: int = 1, check: Check = never) ->
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """What a comparison tells of one pair.
+    """The result for one pair.
 
     Attributes:
         match: The pair.
-        errors: Its errors; None if its weights cannot be told.
+        errors: Its errors; None if its weights cannot be read.
         problem: Why they cannot, or None.
     """
 
@@ -166,7 +162,7 @@ class TotalErrors:
         bits_per_weight: Stored bits of the candidate's tensors, for each of their weights.
     """
 
-    figures: ErrorFigures
+    figures: ErrorMetrics
     bits_per_weight: float
 
 
@@ -228,16 +224,13 @@ class Comparison:
         return ComparedRow(match, errors)
 
 
-# What a quantized tensor tells of its rounding where nothing is at hand to compare it with.
-
-
 @dataclass(frozen=True, slots=True)
-class ImpliedError:
-    """Rounding as blocks imply it.
+class ExpectedRounding:
+    """Expected rounding error of a quantized tensor, from its blocks alone.
 
     Attributes:
         rms: Root mean square of the error, if weights were spread evenly between the levels; see
-            `splitting.level_error`.
+            `blocks.level_error`.
         used_codes: Codes that at least one weight uses.
         codes: All codes.
         saturated: Share of weights with the least or the greatest level of the type, 0 to 1.
@@ -257,13 +250,13 @@ class ImpliedError:
     minima: Moments | None
 
 
-def implied_error(blocks: BlockStatistics) -> ImpliedError:
-    """Return what the statistics of a tensor's blocks imply."""
+def expected_rounding(blocks: BlockStatistics) -> ExpectedRounding:
+    """Return the rounding error to expect by the statistics of a tensor's blocks."""
     levels, counts = blocks.levels, blocks.code_counts
     ends = saturated_codes(levels)
     total = int(counts.sum())
     shares = [int(counts[mask].sum()) / total if total else nan for mask in (ends, levels == 0)]
-    return ImpliedError(
+    return ExpectedRounding(
         rms=level_error(levels) * blocks.scales.moments.rms,
         used_codes=int((counts > 0).sum()),
         codes=counts.size,

@@ -13,8 +13,8 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 
 from explorer.analysis.blocks import CodeCounts
-from explorer.analysis.errors.figures import RunningErrors
 from explorer.analysis.errors.kernel_api import new_work
+from explorer.analysis.errors.metrics import RunningErrors
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorView, ViewReader
 from explorer.analysis.rounding import Rounder, rounded_type, rounder

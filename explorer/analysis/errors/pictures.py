@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from explorer.analysis.errors import kernel_api as at
 from explorer.analysis.errors import pairs
 from explorer.analysis.errors.compare import check_comparable, saturated_share
-from explorer.analysis.errors.figures import ErrorFigures, RunningErrors
+from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
 from explorer.analysis.errors.pairs import MatchedPair, PairReader, RoundedPair, RoundedReader
 from explorer.analysis.histogram import Histogram
 from explorer.formats.weights import Values, check_decodable
@@ -435,7 +435,7 @@ class ErrorPicture:
         complete: Whether everything was read and put together.
     """
 
-    figures: ErrorFigures
+    figures: ErrorMetrics
     saturated_codes: float | None
     all_pairs: PairSquare
     most_pairs: PairSquare

@@ -2,7 +2,7 @@
 
 Roles are what a name says without layer and suffix. A rule whose sources are not all there is
 passed over for the next one; so one table serves all families, where names do not mean two things.
-Names on Hugging Face's side are without what a wrapper puts in front (`sources.py`).
+Names on Hugging Face's side are without what a wrapper puts in front.
 
 Sources: gguf-py/gguf/tensor_mapping.py and convert_hf_to_gguf.py of llama.cpp; the names of Meta's
 and Mistral's own files; mlx-lm's for stacked experts (``switch_mlp``).

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from explorer.analysis.matching import families
 from explorer.analysis.matching.families import Rules
-from explorer.analysis.matching.rules import NotComparable, Rule, Target, same, tied
+from explorer.analysis.matching.rules import NotComparable, Rule, TargetTensor, same, tied
 from explorer.analysis.matching.views import TensorView, without_ones
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
@@ -299,16 +299,16 @@ class _Pairing:
             return first
         return f"{first} … {self.source.tensor(names[-1]).name} ({len(names)} tensors)"
 
-    def _wanted(self, tensor: Tensor, name: str) -> Target:
+    def _wanted(self, tensor: Tensor, name: str) -> TargetTensor:
         model = self.target.model
         architecture = model.architecture if self.target.gguf else None
         if architecture not in families.PERMUTED:
-            return Target(tensor, shifted=architecture in families.SHIFTED)
+            return TargetTensor(tensor, shifted=architecture in families.SHIFTED)
         role = self.target.role(name)
         layer = int(role.layer) if role.layer else 0
         heads = _heads(model, "head_count", layer)
         kv_heads = _heads(model, "head_count_kv", layer)
-        return Target(
+        return TargetTensor(
             tensor, permuted=True, heads=heads, kv_heads=heads if kv_heads is None else kv_heads
         )
 

@@ -28,7 +28,7 @@ class NotComparable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetTensor:
     """What is to be made.
 
     Attributes:
@@ -61,7 +61,7 @@ class Made:
     shape: Shape | None = None
 
 
-Maker: TypeAlias = Callable[[Target, Sequence[Tensor]], Made]
+Maker: TypeAlias = Callable[[TargetTensor, Sequence[Tensor]], Made]
 """make(target, sources); raises `NotComparable`, or `ValueError` for shapes that do not fit."""
 
 
@@ -81,12 +81,12 @@ class Rule:
     suffixes: tuple[str, ...] = field(default=("weight", "bias"))
 
 
-def same(_target: Target, sources: Sequence[Tensor]) -> Made:
+def same(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take a tensor as it is."""
     return Made((TensorPart.whole(sources[0]),))
 
 
-def joined(target: Target, sources: Sequence[Tensor]) -> Made:
+def joined(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Put tensors one behind the other: q, k and v, or the experts of a layer.
 
     Experts make a dimension of their own; of each there may be several tensors.
@@ -108,7 +108,7 @@ def joined(target: Target, sources: Sequence[Tensor]) -> Made:
     return Made(parts, (f"{len(sources)} tensors are joined",), shape)
 
 
-def norm(target: Target, sources: Sequence[Tensor]) -> Made:
+def norm(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take a norm; Gemma's weights are stored less 1 by Hugging Face."""
     part = TensorPart.whole(sources[0])
     if not target.shifted or not target.tensor.name.endswith("norm.weight"):
@@ -116,7 +116,7 @@ def norm(target: Target, sources: Sequence[Tensor]) -> Made:
     return Made((part.added(1.0),), ("1 is added to the weights of the norm",))
 
 
-def vocabulary(target: Target, sources: Sequence[Tensor]) -> Made:
+def vocabulary(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take a matrix of a row for each token; converters leave out rows without a token."""
     part = TensorPart.whole(sources[0])
     rows = target.tensor.shape[0] if target.tensor.shape else 0
@@ -126,23 +126,23 @@ def vocabulary(target: Target, sources: Sequence[Tensor]) -> Made:
     return Made((part.sliced(0, 0, rows),), (note,))
 
 
-def tied(target: Target, sources: Sequence[Tensor]) -> Made:
+def tied(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take the token embedding for the output, where a model has one matrix for both."""
     made = vocabulary(target, sources)
     return Made(made.parts, ("the token embedding is the output too", *made.notes))
 
 
-def query(target: Target, sources: Sequence[Tensor]) -> Made:
+def query(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take queries; see `_permuted`."""
     return _permuted(target, sources[0], target.heads)
 
 
-def key(target: Target, sources: Sequence[Tensor]) -> Made:
+def key(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take keys; see `_permuted`."""
     return _permuted(target, sources[0], target.kv_heads)
 
 
-def _permuted(target: Target, source: Tensor, heads: int | None) -> Made:
+def _permuted(target: TargetTensor, source: Tensor, heads: int | None) -> Made:
     """Put the rows of each head into the order in which llama.cpp rotates pairs of them.
 
     Hugging Face pairs row j of a head with row j + half; llama.cpp row 2 j with row 2 j + 1.
@@ -161,7 +161,7 @@ def _permuted(target: Target, source: Tensor, heads: int | None) -> Made:
     return Made((view,), (note,), part.shape)
 
 
-def transposed(_target: Target, sources: Sequence[Tensor]) -> Made:
+def transposed(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Exchange rows and columns, as for weights of GPT-2's Conv1D."""
     part = TensorPart.whole(sources[0])
     if len(part.shape) != 2:
@@ -175,7 +175,7 @@ def rows_of(position: int) -> Maker:
     Keys and values have as many rows as the target; queries have the rest.
     """
 
-    def make(target: Target, sources: Sequence[Tensor]) -> Made:
+    def make(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
         part = TensorPart.whole(sources[0])
         rows, total = target.tensor.shape[0], part.shape[0]
         start = 0 if position == 0 else total - (3 - position) * rows
@@ -187,7 +187,7 @@ def rows_of(position: int) -> Maker:
 def half(position: int, of: int = 0) -> Maker:
     """Return what takes the first (0) or second (1) half of a fused tensor's dimension."""
 
-    def make(_target: Target, sources: Sequence[Tensor]) -> Made:
+    def make(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
         part = TensorPart.whole(sources[0])
         count = part.shape[of] // 2
         view = part.sliced(of, position * count, (position + 1) * count)
@@ -196,14 +196,14 @@ def half(position: int, of: int = 0) -> Maker:
     return make
 
 
-def fused_up(target: Target, sources: Sequence[Tensor]) -> Made:
+def fused_up(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take gate and up in one tensor, as Phi-3's `ffn_up` has them, or only up's half."""
     if target.tensor.shape == sources[0].shape:
         return same(target, sources)
     return half(1)(target, sources)
 
 
-def key_up(target: Target, sources: Sequence[Tensor]) -> Made:
+def key_up(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take the keys' part of DeepSeek's kv_b, each head transposed: [heads, rank, size]."""
     part = TensorPart.whole(sources[0])
     heads, _rank, size = target.tensor.shape
@@ -212,7 +212,7 @@ def key_up(target: Target, sources: Sequence[Tensor]) -> Made:
     return Made((view,), ("it is a part of a fused tensor, each head transposed",))
 
 
-def value_up(target: Target, sources: Sequence[Tensor]) -> Made:
+def value_up(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take the values' part of DeepSeek's kv_b: [heads, size, rank]."""
     part = TensorPart.whole(sources[0])
     heads, size, _rank = target.tensor.shape
@@ -228,7 +228,7 @@ def value_up(target: Target, sources: Sequence[Tensor]) -> Made:
 # `Qwen3MoeModel`; transformers, `modeling_gpt_oss.py`.
 
 
-def either_way(target: Target, sources: Sequence[Tensor]) -> Made:
+def either_way(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take experts in one tensor, whose rows and columns some releases exchange.
 
     Raises:
@@ -250,7 +250,7 @@ def expert_half(position: int) -> Maker:
     returned raises `NotComparable` where both would fit.
     """
 
-    def make(target: Target, sources: Sequence[Tensor]) -> Made:
+    def make(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
         part = TensorPart.whole(sources[0])
         _experts, rows, columns = target.tensor.shape
         plain, turned = (2 * rows, columns), (columns, 2 * rows)
@@ -270,7 +270,7 @@ def interleaved(position: int) -> Maker:
     Weights are [experts, columns, 2 * rows], biases [experts, 2 * rows].
     """
 
-    def make(_target: Target, sources: Sequence[Tensor]) -> Made:
+    def make(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
         part = TensorPart.whole(sources[0])
         if len(part.shape) == 3:
             part = part.transposed(0, 2, 1)
@@ -280,7 +280,7 @@ def interleaved(position: int) -> Maker:
     return make
 
 
-def in_turn(_target: Target, sources: Sequence[Tensor]) -> Made:
+def in_turn(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Put gpt-oss's gates in front of the ups: what was in turn before."""
     part = TensorPart.whole(sources[0] if len(sources) == 1 else _grouped(sources))
     if len(part.shape) == 3 and len(sources) == 1:  # rows and columns are exchanged
@@ -294,13 +294,13 @@ def in_turn(_target: Target, sources: Sequence[Tensor]) -> Made:
     return Made((view,), ("every second row is put behind the others",), shape)
 
 
-def turned_experts(_target: Target, sources: Sequence[Tensor]) -> Made:
+def turned_experts(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take gpt-oss's down projections, whose rows and columns are exchanged."""
     part = TensorPart.whole(sources[0]).transposed(0, 2, 1)
     return Made((part,), ("rows and columns are exchanged",))
 
 
-def mxfp4_blocks(_target: Target, sources: Sequence[Tensor]) -> Made:
+def mxfp4_blocks(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take gpt-oss's experts as they were released: codes and scales in two tensors."""
     return Made((TensorPart.whole(_grouped(sources)),))
 
@@ -308,7 +308,7 @@ def mxfp4_blocks(_target: Target, sources: Sequence[Tensor]) -> Made:
 def mxfp4_interleaved(position: int) -> Maker:
     """Return what takes gates (0) or ups (1) out of these."""
 
-    def make(_target: Target, sources: Sequence[Tensor]) -> Made:
+    def make(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
         part = TensorPart.whole(_grouped(sources))
         view = part.sliced(1, position, part.shape[1], 2)
         return Made((view,), ("it is every second row of a fused tensor",))

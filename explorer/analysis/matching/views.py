@@ -2,7 +2,7 @@
 
 A converter's transforms move weights about and change none (but for Gemma's norms, to which it adds
 1). So all that is needed to undo one is a view: for each of its weights a place in a tensor, told
-by strides as NumPy's arrays have them. `view_reader.py` reads them.
+by strides as NumPy's arrays have them.
 """
 
 from __future__ import annotations

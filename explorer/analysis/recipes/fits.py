@@ -1,4 +1,4 @@
-"""How well each recipe agrees with what is in a file."""
+"""How well each recipe agrees with a file: expected types, deviations, and a verdict in words."""
 
 from __future__ import annotations
 
@@ -17,23 +17,18 @@ from explorer.analysis.recipes.rules import (
     declared_recipe,
     recipe_named,
 )
-from explorer.analysis.recipes.tensors import Category, Subject, SubjectModel
+from explorer.analysis.recipes.tensors import Category, RecipeModel, RecipeTensor
 from explorer.formats.model import Model
 from explorer.formats.tensors import parse_name
 from explorer.quantization.types import TENSOR_TYPES
 from explorer.text import fixed_text, plain_text, runs_text, shorten
-
-# Which type each tensor of a model would get.
-
-
-__all__ = ["ExpectedType", "RecipeError", "expected_nbytes", "expected_of", "expected_types"]
 
 MAX_TENSORS = 1 << 13  # the largest real GGUF has some 3,000; beyond, all recipes take seconds
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedType:
-    """What a recipe says of one tensor.
+    """The type that a recipe gives a tensor.
 
     Attributes:
         tensor: The tensor's name.
@@ -83,17 +78,17 @@ def expected_types(
     reason = why_no_recipe(model)
     if reason is not None:
         raise RecipeError(reason, model.path)
-    subjects = SubjectModel.of(model)
-    with_imatrix = subjects.imatrix if imatrix is None else imatrix
-    found = expected_of(subjects, chosen, revision, imatrix=with_imatrix)
-    rows = sorted(zip(subjects.subjects, found, strict=True), key=lambda pair: pair[0].row)
+    tensors = RecipeModel.of(model)
+    with_imatrix = tensors.imatrix if imatrix is None else imatrix
+    found = expected_of(tensors, chosen, revision, imatrix=with_imatrix)
+    rows = sorted(zip(tensors.tensors, found, strict=True), key=lambda pair: pair[0].row)
     return [ExpectedType(one.name, kind, one.type.name, agrees(one, kind)) for one, kind in rows]
 
 
 def expected_of(
-    model: SubjectModel, recipe: Recipe, revision: Revision, *, imatrix: bool
+    model: RecipeModel, recipe: Recipe, revision: Revision, *, imatrix: bool
 ) -> list[str | None]:
-    """Return the types of the tensors in the order of `SubjectModel.subjects`.
+    """Return the types of the tensors in the order of `RecipeModel.tensors`.
 
     Args:
         model: Names, shapes and types, as the rules see them.
@@ -108,23 +103,21 @@ def expected_of(
         RecipeError: llama-quantize would refuse to make such a file.
     """
     run = RuleRun(model, recipe, revision, imatrix=imatrix)
-    return [run.type_of(tensor) for tensor in model.subjects]
+    return [run.type_of(tensor) for tensor in model.tensors]
 
 
-def agrees(tensor: Subject, expected: str | None) -> bool:
-    """Tell whether a tensor has the type that is expected of it."""
+def agrees(tensor: RecipeTensor, expected: str | None) -> bool:
+    """Return whether a tensor has its expected type."""
     return not tensor.type.quantized if expected is None else tensor.type.name == expected
 
 
-def expected_nbytes(tensor: Subject, expected: str | None) -> int:
+def expected_nbytes(tensor: RecipeTensor, expected: str | None) -> int:
     """Return the bytes that a tensor would take."""
     if expected is None:
         return tensor.nbytes
     kind = TENSOR_TYPES[expected]
     return tensor.parameters // kind.block_weights * kind.block_bytes
 
-
-__all__ = ["Deviation", "RecipeFit", "compare_with_recipes", "why_no_recipe"]
 
 _BLOCK = 256  # weights of a block of the K and I types; rows of other lengths get another type
 
@@ -193,12 +186,12 @@ def compare_with_recipes(model: Model) -> list[RecipeFit]:
     """
     if why_no_recipe(model) is not None:
         return []
-    subjects = SubjectModel.of(model)
+    tensors = RecipeModel.of(model)
     declared = declared_recipe(model)
     nbytes = model.nbytes
     fits = []
     for recipe in RECIPES.values():
-        found = list(_fits(subjects, recipe))
+        found = list(_fits(tensors, recipe))
         if found:
             best = max(found, key=lambda fit: fit.agreeing)  # the first of equals
             fits.append(replace(best, declared=recipe.name == declared))
@@ -206,7 +199,7 @@ def compare_with_recipes(model: Model) -> list[RecipeFit]:
     return fits
 
 
-def _fits(model: SubjectModel, recipe: Recipe) -> Iterator[RecipeFit]:
+def _fits(model: RecipeModel, recipe: Recipe) -> Iterator[RecipeFit]:
     """Yield a fit for each state of the rules that can make a difference."""
     choices: Sequence[bool | None] = (None,)
     if recipe.name in DEPENDS_ON_IMATRIX:
@@ -221,23 +214,22 @@ def _fits(model: SubjectModel, recipe: Recipe) -> Iterator[RecipeFit]:
             yield _fit(model, recipe, revision, imatrix, expected)
 
 
-def _revision_matters(model: SubjectModel) -> bool:
+def _revision_matters(model: RecipeModel) -> bool:
     fused = (Category.QUERY_KEY_VALUE, Category.KEY_VALUE_B, Category.PER_LAYER_EMBEDDING)
     return any(
-        one.quantizable and (one.category in fused or one.columns % _BLOCK)
-        for one in model.subjects
+        one.quantizable and (one.category in fused or one.columns % _BLOCK) for one in model.tensors
     )
 
 
 def _fit(
-    model: SubjectModel,
+    model: RecipeModel,
     recipe: Recipe,
     revision: Revision,
     imatrix: bool | None,
     expected: Sequence[str | None],
 ) -> RecipeFit:
-    pairs = list(zip(model.subjects, expected, strict=True))
-    total = sum(tensor.parameters for tensor in model.subjects)
+    pairs = list(zip(model.tensors, expected, strict=True))
+    total = sum(tensor.parameters for tensor in model.tensors)
     agreeing = sum(tensor.parameters for tensor, kind in pairs if agrees(tensor, kind))
     return RecipeFit(
         recipe=recipe.name,
@@ -253,8 +245,8 @@ def _fit(
     )
 
 
-def _deviations(pairs: Iterator[tuple[Subject, str | None]]) -> tuple[Deviation, ...]:
-    groups: dict[tuple[str, str | None, str], list[Subject]] = {}
+def _deviations(pairs: Iterator[tuple[RecipeTensor, str | None]]) -> tuple[Deviation, ...]:
+    groups: dict[tuple[str, str | None, str], list[RecipeTensor]] = {}
     for tensor, kind in pairs:
         key = (parse_name(tensor.name).role, kind, tensor.type.name)
         groups.setdefault(key, []).append(tensor)
@@ -272,15 +264,12 @@ def _deviations(pairs: Iterator[tuple[Subject, str | None]]) -> tuple[Deviation,
     return tuple(sorted(found, key=lambda one: -one.parameters))
 
 
-# Which types the tensors of each role have.
-
-
 @dataclass(frozen=True, slots=True)
 class MixRow:
     """Tensors of one role and one type.
 
     Attributes:
-        role: What they do, as their names tell: ``"ffn_down"``.
+        role: Their role by name: ``"ffn_down"``.
         type: Their type's name.
         tensors: How many there are.
         parameters: Their weights.
@@ -300,7 +289,7 @@ class MixRow:
 
 
 def type_mix(model: Model) -> list[MixRow]:
-    """Return what is stored as which type, by role: the role with most bytes first.
+    """Return the types by role, the role with most bytes first.
 
     Works for every format; a draft model that comes along is left out, as in the model's totals.
     """
@@ -318,9 +307,6 @@ def type_mix(model: Model) -> list[MixRow]:
         by_role[role] = by_role.get(role, 0) + nbytes
     rows = [MixRow(role, kind, *one) for (role, kind), one in sums.items()]
     return sorted(rows, key=lambda row: (-by_role[row.role], row.role, -row.nbytes))
-
-
-# The outcome of the comparison as a sentence for people.
 
 
 _SHOWN_DEVIATIONS = 2

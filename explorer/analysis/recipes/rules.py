@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from explorer.analysis.recipes.tensors import Category, Subject, SubjectModel
+from explorer.analysis.recipes.tensors import Category, RecipeModel, RecipeTensor
 from explorer.errors import ExplorerError
 from explorer.formats.enums import FILE_TYPE_KEY, FILE_TYPES, enum_name
 from explorer.formats.model import Model
@@ -225,7 +225,7 @@ class RuleRun:
     """
 
     def __init__(
-        self, model: SubjectModel, recipe: Recipe, revision: Revision, *, imatrix: bool
+        self, model: RecipeModel, recipe: Recipe, revision: Revision, *, imatrix: bool
     ) -> None:
         self._model = model
         self._recipe = recipe
@@ -238,7 +238,7 @@ class RuleRun:
         self._gates_seen = 0
         self._ups_seen = 0
         fused = self._value if revision.fused_as_value else None
-        self._by_category: Mapping[Category, Callable[[Subject], str]] = {
+        self._by_category: Mapping[Category, Callable[[RecipeTensor], str]] = {
             Category.VALUE: self._value,
             Category.QUERY_KEY_VALUE: fused or self._fused,
             Category.KEY_VALUE_B: fused or self._other,
@@ -250,7 +250,7 @@ class RuleRun:
             Category.FFN_UP: self._up,
         }
 
-    def type_of(self, tensor: Subject) -> str | None:
+    def type_of(self, tensor: RecipeTensor) -> str | None:
         """Return the type of the next tensor; None if llama-quantize leaves it as it is.
 
         Raises:
@@ -262,7 +262,7 @@ class RuleRun:
             return self._recipe.default
         return self._fitting(tensor, self._choice(tensor))
 
-    def _choice(self, tensor: Subject) -> str:
+    def _choice(self, tensor: RecipeTensor) -> str:
         category = tensor.category
         embedding = category is Category.TOKEN_EMBEDDING or (
             category is Category.PER_LAYER_EMBEDDING and self._revision.per_layer_embedding
@@ -277,10 +277,10 @@ class RuleRun:
             return self._lowest(tensor)
         return self._by_category.get(category, self._other)(tensor)
 
-    def _other(self, _tensor: Subject) -> str:
+    def _other(self, _tensor: RecipeTensor) -> str:
         return self._recipe.default
 
-    def _output(self, tensor: Subject) -> str:
+    def _output(self, tensor: RecipeTensor) -> str:
         default = self._recipe.default
         if self._name == "MXFP4_MOE" or self._falcon:
             return "Q8_0"
@@ -290,14 +290,14 @@ class RuleRun:
             return "Q5_K"
         return "Q8_0" if default == "Q8_0" else "Q6_K"
 
-    def _mixture(self, tensor: Subject) -> str:
+    def _mixture(self, tensor: RecipeTensor) -> str:
         """Return MXFP4 for stacked experts; of this one architecture other stacks are known."""
         stacked = tensor.stacked
         if self._model.architecture == "bailingmoe3":
             stacked = stacked and tensor.category in _FFN
         return "MXFP4" if stacked else "Q8_0"
 
-    def _lowest(self, tensor: Subject) -> str:
+    def _lowest(self, tensor: RecipeTensor) -> str:
         """Return the type by the recipes of two bits and less, which have rules apart."""
         category, experts = tensor.category, self._model.experts
         chosen = self._recipe.default
@@ -315,7 +315,7 @@ class RuleRun:
             chosen = "Q5_K" if experts == 8 else _ATTENTION_OUTPUT_LOWEST.get(self._name, chosen)
         return chosen
 
-    def _value(self, _tensor: Subject) -> str:
+    def _value(self, _tensor: RecipeTensor) -> str:
         index = self._values_seen
         self._values_seen += 1
         chosen = self._plain_value(index)
@@ -338,16 +338,16 @@ class RuleRun:
             chosen = "Q6_K"
         return chosen
 
-    def _fused(self, _tensor: Subject) -> str:
+    def _fused(self, _tensor: RecipeTensor) -> str:
         return _FUSED_QKV.get(self._name, self._recipe.default)
 
-    def _key(self, tensor: Subject) -> str:
+    def _key(self, tensor: RecipeTensor) -> str:
         return "Q8_0" if self._model.experts == 8 else self._query(tensor)
 
-    def _query(self, _tensor: Subject) -> str:
+    def _query(self, _tensor: RecipeTensor) -> str:
         return _QUERY_AND_KEY.get(self._name, self._recipe.default)
 
-    def _attention_output(self, _tensor: Subject) -> str:
+    def _attention_output(self, _tensor: RecipeTensor) -> str:
         default = self._recipe.default
         if self._falcon:
             return "Q4_K" if self._name == "Q3_K_L" else default
@@ -355,7 +355,7 @@ class RuleRun:
             return "Q5_K" if self._name in _ATTENTION_OUTPUT_OF_8 else default
         return _ATTENTION_OUTPUT.get(self._name, default)
 
-    def _down(self, tensor: Subject) -> str:
+    def _down(self, tensor: RecipeTensor) -> str:
         layer = self._layer_of(tensor, self._downs_seen)
         self._downs_seen += 1
         name, layers = self._name, self._model.layers
@@ -403,12 +403,12 @@ class RuleRun:
             return not self._imatrix
         return self._name == "Q4_K_S" and not self._falcon
 
-    def _gate(self, tensor: Subject) -> str:
+    def _gate(self, tensor: RecipeTensor) -> str:
         layer = self._layer_of(tensor, self._gates_seen)
         self._gates_seen += 1
         return self._gate_or_up(layer)
 
-    def _up(self, tensor: Subject) -> str:
+    def _up(self, tensor: RecipeTensor) -> str:
         layer = self._layer_of(tensor, self._ups_seen)
         self._ups_seen += 1
         return self._gate_or_up(layer)
@@ -418,7 +418,7 @@ class RuleRun:
         inner = layers // 8 <= layer < 7 * layers // 8
         return "IQ3_XXS" if self._name == "IQ3_XS" and inner else self._recipe.default
 
-    def _layer_of(self, tensor: Subject, seen: int) -> int:
+    def _layer_of(self, tensor: RecipeTensor, seen: int) -> int:
         """Return a feed-forward tensor's layer: of a mixture by its name, else by counting."""
         if self._model.experts <= 1:
             return seen
@@ -429,7 +429,7 @@ class RuleRun:
             )
         return tensor.layer
 
-    def _fitting(self, tensor: Subject, chosen: str) -> str:
+    def _fitting(self, tensor: RecipeTensor, chosen: str) -> str:
         """Return a type whose blocks divide the tensor's rows (`tensor_type_fallback`)."""
         if tensor.columns % TENSOR_TYPES[chosen].block_weights == 0:
             return chosen

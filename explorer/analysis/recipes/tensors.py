@@ -100,7 +100,7 @@ _MAX_HEADS: Final = 65_536  # a longer array of head counts is not one
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RecipeTensor:
     """One tensor as the rules see it.
 
     Attributes:
@@ -129,7 +129,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class SubjectModel:
+class RecipeModel:
     """A model as the rules see it.
 
     Attributes:
@@ -143,7 +143,7 @@ class SubjectModel:
             files do not tell.
         tied: Whether it has no output matrix, the token embedding being used for it.
         value_tensors: Number of tensors that hold attention values.
-        subjects: Its tensors in the order in which llama-quantize takes them: by layer, then by
+        tensors: Its tensors in the order in which llama-quantize takes them: by layer, then by
             name.
     """
 
@@ -155,10 +155,10 @@ class SubjectModel:
     imatrix: bool
     tied: bool
     value_tensors: int
-    subjects: Sequence[Subject]
+    tensors: Sequence[RecipeTensor]
 
     @classmethod
-    def of(cls, model: Model) -> SubjectModel:
+    def of(cls, model: Model) -> RecipeModel:
         """Return what the rules need of a GGUF model. Reads its header only.
 
         Raises:
@@ -171,7 +171,7 @@ class SubjectModel:
         heads = _first(metadata, f"{architecture}.attention.head_count")
         stored = _first(metadata, f"{architecture}.attention.head_count_kv")
         kv_heads = heads if stored is None else stored
-        subjects = _subjects(model)
+        tensors = _subjects(model)
         is_70b = _LAYERS_OF_70B.get(architecture) == layers
         if architecture == "llama":
             is_70b = is_70b and heads != kv_heads and experts != 8
@@ -182,13 +182,13 @@ class SubjectModel:
             sharing=heads // kv_heads if heads and kv_heads else 0,
             is_70b=is_70b,
             imatrix=any(key.startswith("quantize.imatrix.") for key in metadata),
-            tied=all(one.category is not Category.OUTPUT for one in subjects),
-            value_tensors=sum(one.category in _VALUES for one in subjects),
-            subjects=subjects,
+            tied=all(one.category is not Category.OUTPUT for one in tensors),
+            value_tensors=sum(one.category in _VALUES for one in tensors),
+            tensors=tensors,
         )
 
 
-def _subjects(model: Model) -> list[Subject]:
+def _subjects(model: Model) -> list[RecipeTensor]:
     table = model.tensors
     columns = table.columns
     found = []
@@ -196,7 +196,7 @@ def _subjects(model: Model) -> list[Subject]:
         name, shape = columns.names[row], columns.shapes[row]
         layer = _LAYER.match(name)
         found.append(
-            Subject(
+            RecipeTensor(
                 row=row,
                 name=name,
                 category=category_of(name),

@@ -1,5 +1,1 @@
-"""A matrix as a picture of bounded size: what can be drawn of it, and the walk that draws it.
-
-`planes` reads what is drawn, `fold` walks over it, and `picture` is the result. `place` tells
-what is under the pointer.
-"""
+"""A matrix as a picture of bounded size (`map`), and the walk that draws it (`draw`)."""

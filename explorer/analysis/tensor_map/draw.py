@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.blocks import Splitter, splitter_of
+from explorer.analysis.blocks import BlockUnpacker, unpacker_of
 from explorer.analysis.errors.pairs import RUN_WEIGHTS, WeightsPair
 from explorer.analysis.tensor_map.map import Grid, TensorMap, Window
 from explorer.errors import ExplorerError
@@ -89,7 +89,7 @@ def tensor_source(tensor: Tensor, quantity: Quantity) -> Source:
     """Return what is drawn of one tensor.
 
     Args:
-        tensor: The tensor; a quantized one (`splitting.is_quantized`) for scales and minima.
+        tensor: The tensor; a quantized one (`blocks.is_quantized`) for scales and minima.
         quantity: Nothing that needs a reference. Making what reads minima raises an
             `ExplorerError` if the type has none.
     """
@@ -106,8 +106,8 @@ def pair_source(pair: WeightsPair, quantity: Quantity) -> Source:
 
 def weights_per_scale(tensor: Tensor) -> int:
     """Return how many consecutive weights share a scale, 1 if it is not quantized; for a worker."""
-    splitter = splitter_of(tensor)
-    return 1 if splitter is None else splitter.weights_per_scale
+    unpacker = unpacker_of(tensor)
+    return 1 if unpacker is None else unpacker.weights_per_scale
 
 
 class _Buffer:
@@ -140,20 +140,20 @@ class _Blocks:
 
     def __init__(self, tensor: Tensor, minimum: bool) -> None:
         self._reader = WeightReader(tensor)
-        self._splitter = Splitter(tensor)
-        if minimum and not self._splitter.has_minimum:
+        self._unpacker = BlockUnpacker(tensor)
+        if minimum and not self._unpacker.has_minimum:
             raise ExplorerError(f"blocks of type {tensor.type.name} have no minimum")
         self._minimum = minimum
         self._buffer = _Buffer()
 
     def read(self, start: int, count: int, check: Check) -> Values:
-        unit, repeats = self._reader.unit, self._splitter.weights_per_scale
+        unit, repeats = self._reader.unit, self._unpacker.weights_per_scale
         first = start // unit * unit
         stop = -(-(start + count) // unit) * unit
         values = self._buffer.of(stop - first)
         done = 0
         for stored in self._reader.runs(first, stop, check):
-            found = self._splitter.scales(stored)
+            found = self._unpacker.scales(stored)
             numbers = (found.minima if self._minimum else found.scales).reshape(-1, 1)
             end = done + numbers.size * repeats
             values[done:end].reshape(-1, repeats)[:] = numbers
@@ -218,7 +218,7 @@ def draw_map(
     *,
     workers: int = 1,
     check: Check = never,
-    watch: Callable[[Growing], object] | None = None,
+    watch: Callable[[MapBuilder], object] | None = None,
 ) -> TensorMap:
     """Return the map of a window; memory is bounded by its cells and some MiB for each thread.
 
@@ -243,7 +243,7 @@ def draw_map(
         tile.fill(planes.get(), source.columns, check)
         return tile
 
-    growing = Growing(grid)
+    growing = MapBuilder(grid)
     tiles = _tiles(grid)
     with closing(map_in_order(tiles, work, workers=workers, check=check)) as results:
         for tile in results:
@@ -253,7 +253,7 @@ def draw_map(
     return growing.map
 
 
-class Growing:
+class MapBuilder:
     """A map while it is filled.
 
     Attributes:

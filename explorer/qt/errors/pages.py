@@ -12,7 +12,7 @@ from PySide6.QtGui import QHideEvent, QPalette, QShowEvent
 from PySide6.QtWidgets import QComboBox, QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.analysis.blocks import BlockStatistics
-from explorer.analysis.errors.compare import ImpliedError, implied_error
+from explorer.analysis.errors.compare import ExpectedRounding, expected_rounding
 from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
 from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
@@ -480,7 +480,7 @@ class ImpliedPage(QWidget):
         self._slot = JobSlot(runner, self)
         self._subject: Subject | None = None
         self._recent = Recent(0)
-        self.implied: ImpliedError | None = None
+        self.implied: ExpectedRounding | None = None
         self.state = StatePage(self)
         self.state.pressed.connect(self._press)
         self.hint = plain_label(
@@ -575,7 +575,7 @@ class ImpliedPage(QWidget):
 
     def _show(self, blocks: BlockStatistics | None) -> None:
         assert blocks is not None  # it is quantized
-        self.implied = implied_error(blocks)
+        self.implied = expected_rounding(blocks)
         self.model.show_lines(implied_lines(self.implied))
         self.table.show_columns(QByteArray())
         self._stack.setCurrentWidget(self._content)

@@ -8,8 +8,8 @@ from typing import Final
 
 from PySide6.QtCore import QCoreApplication
 
-from explorer.analysis.errors.compare import ImpliedError
-from explorer.analysis.errors.figures import ErrorFigures
+from explorer.analysis.errors.compare import ExpectedRounding
+from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import MatchedPair, WeightsPair
 from explorer.analysis.errors.pictures import ErrorPicture, kernels, picture_errors
 from explorer.analysis.moments import Moments
@@ -17,7 +17,7 @@ from explorer.formats.tensors import Tensor
 from explorer.present.errors import (
     ERROR_TEXTS,
     ERRORS,
-    IMPLIED_TEXTS,
+    ROUNDING_TEXTS,
     Text,
     error_text,
     percentile_text,
@@ -141,9 +141,9 @@ def error_lines(picture: ErrorPicture) -> list[Line]:
     return lines
 
 
-def implied_lines(implied: ImpliedError) -> list[Line]:
+def implied_lines(implied: ExpectedRounding) -> list[Line]:
     """Return the lines of what blocks imply."""
-    texts = IMPLIED_TEXTS
+    texts = ROUNDING_TEXTS
     used = _tr("{used} of {all}").format(used=implied.used_codes, all=implied.codes)
     lines: list[Line] = [
         _size("step_error_rms", texts["step_error_rms"], implied.rms),
@@ -166,7 +166,7 @@ def implied_lines(implied: ImpliedError) -> list[Line]:
 
 def _spread(name: str, moments: Moments) -> Iterator[Line]:
     """Yield the lines of scales or minima."""
-    texts = IMPLIED_TEXTS
+    texts = ROUNDING_TEXTS
     yield _count(f"{name}_count", texts[f"{name}_count"], moments.count)
     for what in ("min", "max", "rms"):
         yield _size(f"{name}_{what}", texts[f"{name}_{what}"], getattr(moments, what))
@@ -185,7 +185,7 @@ def _share(name: str, text: Text, value: float) -> Line:
     return Line(name, text.title, value, text.tip, share_text(value))
 
 
-def _part(name: str, figures: ErrorFigures) -> Line:
+def _part(name: str, figures: ErrorMetrics) -> Line:
     value, text = getattr(figures, name), ERROR_TEXTS[name]
     share = 100 * value / figures.compared if figures.compared else 0.0
     shown = _tr("{n} ({share} %)").format(n=integer_text(value), share=float_text(share, 3))

@@ -11,7 +11,7 @@ from PySide6.QtCore import QCoreApplication, QObject
 
 from explorer.analysis import Moments
 from explorer.present import Figure
-from explorer.present.errors import IMPLIED_TEXTS
+from explorer.present.errors import ROUNDING_TEXTS
 from explorer.present.explanations import percentile_text, statistic_column_texts, statistic_texts
 from explorer.present.statistics import moment_figures, percentile_figures, step_error_figures
 from explorer.qt.weights.curves import Figures
@@ -63,7 +63,7 @@ def figure_lines(figures: Figures) -> list[Line]:
 def _line(figure: Figure) -> Line:
     tip = statistic_texts().get(figure.name)
     if figure.name == "step_error_rms":
-        tip = IMPLIED_TEXTS[figure.name].tip
+        tip = ROUNDING_TEXTS[figure.name].tip
     return Line(figure.name, figure.label, figure.value, tip or percentile_text(), figure.text)
 
 

@@ -18,20 +18,20 @@ from explorer.analysis.matching import Matching
 from explorer.analysis.requantization import checked_importance
 from explorer.analysis.what_if import (
     PRESENT,
-    Piece,
-    PieceErrors,
     RunningTotal,
-    SizeThen,
+    SetErrors,
+    SizeAfter,
     Task,
+    TensorSet,
     TypeErrors,
     importance_of,
     is_importance_matrix,
     matrix_rows,
     missing_tasks,
-    original_pieces,
-    own_pieces,
+    original_sets,
+    own_sets,
     present_size,
-    size_then,
+    size_after,
     tasks_of,
 )
 from explorer.errors import ExplorerError, PlanError
@@ -89,7 +89,7 @@ class ImportanceMatrix:
         """Close the file."""
         self.model.close()
 
-    def importance(self, piece: Piece, name: str) -> Values | None:
+    def importance(self, piece: TensorSet, name: str) -> Values | None:
         """Return the importance of a piece's columns, float32 [matrices, columns]; may read.
 
         Args:
@@ -271,12 +271,12 @@ class Prospect:
     """
 
     question: Question
-    pieces: Sequence[Piece]
+    pieces: Sequence[TensorSet]
     measured_against_originals: bool
     alone: int
-    present: SizeThen
+    present: SizeAfter
     present_type: str
-    sizes: Mapping[str, SizeThen]
+    sizes: Mapping[str, SizeAfter]
     plans: Mapping[str, PlanThen]
     planned: PlanInputs
     plan_problem: str
@@ -333,8 +333,8 @@ class Prospect:
             running, some = RunningTotal(self.parameters), False
             for task in tasks:
                 errors = kept.pieces.get(self.question.key(task))
-                if isinstance(errors, PieceErrors):
-                    running.add(task.piece, errors)
+                if isinstance(errors, SetErrors):
+                    running.add(task.tensor_set, errors)
                     some = True
             if some:
                 found[name] = running.errors()
@@ -359,20 +359,20 @@ def look_ahead(question: Question, machine: Machine, check: Callable[[], None]) 
     """
     model = question.document.model
     rows = tuple(matrix_rows(model)) if question.rows is None else question.rows
-    pieces: list[Piece] = []
+    pieces: list[TensorSet] = []
     if question.originals is not None:
-        pieces = original_pieces(model, rows, question.originals.matching)
+        pieces = original_sets(model, rows, question.originals.matching)
     against = bool(pieces)
-    pieces = pieces or own_pieces(model, rows)
+    pieces = pieces or own_sets(model, rows)
     held = {row for piece in pieces for row in piece.rows}
     looked_at = set(range(model.tensors.main_rows)) if question.rows is None else set(rows)
     present = present_size(model, looked_at | held)
     plans = Plans(model, question.inputs, machine)
-    sizes: dict[str, SizeThen] = {}
+    sizes: dict[str, SizeAfter] = {}
     found: dict[str, PlanThen | None] = {PRESENT: plans.plan({})}
     for name in question.types:
         check()
-        sizes[name] = size_then(model, present, pieces, name)
+        sizes[name] = size_after(model, present, pieces, name)
         found[name] = plans.plan(sizes[name].types) if sizes[name].problem is None else None
     kinds = {model.tensors.columns.types[row].name for row in held}
     return Prospect(
@@ -392,13 +392,13 @@ def look_ahead(question: Question, machine: Machine, check: Callable[[], None]) 
     )
 
 
-def piece_name(document: Document, piece: Piece) -> str:
+def piece_name(document: Document, piece: TensorSet) -> str:
     """Return what the model calls a piece; of several tensors, the first."""
     return document.model.tensors.columns.names[piece.rows[0]]
 
 
 def _tasks(
-    question: Question, pieces: Sequence[Piece], *, against: bool
+    question: Question, pieces: Sequence[TensorSet], *, against: bool
 ) -> dict[str, Sequence[Task]]:
     tasks = {name: tasks_of(pieces, name) for name in question.types}
     order = sorted(question.types, key=lambda name: sum(task.cost for task in tasks[name]))
@@ -406,14 +406,14 @@ def _tasks(
     return {**first, **{name: tasks[name] for name in order if tasks[name]}}
 
 
-def _importance_count(question: Question, pieces: Sequence[Piece]) -> int:
+def _importance_count(question: Question, pieces: Sequence[TensorSet]) -> int:
     if question.matrix is None:
         return 0
     names = question.matrix.names
     return sum(piece_name(question.document, piece) in names for piece in pieces)
 
 
-def _kernels(pieces: Sequence[Piece]) -> list[str]:
+def _kernels(pieces: Sequence[TensorSet]) -> list[str]:
     views = [view for piece in pieces for view in (piece.original, piece.present)]
     return sorted({t.type.name for view in views if view is not None for t in view.tensors})
 

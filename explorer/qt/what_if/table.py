@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from PySide6.QtCore import QCoreApplication
 
-from explorer.analysis.what_if import PRESENT, SizeThen, TypeErrors, pareto_front
+from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
 from explorer.present.errors import ERROR_TEXTS, error_text
 from explorer.present.explanations import what_if_texts
 from explorer.qt.what_if.question import PlanThen, Prospect
@@ -45,8 +45,8 @@ class Line:
 
     type_name: str
     title: str
-    size: SizeThen
-    now: SizeThen
+    size: SizeAfter
+    now: SizeAfter
     plan: PlanThen | None = None
     plan_now: PlanThen | None = None
     errors: TypeErrors | None = None
@@ -59,7 +59,7 @@ class Line:
         return self.errors if self.errors is not None and self.errors.complete else None
 
     def figure(self, name: str) -> float | None:
-        """Return a figure of `ErrorFigures`; None as long as it is not known, or if it is NaN."""
+        """Return a figure of `ErrorMetrics`; None as long as it is not known, or if it is NaN."""
         if self.known is None:
             return None
         value = float(getattr(self.known.figures, name))
@@ -95,7 +95,7 @@ def lines_of(prospect: Prospect, errors: Mapping[str, TypeErrors]) -> list[Line]
     plan_now = prospect.plans.get(PRESENT)
     now = prospect.present
 
-    def line(name: str, title: str, size: SizeThen) -> Line:
+    def line(name: str, title: str, size: SizeAfter) -> Line:
         plan = prospect.plans.get(name)
         measurable = name != PRESENT or prospect.measured_against_originals
         return Line(name, title, size, now, plan, plan_now, errors.get(name), measurable)

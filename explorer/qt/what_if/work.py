@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 from explorer.analysis.surveys import SurveyControl
 from explorer.analysis.what_if import (
     PRESENT,
-    PieceErrors,
     RunningTotal,
+    SetErrors,
     Task,
     TypeErrors,
-    measure_piece,
+    measure_set,
 )
 from explorer.errors import ExplorerError
 from explorer.formats.weights import Values
@@ -89,23 +89,23 @@ class WhatIfWork:
         for task in tasks:
             errors = self._task(name, task, total, job)
             if errors is None:
-                total.leave_out(task.piece)
+                total.leave_out(task.tensor_set)
             else:
-                total.add(task.piece, errors)
+                total.add(task.tensor_set, errors)
         whole = total.errors()
         self._errors = {**self._errors, name: whole}
         if not self._failures:
             self._kept.totals.put(self._question.total_key(name), whole)
 
-    def _task(self, name: str, task: Task, total: RunningTotal, job: Job) -> PieceErrors | None:
+    def _task(self, name: str, task: Task, total: RunningTotal, job: Job) -> SetErrors | None:
         """Measure a piece unless it is known; None if it cannot be read."""
-        if task.piece.key in self._failures:
+        if task.tensor_set.key in self._failures:
             return None
         key = self._question.key(task)
         found = self._kept.pieces.get(key)
-        if isinstance(found, PieceErrors):
+        if isinstance(found, SetErrors):
             return found
-        rate = task.cost / max(1, task.piece.parameters)
+        rate = task.cost / max(1, task.tensor_set.parameters)
 
         def tell(done: int) -> None:
             def state() -> WhatIfState:
@@ -115,8 +115,8 @@ class WhatIfWork:
             job.publish(state)
 
         try:
-            found = measure_piece(
-                task.piece,
+            found = measure_set(
+                task.tensor_set,
                 task.type_name,
                 self._importance(task) if task.type_name != PRESENT else None,
                 min(_MOST_WORKERS, all_cores()),
@@ -126,9 +126,9 @@ class WhatIfWork:
         except ExplorerError as error:
             if len(self._prospect.pieces) == 1:
                 raise
-            called = piece_name(self._question.document, task.piece)
+            called = piece_name(self._question.document, task.tensor_set)
             drop_frames(error)
-            self._failures[task.piece.key] = (called, error)
+            self._failures[task.tensor_set.key] = (called, error)
             found = None
         else:
             self._kept.pieces.put(key, found)
@@ -139,7 +139,9 @@ class WhatIfWork:
         matrix = self._question.matrix
         if matrix is None or not uses_importance(task.type_name):
             return None
-        return matrix.importance(task.piece, piece_name(self._question.document, task.piece))
+        return matrix.importance(
+            task.tensor_set, piece_name(self._question.document, task.tensor_set)
+        )
 
     def _state(self, name: str | None, done: int) -> WhatIfState:
         return WhatIfState(self._errors, done, self._total, name, tuple(self._failures.values()))

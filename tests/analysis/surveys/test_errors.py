@@ -12,7 +12,7 @@ import pytest
 
 from explorer.analysis import compare_tensors
 from explorer.analysis import surveys as survey_run
-from explorer.analysis.errors.figures import ErrorFigures
+from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair, WeightsPair
 from explorer.analysis.matching import match_models
 from explorer.analysis.survey_cache import KeptErrors, SurveyCache
@@ -43,11 +43,11 @@ def cache(tmp_path: Path) -> SurveyCache:
     return SurveyCache(tmp_path / "cache")
 
 
-def same(one: ErrorFigures | None, two: ErrorFigures | None) -> None:
+def same(one: ErrorMetrics | None, two: ErrorMetrics | None) -> None:
     """Compare to the bit; NaN is NaN."""
     assert one is not None
     assert two is not None
-    for field in fields(ErrorFigures):
+    for field in fields(ErrorMetrics):
         assert repr(getattr(one, field.name)) == repr(getattr(two, field.name)), field.name
 
 

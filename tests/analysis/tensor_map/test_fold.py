@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.analysis.tensor_map import draw as tensor_map_fold
-from explorer.analysis.tensor_map.draw import Growing, Quantity, draw_map, tensor_source
+from explorer.analysis.tensor_map.draw import MapBuilder, Quantity, draw_map, tensor_source
 from explorer.analysis.tensor_map.map import (
     MOST_CELLS,
     MOST_SIDE,
@@ -245,7 +245,7 @@ def test_what_there_is_so_far_is_told_and_does_not_change_afterwards() -> None:
     tensor = float_tensor(matrix)
     states: list[TensorMap] = []
 
-    def watch(growing: Growing) -> None:
+    def watch(growing: MapBuilder) -> None:
         states.append(growing.snapshot())
 
     whole = whole_of(tensor)

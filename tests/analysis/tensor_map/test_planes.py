@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.blocks import Splitter
+from explorer.analysis.blocks import BlockUnpacker
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorPart, TensorView
@@ -42,7 +42,7 @@ def test_weights_are_made_of_what_the_maps_of_blocks_show(name: str) -> None:
     values = all_of(tensor_source(tensor, Quantity.VALUE))
     scales = all_of(tensor_source(tensor, Quantity.SCALE))
     minima = np.zeros_like(values)
-    if Splitter(tensor).has_minimum:
+    if BlockUnpacker(tensor).has_minimum:
         minima = all_of(tensor_source(tensor, Quantity.MINIMUM))
     else:
         with pytest.raises(ExplorerError, match="no minimum"):

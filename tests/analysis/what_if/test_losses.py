@@ -16,17 +16,17 @@ from explorer.analysis.matching import match_models
 from explorer.analysis.requantization import checked_importance
 from explorer.analysis.what_if import (
     PRESENT,
-    Piece,
-    PieceErrors,
     RunningTotal,
+    SetErrors,
+    TensorSet,
     matrix_rows,
-    measure_piece,
+    measure_set,
     missing_tasks,
-    original_pieces,
-    own_pieces,
+    original_sets,
+    own_sets,
     pareto_front,
     present_size,
-    size_then,
+    size_after,
     tasks_of,
 )
 from explorer.errors import ExplorerError, FormatError
@@ -59,10 +59,10 @@ def _loss(values: NDArray[np.float32], kind: str) -> tuple[float, float]:
     return float(e @ e), float(reference @ reference)
 
 
-def _total(pieces: list[Piece], kind: str, **options: int) -> RunningTotal:
+def _total(pieces: list[TensorSet], kind: str, **options: int) -> RunningTotal:
     total = RunningTotal(sum(piece.parameters for piece in pieces))
     for task in tasks_of(pieces, kind):
-        total.add(task.piece, measure_piece(task.piece, task.type_name, **options))
+        total.add(task.tensor_set, measure_set(task.tensor_set, task.type_name, **options))
     return total
 
 
@@ -73,7 +73,7 @@ def test_norms_and_routers_stay_as_they_are(model: Model) -> None:
 
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "BF16", "MXFP4"])
 def test_the_total_is_that_of_all_weights_together(model: Model, kind: str) -> None:
-    pieces = own_pieces(model, matrix_rows(model))
+    pieces = own_sets(model, matrix_rows(model))
     found = _total(pieces, kind).errors()
     assert found.complete
     losses = [_loss(ARRAYS[name], kind) for name in MATRICES]
@@ -89,7 +89,7 @@ def test_the_total_is_that_of_all_weights_together(model: Model, kind: str) -> N
 def test_what_cannot_have_a_type_has_its_substitute_or_stays(
     model: Model, kind: str, other: str
 ) -> None:
-    pieces = own_pieces(model, matrix_rows(model))
+    pieces = own_sets(model, matrix_rows(model))
     found = _total(pieces, kind).errors()
     fits = [name for name in MATRICES if ARRAYS[name].shape[-1] == 256]
     parts = [next(iter(requantize(model.tensors[name], [kind]))).errors for name in fits]
@@ -107,7 +107,7 @@ def test_what_cannot_have_a_type_has_its_substitute_or_stays(
 def test_one_tensor_loses_what_a_requantization_says(model: Model, kind: str) -> None:
     row = model.tensors.row_of("blk.0.attn_q.weight")
     assert row is not None
-    found = _total(own_pieces(model, [row]), kind).errors()
+    found = _total(own_sets(model, [row]), kind).errors()
     told = next(iter(requantize(model.tensors.rows[row], [kind])))
     assert told.errors is not None
     for figure in ("rmse", "relative_rmse", "max_abs_error", "sqnr_db", "equal", "sign_flips"):
@@ -123,7 +123,7 @@ def test_against_the_original(tmp_path: Path) -> None:
     with open_model(tmp_path / "one.gguf") as one, open_model(tmp_path / "two.gguf") as two:
         row = two.tensors.row_of(name)
         assert row is not None
-        (piece,) = original_pieces(two, [row], match_models(one, two))
+        (piece,) = original_sets(two, [row], match_models(one, two))
         assert piece.rows == (row,)
         again = _total([piece], "Q4_0").errors()
         now = _total([piece], PRESENT).errors()
@@ -133,8 +133,8 @@ def test_against_the_original(tmp_path: Path) -> None:
         assert now.saturated == told.saturated_codes
         assert again.saturated == pytest.approx(now.saturated)
         # of the file's own weights, which are on Q4_0's grid already, next to nothing is lost
-        assert _total(own_pieces(two, [row]), "Q4_0").errors().figures.rmse < now.figures.rmse / 10
-        assert original_pieces(two, [], match_models(one, two)) == []
+        assert _total(own_sets(two, [row]), "Q4_0").errors().figures.rmse < now.figures.rmse / 10
+        assert original_sets(two, [], match_models(one, two)) == []
 
 
 def test_an_original_in_another_order(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_an_original_in_another_order(tmp_path: Path) -> None:
         tmp_path / "m.gguf", "llama", stacked, dict.fromkeys(stacked, "Q8_0"), expert_count=3
     )
     with open_model(folder) as one, open_model(path) as two:
-        (piece,) = original_pieces(two, [0], match_models(one, two))
+        (piece,) = original_sets(two, [0], match_models(one, two))
         found = _total([piece], "Q4_0").errors()
         error, signal = _loss(ARRAYS["blk.0.ffn_down_exps.weight"], "Q4_0")
         assert found.figures.relative_rmse == pytest.approx(np.sqrt(error / signal), rel=1e-12)
@@ -167,11 +167,11 @@ def test_an_original_in_another_order(tmp_path: Path) -> None:
 def test_threads_change_nothing_and_progress_is_told(tmp_path: Path) -> None:
     values = {"x.weight": RANDOM.normal(0, 1, (RUN_WEIGHTS // 128, 512)).astype(np.float32)}
     with open_model(write_gguf(tmp_path / "x.gguf", "llama", values)) as big:
-        (piece,) = own_pieces(big, [0])
+        (piece,) = own_sets(big, [0])
         told: list[int] = []
         before = own_threads()
-        one = measure_piece(piece, "Q8_0", progress=told.append)
-        other = measure_piece(piece, "Q8_0", workers=3)
+        one = measure_set(piece, "Q8_0", progress=told.append)
+        other = measure_set(piece, "Q8_0", workers=3)
         assert told == sorted(told)
         assert told[-1] == piece.parameters
         assert set(own_threads()) <= set(before)
@@ -179,15 +179,15 @@ def test_threads_change_nothing_and_progress_is_told(tmp_path: Path) -> None:
 
 
 def test_importance_is_obeyed(model: Model) -> None:
-    (piece,) = own_pieces(model, [1])
+    (piece,) = own_sets(model, [1])
     importance = np.ones(256, np.float32)
     importance[::4] = 100
     checked = checked_importance(importance, piece.original)
-    weighed = measure_piece(piece, "Q4_K", checked).sums.figures()
+    weighed = measure_set(piece, "Q4_K", checked).sums.figures()
     told = next(iter(requantize(model.tensors.rows[1], ["Q4_K"], importance)))
     assert told.errors is not None
     assert weighed.rmse == told.errors.rmse
-    assert weighed.rmse != measure_piece(piece, "Q4_K").sums.figures().rmse
+    assert weighed.rmse != measure_set(piece, "Q4_K").sums.figures().rmse
 
 
 def test_hostile_weights(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_hostile_weights(tmp_path: Path) -> None:
     arrays = {"odd.weight": odd, "line.weight": np.zeros(7, np.float32)}
     path = write_gguf(tmp_path / "odd.gguf", "llama", arrays)
     with open_model(path) as hostile:
-        nan, line = own_pieces(hostile, [0, 1])
+        nan, line = own_sets(hostile, [0, 1])
         figures = _total([nan], "Q8_0").errors().figures
         assert figures.reference_not_finite == 64
         assert figures.compared == 64
@@ -207,9 +207,9 @@ def test_hostile_weights(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
     with open_model(path) as cut:
         with pytest.raises(FormatError):
-            measure_piece(own_pieces(cut, [1])[0], "F16")
+            measure_set(own_sets(cut, [1])[0], "F16")
         with pytest.raises(ExplorerError, match="unknown type"):
-            own_pieces(cut, [0])[0].problem("Q9_X")
+            own_sets(cut, [0])[0].problem("Q9_X")
 
 
 def test_what_cancel_raises_ends_it(model: Model) -> None:
@@ -217,12 +217,12 @@ def test_what_cancel_raises_ends_it(model: Model) -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        measure_piece(own_pieces(model, [0])[0], "Q8_0", check=cancel)
+        measure_set(own_sets(model, [0])[0], "Q8_0", check=cancel)
 
 
 def test_nothing_is_measured_twice(model: Model) -> None:
-    pieces = own_pieces(model, matrix_rows(model))
-    known: dict[tuple[object, ...], PieceErrors] = {}
+    pieces = own_sets(model, matrix_rows(model))
+    known: dict[tuple[object, ...], SetErrors] = {}
     tasks = [task for kind in ("Q4_K", "Q2_K", "Q8_0") for task in tasks_of(pieces, kind)]
     missing = list(missing_tasks(tasks, lambda task: task.key in known))
     assert len(tasks) == len(missing) == 12
@@ -230,19 +230,19 @@ def test_nothing_is_measured_twice(model: Model) -> None:
     narrow = [*tasks_of(pieces, "Q6_K"), *tasks_of(pieces, "Q8_0")]
     assert len(list(missing_tasks(narrow, lambda _task: False))) == len(narrow) - 1
     for task in missing[:5]:
-        known[task.key] = measure_piece(task.piece, task.type_name)
+        known[task.key] = measure_set(task.tensor_set, task.type_name)
     rest = list(missing_tasks(tasks, lambda task: task.key in known))
     assert rest == missing[5:]
-    assert all(task.cost >= task.piece.parameters for task in tasks)
+    assert all(task.cost >= task.tensor_set.parameters for task in tasks)
 
 
 def test_a_piece_that_is_left_out_leaves_the_rest_complete(model: Model) -> None:
-    pieces = own_pieces(model, matrix_rows(model))
+    pieces = own_sets(model, matrix_rows(model))
     total = RunningTotal(sum(piece.parameters for piece in pieces))
     total.leave_out(pieces[0])
     for piece in pieces[1:]:
         assert not total.errors().complete
-        total.add(piece, measure_piece(piece, "Q8_0"))
+        total.add(piece, measure_set(piece, "Q8_0"))
     assert total.errors().complete
     assert np.isnan(RunningTotal(1).errors().figures.rmse)
 
@@ -251,8 +251,8 @@ def test_sizes_are_those_of_the_blocks(model: Model) -> None:
     every = range(len(model.tensors))
     now = present_size(model, every)
     assert now.nbytes == model.nbytes == now.model_nbytes
-    pieces = own_pieces(model, matrix_rows(model))
-    then = size_then(model, now, pieces, "Q8_0")
+    pieces = own_sets(model, matrix_rows(model))
+    then = size_after(model, now, pieces, "Q8_0")
     wanted = sum(
         array.size // 32 * 34 if name in MATRICES else array.nbytes
         for name, array in ARRAYS.items()
@@ -261,16 +261,16 @@ def test_sizes_are_those_of_the_blocks(model: Model) -> None:
     assert then.file_nbytes == now.file_nbytes - model.nbytes + wanted
     assert then.bits_per_weight == 8 * wanted / sum(array.size for array in ARRAYS.values())
     assert (then.kept, then.problem) == (0, None)
-    some = size_then(model, now, pieces, "int4")
+    some = size_after(model, now, pieces, "int4")
     assert (some.kept, some.problem, some.substitutes) == (1, None, {})
     assert len(some.types) == len(MATRICES) - 1
-    short = size_then(model, now, pieces, "Q4_K")
+    short = size_after(model, now, pieces, "Q4_K")
     assert (short.kept, short.problem, short.substitutes) == (0, None, {"Q5_0": 1})
     row = model.tensors.row_of("blk.0.ffn_down.weight")
     assert row is not None
     assert short.types[row].name == "Q5_0"
     one = [piece for piece in pieces if piece.original.shape[-1] == 96]
-    none = size_then(model, present_size(model, one[0].rows), one, "Q4_K")
+    none = size_after(model, present_size(model, one[0].rows), one, "Q4_K")
     assert none.problem == "rows of 96 weights are no whole number of blocks of 256"
     assert none.nbytes == ARRAYS["blk.0.ffn_down.weight"].nbytes
     assert np.isnan(present_size(model, []).bits_per_weight)

@@ -16,7 +16,7 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import compare_tensors, requantize
-from explorer.analysis.what_if import Piece, PieceErrors, importance_of
+from explorer.analysis.what_if import SetErrors, TensorSet, importance_of
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.planner import Device, Host, Settings
@@ -228,13 +228,13 @@ def test_the_whole_model_keeps_what_cannot_have_a_type(opened: Page) -> None:
 def test_nothing_is_measured_twice(opened: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the whole model, the tensor that was tried alone is known; and all of it later."""
     walked: list[tuple[str, str]] = []
-    measure = what_if_work.measure_piece
+    measure = what_if_work.measure_set
 
-    def watched(piece: Piece, type_name: str, *rest: Any, **more: Any) -> PieceErrors:
+    def watched(piece: TensorSet, type_name: str, *rest: Any, **more: Any) -> SetErrors:
         walked.append((piece.original.name, type_name))
         return measure(piece, type_name, *rest, **more)
 
-    monkeypatch.setattr(what_if_work, "measure_piece", watched)
+    monkeypatch.setattr(what_if_work, "measure_set", watched)
     opened.measure(Scope.MODEL)
     assert (UP, "Q8_0") not in walked
     assert (NEXT, "Q8_0") in walked

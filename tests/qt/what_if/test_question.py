@@ -12,9 +12,9 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.modeltest import ModelTester
 
-from explorer.analysis.errors.figures import RunningErrors
+from explorer.analysis.errors.metrics import RunningErrors
 from explorer.analysis.rounding import rounding_types
-from explorer.analysis.what_if import PRESENT, SizeThen, TypeErrors
+from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
 from explorer.present.errors import share_text
@@ -29,7 +29,7 @@ from tests.helpers.model_pairs import write_gguf
 
 Load = Callable[[Path], Document]
 MACHINE = Machine((), Host(1 << 34))
-SIZE = SizeThen(100, 50, 500, 600)
+SIZE = SizeAfter(100, 50, 500, 600)
 
 
 def _known(rmse: float, done: int = 100) -> TypeErrors:
@@ -127,7 +127,7 @@ def test_the_front_is_of_types_that_were_measured_to_the_end(document: Document)
             "what it has lost itself is not known without the original",
         ),
         (
-            Line("Q4_K", "Q4_K", SizeThen(1, 1, 1, 1, {}, 2, {"Q5_0": 3}), SIZE),
+            Line("Q4_K", "Q4_K", SizeAfter(1, 1, 1, 1, {}, 2, {"Q5_0": 3}), SIZE),
             "not measured; 3 too narrow for it: Q5_0 there, as llama-quantize does; "
             "2 tensors cannot have it and stay as they are",
         ),

@@ -13,7 +13,7 @@ from PySide6.QtCore import QCoreApplication, QObject, Signal
 from explorer.analysis.blocks import is_quantized
 from explorer.analysis.errors.pairs import RoundedPair, WeightsPair
 from explorer.analysis.tensor_map.draw import (
-    Growing,
+    MapBuilder,
     Quantity,
     Source,
     draw_map,
@@ -245,7 +245,7 @@ class MapReader(QObject):
         def read(job: Job) -> _Drawn:
             shown = 0.0
 
-            def tell(growing: Growing) -> None:
+            def tell(growing: MapBuilder) -> None:
                 nonlocal shown
                 now = time.monotonic()
                 if not growing.map.complete and now - shown >= _REDRAW_S:

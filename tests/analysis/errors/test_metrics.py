@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from explorer.analysis.errors.figures import ERROR_PERCENTS, ErrorFigures, RunningErrors
 from explorer.analysis.errors.kernel_api import new_work
+from explorer.analysis.errors.metrics import ERROR_PERCENTS, ErrorMetrics, RunningErrors
 
 Weights = NDArray[np.float32]
 
 
-def _errors(*runs: tuple[Weights, Weights]) -> ErrorFigures:
+def _errors(*runs: tuple[Weights, Weights]) -> ErrorMetrics:
     work, total = new_work(), RunningErrors()
     for reference, candidate in runs:
         part = RunningErrors()
@@ -35,7 +35,7 @@ def _one_minus_cosine(r: NDArray[np.float64], c: NDArray[np.float64]) -> float:
     return float((difference * difference).sum() / 2)
 
 
-def _check(found: ErrorFigures, reference: Weights, candidate: Weights) -> None:
+def _check(found: ErrorMetrics, reference: Weights, candidate: Weights) -> None:
     """Compare with what NumPy and math.fsum say, in float64."""
     finite = np.isfinite(reference) & np.isfinite(candidate)
     assert found.count == reference.size

@@ -28,7 +28,7 @@ _NEARLY_EQUAL: Final = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorFigures:
+class ErrorMetrics:
     """What weights lost: e = candidate - reference, over pairs of finite weights.
 
     A figure that does not exist is NaN; of no pairs, all are.
@@ -125,13 +125,13 @@ class RunningErrors:
         """Number of pairs of finite weights."""
         return int(self._counts[at.PAIRS])
 
-    def figures(self) -> ErrorFigures:
+    def figures(self) -> ErrorMetrics:
         """Return the figures of the pairs so far; percentiles are NaN without counts of |e|."""
         counts = self._counts.tolist()
         pairs = counts[at.PAIRS]
         totals = (self._sums[0] + self._sums[1]).tolist()
         most = float(self._sums[2, 0])
-        return ErrorFigures(
+        return ErrorMetrics(
             count=self._seen,
             compared=pairs,
             reference_not_finite=counts[at.REFERENCE_NOT_FINITE],
