@@ -104,11 +104,11 @@ def show_view(window, view: str) -> None:  # type: ignore[no-untyped-def]
         keys = [entry.key for entry in document.model.metadata.entries]
         window.reveal_key(document, keys.index(TEMPLATE_KEY) if TEMPLATE_KEY in keys else 0)
     elif view == "tensors":
-        window.panels.tensors.bar.edit.setText("ffn layer:0-7 size>100k")
-        rows = window.panels.tensors.model.rows
+        window.panels.tensors.widget.bar.edit.setText("ffn layer:0-7 size>100k")
+        rows = window.panels.tensors.widget.model.rows
         window.reveal_tensor(document, int(rows[min(2, len(rows) - 1)]) if len(rows) else 0)
     elif view == "vocabulary":
-        window.panels.vocabulary.bar.edit.setText("ing")
+        window.panels.vocabulary.widget.bar.edit.setText("ing")
     elif view == "weights":
         window.reveal_tensor(document, the_largest(document))
     elif view in PAGES:
@@ -136,8 +136,7 @@ def show_page(window, view: str) -> None:  # type: ignore[no-untyped-def]
     window.reveal_tensor(window.current, the_largest(window.current))
     holder = getattr(panels, panel_name)
     panels.setCurrentWidget(holder)
-    settle(QApplication.instance(), lambda: holder.view.body is not None)
-    body = holder.view.body
+    body = holder.widget
     page = attrgetter(page_name)(body)
     body.show_page(page)
     if panel_name == "survey":
@@ -157,7 +156,7 @@ def show_library(window) -> None:  # type: ignore[no-untyped-def]
     sample = ROOT.parent / "shared" / "data" / "ollama_store" / "models"
     folder = Path(tempfile.mkdtemp()) / "models"  # a picture shows nobody's folders
     shutil.copytree(sample if sample.is_dir() else make_demo().store, folder)
-    view = window.panels.library.view
+    view = window.panels.library.widget
     view.scanner.places = lambda: [Place(StoreKind.OLLAMA, folder)]
     window.panels.setCurrentWidget(window.panels.library)
 
@@ -184,7 +183,7 @@ def show_planner(window) -> None:  # type: ignore[no-untyped-def]
     from explorer.planner import Device, Host  # noqa: PLC0415
 
     window.panels.setCurrentWidget(window.panels.planner)
-    view = window.panels.planner.view
+    view = window.panels.planner.widget
     state = view.state
 
     def ready() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QMainWindow, QWidget
 
@@ -126,13 +126,7 @@ class Actions:
 
 
 class Look(QObject):
-    """Follows the commands of the menu View, and remembers what they chose.
-
-    Signals:
-        scheme_changed: The colours are others.
-    """
-
-    scheme_changed = Signal()
+    """Follows the commands of the menu View, and remembers what they chose."""
 
     def __init__(self, settings: Settings, actions: Actions, window: QWidget) -> None:
         super().__init__(window)
@@ -148,7 +142,6 @@ class Look(QObject):
     def _take_scheme(self, scheme: Scheme, _checked: bool = True) -> None:
         self._settings.scheme = scheme
         apply_scheme(scheme)
-        self.scheme_changed.emit()
 
     def _take_units(self, units: ByteUnits, _checked: bool = True) -> None:
         self._settings.byte_units = units

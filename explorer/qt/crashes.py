@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -263,18 +263,6 @@ def _print(text: str) -> None:
         with suppress(OSError, ValueError):  # a closed pipe, a closed file
             sys.stderr.write(text.rstrip("\n") + "\n")
             sys.stderr.flush()
-
-
-def all_of_them(*actions: Callable[[], object]) -> None:
-    """Do several things, also those behind one that fails; then raise the first error."""
-    errors = []
-    for action in actions:
-        try:
-            action()
-        except Exception as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-    if errors:
-        raise errors[0]
 
 
 @contextmanager

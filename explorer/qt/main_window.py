@@ -35,7 +35,8 @@ from explorer.qt.crashes import Crashes, CrashReports
 from explorer.qt.document import Document, load_document
 from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.panels import Panels, SelectionLink, key_position
+from explorer.qt.panels import Panels
+from explorer.qt.selection import key_position
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.labels import ElidedLabel, MessageBar
 from explorer.qt.widgets.progress import JobBar
@@ -156,7 +157,6 @@ class MainWindow(QMainWindow):
 
     Attributes:
         documents: The open models, in the order of opening.
-        current: The model whose panels are shown.
         runner: Background work.
         crashes: What is told of faults that nobody caught.
         help: Guide, tour, and what else the menu Help has.
@@ -167,7 +167,6 @@ class MainWindow(QMainWindow):
         super().__init__()
         self.settings = settings
         self.documents: list[Document] = []
-        self.current: Document | None = None
         self.expected: tuple[Path, ...] = ()
         self._loading: dict[Path, None] = {}
         self._tickets = count()
@@ -183,11 +182,15 @@ class MainWindow(QMainWindow):
         self._restore_layout()
         self._show_title()
 
+    @property
+    def current(self) -> Document | None:
+        """The model whose panels are shown."""
+        return self.panels.selection.document
+
     def _make_views(self) -> None:
         self.message_bar = MessageBar(self)
         self.open_models = OpenModelsView(self)
         self.panels = Panels(self.runner, self.settings, self)
-        self.link = SelectionLink(self.open_models, self.panels, self)
         self.splitter = QSplitter(self)
         self.splitter.addWidget(self.open_models)
         self.splitter.addWidget(self.panels)
@@ -205,7 +208,7 @@ class MainWindow(QMainWindow):
         self.place.setContentsMargins(6, 0, 6, 0)
         self.statusBar().addWidget(self.place, 1)
         self.statusBar().addPermanentWidget(JobBar(self.runner, self))
-        self._show_in_views(None)
+        self._follow_selection()
 
     def _make_menus(self) -> None:
         recent = RecentMenu(self.settings, self.actions_.clear_recent, self)
@@ -224,15 +227,13 @@ class MainWindow(QMainWindow):
         actions.go_to.triggered.connect(self.show_quick_open)
         actions.copy_path.triggered.connect(self._copy_path)
         actions.reset_layout.triggered.connect(self._reset_layout)
-        self.look.scheme_changed.connect(lambda: self.panels.follow_scheme(self.current))
         self.runner.crashed.connect(self.crashes.note)
         self.crashes.happened.connect(self.message_bar.show_error)
         self.open_models.model_chosen.connect(self.show_document)
         self.open_models.key_chosen.connect(self._reveal_key_by_name)
         self.open_models.tensor_chosen.connect(self.reveal_tensor)
         self.open_models.close_requested.connect(self.close_document)
-        self.panels.tensors.table.row_opened.connect(self._open_tensor_bytes)
-        self.panels.tensor_chosen.connect(self.link.select_tensor)
+        self.panels.selection.changed.connect(self._follow_selection)
         self.panels.model_requested.connect(self._open_downloaded)
         self.panels.open_requested.connect(self._ask_reference)
         self.panels.demo_requested.connect(self._open_demo_and_store)
@@ -332,25 +333,20 @@ class MainWindow(QMainWindow):
         place = self.documents.index(document)
         del self.documents[place], self._order[place]
         self.open_models.remove(document)
-        self.panels.set_documents(self.documents)
         if self.current is document:
             self.show_document(self.documents[-1] if self.documents else None)
+        self.panels.set_documents(self.documents)
         document.model.close()
 
     def show_document(self, document: Document | None) -> None:
         """Show a model in the panels."""
-        if document is self.current:
-            return
-        self.panels.save_headers()
-        self.current = document
-        self.link.set_document(document)
-        self._show_title()
-        self._show_in_views(document)
+        self.panels.selection.show_document(document)
 
-    def _show_in_views(self, document: Document | None) -> None:
-        self.actions_.close_model.setEnabled(document is not None)
-        self.actions_.copy_path.setEnabled(document is not None)
-        self.panels.show_document(document)
+    def _follow_selection(self) -> None:
+        self.open_models.follow(self.panels.selection)
+        self.actions_.close_model.setEnabled(self.current is not None)
+        self.actions_.copy_path.setEnabled(self.current is not None)
+        self._show_title()
 
     # Linked selection
 
@@ -362,24 +358,20 @@ class MainWindow(QMainWindow):
     def reveal_tensor(self, document: Document, row: int) -> None:
         """Select a tensor in every panel that knows it, and show one of them."""
         self.show_document(document)
-        self.link.select_tensor(row)
         panels = self.panels
+        panels.selection.select_tensors([row], again=True)
         panels.show_one_of(panels.tensors, panels.weights, panels.errors, panels.raw)
 
     def reveal_key(self, document: Document, position: int) -> None:
         """Select a metadata entry in every panel that knows it, and show one of them."""
         self.show_document(document)
-        self.link.select_key(position)
+        self.panels.selection.select_key(position, again=True)
         self.panels.show_one_of(self.panels.metadata, self.panels.raw)
 
     def _reveal_key_by_name(self, document: Document, key: str) -> None:
         position = key_position(document, key)
         if position is not None:
             self.reveal_key(document, position)
-
-    def _open_tensor_bytes(self, row: int) -> None:
-        self.link.select_tensor(row)
-        self.panels.setCurrentWidget(self.panels.raw)
 
     # Commands
 
@@ -443,7 +435,6 @@ class MainWindow(QMainWindow):
         state = self.settings.layout("splitter")
         if state.isEmpty() or not self.splitter.restoreState(state):
             self.splitter.setSizes([_TREE_WIDTH, _FIRST_WIDTH - _TREE_WIDTH])
-        self.panels.restore_layout()
 
     def _reset_layout(self) -> None:
         self.settings.reset_layout()

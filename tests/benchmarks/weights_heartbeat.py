@@ -82,11 +82,8 @@ def measure_ours(path: Path, name: str) -> dict[str, float]:
     row = document.model.tensors.row_of(name)
     assert row is not None
     view.show_tensors([row])
-    opening, opening_pause = heartbeat.during(
-        lambda: view.body is not None and view.body.histogram.busy
-    )
-    assert view.body is not None
-    page = view.body.histogram
+    opening, opening_pause = heartbeat.during(lambda: view.histogram.busy)
+    page = view.histogram
     states: list[object] = []
     runner.jobs[0].published.connect(states.append)
     first, first_pause = heartbeat.during(lambda: page.gathered is not None)

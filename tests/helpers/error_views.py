@@ -7,7 +7,6 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.document import Document
-from explorer.qt.errors.body import ErrorsBody
 from explorer.qt.errors.panel import ErrorsView
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
@@ -31,12 +30,6 @@ class ErrorsPanel:
         qtbot.waitExposed(self.view)
         self.view.show_document(documents[0])
 
-    @property
-    def body(self) -> ErrorsBody:
-        """The content, which is there once something was shown."""
-        assert self.view.body is not None
-        return self.view.body
-
     def select(self, *names: str) -> None:
         """Select tensors, without waiting."""
         rows = [self.documents[0].model.tensors.row_of(name) for name in names]
@@ -45,11 +38,11 @@ class ErrorsPanel:
 
     def click_tab(self, page: QWidget) -> None:
         """Click on the tab of a page."""
-        bar = self.body.tabs.tabBar()
-        place = bar.tabRect(self.body.place_of(page)).center()
+        bar = self.view.tabs.tabBar()
+        place = bar.tabRect(self.view.place_of(page)).center()
         self.qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=place)
         assert page.isVisible()
 
     def settle(self) -> None:
-        """Wait until nothing is prepared or read any more."""
-        settle(self.qtbot, self.runner, self.view.state)
+        """Wait until nothing is read any more."""
+        settle(self.qtbot, self.runner)

@@ -79,7 +79,7 @@ def dialogs(qtbot: QtBot, window: MainWindow) -> Iterator[tuple[str, QDialog]]:
         ("Keyboard shortcuts", window.actions_.shortcuts.trigger),
         ("About", window.actions_.about.trigger),
     ]
-    planner = window.panels.planner.existing
+    planner = window.panels.planner.built
     if planner is not None and planner.body is not None:
         openers.append(("GPU catalogue", planner.body.devices.add.click))
     for name, open_dialog in openers:

@@ -9,7 +9,6 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Reference, References
-from explorer.qt.survey.body import SurveyBody
 from explorer.qt.survey.panel import SurveyView
 from explorer.qt.widgets.table_model import ItemRole
 
@@ -32,12 +31,6 @@ class SurveyPanel:
         if documents:
             self.show(documents[-1])
 
-    @property
-    def body(self) -> SurveyBody:
-        """The content, which is there once a model was shown."""
-        assert self.view.body is not None
-        return self.view.body
-
     def show(self, document: Document | None) -> None:
         """Show a model, and wait until what is known of it was read."""
         self.references.show_document(document)
@@ -59,8 +52,7 @@ class SurveyPanel:
 
         def idle() -> bool:
             QApplication.processEvents()
-            preparing = self.view.state.heading.text().startswith("Preparing")
-            return not self.runner.jobs and not (self.view.state.isVisible() and preparing)
+            return not self.runner.jobs
 
         self.qtbot.waitUntil(idle)
 
@@ -90,22 +82,22 @@ class SurveyPanel:
 
     def click(self, row: int) -> None:
         """Click on the cell of a tensor."""
-        port = self.body.map.map.viewport()
+        port = self.view.map.map.viewport()
         self.qtbot.mouseClick(port, Qt.MouseButton.LeftButton, pos=self.place(row))
 
     def place(self, row: int) -> QPoint:
         """Return where the cell of a tensor is."""
-        return self.body.map.map.cell_place(self.cell_of(row)).center().toPoint()
+        return self.view.map.map.cell_place(self.cell_of(row)).center().toPoint()
 
     # The table
 
     def column(self, name: str) -> int:
         """Return the number of a column of the hot spots."""
-        names = [column.name for column in self.body.hot_spots.model.columns]
+        names = [column.name for column in self.view.hot_spots.model.columns]
         return names.index(name)
 
     def ranked(self, column: str = "name") -> list[object]:
         """Return a column of the hot spots as it is shown, from top to bottom."""
-        model = self.body.hot_spots.model
+        model = self.view.hot_spots.model
         number = self.column(column)
         return [model.index(row, number).data(ItemRole.RAW) for row in range(model.rowCount())]

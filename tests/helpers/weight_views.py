@@ -11,30 +11,21 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
-from explorer.qt.weights.body import WeightsBody
 from explorer.qt.weights.curves import Gathered
 from explorer.qt.weights.histogram import HistogramPage
 from explorer.qt.weights.panel import WeightsView
-from explorer.qt.widgets.labels import StatePage
 from explorer.qt.widgets.plot import ThemedPlot
 from explorer.qt.widgets.table_model import ItemRole
 
 _STEPS = 6  # of a drag
 
 
-def settle(qtbot: QtBot, runner: JobRunner, state: StatePage) -> None:
-    """Wait until nothing is prepared or read any more.
-
-    Args:
-        qtbot: Waits.
-        runner: Of the panel's jobs.
-        state: What stands in the panel's place while it is prepared.
-    """
+def settle(qtbot: QtBot, runner: JobRunner) -> None:
+    """Wait until nothing is read any more."""
 
     def idle() -> bool:
         QApplication.processEvents()
-        preparing = state.isVisible() and state.heading.text().startswith("Preparing")
-        return not runner.jobs and not preparing
+        return not runner.jobs
 
     qtbot.waitUntil(idle)
 
@@ -54,16 +45,10 @@ class Panel:
         self.view.show_document(document)
 
     @property
-    def body(self) -> WeightsBody:
-        """The content, which is there once something was shown."""
-        assert self.view.body is not None
-        return self.view.body
-
-    @property
     def gathered(self) -> Gathered:
         """What the histogram page shows."""
-        assert self.body.histogram.gathered is not None
-        return self.body.histogram.gathered
+        assert self.view.histogram.gathered is not None
+        return self.view.histogram.gathered
 
     def row(self, name: str) -> int:
         """Return the content row of a tensor."""
@@ -78,8 +63,8 @@ class Panel:
     def begin(self, *names: str) -> HistogramPage:
         """Select tensors and wait until their reading has begun."""
         self.select(*names)
-        self.qtbot.waitUntil(lambda: self.view.body is not None and self.body.histogram.busy)
-        return self.body.histogram
+        self.qtbot.waitUntil(lambda: self.view.histogram.busy)
+        return self.view.histogram
 
     def show(self, *names: str) -> None:
         """Select tensors and wait until all is read."""
@@ -87,12 +72,12 @@ class Panel:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until nothing is prepared or read any more."""
-        settle(self.qtbot, self.runner, self.view.state)
+        """Wait until nothing is read any more."""
+        settle(self.qtbot, self.runner)
 
     def statistics(self) -> dict[str, object]:
         """Return the table beside the histogram, as it is shown."""
-        model = self.body.histogram.statistics
+        model = self.view.histogram.statistics
         return {
             model.index(row, 0).data(ItemRole.RAW): model.index(row, 1).data(ItemRole.RAW)
             for row in range(model.rowCount())

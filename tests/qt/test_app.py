@@ -187,7 +187,7 @@ def test_with_nothing_to_open_it_opens_the_demo(
     assert window.documents[0].path.is_relative_to(tmp_path / "cache")
     wait_idle(qtbot, window)
     assert window.panels.currentWidget() is window.panels.overview
-    library = window.panels.library.view.model
+    library = window.panels.library.widget.model
     qtbot.waitUntil(lambda: library.rowCount(library.index(0, 0)) == 1)  # the demo's own store
     wait_idle(qtbot, window)
 
@@ -199,7 +199,7 @@ def test_with_downloaded_models_it_shows_the_library(
     store.manifest([store.layer("model", demo_path.read_bytes())])
     window = make_window()
     _open_first(window, [])
-    library = window.panels.library.view
+    library = window.panels.library.widget
     qtbot.waitUntil(lambda: library.model.rowCount() == 1)
     wait_idle(qtbot, window)
     assert window.documents == []

@@ -65,7 +65,7 @@ def look_at_everything(window: MainWindow, number: int, against: int) -> None:
     window.reveal_tensor(window.documents[number], 0)
     window.panels.references.choose(window.documents[against])
     visit_pages(monkey, lambda _name: None)
-    window.panels.survey.view.session.start()
+    window.panels.survey.widget.session.start()
     settle(monkey)
     visit_pages(monkey, lambda _name: None)
 
@@ -92,8 +92,7 @@ def test_pages_behind_let_go_of_the_model_before(
     window.panels.references.choose(Rounding("Q8_0"))
     window.panels.setCurrentWidget(survey)
     settle(monkey)
-    body = survey.view.body
-    assert body is not None
+    body = survey.widget
     titles = [body.tabs.tabText(number) for number in range(body.tabs.count())]
     for title in (*PAGES, in_front):
         body.tabs.setCurrentIndex(titles.index(title))
@@ -118,7 +117,7 @@ def test_a_model_that_cannot_be_planned_is_freed(
     window.reveal_model(demo)
     window.panels.setCurrentWidget(window.panels.planner)
     visit_pages(Monkey(window, 0, []), lambda _name: None)
-    assert isinstance(window.panels.planner.view._read[hostile], ExplorerError)
+    assert isinstance(window.panels.planner.widget._read[hostile], ExplorerError)
     held = watch(hostile)
     window.close_document(hostile)
     del hostile

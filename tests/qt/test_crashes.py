@@ -57,7 +57,7 @@ def shows_the_crash(qtbot: QtBot, window: MainWindow, folder: Path) -> None:
     assert reports(folder) == [details]
     assert str(next(folder.glob("report-*"))) in window.message_bar.label.text()
     window.panels.setCurrentWidget(window.panels.tensors)
-    assert window.panels.tensors.model.rowCount() == 22
+    assert window.panels.tensors.widget.model.rowCount() == 22
 
 
 def test_an_error_of_a_slot(qtbot: QtBot, caught: MainWindow, folder: Path) -> None:
@@ -102,11 +102,11 @@ def test_what_qt_calls_critical(qtbot: QtBot, caught: MainWindow, folder: Path) 
 def test_a_panel_that_fails_does_not_keep_a_model_from_the_others(
     qtbot: QtBot, caught: MainWindow, small_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caught.panels.overview, "show_document", lambda _document: fail())
+    monkeypatch.setattr(caught.panels.overview.widget, "show_document", lambda _document: fail())
     caught.open_paths([small_path])
     qtbot.waitUntil(caught.message_bar.isVisible)
-    assert caught.panels.tensors.model.rowCount() == 12
-    assert caught.panels.metadata.list.table.model().rowCount() == 5
+    assert caught.panels.tensors.widget.model.rowCount() == 12
+    assert caught.panels.metadata.widget.list.table.model().rowCount() == 5
     assert "twelve" in caught.windowTitle()
 
 

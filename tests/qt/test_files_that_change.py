@@ -65,12 +65,12 @@ def window(make_window: Callable[..., MainWindow], demo_path: Path, path: Path) 
 def the_other_model_works(qtbot: QtBot, window: MainWindow) -> None:
     demo = window.documents[0]
     window.show_document(demo)
-    assert window.panels.tensors.model.rowCount() == 22
+    assert window.panels.tensors.widget.model.rowCount() == 22
     window.panels.setCurrentWidget(window.panels.raw)
-    qtbot.waitUntil(lambda: window.panels.raw.hex.bytes_at(0, 4) == b"GGUF")
-    assert not window.panels.raw.message.isVisible()
+    qtbot.waitUntil(lambda: window.panels.raw.widget.hex.bytes_at(0, 4) == b"GGUF")
+    assert not window.panels.raw.widget.message.isVisible()
     window.panels.setCurrentWidget(window.panels.vocabulary)
-    qtbot.waitUntil(lambda: window.panels.vocabulary.model.rowCount() == 2000)
+    qtbot.waitUntil(lambda: window.panels.vocabulary.widget.model.rowCount() == 2000)
     wait_idle(qtbot, window)
 
 
@@ -86,10 +86,10 @@ def test_raw_tells_it_below_the_bytes(
 ) -> None:
     told = change(path)
     window.panels.setCurrentWidget(window.panels.raw)
-    window.panels.raw.reveal_tensor(0)
-    qtbot.waitUntil(window.panels.raw.message.isVisible)
-    assert told in window.panels.raw.message.text()
-    assert window.panels.tensors.model.rowCount() == 1  # what is in memory stays
+    window.panels.raw.widget.reveal_tensor(0)
+    qtbot.waitUntil(window.panels.raw.widget.message.isVisible)
+    assert told in window.panels.raw.widget.message.text()
+    assert window.panels.tensors.widget.model.rowCount() == 1  # what is in memory stays
     the_other_model_works(qtbot, window)
 
 
@@ -100,7 +100,7 @@ def test_the_vocabulary_tells_it_in_its_place(
     told = change(path)
     window.panels.setCurrentWidget(window.panels.vocabulary)
     qtbot.waitUntil(label_with(window, told))
-    assert window.panels.vocabulary.model.rowCount() == 0
+    assert window.panels.vocabulary.widget.model.rowCount() == 0
     the_other_model_works(qtbot, window)
 
 
@@ -113,7 +113,7 @@ def test_a_metadata_value_tells_it_in_its_place(
     window.reveal_key(window.current, 2)
     qtbot.waitUntil(label_with(window, told))
     window.reveal_key(window.current, 0)  # is in memory
-    qtbot.waitUntil(lambda: window.panels.metadata.value.text.text.toPlainText() == "llama")
+    qtbot.waitUntil(lambda: window.panels.metadata.widget.value.text.text.toPlainText() == "llama")
     the_other_model_works(qtbot, window)
 
 
@@ -122,13 +122,13 @@ def test_a_search_for_bytes_tells_it(
     qtbot: QtBot, window: MainWindow, path: Path, change: Change
 ) -> None:
     window.panels.setCurrentWidget(window.panels.raw)
-    qtbot.waitUntil(lambda: window.panels.raw.hex.bytes_at(0, 4) == b"GGUF")
+    qtbot.waitUntil(lambda: window.panels.raw.widget.hex.bytes_at(0, 4) == b"GGUF")
     wait_idle(qtbot, window)
     told = change(path)
-    qtbot.keyClicks(window.panels.raw.search.edit, "ff ff ff ff")
-    qtbot.keyClick(window.panels.raw.search.edit, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: told in window.panels.raw.message.text())
-    assert not window.panels.raw.search.busy
+    qtbot.keyClicks(window.panels.raw.widget.search.edit, "ff ff ff ff")
+    qtbot.keyClick(window.panels.raw.widget.search.edit, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: told in window.panels.raw.widget.message.text())
+    assert not window.panels.raw.widget.search.busy
     wait_idle(qtbot, window)
 
 
@@ -137,7 +137,7 @@ def test_a_deleted_file_can_be_read_while_it_is_still_open(
 ) -> None:
     path.unlink()
     window.panels.setCurrentWidget(window.panels.vocabulary)
-    qtbot.waitUntil(lambda: window.panels.vocabulary.model.rowCount() == 4_000)
+    qtbot.waitUntil(lambda: window.panels.vocabulary.widget.model.rowCount() == 4_000)
     wait_idle(qtbot, window)
 
 
@@ -161,5 +161,5 @@ def test_closing_and_opening_again_shows_the_new_file(
     assert window.current is not None
     window.close_document(window.current)
     window.open_paths([path])
-    qtbot.waitUntil(lambda: window.panels.tensors.model.rowCount() == 12)
+    qtbot.waitUntil(lambda: window.panels.tensors.widget.model.rowCount() == 12)
     wait_idle(qtbot, window)

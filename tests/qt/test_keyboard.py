@@ -161,7 +161,7 @@ def _clipboard() -> str:
 
 
 def test_the_table_of_tensors(hands: Hands, saved: Path) -> None:
-    tensors = hands.window.panels.tensors
+    tensors = hands.window.panels.tensors.widget
     hands.panel(4)
     hands.press(_KEY.Key_F, _MOD.ControlModifier)
     hands.type("ffn type:q4_0")
@@ -196,7 +196,7 @@ def test_the_table_of_tensors(hands: Hands, saved: Path) -> None:
 
 
 def test_bytes(hands: Hands) -> None:
-    raw = hands.window.panels.raw
+    raw = hands.window.panels.raw.widget
     hands.panel(10)
     hands.tab_to(raw.goto)
     hands.type("0x20")
@@ -217,7 +217,7 @@ def test_bytes(hands: Hands) -> None:
 def _choose_a_tensor(hands: Hands) -> None:
     """Choose the fourth tensor, in the table."""
     hands.panel(4)
-    hands.tab_to(hands.window.panels.tensors.table)
+    hands.tab_to(hands.window.panels.tensors.widget.table)
     hands.press(_KEY.Key_Home, _MOD.ControlModifier)
     for _ in range(3):
         hands.press(_KEY.Key_Down)
@@ -226,9 +226,8 @@ def _choose_a_tensor(hands: Hands) -> None:
 def test_weights(hands: Hands, saved: Path) -> None:
     _choose_a_tensor(hands)
     hands.panel(5)
-    view = hands.window.panels.weights.view
-    body = view.body
-    assert body is not None
+    view = hands.window.panels.weights.widget
+    body = view
     bar = body.tabs.tabBar()
     hands.page(bar, "Histogram")
     plot = hands.tab_to(HistogramPlot)
@@ -278,8 +277,7 @@ def test_errors_and_what_if(hands: Hands) -> None:
     QTest.keyClick(references.view(), _KEY.Key_Return)
     hands.come_back()
     assert isinstance(hands.window.panels.references.chosen, Rounding)
-    body = hands.window.panels.errors.view.body
-    assert body is not None
+    body = hands.window.panels.errors.widget
     hands.page(body.tabs.tabBar(), "Density")
     hands.tab_to(body.pictures.density.panel.plot)
     hands.press(_KEY.Key_Right)
@@ -290,9 +288,8 @@ def test_errors_and_what_if(hands: Hands) -> None:
 
 def test_survey(hands: Hands) -> None:
     hands.panel(7)
-    view = hands.window.panels.survey.view
-    body = view.body
-    assert body is not None
+    view = hands.window.panels.survey.widget
+    body = view
     start = body.bar.start
     hands.tab_to(start)
     hands.press(_KEY.Key_Space)
@@ -314,9 +311,8 @@ def test_survey(hands: Hands) -> None:
 
 def test_a_survey_is_cancelled_with_escape(hands: Hands) -> None:
     hands.panel(7)
-    view = hands.window.panels.survey.view
-    body = view.body
-    assert body is not None
+    view = hands.window.panels.survey.widget
+    body = view
     hands.tab_to(body.bar.start)
     QTest.keyClick(hands.focus, _KEY.Key_Space)
     hands.qtbot.waitUntil(body.bar.cancel.isVisible)
@@ -328,7 +324,7 @@ def test_a_survey_is_cancelled_with_escape(hands: Hands) -> None:
 def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("explorer.qt.planner.state._ONE_STEP_S", PATIENCE_S)
     hands.panel(9)
-    view = hands.window.panels.planner.view
+    view = hands.window.panels.planner.widget
     body = view.body
     assert body is not None
     hands.tab_to(body.controls.context_edit)
@@ -365,7 +361,7 @@ def test_planner(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pictures_of_the_planner(hands: Hands, saved: Path) -> None:
     hands.panel(9)
-    view = hands.window.panels.planner.view
+    view = hands.window.panels.planner.widget
     body = view.body
     assert body is not None
     view.state.set_devices((Device("0", "CUDA", 2_000_000),))

@@ -30,7 +30,7 @@ def window(
     """A window with two models; the one of twelve layers is shown, in Raw."""
     window = make_window(demo_path, small_path)
     window.panels.setCurrentWidget(window.panels.raw)
-    settled(qtbot, window.panels.raw)
+    settled(qtbot, window.panels.raw.widget)
     wait_idle(qtbot, window)
     return window
 
@@ -46,14 +46,14 @@ def selected(window: MainWindow) -> tuple[str, list[int], list[int]]:
     assert isinstance(node, Node)
     return (
         node.key or (str(node.tensor_row) if node.tensor_row >= 0 else node.title),
-        window.panels.tensors.table.selected_content_rows().tolist(),
-        window.panels.metadata.list.table.selected_content_rows().tolist(),
+        window.panels.tensors.widget.table.selected_content_rows().tolist(),
+        window.panels.metadata.widget.list.table.selected_content_rows().tolist(),
     )
 
 
 def click_byte(qtbot: QtBot, window: MainWindow, offset: int) -> None:
     """Click on a byte that the user has scrolled to."""
-    hexes = window.panels.raw.hex
+    hexes = window.panels.raw.widget.hex
     bar = hexes.verticalScrollBar()
     bar.setValue(max(0, offset // hexes.columns - 3))
     assert offset in hexes.visible_bytes
@@ -73,7 +73,9 @@ def test_a_click_on_weights_selects_their_tensor(qtbot: QtBot, window: MainWindo
         extent = model(window).tensors.rows[row].extents[0]
         click_byte(qtbot, window, extent.offset + 3)
         assert selected(window)[:2] == (str(row), [row])
-        assert window.panels.raw.hex.cursor_offset == extent.offset + 3  # the answer moves nothing
+        assert (
+            window.panels.raw.widget.hex.cursor_offset == extent.offset + 3
+        )  # the answer moves nothing
     assert window.panels.currentWidget() is window.panels.raw
 
 
@@ -90,23 +92,25 @@ def test_a_click_on_a_key_or_its_value_selects_it(qtbot: QtBot, window: MainWind
     assert selected(window) == ("some.text", [], [4])
     click_byte(qtbot, window, entries[3].end - 1)  # an element of the array
     assert selected(window) == ("some.numbers", [], [3])
-    assert "element 2 of some.numbers" in window.panels.raw.status.place.text()
+    assert "element 2 of some.numbers" in window.panels.raw.widget.status.place.text()
 
 
 def test_keys_move_from_field_to_field_and_take_the_selection_along(
     qtbot: QtBot, window: MainWindow
 ) -> None:
-    window.panels.raw.hex.setFocus()
+    window.panels.raw.widget.hex.setFocus()
     told = []
     for _ in range(14):
-        qtbot.keyClick(window.panels.raw.hex, KEY.Key_Right, CONTROL)
+        qtbot.keyClick(window.panels.raw.widget.hex, KEY.Key_Right, CONTROL)
         told.append(selected(window)[0])
     assert told == (
         ["twelve.gguf"] * 3 + ["general.architecture"] * 5 + ["general.name"] * 5
         + ["llama.block_count"]
     )  # fmt: skip
-    assert len(window.panels.metadata.list.table.selected_content_rows()) == 1  # Ctrl adds nothing
-    qtbot.keyClick(window.panels.raw.hex, KEY.Key_End, CONTROL)
+    assert (
+        len(window.panels.metadata.widget.list.table.selected_content_rows()) == 1
+    )  # Ctrl adds nothing
+    qtbot.keyClick(window.panels.raw.widget.hex, KEY.Key_End, CONTROL)
     assert selected(window)[:2] == ("11", [11])
 
 
@@ -115,12 +119,12 @@ def test_a_click_in_the_tree_moves_the_bytes(qtbot: QtBot, window: MainWindow) -
     assert document is not None
     index = tree.model.find(document, lambda node: node.tensor_row == 7)
     click_row(qtbot, tree.tree, index)
-    assert window.panels.raw.hex.cursor_offset == model(window).tensors.rows[7].offset
+    assert window.panels.raw.widget.hex.cursor_offset == model(window).tensors.rows[7].offset
     assert selected(window)[:2] == ("7", [7])
     assert window.panels.currentWidget() is window.panels.raw
     index = tree.model.find(document, lambda node: node.key == "some.numbers")
     click_row(qtbot, tree.tree, index)
-    assert window.panels.raw.hex.cursor_offset == model(window).metadata.entries[3].offset
+    assert window.panels.raw.widget.hex.cursor_offset == model(window).metadata.entries[3].offset
     assert selected(window)[2] == [3]
 
 
@@ -131,36 +135,36 @@ def test_arrow_keys_in_the_tree_move_the_bytes(qtbot: QtBot, window: MainWindow)
     click_row(qtbot, tree.tree, index)
     qtbot.keyClick(tree.tree, KEY.Key_Down)
     assert selected(window)[0] == "general.name"
-    assert window.panels.raw.hex.cursor_offset == model(window).metadata.entries[1].offset
+    assert window.panels.raw.widget.hex.cursor_offset == model(window).metadata.entries[1].offset
 
 
 def test_a_row_of_the_tensor_table_moves_the_bytes_and_enter_shows_them(
     qtbot: QtBot, window: MainWindow
 ) -> None:
     window.panels.setCurrentWidget(window.panels.tensors)
-    table = window.panels.tensors.table
+    table = window.panels.tensors.widget.table
     click_row(qtbot, table, table.table.index_of(4))
-    assert window.panels.raw.hex.cursor_offset == model(window).tensors.rows[4].offset
+    assert window.panels.raw.widget.hex.cursor_offset == model(window).tensors.rows[4].offset
     assert selected(window)[0] == "4"
     qtbot.keyClick(table, KEY.Key_Down)
     row = table.table.content_row(table.currentIndex())
-    assert window.panels.raw.hex.cursor_offset == model(window).tensors.rows[row].offset
+    assert window.panels.raw.widget.hex.cursor_offset == model(window).tensors.rows[row].offset
     qtbot.keyClick(table, KEY.Key_Return)
     assert window.panels.currentWidget() is window.panels.raw
     window.panels.setCurrentWidget(window.panels.tensors)
     place = click_row(qtbot, table, table.table.index_of(2))
     qtbot.mouseDClick(table.viewport(), LEFT, NONE, place)
     assert window.panels.currentWidget() is window.panels.raw
-    assert window.panels.raw.hex.cursor_offset == model(window).tensors.rows[2].offset
+    assert window.panels.raw.widget.hex.cursor_offset == model(window).tensors.rows[2].offset
     wait_idle(qtbot, window)
 
 
 def test_a_row_of_the_metadata_moves_tree_and_bytes(qtbot: QtBot, window: MainWindow) -> None:
     window.panels.setCurrentWidget(window.panels.metadata)
-    table = window.panels.metadata.list.table
+    table = window.panels.metadata.widget.list.table
     click_row(qtbot, table, table.table.index_of(4))
     assert selected(window)[0] == "some.text"
-    assert window.panels.raw.hex.cursor_offset == model(window).metadata.entries[4].offset
+    assert window.panels.raw.widget.hex.cursor_offset == model(window).metadata.entries[4].offset
     wait_idle(qtbot, window)
 
 
@@ -170,7 +174,7 @@ def test_a_selection_in_another_model_shows_that_model(qtbot: QtBot, window: Mai
     click_row(qtbot, window.open_models.tree, index)
     assert window.current is demo
     assert selected(window)[:2] == ("21", [21])
-    assert window.panels.raw.hex.cursor_offset == demo.model.tensors.rows[21].offset
+    assert window.panels.raw.widget.hex.cursor_offset == demo.model.tensors.rows[21].offset
     wait_idle(qtbot, window)
 
 
@@ -179,27 +183,31 @@ def test_a_tensor_of_another_shard_shows_its_file(
 ) -> None:
     window = make_window(write_shards(tmp_path, 2)[0])
     window.panels.setCurrentWidget(window.panels.raw)
-    settled(qtbot, window.panels.raw)
-    window.panels.raw.files.setFocus()
-    qtbot.keyClick(window.panels.raw.files, KEY.Key_Down)
-    assert window.panels.raw.file_index == 1
-    settled(qtbot, window.panels.raw)
+    settled(qtbot, window.panels.raw.widget)
+    window.panels.raw.widget.files.setFocus()
+    qtbot.keyClick(window.panels.raw.widget.files, KEY.Key_Down)
+    assert window.panels.raw.widget.file_index == 1
+    settled(qtbot, window.panels.raw.widget)
     click_byte(qtbot, window, model(window).tensors.rows[2].offset + 1)
     assert selected(window)[:2] == ("2", [2])
-    click_row(qtbot, window.panels.tensors.table, window.panels.tensors.table.table.index_of(0))
-    assert window.panels.raw.file_index == 0
-    assert window.panels.raw.hex.cursor_offset == model(window).tensors.rows[0].offset
+    click_row(
+        qtbot,
+        window.panels.tensors.widget.table,
+        window.panels.tensors.widget.table.table.index_of(0),
+    )
+    assert window.panels.raw.widget.file_index == 0
+    assert window.panels.raw.widget.hex.cursor_offset == model(window).tensors.rows[0].offset
     wait_idle(qtbot, window)
 
 
 def test_the_weights_panel_follows_the_selection(qtbot: QtBot, window: MainWindow) -> None:
     panels = window.panels
     window.reveal_tensor(window.documents[0], 3)
-    assert panels.weights.view.shown_rows == (3,)
-    panels.tensors.table.selectAll()
-    assert len(panels.weights.view.shown_rows) > 1
+    assert panels.weights.widget.shown_rows == (3,)
+    panels.tensors.widget.table.selectAll()
+    assert len(panels.weights.widget.shown_rows) > 1
     window.reveal_tensor(window.documents[0], 5)
-    assert panels.weights.view.shown_rows == (5,)
+    assert panels.weights.widget.shown_rows == (5,)
 
 
 def test_the_planner_s_layers_follow_and_lead(qtbot: QtBot, window: MainWindow) -> None:
@@ -207,10 +215,10 @@ def test_the_planner_s_layers_follow_and_lead(qtbot: QtBot, window: MainWindow) 
     window.show_document(document)
     panels.setCurrentWidget(panels.planner)
     wait_idle(qtbot, window)
-    panels.layer_chosen.emit(1)
-    row = panels.tensors.table.selected_content_rows().tolist()[0]
+    panels.planner.widget.layer_chosen.emit(1)
+    row = panels.tensors.widget.table.selected_content_rows().tolist()[0]
     assert document.model.tensors.rows[row].parsed_name.layer == 1
-    panels.layer_chosen.emit(document.facts.layers)
-    row = panels.tensors.table.selected_content_rows().tolist()[0]
+    panels.planner.widget.layer_chosen.emit(document.facts.layers)
+    row = panels.tensors.widget.table.selected_content_rows().tolist()[0]
     assert document.model.tensors.rows[row].name.startswith("output")
     panels.setCurrentWidget(panels.overview)

@@ -63,13 +63,13 @@ def test_models_are_dropped_shown_and_closed(
     drop(window, small_path)
     qtbot.waitUntil(lambda: len(window.documents) == 2)
     assert "twelve.gguf" in window.windowTitle()
-    assert window.panels.tensors.model.rowCount() == 12
+    assert window.panels.tensors.widget.model.rowCount() == 12
     qtbot.keyClick(window, Qt.Key.Key_W, CONTROL)
     assert len(window.documents) == 1
-    assert window.panels.tensors.model.rowCount() == 22
+    assert window.panels.tensors.widget.model.rowCount() == 22
     qtbot.keyClick(window, Qt.Key.Key_W, CONTROL)
     assert window.current is None
-    assert window.panels.tensors.model.rowCount() == 0
+    assert window.panels.tensors.widget.model.rowCount() == 0
     assert window.windowTitle() == "GGUF Explorer"
 
 
@@ -110,10 +110,10 @@ def test_quick_open_goes_to_a_tensor_a_key_and_a_model(
     qtbot: QtBot, window: MainWindow, small_path: Path
 ) -> None:
     go_to(qtbot, window, "blk.1.ffn_d")
-    assert window.panels.tensors.table.selected_content_rows().tolist() == [19]
+    assert window.panels.tensors.widget.table.selected_content_rows().tolist() == [19]
     assert window.panels.currentWidget() is window.panels.tensors
     go_to(qtbot, window, "general name")
-    assert window.panels.metadata.list.table.selected_content_rows().tolist() == [2]
+    assert window.panels.metadata.widget.list.table.selected_content_rows().tolist() == [2]
     assert window.panels.currentWidget() is window.panels.metadata
     drop(window, small_path)
     qtbot.waitUntil(lambda: len(window.documents) == 2)
@@ -140,7 +140,7 @@ def test_quick_open_does_not_go_to_a_model_that_was_closed_meanwhile(
     with qtbot.waitSignal(dialog.finished):
         qtbot.keyClick(dialog.edit, Qt.Key.Key_Return)
     assert window.current is None
-    assert window.panels.tensors.model.rowCount() == 0
+    assert window.panels.tensors.widget.model.rowCount() == 0
 
 
 def test_f1_lists_the_shortcuts(qtbot: QtBot, window: MainWindow) -> None:
@@ -158,9 +158,9 @@ def test_f1_lists_the_shortcuts(qtbot: QtBot, window: MainWindow) -> None:
 
 def test_find_focuses_the_field_of_the_tab(qtbot: QtBot, window: MainWindow) -> None:
     for number, edit in (
-        (3, window.panels.metadata.list.bar.edit),
-        (4, window.panels.tensors.bar.edit),
-        (8, window.panels.vocabulary.bar.edit),
+        (3, window.panels.metadata.widget.list.bar.edit),
+        (4, window.panels.tensors.widget.bar.edit),
+        (8, window.panels.vocabulary.widget.bar.edit),
     ):
         qtbot.keyClick(window, Qt.Key(Qt.Key.Key_0 + number), ALT)
         qtbot.keyClick(window, Qt.Key.Key_F, CONTROL)
@@ -172,7 +172,7 @@ def test_a_hostile_model_is_plain_text_everywhere(
     qtbot: QtBot, make_window: Callable[..., MainWindow], hostile_path: Path
 ) -> None:
     window = make_window(hostile_path)
-    labels = window.panels.overview.findChildren(QLabel)
+    labels = window.panels.overview.widget.findChildren(QLabel)
     assert any(label.text() == "<b>bold</b><img src=x>" for label in labels)
     assert {label.textFormat() for label in labels} == {Qt.TextFormat.PlainText}
     assert not any(unsafe_characters(label.text()) for label in labels)
@@ -202,12 +202,12 @@ def test_session_and_layout_are_remembered(
     make_window: Callable[..., MainWindow], demo_path: Path, settings: Settings
 ) -> None:
     first = make_window(demo_path)
-    first.panels.tensors.table.setColumnWidth(0, 321)
+    first.panels.tensors.widget.table.setColumnWidth(0, 321)
     first.close()
     assert settings.session == [demo_path]
     assert settings.recent == [demo_path]
     second = make_window(demo_path)
-    assert second.panels.tensors.table.columnWidth(0) == 321
+    assert second.panels.tensors.widget.table.columnWidth(0) == 321
 
 
 def test_closing_while_a_model_is_opened(

@@ -73,7 +73,7 @@ def test_copies_are_for_other_programs(
 ) -> None:
     window = make_window(demo_path)
     window.reveal_tensor(window.documents[0], 3)
-    table = window.panels.tensors.table
+    table = window.panels.tensors.widget.table
     columns = [column.name for column in table.table.columns]
     index = table.currentIndex()
     bits = index.siblingAtColumn(columns.index("bits_per_weight"))

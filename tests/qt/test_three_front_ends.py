@@ -161,7 +161,7 @@ def test_the_statistics_of_a_tensor(
     )
     panel = make_panel(WeightsPanel, quantized)
     panel.show(TENSOR)
-    shown = window_lines(panel.body.histogram.statistics)
+    shown = window_lines(panel.view.histogram.statistics)
     written = row_of(report("weights", quantized), TENSOR)
     fronts = {"command line": told, "window": shown}
     assert_same(fronts, [label for label in shown if not label.startswith(("Perc", "Median"))])
@@ -183,7 +183,7 @@ def test_the_errors_of_a_tensor(
     panel.select(TENSOR)
     panel.references.choose(panel.documents[1])
     panel.settle()
-    shown = window_lines(panel.body.pictures.table)
+    shown = window_lines(panel.view.pictures.table)
     written = row_of(report("weights", quantized, reference), TENSOR)
     labels = ["Relative RMSE", "SQNR"]
     assert_same({"command line": told, "window": shown, "report": written}, labels)

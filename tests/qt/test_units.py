@@ -81,4 +81,4 @@ def test_every_panel_that_is_open_tells_sizes_anew(
             texts = [seen.text for seen in texts_of(widget) if seen.kind in {"cell", "label"}]
             assert not any(map(_BINARY.search, texts)), name
     _trigger(window, ByteUnits.BINARY)
-    assert _BINARY.search(dict(window.panels.overview.facts())["Size of tensors"])
+    assert _BINARY.search(dict(window.panels.overview.widget.facts())["Size of tensors"])

@@ -116,7 +116,7 @@ def test_every_figure_in_every_panel_says_what_it_means(
     window.panels.show_demo_store(demo.store)
     window.panels.setCurrentWidget(window.panels.library)
     settle(qtbot, window)
-    library = window.panels.library.view
+    library = window.panels.library.widget
     library.tree.expandAll()
     library.tree.setCurrentIndex(library.model.index(0, 0))
     assert all_gaps(qtbot, window) == []
@@ -138,7 +138,7 @@ def test_so_does_every_figure_of_a_damaged_model_and_of_several_tensors(
     cut.write_bytes(demo_path.read_bytes()[:-100_000])
     window = make_window(cut)
     assert window.documents[0].model.problems
-    window.panels.tensors.table.selectAll()
+    window.panels.tensors.widget.table.selectAll()
     assert all_gaps(qtbot, window) == []
 
 
@@ -147,8 +147,7 @@ def test_the_map_of_the_model_tells_of_the_figure_that_it_shows(
 ) -> None:
     window.panels.setCurrentWidget(window.panels.survey)
     settle(qtbot, window)
-    body = window.panels.survey.view.body
-    assert body is not None
+    body = window.panels.survey.widget
     for place in range(1, body.map.colour_by.count()):
         body.map.colour_by.setCurrentIndex(place)
         assert METRICS[place - 1].tip in body.map.map.whatsThis()
@@ -236,7 +235,7 @@ def point_at(widget: QWidget, place: QPoint) -> bool:
 
 @without_grabs
 def test_pointing_at_a_fact_a_cell_and_a_header_explains_it(window: MainWindow) -> None:
-    overview, table = window.panels.overview, window.panels.tensors.table
+    overview, table = window.panels.overview.widget, window.panels.tensors.widget.table
     fact = next(label for label in overview.findChildren(QLabel) if label.text() == "Parameters")
     assert point_at(fact, QPoint(3, 3))
     window.panels.setCurrentWidget(window.panels.tensors)
@@ -257,14 +256,14 @@ def test_the_mode_is_entered_by_its_command(window: MainWindow) -> None:
 def test_the_keyboard_explains_the_current_cell_or_else_the_panel(
     qtbot: QtBot, window: MainWindow
 ) -> None:
-    table: QAbstractItemView = window.panels.tensors.table
+    table: QAbstractItemView = window.panels.tensors.widget.table
     window.panels.setCurrentWidget(window.panels.tensors)
     table.setFocus()
     table.setCurrentIndex(table.model().index(2, 3))
     said = explain_focus()
     QWhatsThis.hideText()
     assert said == columns.tensor_texts()["type"]
-    window.panels.tensors.bar.edit.setFocus()
+    window.panels.tensors.widget.bar.edit.setFocus()
     assert explain_focus() == pictures.panel_texts()["tensors"]
     QWhatsThis.hideText()
     window.setFocus()

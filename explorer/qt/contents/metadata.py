@@ -17,14 +17,12 @@ from explorer.present.explanations import array_texts, metadata_texts
 from explorer.present.model import scalar_text, type_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.selection import Selection
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.table_model import Cell, Column, TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
 from explorer.text import integer_text, plain_text
-
-# The elements of one metadata array, as long as they are: index and value, made as one looks.
-
 
 _CELL_CHARACTERS = 400
 
@@ -49,23 +47,17 @@ def array_columns(key: str, elements: Sequence[Value]) -> list[Column]:
             return plain_text(value)
         return value if isinstance(value, bool | int | float) else scalar_text(value)
 
-    def keys() -> np.ndarray:
-        if isinstance(elements, NumberArray):
-            return elements.values
-        return np.arange(len(elements))
-
-    numeric, tips = isinstance(elements, NumberArray), array_texts()
-
     def places() -> np.ndarray:
         return np.arange(len(elements))
 
+    def keys() -> np.ndarray:
+        return elements.values if isinstance(elements, NumberArray) else places()
+
+    numeric, tips = isinstance(elements, NumberArray), array_texts()
     return [
         Column("index", tr("Index"), integer_text, int, places, True, tip=tips["index"]),
         Column("value", tr("Value"), text, raw, keys, numeric, tip=tips["value"]),
     ]
-
-
-# Metadata as a table: key, type, value.
 
 
 def metadata_columns(document: Document) -> list[Column]:
@@ -104,7 +96,10 @@ def metadata_mask(document: Document, text: str) -> NDArray[np.bool_]:
 
 
 class MetadataView(QWidget):
-    """The metadata of the current model.
+    """The metadata of a model.
+
+    Attributes:
+        document: The model.
 
     Signals:
         key_selected: The user chose an entry; its position.
@@ -114,7 +109,8 @@ class MetadataView(QWidget):
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._document: Document | None = None
+        self.document: Document | None = None
+        self._shown_moves = 0
         self.list = ListPanel(runner, self.tr("Filter metadata by key, type or value"), parent=self)
         self.list.table.setAccessibleName(self.tr("Metadata"))
         self.value = ValueView(runner, self)
@@ -132,7 +128,7 @@ class MetadataView(QWidget):
 
     def show_document(self, document: Document | None, header: QByteArray) -> None:
         """Show a model's metadata; the filter stays."""
-        self._document = document
+        self.document = document
         self.value.clear()
         if document is None:
             self.list.model.set_content((), 0)
@@ -143,11 +139,15 @@ class MetadataView(QWidget):
             self.list.table.show_columns(header)
         self._filter(self.list.bar.text)
 
-    def reveal(self, position: int) -> None:
-        """Select an entry; the filter is cleared if it hides it."""
-        if not self.list.table.select_row(position):
+    def follow(self, selection: Selection) -> None:
+        """Show the selected entry; the filter is cleared if it hides it."""
+        position, table = selection.key, self.list.table
+        if position is None or selection.moves == self._shown_moves:
+            return
+        self._shown_moves = selection.moves
+        if not table.select_row(position):
             self.list.bar.edit.clear()
-            self.list.table.select_row(position)
+            table.select_row(position)
 
     def focus_search(self) -> None:
         """Search in what has the focus: the value's text, or the list of keys."""
@@ -157,7 +157,7 @@ class MetadataView(QWidget):
             self.list.focus_search()
 
     def _filter(self, text: str) -> None:
-        document = self._document
+        document = self.document
         if document is None or not document.model.metadata.entries:
             self.list.show_empty(
                 self.tr("Open a model to see its metadata.")
@@ -177,8 +177,8 @@ class MetadataView(QWidget):
             self.list.show_empty(self.tr("No key matches. Press Escape in the filter to see all."))
 
     def _show_value(self, position: int) -> None:
-        if self._document is not None:
-            self.value.show_entry(self._document.model.metadata.entries[position])
+        if self.document is not None:
+            self.value.show_entry(self.document.model.metadata.entries[position])
             self.key_selected.emit(position)
 
 

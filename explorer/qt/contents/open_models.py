@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, 
 
 from explorer.qt.contents.open_models_tree import Node, NodeKind, TreeModel
 from explorer.qt.document import Document
+from explorer.qt.selection import Selection
 from explorer.qt.widgets.table_view import RoomyDelegate
 from explorer.text import plain_text
 
@@ -72,6 +73,16 @@ class OpenModelsView(QWidget):
     def reveal_model(self, document: Document) -> None:
         """Select a model."""
         self._reveal(document, lambda node: node.kind is NodeKind.MODEL)
+
+    def follow(self, selection: Selection) -> None:
+        """Select the key or tensor that was selected last, opening its branch."""
+        document = selection.document
+        if document is None:
+            return
+        if selection.key is not None:
+            self.reveal_key(document, document.model.metadata.entries[selection.key].key)
+        elif selection.rows:
+            self.reveal_tensor(document, selection.rows[0])
 
     def reveal_key(self, document: Document, key: str) -> None:
         """Select a metadata key, opening its branch."""

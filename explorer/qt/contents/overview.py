@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyqtgraph as pg
-from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer
-from PySide6.QtGui import QAccessible, QColor, QFont, QPalette
+from PySide6.QtCore import QEvent, QRectF, Qt
+from PySide6.QtGui import QAccessible, QFont, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QFormLayout, QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from explorer.formats import Problem
@@ -33,11 +30,16 @@ class OverviewView(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setAccessibleName(self.tr("Overview"))
         self._document: Document | None = None
-        self.show_document(None)
+        self._build()
 
     def show_document(self, document: Document | None) -> None:
-        """Show a model."""
-        self._document = document
+        """Show a model; None says how to open one."""
+        if document is not self._document:
+            self._document = document
+            self._build()
+
+    def _build(self) -> None:
+        document = self._document
         page = QWidget(self)
         layout = QVBoxLayout(page)
         layout.setContentsMargins(24, 18, 24, 18)
@@ -99,12 +101,7 @@ class OverviewView(QScrollArea):
         types = document.facts.types
         if types:
             layout.addWidget(_heading(self.tr("What the bytes are spent on"), page, 1.15))
-            # pyqtgraph takes 150 ms to import: after the first paint, not before
-            QTimer.singleShot(0, page, lambda: self._add_chart(page, layout, types))
-
-    def _add_chart(self, page: QWidget, layout: QVBoxLayout, types: tuple[TypeShare, ...]) -> None:
-
-        layout.insertWidget(layout.count() - 1, TypeMixChart(types, page))
+            layout.addWidget(TypeMixChart(types, page))
 
     def _add_problems(
         self, page: QWidget, layout: QVBoxLayout, problems: tuple[Problem, ...]
@@ -128,8 +125,8 @@ class OverviewView(QScrollArea):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
-            self.show_document(self._document)
+        if event.type() in (QEvent.Type.LocaleChange, QEvent.Type.PaletteChange):
+            self._build()
 
 
 def _sentence(view: QWidget, document: Document) -> str:
@@ -165,90 +162,54 @@ def _text(text: str, parent: QWidget) -> QLabel:
     return label
 
 
-# What a model's bytes are spent on: a bar for each tensor type (pyqtgraph).
-
-
 _ROW_PIXELS = 30
 _MOST_ROWS = 12
-
-
-class _Chart(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
-    """The bars."""
-
-    accessible_role = QAccessible.Role.Chart
+_BAR_PIXELS = 20
+_GAP = 8
+_TEXT_SHARE = 0.43  # of the width, for the text beside the longest bar
 
 
 class TypeMixChart(QWidget):
-    """Horizontal bars, the type with most bytes on top; each says its numbers as text.
+    """Horizontal bars of the bytes of each tensor type, the largest on top, with numbers as text.
 
     Attributes:
         labels: The text beside each bar.
     """
 
+    accessible_role = QAccessible.Role.Chart
+
     def __init__(self, types: tuple[TypeShare, ...], parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        shown = types[:_MOST_ROWS]
-        palette = self.palette()
-        text = palette.color(QPalette.ColorRole.WindowText)
-        plot = _Chart(self, background=palette.color(QPalette.ColorRole.Window))
-        plot.setAccessibleName(self.tr("Bytes by tensor type"))
-        plot.setWhatsThis(picture_text("types"))
-        plot.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
-        plot.getPlotItem().setLayoutDirection(Qt.LayoutDirection.LeftToRight)
-        plot.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        plot.setMouseEnabled(x=False, y=False)
-        plot.hideButtons()
-        plot.setMenuEnabled(False)
-        rows = list(range(len(shown)))
-        shares = [100 * share.share for share in shown]
-        plot.addItem(
-            pg.BarGraphItem(
-                x0=0,
-                y=rows,
-                width=shares,
-                height=0.66,
-                brushes=[series_colour(row) for row in rows],
-                pen=None,
-            )
-        )
-        self.labels = [_label(share, row, text) for row, share in zip(rows, shown, strict=True)]
-        for label in self.labels:
-            plot.addItem(label)
-        plot.setAccessibleDescription(
-            "; ".join(
-                f"{share.name}: {label.toPlainText()}"
-                for share, label in zip(shown, self.labels, strict=True)
-            )
-        )
-        self._style_axes(plot, shown, text)
-        plot.setXRange(0, max([*shares, 1]) * 1.75, padding=0)
-        plot.setYRange(-0.5, max(len(shown), 1) - 0.5, padding=0)
-        plot.getViewBox().invertY(True)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(plot)
-        self.setFixedHeight(max(1, len(shown)) * _ROW_PIXELS + 8)
+        self._types = types[:_MOST_ROWS]
+        self.labels = [self._label(share) for share in self._types]
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        self.setAccessibleName(self.tr("Bytes by tensor type"))
+        rows = zip(self._types, self.labels, strict=True)
+        self.setAccessibleDescription("; ".join(f"{share.name}: {text}" for share, text in rows))
+        self.setWhatsThis(picture_text("types"))
+        self.setFixedHeight(len(self._types) * _ROW_PIXELS + _GAP)
 
-    @staticmethod
-    def _style_axes(plot: Any, shown: tuple[TypeShare, ...], text: QColor) -> None:
-        item = plot.getPlotItem()
-        item.hideAxis("bottom")
-        axis = item.getAxis("left")
-        axis.setTicks([[(row, share.name) for row, share in enumerate(shown)]])
-        axis.setTextPen(text)
-        axis.setPen(pg.mkPen(None))
-        axis.setStyle(tickLength=0, tickAlpha=0)  # a length of 0 alone leaves a dot
+    def _label(self, share: TypeShare) -> str:
+        count = self.tr("{n} tensor") if share.tensors == 1 else self.tr("{n} tensors")
+        percent = f"{fixed_text(100 * share.share, 1)} %"
+        tensors = count.format(n=integer_text(share.tensors))
+        return "   ".join((percent, bytes_text(share.nbytes), tensors))
 
+    # Qt
 
-def _label(share: TypeShare, row: int, colour: QColor) -> Any:
-    count = integer_text(share.tensors)
-    noun = _tr("{n} tensor") if share.tensors == 1 else _tr("{n} tensors")
-    parts = f"{fixed_text(100 * share.share, 1)} %", bytes_text(share.nbytes), noun.format(n=count)
-    words = "   ".join(parts)
-    label = pg.TextItem(words, color=colour, anchor=(0, 0.5))
-    label.setPos(100 * share.share, row)
-    return label
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("TypeMixChart", text)
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        metrics = self.fontMetrics()
+        left = max(metrics.horizontalAdvance(share.name) for share in self._types) + _GAP
+        largest = max(share.share for share in self._types) or 1.0
+        scale = max(0.0, self.width() - left) * (1 - _TEXT_SHARE) / largest
+        middle = Qt.AlignmentFlag.AlignVCenter
+        for row, (share, text) in enumerate(zip(self._types, self.labels, strict=True)):
+            line = QRectF(0, row * _ROW_PIXELS, self.width(), _ROW_PIXELS)
+            name = QRectF(line.left(), line.top(), left - _GAP, line.height())
+            painter.drawText(name, middle | Qt.AlignmentFlag.AlignRight, share.name)
+            top = line.center().y() - _BAR_PIXELS / 2
+            bar = QRectF(left, top, scale * share.share, _BAR_PIXELS)
+            painter.fillRect(bar, series_colour(row))
+            painter.drawText(line.adjusted(bar.right() + _GAP, 0, 0, 0), middle, text)
+        painter.end()

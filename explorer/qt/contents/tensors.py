@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Signal
 from PySide6.QtWidgets import QLabel, QWidget
 
 from explorer.formats.columns import TensorArrays
@@ -15,11 +15,10 @@ from explorer.formats.tensor_filter import parse_filter
 from explorer.present.explanations import picture_text, tensor_texts
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
+from explorer.qt.selection import Selection
 from explorer.qt.widgets.table_model import Cell, Column
 from explorer.qt.widgets.table_view import FilterBar, ListPanel
 from explorer.text import bytes_text, count_text, float_text, integer_text, plain_text, shape_text
-
-# The tensor table: a row for each tensor.
 
 
 def tensor_columns(document: Document) -> list[Column]:
@@ -126,16 +125,23 @@ _HIDDEN_AT_FIRST = ("role", "offset", "file", "problem")
 
 
 class TensorsView(ListPanel):
-    """The tensors of the current model.
+    """The tensors of a model.
 
-    Signals of `table` tell which tensor is selected: content rows are rows of `TensorTable`.
+    Attributes:
+        document: The model.
+
+    Signals:
+        rows_selected: The user selected tensors; their content rows, the current one first.
     """
+
+    rows_selected = Signal(object)
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(runner, "", "", parent)
         describe_filter(self.bar)
         self.table.setAccessibleName(self.tr("Tensors"))
-        self._document: Document | None = None
+        self.document: Document | None = None
+        self._shown_moves = 0
         self._totals = QLabel(self)
         self._totals.setContentsMargins(8, 3, 8, 4)
         self._totals.setWhatsThis(picture_text("totals"))
@@ -143,11 +149,11 @@ class TensorsView(ListPanel):
         assert layout is not None
         layout.addWidget(self._totals)
         self.bar.changed.connect(self._filter)
-        self.table.selection_moved.connect(self._show_totals)
+        self.table.selection_moved.connect(self._take_selection)
 
     def show_document(self, document: Document | None, header: QByteArray) -> None:
         """Show a model's tensors; the filter stays."""
-        self._document = document
+        self.document = document
         if document is None:
             self.model.set_content((), 0)
         else:
@@ -155,14 +161,28 @@ class TensorsView(ListPanel):
             self.table.show_columns(header, _rare_columns(document))
         self._filter(self.bar.text)
 
-    def reveal(self, row: int) -> None:
-        """Select a tensor; the filter is cleared if it hides it."""
-        if not self.table.select_row(row):
+    def follow(self, selection: Selection) -> None:
+        """Show the selected tensors; the filter is cleared if it hides them."""
+        if selection.key is not None or selection.moves == self._shown_moves:
+            return
+        self._shown_moves = selection.moves
+        rows = selection.rows
+        if not rows or set(rows) == set(self.table.selected_content_rows().tolist()):
+            return
+        if not self.table.select_row(rows[0]):  # several are selected in this table alone
             self.bar.edit.clear()
-            self.table.select_row(row)
+            self.table.select_row(rows[0])
+
+    def _take_selection(self) -> None:
+        self._show_totals()
+        rows: list[int] = self.table.selected_content_rows().tolist()
+        if rows:
+            current = self.table.currentIndex()
+            first = self.model.content_row(current) if current.isValid() else rows[0]
+            self.rows_selected.emit(sorted(rows, key=lambda row: row != first))
 
     def _filter(self, text: str) -> None:
-        document = self._document
+        document = self.document
         if document is None or not len(document.arrays):
             self.show_empty(
                 self.tr("Open a model to see its tensors.")
@@ -187,7 +207,7 @@ class TensorsView(ListPanel):
         self._show_totals()
 
     def _show_totals(self) -> None:
-        document = self._document
+        document = self.document
         if document is None:
             return
         parameters, nbytes = tensor_totals(document.arrays, self.model.rows)

@@ -1,4 +1,4 @@
-"""The vocabulary panel. A vocabulary is decoded when the panel is first looked at."""
+"""The vocabulary panel: tokens with their texts, types and scores."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import ListPanel
 from explorer.text import float_text, integer_text, plain_text
-
-# The vocabulary as a table: id, token, what it stands for, score, type.
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,17 +100,13 @@ def vocabulary_columns(content: VocabularyContent) -> list[Column]:
     return columns
 
 
-# The vocabularies looked at last, so that going back and forth between models decodes none again.
-#
-# A decoded vocabulary of 262,144 tokens takes some 100 MB, so only some are kept, counted in
-# tokens; a model that is closed takes its own along.
-
-
 MOST_TOKENS: Final = 600_000
 
 
 class RecentVocabularies:
-    """Contents of vocabulary tables by model.
+    """The contents of vocabulary tables shown last, by model; those of closed models go.
+
+    A decoded vocabulary of 262,144 tokens takes some 100 MB: the bound counts tokens.
 
     Args:
         most_tokens: Tokens to keep together; the one shown last stays in any case.
@@ -147,7 +141,11 @@ def _token_count(content: VocabularyContent | None) -> int:
 
 
 class VocabularyView(ListPanel):
-    """The tokens of the current model."""
+    """The tokens of a model; they are decoded when they are first shown.
+
+    Attributes:
+        document: The model.
+    """
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(runner, "", "", parent)
@@ -155,7 +153,7 @@ class VocabularyView(ListPanel):
             self.tr("Search tokens:  text  id:100-200  type:control  len>20")
         )
         self.table.setAccessibleName(self.tr("Vocabulary"))
-        self._document: Document | None = None
+        self.document: Document | None = None
         self._content: VocabularyContent | None = None
         self._recent = RecentVocabularies()
         self._header = QByteArray()
@@ -165,7 +163,7 @@ class VocabularyView(ListPanel):
     def show_document(self, document: Document | None, header: QByteArray) -> None:
         """Show a model's vocabulary, now or when the panel is looked at."""
         self._jobs.cancel()
-        self._document = document
+        self.document = document
         self._header = header
         self._content = None
         self.model.set_content((), 0)
@@ -175,7 +173,7 @@ class VocabularyView(ListPanel):
             self._load()
 
     def _load(self) -> None:
-        document = self._document
+        document = self.document
         if document is None or self._content is not None or self._jobs.busy:
             return
         if document in self._recent:

@@ -170,7 +170,7 @@ _TREE_HEIGHT = 220  # of the tree, only the upper part is framed: the box stands
 
 def tour_stops(menus: QMenuBar, open_models: OpenModelsView, panels: Panels) -> list[Stop]:
     """Return the stops of the tour through a window, which has these parts."""
-    tabs, tree, search = panels.tabBar(), open_models.tree, panels.tensors.bar.edit
+    tabs, tree, search = panels.tabBar(), open_models.tree, panels.tensors.widget.bar.edit
 
     def tab(*pages: QWidget) -> partial[QRect]:
         return partial(_tabs_area, tabs, [panels.indexOf(page) for page in pages])

@@ -16,16 +16,17 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.structure import Field, FieldKind, Structure
 from explorer.formats.tensors import Extent
 from explorer.present.explanations import picture_text
+from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.raw.fields import FieldLegend, FieldStatus
 from explorer.qt.raw.hex_paint import parse_offset
 from explorer.qt.raw.hex_view import HexView
 from explorer.qt.raw.search_bar import RawSearch
+from explorer.qt.selection import Selection
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.sources.search import Found
 from explorer.text import integer_text, plain_text, shorten
@@ -62,7 +63,9 @@ class RawView(QWidget):
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._document: Document | None = None
         self._model: Model | None = None
+        self._shown_moves = 0
         self._slot = JobSlot(runner, self)
         self._structures: dict[int, Structure] = {}
         self._told: tuple[str | None, int | None] = (None, None)  # key and row last told or shown
@@ -96,8 +99,21 @@ class RawView(QWidget):
 
     @property
     def file_index(self) -> int:
-        """Which of the model's files is shown."""
+        """Number of the model's file that is shown."""
         return max(0, self.files.currentIndex())
+
+    def follow(self, selection: Selection) -> None:
+        """Show the current model, and in it the bytes of what was selected last."""
+        if selection.document is not self._document:
+            self._document = selection.document
+            self.show_model(None if self._document is None else self._document.model)
+        if self._model is None or selection.moves == self._shown_moves:
+            return
+        self._shown_moves = selection.moves
+        if selection.key is not None:
+            self.reveal_key(self._model.metadata.entries[selection.key].key)
+        elif selection.rows:
+            self.reveal_tensor(selection.rows[0])
 
     def show_model(self, model: Model | None) -> None:
         """Show a model's first file from its start, or a sentence where there is none."""
@@ -123,19 +139,19 @@ class RawView(QWidget):
         self._show_file(0)
 
     def reveal_key(self, key: str) -> None:
-        """Show a metadata key, if the file has bytes of its own for it. Tells nobody."""
+        """Show a metadata key, if the file has bytes of its own for it. Emits nothing."""
         entry = self._model.metadata.entry(key) if self._model is not None else None
         if entry is None or entry.offset < 0:
             return
         field = self._current_field()
         if field is not None and field.key == key:
             self.hex.ensure_visible()
-            return
-        self._told = (key, None)
-        self._reveal(entry.file_index, entry.offset)
+        else:
+            self._told = (key, None)
+            self._reveal(entry.file_index, entry.offset)
 
     def reveal_tensor(self, row: int) -> None:
-        """Show the first weight of a tensor, or its record where it has none. Tells nobody."""
+        """Show the first weight of a tensor, or its record where it has none. Emits nothing."""
         model = self._model
         if model is None or not 0 <= row < len(model.tensors.rows):
             return
@@ -158,7 +174,7 @@ class RawView(QWidget):
             return
 
     def reveal_bytes(self, row: int, extent: Extent) -> None:
-        """Show and select bytes of a tensor. Tells nobody.
+        """Show and select bytes of a tensor. Emits nothing.
 
         Args:
             row: The tensor.
@@ -253,7 +269,7 @@ class RawView(QWidget):
             return structure
 
         title = self.tr("Looking at the structure")
-        self._slot.run(title, prepare, self._show_structure, self._fail)
+        self._slot.run(title, prepare, self._show_structure, lambda error: self._tell(str(error)))
 
     def _show_structure(self, structure: Structure) -> None:
         self._structures[structure.file_index] = structure
@@ -271,12 +287,11 @@ class RawView(QWidget):
         return self.hex.field_at(self.hex.cursor_offset)
 
     def _show_status(self) -> None:
-        field = self._current_field()
-        offset = self.hex.cursor_offset
         if not self.hex.size_bytes:
             self.status.clear()
             return
-        self.status.show_place(offset, field, len(self.hex.selection))
+        offset, selected = self.hex.cursor_offset, len(self.hex.selection)
+        self.status.show_place(offset, self._current_field(), selected)
         self.hex.setAccessibleDescription(self.status.place.text())
         self._show_numbers()
 
@@ -288,12 +303,9 @@ class RawView(QWidget):
     def _announce(self) -> None:
         """Tell which key or tensor the user has moved to, once for each visit."""
         field = self._current_field()
-        if field is None:
+        if field is None or (field.key, field.tensor_row) == self._told:
             return
-        place = (field.key, field.tensor_row)
-        if place == self._told:
-            return
-        self._told = place
+        self._told = field.key, field.tensor_row
         if field.key is not None:
             self.key_activated.emit(field.key)
         elif field.tensor_row is not None:
@@ -319,11 +331,8 @@ class RawView(QWidget):
     def _focus_bytes(self) -> None:
         self.hex.setFocus(Qt.FocusReason.OtherFocusReason)
 
-    def _fail(self, error: ExplorerError) -> None:
-        self._tell(str(error))
-
     def _tell(self, sentence: str) -> None:
-        """Show a sentence; nothing takes the last one back."""
+        """Show a sentence; an empty one hides the last."""
         self.message.setText(plain_text(sentence))
         self.message.setVisible(bool(sentence))
 

@@ -17,7 +17,7 @@ from explorer.present.survey import METRICS, Known, Metric, metric_named, shares
 from explorer.qt.contents.tensors import describe_filter, tensor_columns
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.survey.notice import Notice
+from explorer.qt.survey.bar import Notice
 from explorer.qt.survey.session import SurveySession
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.table_model import Column

@@ -27,6 +27,7 @@ from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
 from explorer.present.statistics import Floats
 from explorer.present.survey import METRICS, Groups, Known, Metric, Source, metric_named
+from explorer.qt.survey.bar import Notice
 from explorer.qt.survey.map_layout import MapLayout
 from explorer.qt.survey.map_paint import (
     Colouring,
@@ -35,7 +36,6 @@ from explorer.qt.survey.map_paint import (
     TypeColouring,
     outline,
 )
-from explorer.qt.survey.notice import Notice
 from explorer.qt.survey.session import SurveySession
 from explorer.qt.survey.work import ComparisonContent, SurveyContent
 from explorer.qt.widgets.labels import plain_label

@@ -1,9 +1,8 @@
-"""The weights panel: what the weights of a tensor, or of several, are like."""
+"""The weights panel: histograms, statistics, blocks and values of the selected tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from PySide6.QtCore import QByteArray, QEvent, Signal
@@ -14,80 +13,164 @@ from explorer.formats.tensors import Tensor
 from explorer.qt.document import Document, Recent
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
-from explorer.qt.weights.curves import HistogramChoices, Scope, Subject, unsupported_reason
+from explorer.qt.weights.blocks import BlockPages
+from explorer.qt.weights.curves import (
+    HistogramChoices,
+    Scope,
+    Subject,
+    is_quantized,
+    unsupported_reason,
+)
+from explorer.qt.weights.histogram import HistogramPage
+from explorer.qt.weights.tensor_panel import Header, TensorPanel, TensorPicker
 from explorer.qt.weights.work import same_role, sibling_factors, spread
-from explorer.qt.widgets.lazy import TensorPanel
+from explorer.qt.widgets.lazy import LazyTab
 from explorer.text import bytes_text, integer_text, plain_text, shape_text
 
 if TYPE_CHECKING:
-    from explorer.qt.weights.body import WeightsBody
+    from explorer.qt.weights.block.page import MicroscopePage
+    from explorer.qt.weights.map.page import MapPage
+    from explorer.qt.weights.values import Place, ValuesPage
 
 
-_MOST_OFFERED: Final = 1000  # tensors among which one chooses that of the pages of one tensor
+_MOST_OFFERED: Final = 1000  # tensors in the picker
+_MOST_RESULTS: Final = 256  # of a model: at most 32 MiB, usually far less
 
 
-class WeightsView(TensorPanel["WeightsBody"]):
-    """Histograms, statistics, codes, scales and values. Reads only while it is visible.
+class WeightsView(TensorPanel):
+    """The selected tensors, on pages. Reads only while it is visible.
+
+    Attributes:
+        header: What is shown.
+        picker: Which of several tensors the pages of one tensor show.
+        histogram: The page of the histogram.
+        blocks: The pages of codes, scales and minima.
 
     Signals:
         tensor_chosen: One of several tensors was opened; its content row in the tensor table.
+        place_chosen: A weight of the tensor was chosen on the map; its `Place`. Block and values
+            follow.
         bytes_requested: Bytes shall be shown in their file; row of the tensor, and an `Extent`.
     """
 
     tensor_chosen = Signal(int)
+    place_chosen = Signal(object)
     bytes_requested = Signal(int, object)
-
-    _MOST_RECENT = 256  # results of a model: at most 32 MiB, usually far less
 
     def __init__(
         self, runner: JobRunner, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(runner, "explorer.qt.weights.body", parent)
+        super().__init__(runner, _MOST_RESULTS, parent)
         self._references = references
-        self._choices = HistogramChoices()
-        self._splitter = QByteArray()
-        self._refresh()
+        self._recent = Recent(0)
+        self._subject: Subject | None = None  # of the pages of one tensor
+        self._place: Place | None = None  # that was chosen in it
+        self._named = False
+        self.header = Header(self)
+        self.picker = TensorPicker(self)
+        self.header.add_beside_facts(self.picker)
+        self.begin_tabs(self.tr("Views of the tensor"), self.header)
+        self.histogram = HistogramPage(runner, self)
+        self.blocks = BlockPages(runner, self)
+        self._map = LazyTab(self._make_map, self._fill_map, self)
+        self._microscope = LazyTab(self._make_microscope, self._fill_microscope, self)
+        self._values = LazyTab(self._make_values, self._fill_values, self)
+        self._add_pages()
+        self.addActions([self.picker.back_action, self.picker.on_action])
+        self._connect()
+        self.refresh()
 
-    def show_document(self, document: Document | None) -> None:
-        if document is not None and document is not self._document:
-            self._runner.ask_for_kernels(share.name for share in document.facts.types)
-        super().show_document(document)
+    def _add_pages(self) -> None:
+        codes, scales, minima = self.blocks.pages
+        for page, title in (
+            (self.histogram, self.tr("Histogram")),
+            (self._map, self.tr("Map")),
+            (codes, self.tr("Codes")),
+            (scales, self.tr("Scales")),
+            (minima, self.tr("Minima")),
+            (self._microscope, self.tr("Block")),
+            (self._values, self.tr("Values")),
+        ):
+            self.tabs.addTab(page, title)
+
+    def _connect(self) -> None:
+        self.header.scope_chosen.connect(self.refresh)
+        self.picker.picked.connect(self._follow_picker)
+        self.place_chosen.connect(self._follow_place)
+        self.histogram.row_chosen.connect(self.picker.choose)
+        self.histogram.unreadable.connect(self._show_unreadable)
+        self.histogram.opened.connect(self.tensor_chosen)
+        minima = self.blocks.minima
+        self.blocks.minima_known.connect(lambda on: self.offer_page(minima, on))
+        self.pass_on(self.blocks)
+        self.pass_on(self.histogram.panel)
+
+    # Pages that are built when first shown
+
+    @property
+    def map(self) -> MapPage:
+        """The page of the map."""
+        return self._map.widget
+
+    @property
+    def microscope(self) -> MicroscopePage:
+        """The page of one block."""
+        return self._microscope.widget
+
+    @property
+    def values(self) -> ValuesPage:
+        """The page of values."""
+        return self._values.widget
+
+    def _make_map(self) -> MapPage:
+        from explorer.qt.weights.map.page import MapPage  # noqa: PLC0415 - see LazyTab
+
+        page = MapPage(self._runner, self._references, self)
+        page.open_requested.connect(self.open_requested)
+        page.place_chosen.connect(self.place_chosen)
+        self.pass_on(page)
+        return page
+
+    def _fill_map(self, page: MapPage) -> None:
+        page.show_subject(self._subject, self._recent, named=self._named)
+
+    def _make_microscope(self) -> MicroscopePage:
+        from explorer.qt.weights.block.page import MicroscopePage  # noqa: PLC0415 - see LazyTab
+
+        page = MicroscopePage(self._runner, self._references, self)
+        page.open_requested.connect(self.open_requested)
+        page.bytes_requested.connect(self.bytes_requested)
+        self.pass_on(page)
+        return page
+
+    def _fill_microscope(self, page: MicroscopePage) -> None:
+        subject = self._subject
+        quantized = subject is not None and is_quantized(subject.tensor)
+        page.show_subject(subject if quantized else None, self._recent, named=self._named)
+        if self._place is not None:
+            page.show_place(*self._place)
+
+    def _make_values(self) -> ValuesPage:
+        from explorer.qt.weights.values import ValuesPage  # noqa: PLC0415 - see LazyTab
+
+        page = ValuesPage(self._runner, self)
+        self.pass_on(page)
+        return page
+
+    def _fill_values(self, page: ValuesPage) -> None:
+        page.show_subject(self._subject, named=self._named)
+        if self._place is not None:
+            page.go_to(self._place)
+
+    # What is shown
 
     def show_tensors(self, rows: Sequence[int]) -> None:
-        if self.body is not None and tuple(rows) != self._rows:
-            header = self.body.header
+        if tuple(rows) != self._rows:
             if len(rows) > 1:
-                header.choose(Scope.SELECTED)
-            elif header.chosen is Scope.SELECTED:
-                header.choose(Scope.ONE)
+                self.header.choose(Scope.SELECTED)
+            elif self.header.chosen is Scope.SELECTED:
+                self.header.choose(Scope.ONE)
         super().show_tensors(rows)
-
-    def focus_search(self) -> None:
-        """Put the cursor into the line that finds a value by its row and column."""
-        if self.shown_body is not None:
-            self.shown_body.focus_search()
-
-    @property
-    def choices(self) -> HistogramChoices:
-        """How the user likes histograms."""
-        return self._choices if self.body is None else self.body.histogram.controls.choices()
-
-    @choices.setter
-    def choices(self, choices: HistogramChoices) -> None:
-        self._choices = choices
-        if self.body is not None:
-            self.body.histogram.controls.set_choices(choices)
-
-    @property
-    def splitter_state(self) -> QByteArray:
-        """How wide plot and table are; empty if nobody knows yet."""
-        return self._splitter if self.body is None else self.body.histogram.splitter_state()
-
-    @splitter_state.setter
-    def splitter_state(self, state: QByteArray) -> None:
-        self._splitter = state
-        if self.body is not None:
-            self.body.histogram.restore_splitter(state)
 
     @property
     def shown_rows(self) -> tuple[int, ...]:
@@ -95,28 +178,51 @@ class WeightsView(TensorPanel["WeightsBody"]):
         document = self._document
         return () if document is None or not self._rows else tuple(self._shown(document))
 
-    # What the panel says for itself
+    def focus_search(self) -> None:
+        """Go to the values, and into the line for a row and column."""
+        if self.has_content:
+            self.show_page(self._values)
+            self.values.focus_search()
 
-    def _explain_empty(self) -> None:
-        self._tell(self.tr("Weights"), self.tr("Open a model to see its weights."))
+    def cancel(self) -> None:
+        self.histogram.cancel()
+        self.blocks.cancel()
+        for tab in (self._map, self._microscope):
+            if tab.isVisible():  # a hidden page reads nothing
+                tab.widget.cancel()
 
-    def _explain_unselected(self) -> None:
-        self._tell(
-            self.tr("Select a tensor"),
-            self.tr("Choose one in the tree or in the tensor table to see its weights."),
-        )
+    @property
+    def choices(self) -> HistogramChoices:
+        """How the user likes histograms."""
+        return self.histogram.controls.choices()
+
+    def restore(self, choices: HistogramChoices, splitter: QByteArray) -> None:
+        """Take over what was saved: choices, and how wide plot and table are (empty: as built)."""
+        self.histogram.controls.set_choices(choices)
+        self.histogram.restore_splitter(splitter)
+
+    def _explain_empty(self, opened: bool) -> None:
+        if opened:
+            sentence = self.tr("Choose one in the tree or in the tensor table to see its weights.")
+            self.show_state(self.tr("Select a tensor"), sentence)
+        else:
+            self.show_state(self.tr("Weights"), self.tr("Open a model to see its weights."))
+
+    def _show_unreadable(self, error: ExplorerError) -> None:
+        heading = self.tr("The weights could not be read")
+        self.show_state(heading, str(error), self.tr("Try again"))
 
     def _shown(self, document: Document) -> Sequence[int]:
         return spread(self._wanted(document))
 
     def _wanted(self, document: Document) -> Sequence[int]:
         """Return the content rows of all tensors of the chosen scope."""
-        scope = Scope.SELECTED if self.body is None else self.body.header.chosen
+        scope = self.header.chosen
         if scope is Scope.SAME_ROLE:
             return same_role(document, self._rows[0])
         return self._rows if scope is Scope.SELECTED else self._rows[:1]
 
-    def _fill(self, body: WeightsBody, document: Document, rows: Sequence[int]) -> None:
+    def _fill(self, document: Document, rows: Sequence[int]) -> None:
         wanted = self._wanted(document)
         subjects = _subjects(document, rows)
         offered = [
@@ -124,64 +230,76 @@ class WeightsView(TensorPanel["WeightsBody"]):
             for subject in _subjects(document, spread(wanted, _MOST_OFFERED))
             if unsupported_reason(subject.tensor) is None
         ]
-        note = self._factor_note(document, rows[0])
-        self._show_header(body, [subject.tensor for subject in subjects], len(wanted), note)
-        self._show_body(body)
-        body.show_subjects(subjects, self._recent_of(document), offered, self._rows[0])
+        self._show_header(
+            [subject.tensor for subject in subjects],
+            len(wanted),
+            self._factor_note(document, rows[0]),
+        )
+        self.show_content()
+        self._show_subjects(subjects, self._results_of(document), offered or subjects)
 
-    def _need_body(self) -> WeightsBody | None:
-        if self.body is None and self.isVisible() and self._document is not None:
-            tensors = self._document.model.tensors.rows
-            types = {tensors[row].type.name for row in self._shown(self._document)}
-            self._runner.ask_for_kernels(types, soon=True)  # while the content is loaded
-        return super()._need_body()
+    def _clear(self) -> None:
+        self._show_subjects((), Recent(0), ())
 
-    def _make_body(self, module: ModuleType) -> WeightsBody:
-        body: WeightsBody = module.WeightsBody(self._runner, self._references, self)
-        body.histogram.controls.set_choices(self._choices)
-        if not self._splitter.isEmpty():
-            body.histogram.restore_splitter(self._splitter)
-        body.header.scope_chosen.connect(self._refresh)
-        body.histogram.unreadable.connect(self._tell_unreadable)
-        body.histogram.opened.connect(self.tensor_chosen)
-        body.exported.connect(self.exported)
-        body.failed.connect(self.failed)
-        body.open_requested.connect(self.open_requested)
-        body.bytes_requested.connect(self.bytes_requested)
-        if len(self._rows) > 1:
-            body.header.choose(Scope.SELECTED)
-        return body
-
-    def _empty_body(self, body: WeightsBody) -> None:
-        body.show_subjects((), Recent(0))
-
-    def _show_header(
-        self, body: WeightsBody, tensors: Sequence[Tensor], found: int, note: str
+    def _show_subjects(
+        self, subjects: Sequence[Subject], recent: Recent, offered: Sequence[Subject]
     ) -> None:
+        """Show `subjects` together, and one of those `offered` on the pages of one tensor."""
+        self._recent = recent
+        in_front = self.histogram.chosen_row
+        kept = self.picker.offer(offered, self._rows[0] if self._rows else None)
+        self.histogram.show_subjects(subjects, recent)
+        if kept and in_front is not None:
+            self.histogram.choose_row(in_front)
+        self._named = len(subjects) > 1
+        quantized = any(is_quantized(subject.tensor) for subject in offered)
+        for page in (self.blocks.codes, self.blocks.scales, self._microscope):
+            self.offer_page(page, quantized)
+        self._show_one()
+
+    def _show_one(self) -> None:
+        """Show the tensor that is chosen on the pages of one tensor."""
+        before, self._subject = self._subject, self.picker.subject
+        if self._subject is None or before is None or before.tensor is not self._subject.tensor:
+            self._place = None
+        self.blocks.show_subject(self._subject, self._recent, named=self._named)
+        for tab in (self._map, self._microscope, self._values):
+            tab.refresh()
+            if self._subject is None:
+                tab.catch_up()  # the model may be closed
+
+    def _follow_picker(self) -> None:
+        self._show_one()
+        if self._subject is not None:
+            self.histogram.choose_row(self._subject.row)
+
+    def _follow_place(self, place: Place) -> None:
+        self._place = place
+        self._microscope.refresh()
+        self._values.refresh()
+
+    # The header
+
+    def _show_header(self, tensors: Sequence[Tensor], found: int, note: str) -> None:
+        weights = self.tr("{n} weights").format(
+            n=integer_text(sum(tensor.parameters for tensor in tensors))
+        )
+        first = tensors[0]
         if len(tensors) == 1:
-            tensor = tensors[0]
-            facts = "   ·   ".join(
-                (
-                    tensor.type.name,
-                    shape_text(tensor.shape),
-                    self.tr("{n} weights").format(n=integer_text(tensor.parameters)),
-                    bytes_text(tensor.nbytes),
-                )
-            )
-            body.header.show_texts(tensor.name, facts, note)
+            facts = (first.type.name, shape_text(first.shape), weights, bytes_text(first.nbytes))
+            self.header.show_texts(first.name, "   ·   ".join(facts), note)
             return
         if found > len(tensors):
-            facts = self.tr("{shown} of {all} tensors are shown, spread evenly").format(
+            count = self.tr("{shown} of {all} tensors are shown, spread evenly").format(
                 shown=len(tensors), all=integer_text(found)
             )
         else:
-            facts = self.tr("{n} tensors").format(n=len(tensors))
-        types = sorted({tensor.type.name for tensor in tensors})
-        weights = sum(tensor.parameters for tensor in tensors)
-        facts += "   ·   " + self.tr("{n} weights").format(n=integer_text(weights))
-        facts += f"   ·   {', '.join(types[:4])}{', …' if len(types) > 4 else ''}"
-        names = f"{tensors[0].name} … {tensors[-1].name}"
-        body.header.show_texts(names, facts, note)
+            count = self.tr("{n} tensors").format(n=len(tensors))
+        names = sorted({tensor.type.name for tensor in tensors})
+        types = f"{', '.join(names[:4])}{', …' if len(names) > 4 else ''}"
+        self.header.show_texts(
+            f"{first.name} … {tensors[-1].name}", "   ·   ".join((count, weights, types)), note
+        )
 
     def _factor_note(self, document: Document, row: int) -> str:
         factors = sibling_factors(document, row)
@@ -192,15 +310,12 @@ class WeightsView(TensorPanel["WeightsBody"]):
             "The figures are of the stored weights: the factor in {names} is not applied to them."
         ).format(names=names)
 
-    def _tell_unreadable(self, error: ExplorerError) -> None:
-        self._tell(self.tr("The weights could not be read"), str(error), self.tr("Try again"))
-
     # Qt
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.LocaleChange:
-            self._refresh()
+            self.refresh()
 
 
 def _subjects(document: Document, rows: Sequence[int]) -> list[Subject]:

@@ -37,11 +37,10 @@ from PySide6.QtWidgets import (
 )
 
 from explorer.present.explanations import picture_text
-from explorer.qt.contents.open_models_tree import Index
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.saving import FileSaver
-from explorer.qt.widgets.table_model import Cell, TableModel
+from explorer.qt.widgets.table_model import Cell, Index, TableModel
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
 from explorer.text import locale_free
 
@@ -496,5 +495,6 @@ class ListPanel(QWidget):
 
     def _enter_table(self) -> None:
         self.table.setFocus(Qt.FocusReason.OtherFocusReason)
-        if self.model.rowCount() and not self.table.currentIndex().isValid():
-            self.table.setCurrentIndex(self.model.index(0, 0))
+        if self.model.rowCount() and not len(self.table.selected_content_rows()):
+            current = max(0, self.table.currentIndex().row())  # Qt makes a row current alone
+            self.table.selectRow(current)

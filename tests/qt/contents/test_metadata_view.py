@@ -20,16 +20,16 @@ def twelve(make_window: Callable[..., MainWindow], small_path: Path) -> MainWind
 
 
 def test_the_filter_finds_keys_and_values(qtbot: QtBot, twelve: MainWindow) -> None:
-    panel = twelve.panels.metadata.list
+    panel = twelve.panels.metadata.widget.list
     qtbot.keyClicks(panel.bar.edit, "needle")
     assert [panel.model.index(0, 0).data(), panel.model.rowCount()] == ["some.text", 1]
-    twelve.panels.metadata.reveal(0)  # hidden by the filter
+    twelve.panels.selection.select_key(0)  # hidden by the filter
     assert panel.bar.text == ""
     assert panel.table.selected_content_rows().tolist() == [0]
 
 
 def test_values_are_shown_in_full(qtbot: QtBot, twelve: MainWindow) -> None:
-    view = twelve.panels.metadata
+    view = twelve.panels.metadata.widget
     view.list.table.select_row(4)
     text = "first line\nsecond needle line\nthird"
     qtbot.waitUntil(lambda: view.value.text.text.toPlainText() == text)
@@ -41,8 +41,8 @@ def test_values_are_shown_in_full(qtbot: QtBot, twelve: MainWindow) -> None:
 
 @pytest.mark.parametrize("row", [3, 4])
 def test_a_value_goes_with_its_model(qtbot: QtBot, twelve: MainWindow, row: int) -> None:
-    value = twelve.panels.metadata.value
-    twelve.panels.metadata.list.table.select_row(row)
+    value = twelve.panels.metadata.widget.value
+    twelve.panels.metadata.widget.list.table.select_row(row)
     qtbot.waitUntil(lambda: value.text.isVisible() or value.array.isVisible())
     assert value.text.text.toPlainText() or value.elements.content_count
     twelve.close_document(twelve.documents[0])

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.contents.overview import OverviewView
+from explorer.qt.contents.overview import OverviewView, TypeMixChart
 from explorer.qt.document import Document
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 
@@ -29,10 +29,7 @@ def texts(view: OverviewView) -> list[str]:
     return [label.text() for label in view.widget().findChildren(QLabel)]
 
 
-def chart(qtbot: QtBot, view: OverviewView):  # type: ignore[no-untyped-def] # imported late
-    from explorer.qt.contents.overview import TypeMixChart
-
-    qtbot.waitUntil(lambda: bool(view.widget().findChildren(TypeMixChart)))
+def chart(view: OverviewView) -> TypeMixChart:
     return view.widget().findChildren(TypeMixChart)[0]
 
 
@@ -91,11 +88,9 @@ def test_it_tells_what_the_file_says(view: OverviewView, load: Load, tmp_path: P
         assert {title, text} <= set(shown)
 
 
-def test_the_chart_says_its_numbers_as_text(
-    qtbot: QtBot, view: OverviewView, demo: Document
-) -> None:
+def test_the_chart_says_its_numbers_as_text(view: OverviewView, demo: Document) -> None:
     view.show_document(demo)
-    labels = [item.toPlainText() for item in chart(qtbot, view).labels]
+    labels = chart(view).labels
     assert len(labels) == len(demo.facts.types)
     first = demo.facts.types[0]
     assert labels[0].startswith(f"{100 * first.share:.1f} %")
@@ -117,11 +112,11 @@ def test_problems_are_told_and_not_too_many(view: OverviewView, load: Load, tmp_
 
 
 def test_another_model_takes_the_place_of_the_first(
-    qtbot: QtBot, view: OverviewView, demo: Document, small: Document
+    view: OverviewView, demo: Document, small: Document
 ) -> None:
     view.show_document(demo)
-    view.show_document(small)  # before the chart of the first was made
-    chart(qtbot, view)
+    view.show_document(small)
+    chart(view)
     assert dict(view.facts())["Layers"] == "12"
     assert texts(view)[0] == "Twelve"
     view.show_document(None)

@@ -9,8 +9,8 @@ from explorer.qt.main_window import MainWindow
 
 
 def test_typing_filters_escape_clears_and_down_enters(qtbot: QtBot, window: MainWindow) -> None:
-    view = window.panels.tensors
-    window.panels.setCurrentWidget(view)
+    view = window.panels.tensors.widget
+    window.panels.setCurrentWidget(window.panels.tensors)
     qtbot.keyClick(window, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
     assert view.bar.edit.hasFocus()
     qtbot.keyClicks(view.bar.edit, "ffn layer:1")
@@ -27,8 +27,8 @@ def test_typing_filters_escape_clears_and_down_enters(qtbot: QtBot, window: Main
 
 
 def test_no_match_and_a_wrong_term_are_told(qtbot: QtBot, window: MainWindow) -> None:
-    view = window.panels.tensors
-    window.panels.setCurrentWidget(view)
+    view = window.panels.tensors.widget
+    window.panels.setCurrentWidget(window.panels.tensors)
     qtbot.keyClicks(view.bar.edit, "no_such_tensor")
     assert view._empty.isVisible()
     qtbot.keyClick(view.bar.edit, Qt.Key.Key_Escape)
@@ -40,8 +40,8 @@ def test_no_match_and_a_wrong_term_are_told(qtbot: QtBot, window: MainWindow) ->
 
 def test_enter_shows_the_bytes(qtbot: QtBot, window: MainWindow) -> None:
     window.panels.setCurrentWidget(window.panels.tensors)
-    window.panels.tensors.table.select_row(3)
-    qtbot.keyClick(window.panels.tensors.table, Qt.Key.Key_Return)
+    window.panels.tensors.widget.table.select_row(3)
+    qtbot.keyClick(window.panels.tensors.widget.table, Qt.Key.Key_Return)
     assert window.panels.currentWidget() is window.panels.raw
     assert window.current is not None
-    assert window.panels.raw.hex.cursor_offset == window.current.model.tensors.rows[3].offset
+    assert window.panels.raw.widget.hex.cursor_offset == window.current.model.tensors.rows[3].offset

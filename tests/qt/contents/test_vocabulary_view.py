@@ -14,9 +14,9 @@ from explorer.qt.main_window import MainWindow
 
 
 def test_it_is_read_when_looked_at_and_searched(qtbot: QtBot, window: MainWindow) -> None:
-    view = window.panels.vocabulary
+    view = window.panels.vocabulary.widget
     assert view.model.rowCount() == 0
-    window.panels.setCurrentWidget(view)
+    window.panels.setCurrentWidget(window.panels.vocabulary)
     qtbot.waitUntil(lambda: view.model.rowCount() == 2000)
     qtbot.keyClicks(view.bar.edit, "id:100-109")
     assert view.bar.status.text() == "10 of 2,000"
@@ -29,10 +29,10 @@ def test_after_a_cancel_it_is_read_when_shown_again(qtbot: QtBot, window: MainWi
     window.panels.setCurrentWidget(window.panels.vocabulary)
     window.runner.cancel_all()
     qtbot.waitUntil(lambda: not window.runner.jobs)
-    assert window.panels.vocabulary.model.rowCount() == 0
+    assert window.panels.vocabulary.widget.model.rowCount() == 0
     window.panels.setCurrentWidget(window.panels.overview)
     window.panels.setCurrentWidget(window.panels.vocabulary)
-    qtbot.waitUntil(lambda: window.panels.vocabulary.model.rowCount() == 2000)
+    qtbot.waitUntil(lambda: window.panels.vocabulary.widget.model.rowCount() == 2000)
 
 
 def test_going_back_to_a_model_does_not_read_its_vocabulary_again(
@@ -45,7 +45,7 @@ def test_going_back_to_a_model_does_not_read_its_vocabulary_again(
         return read_vocabulary(model)
 
     monkeypatch.setattr("explorer.qt.contents.vocabulary.read_vocabulary", counted)
-    rows = window.panels.vocabulary.model.rowCount
+    rows = window.panels.vocabulary.widget.model.rowCount
     window.panels.setCurrentWidget(window.panels.vocabulary)
     qtbot.waitUntil(lambda: rows() == 2000)
     window.open_paths([hostile_path])

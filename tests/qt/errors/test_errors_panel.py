@@ -56,8 +56,8 @@ class Panel(ErrorsPanel):
 
     @property
     def picture(self) -> ErrorPicture:
-        assert self.body.pictures.picture is not None
-        return self.body.pictures.picture
+        assert self.view.pictures.picture is not None
+        return self.view.pictures.picture
 
     def show(self, name: str, reference: Reference = None) -> None:
         self.select(name)
@@ -66,7 +66,7 @@ class Panel(ErrorsPanel):
 
     def figures(self) -> dict[str, object]:
         """Return the table beside the pictures."""
-        model = self.body.pictures.table
+        model = self.view.pictures.table
         return {
             model.index(row, 0).data(ItemRole.RAW): model.index(row, 1).data(ItemRole.RAW)
             for row in range(model.rowCount())
@@ -98,7 +98,7 @@ def _begin(huge: Panel, name: str = UP) -> None:
     """Compare a huge tensor, and wait until something is shown of it."""
     huge.select(name)
     huge.references.choose(huge.documents[1])
-    pictures = lambda: huge.view.body and huge.body.pictures  # noqa: E731 - made in between
+    pictures = lambda: huge.view and huge.view.pictures  # noqa: E731 - made in between
     huge.qtbot.waitUntil(lambda: bool(pictures() and pictures().picture))
 
 
@@ -124,10 +124,10 @@ def test_another_model_is_chosen_from_the_list_and_compared(qtbot: QtBot, panel:
         assert shown[name] == getattr(told, name), name
     assert shown["saturated_codes"] == told.saturated_codes
     assert shown["p99"] == told.percentiles[99.0]
-    header = panel.body.header
+    header = panel.view.header
     assert header.name.text() == UP
     assert header.facts.text().startswith("Q4_K against F32   ·   64 × 256")
-    assert panel.body.pictures.weights.isVisible()
+    assert panel.view.pictures.weights.isVisible()
 
 
 def test_what_rounds_is_compiled_beside_the_window(
@@ -142,7 +142,7 @@ def test_the_pictures_hold_what_numpy_counts(panel: Panel) -> None:
     panel.show(UP, panel.documents[1])
     reference = _arrays()[UP].reshape(-1)
     candidate = dequantize(quantize(reference, "Q4_K"), "Q4_K")
-    pages = panel.body.pictures
+    pages = panel.view.pictures
     pages.weights.range.setCurrentIndex(ALL)
     one, two = pages.weights.panel.plot.curves
     for curve, values in ((one, reference), (two, candidate)):
@@ -176,12 +176,12 @@ def test_rounding_to_a_type_is_compared(panel: Panel) -> None:
     assert shown["count"] == 32 * 512
     assert 30 < float(str(shown["sqnr_db"])) < 80
     assert 0 < float(str(shown["saturated_codes"])) < 0.2
-    assert panel.body.header.facts.text().startswith("Q8_0 against Q4_1")
+    assert panel.view.header.facts.text().startswith("Q8_0 against Q4_1")
 
 
 def test_what_cannot_be_compared_says_why(panel: Panel) -> None:
     panel.show(ODD, Rounding("Q8_0"))
-    page = panel.body.pictures.weights
+    page = panel.view.pictures.weights
     assert page.state.isVisible()
     assert page.state.heading.text() == "Not comparable"
     assert "no whole number of blocks of 32" in page.state.sentence.text()
@@ -199,7 +199,7 @@ def test_without_a_reference_the_blocks_tell_what_they_imply(
     tensor = panel.documents[0].model.tensors[UP]
     blocks = block_statistics(tensor)
     assert blocks is not None
-    page = panel.body.implied
+    page = panel.view.implied
     assert page.table.isVisible()
     assert page.implied is not None
     assert page.implied.rms == pytest.approx(tensor_statistics(tensor).step_error_rms, rel=1e-12)
@@ -216,26 +216,43 @@ def test_without_a_reference_the_blocks_tell_what_they_imply(
     assert opened
 
 
+def test_a_reference_chosen_or_taken_away_never_brings_what_if_to_the_front(
+    panel: ErrorsPanel,
+) -> None:
+    panel.select(DOWN)
+    panel.settle()
+    assert panel.view.implied.isVisible()
+    shown: list[int] = []
+    panel.view.tabs.currentChanged.connect(shown.append)
+    panel.references.choose(Rounding("Q4_0"))
+    panel.settle()
+    panel.references.choose(None)
+    panel.settle()
+    pages = panel.view.pictures.weights, panel.view.implied
+    assert shown == [panel.view.place_of(page) for page in pages]
+    assert panel.view._what_if.built is None
+
+
 def test_tabs_follow_the_choice(panel: Panel) -> None:
     panel.show(UP)
-    tabs = panel.body.tabs
+    tabs = panel.view.tabs
     shown = lambda: [tabs.tabText(i) for i in range(tabs.count()) if tabs.isTabVisible(i)]  # noqa: E731
     assert shown() == ["Rounding", "What if"]
     panel.references.choose(Rounding("Q4_0"))
     panel.settle()
     assert shown() == ["Weights", "Error", "Density", "What if"]
-    panel.click_tab(panel.body.pictures.density)
+    panel.click_tab(panel.view.pictures.density)
     panel.references.choose(Rounding("Q8_0"))
     panel.settle()
-    assert panel.body.pictures.density.isVisible()  # who looks there goes on looking there
+    assert panel.view.pictures.density.isVisible()  # who looks there goes on looking there
     panel.references.choose(None)
     panel.settle()
-    assert panel.body.implied.isVisible()
+    assert panel.view.implied.isVisible()
 
 
 def test_every_figure_explains_itself(panel: Panel, qtmodeltester: ModelTester) -> None:
     panel.show(UP, Rounding("Q4_0"))
-    model = panel.body.pictures.table
+    model = panel.view.pictures.table
     qtmodeltester.check(model)
     for row in range(model.rowCount()):
         for role in (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole):
@@ -246,7 +263,7 @@ def test_every_figure_explains_itself(panel: Panel, qtmodeltester: ModelTester) 
 
 def test_figures_can_be_copied(qtbot: QtBot, panel: Panel) -> None:
     panel.show(UP, Rounding("Q4_0"))
-    table = panel.body.pictures.weights.panel.table
+    table = panel.view.pictures.weights.panel.table
     table.setFocus()
     table.selectAll()
     text = copied(
@@ -257,8 +274,8 @@ def test_figures_can_be_copied(qtbot: QtBot, panel: Panel) -> None:
 
 def test_the_cursor_reads_cells_with_mouse_and_keys(qtbot: QtBot, panel: Panel) -> None:
     panel.show(UP, Rounding("Q4_0"))
-    panel.click_tab(panel.body.pictures.density)
-    density = panel.body.pictures.density.panel
+    panel.click_tab(panel.view.pictures.density)
+    density = panel.view.pictures.density.panel
     plot, square = density.plot, panel.picture.most_pairs
     row, column = np.unravel_index(int(square.counts.argmax()), square.counts.shape)
     middle = (square.edges[:-1] + square.edges[1:]) / 2
@@ -279,8 +296,8 @@ def test_the_cursor_reads_cells_with_mouse_and_keys(qtbot: QtBot, panel: Panel) 
 
 def test_the_density_keeps_its_shape_and_zooms_along_both_axes(qtbot: QtBot, panel: Panel) -> None:
     panel.show(UP, Rounding("Q4_0"))
-    panel.click_tab(panel.body.pictures.density)
-    plot = panel.body.pictures.density.panel.plot
+    panel.click_tab(panel.view.pictures.density)
+    plot = panel.view.pictures.density.panel.plot
     qtbot.wait(1)
 
     def unit() -> tuple[float, float]:
@@ -307,7 +324,7 @@ def test_pictures_are_saved_with_the_data_behind_them(
     qtbot: QtBot, panel: Panel, tmp_path: Path
 ) -> None:
     panel.show(UP, Rounding("Q4_0"))
-    pages = panel.body.pictures
+    pages = panel.view.pictures
     for page in pages.pages:
         panel.click_tab(page)
         for suffix in ("png", "svg", "csv"):
@@ -341,8 +358,8 @@ def test_of_several_tensors_the_first_is_shown_and_said_so(panel: Panel) -> None
     panel.show(UP, Rounding("Q4_0"))
     panel.select(DOWN, UP)
     panel.settle()
-    assert panel.body.header.name.text() == DOWN
-    assert "the first of 2 selected tensors" in panel.body.header.facts.text()
+    assert panel.view.header.name.text() == DOWN
+    assert "the first of 2 selected tensors" in panel.view.header.facts.text()
 
 
 def test_the_pictures_grow_while_a_large_tensor_is_read(qtbot: QtBot, huge: Panel) -> None:
@@ -354,15 +371,15 @@ def test_the_pictures_grow_while_a_large_tensor_is_read(qtbot: QtBot, huge: Pane
     shown = huge.figures()
     assert shown["p50"] is None  # not known before the end
     assert shown["rmse"] == 0
-    assert huge.body.pictures.weights.panel.plot.curves[0].total == huge.picture.done
-    huge.body.cancel()
+    assert huge.view.pictures.weights.panel.plot.curves[0].total == huge.picture.done
+    huge.view.cancel()
     huge.settle()
 
 
 @pytest.mark.parametrize("way", ["escape", "button", "status bar"])
 def test_a_cancel_ends_the_reading_within_200_ms(qtbot: QtBot, huge: Panel, way: str) -> None:
     _begin(huge)
-    page, progress = huge.body.pictures.weights, huge.body.progress
+    page, progress = huge.view.pictures.weights, huge.view.progress
     watch = Stopwatch()
     if way == "escape":
         page.panel.plot.setFocus()
@@ -377,8 +394,8 @@ def test_a_cancel_ends_the_reading_within_200_ms(qtbot: QtBot, huge: Panel, way:
     assert "Cancelled" in progress.label.text()
     assert page.panel.plot.curves  # what was read stays
     qtbot.mouseClick(progress.button, Qt.MouseButton.LeftButton)
-    assert huge.body.pictures.busy
-    huge.body.cancel()
+    assert huge.view.pictures.busy
+    huge.view.cancel()
     huge.settle()
 
 
@@ -388,8 +405,8 @@ def test_selecting_another_tensor_cancels_the_first(huge: Panel) -> None:
     _begin(huge, "blk.1.ffn_up.weight")
     assert first.cancelled
     huge.references.choose(None)
-    assert not huge.body.pictures.busy
-    huge.body.cancel()
+    assert not huge.view.pictures.busy
+    huge.view.cancel()
     huge.settle()
 
 
@@ -400,8 +417,8 @@ def test_nothing_is_read_while_hidden(huge: Panel) -> None:
     huge.qtbot.waitUntil(lambda: job.cancelled)
     huge.settle()
     huge.view.show()
-    assert huge.body.pictures.busy
-    huge.body.cancel()
+    assert huge.view.pictures.busy
+    huge.view.cancel()
     huge.settle()
 
 
@@ -410,7 +427,7 @@ def test_closing_the_reference_or_the_model_meanwhile_ends_the_reading(huge: Pan
     job = huge.runner.jobs[0]
     huge.references.set_documents(huge.documents[:1])
     assert job.cancelled
-    assert huge.body.implied.isVisible()
+    assert huge.view.implied.isVisible()
     huge.settle()
     huge.references.set_documents(huge.documents)
     _begin(huge)
@@ -425,7 +442,7 @@ def test_closing_the_reference_or_the_model_meanwhile_ends_the_reading(huge: Pan
 def test_a_file_cut_while_it_is_read_is_told(huge: Panel, tmp_path: Path) -> None:
     _begin(huge)
     os.truncate(tmp_path / "1.gguf", 4096)
-    page = huge.body.pictures.weights
+    page = huge.view.pictures.weights
     huge.qtbot.waitUntil(page.state.isVisible)
     assert page.state.heading.text() == "The weights could not be compared"
     assert "1.gguf" in page.state.sentence.text()
@@ -446,7 +463,7 @@ def test_names_from_strangers_are_shown_as_they_are(panel: Panel) -> None:
     panel.show(ODD, Rounding("BF16"))
     for label in panel.view.findChildren(QLabel):
         assert label.textFormat() == Qt.TextFormat.PlainText, label.text()
-    assert panel.body.header.name.text() == ODD
+    assert panel.view.header.name.text() == ODD
 
 
 def test_it_says_what_weight_errors_do_not_tell(panel: Panel) -> None:
@@ -472,9 +489,8 @@ def test_in_the_window_the_tree_selects_and_a_reference_may_be_closed(
         window.reveal_tensor(document, row)
         assert window.panels.currentWidget() is window.panels.errors
         wait_idle(qtbot, window)
-    view = window.panels.errors.view
-    qtbot.waitUntil(lambda: view.body is not None)
-    body = view.body
+    view = window.panels.errors.widget
+    body = view
     assert body is not None
     window.panels.references.choose(reference)
     qtbot.waitUntil(lambda: body.pictures.picture is not None)

@@ -67,12 +67,12 @@ class Page(ErrorsPanel):
     def __init__(self, qtbot: QtBot, runner: JobRunner, documents: list[Document]) -> None:
         super().__init__(qtbot, runner, documents)
         self.select(documents[0].model.tensors.columns.names[0])
-        qtbot.waitUntil(lambda: self.view.body is not None)
+        qtbot.waitUntil(lambda: self.view is not None)
         self.page.controls.types.set_types(QUICK)
 
     @property
     def page(self) -> WhatIfPage:
-        return self.body.what_if
+        return self.view.what_if
 
     @property
     def lines(self) -> dict[str, Line]:
@@ -398,14 +398,12 @@ def test_the_planner_says_what_is_planned_for(
     window = make_window(documents[0].path)
     panels = window.panels
     panels.setCurrentWidget(panels.planner)
-    planner = panels.planner.view
+    planner = panels.planner.widget
     qtbot.waitUntil(lambda: planner.state.machine is not None and planner.body is not None)
     planner.state.set(context=2048)
-    panels.tensors.table.select_row(0)
+    panels.tensors.widget.table.select_row(0)
     panels.setCurrentWidget(panels.errors)
-    qtbot.waitUntil(lambda: panels.errors.view.body is not None)
-    body = panels.errors.view.body
-    assert body is not None
+    body = panels.errors.widget
     body.what_if.controls.types.set_types(["Q8_0"])
     body.show_page(body.what_if)
     qtbot.waitUntil(lambda: "2,048 tokens" in body.what_if.panel.resting)

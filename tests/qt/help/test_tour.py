@@ -109,11 +109,11 @@ def test_the_window_works_while_the_tour_is_there(
     qtbot: QtBot, window: MainWindow, tour: Tour
 ) -> None:
     window.panels.setCurrentWidget(window.panels.metadata)
-    window.panels.metadata.list.bar.edit.setFocus()
-    qtbot.keyClicks(window.panels.metadata.list.bar.edit, "llama")
-    qtbot.keyClick(window.panels.metadata.list.bar.edit, Key.Key_Escape)
+    window.panels.metadata.widget.list.bar.edit.setFocus()
+    qtbot.keyClicks(window.panels.metadata.widget.list.bar.edit, "llama")
+    qtbot.keyClick(window.panels.metadata.widget.list.bar.edit, Key.Key_Escape)
     assert window.help.tour is tour  # this Escape was the filter's
-    assert window.panels.metadata.list.bar.text == ""
+    assert window.panels.metadata.widget.list.bar.text == ""
     wait_idle(qtbot, window)
 
 

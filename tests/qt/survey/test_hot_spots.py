@@ -32,18 +32,18 @@ def panel(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Survey
     arrays["blk.0.attn_q.weight"][0, 0] = 5  # the outlier
     arrays["odd.weight"] = np.full((1, 30), 0.5, np.float32)
     panel = SurveyPanel(qtbot, runner, load(write_gguf(tmp_path / "model.gguf", "llama", arrays)))
-    panel.body.show_page(panel.body.hot_spots)
+    panel.view.show_page(panel.view.hot_spots)
     tester = QAbstractItemModelTester(
-        panel.body.hot_spots.model,
+        panel.view.hot_spots.model,
         QAbstractItemModelTester.FailureReportingMode.Warning,
         panel.view,
     )
-    assert tester.model() is panel.body.hot_spots.model
+    assert tester.model() is panel.view.hot_spots.model
     return panel
 
 
 def page(panel: SurveyPanel) -> HotSpotsPage:
-    return panel.body.hot_spots
+    return panel.view.hot_spots
 
 
 def test_says_once_what_weight_error_does_not_tell(panel: SurveyPanel) -> None:
@@ -119,7 +119,7 @@ def test_choosing_and_opening(panel: SurveyPanel) -> None:
     panel.qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=place)
     row = table.table.content_row(table.table.index(1, 0))
     assert panel.chosen == [row]
-    assert panel.body.map.map.current == panel.cell_of(row)
+    assert panel.view.map.map.current == panel.cell_of(row)
     panel.qtbot.keyClick(table, KEY.Key_Return)
     assert opened == [row]
     panel.qtbot.keyClick(table, KEY.Key_Up)
@@ -140,7 +140,7 @@ def test_rows_grow_while_the_survey_runs_and_the_selection_stays(
     qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path
 ) -> None:
     panel = SurveyPanel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 24, 40)))
-    panel.body.show_page(page(panel))
+    panel.view.show_page(page(panel))
     panel.view.select_tensor(7)
     page(panel).choose_metric("std")
     panel.view.session.start()

@@ -23,18 +23,17 @@ def window(qtbot: QtBot, make_window: Callable[..., MainWindow], demo_path: Path
     """A window with the demo model, whose map is shown."""
     window = make_window(demo_path)
     window.panels.setCurrentWidget(window.panels.survey)
-    qtbot.waitUntil(lambda: window.panels.survey.view.body is not None)
+    qtbot.waitUntil(lambda: window.panels.survey.widget is not None)
     wait_idle(qtbot, window)
     return window
 
 
 def survey(window: MainWindow) -> SurveyView:
-    return window.panels.survey.view
+    return window.panels.survey.widget
 
 
 def click_cell(qtbot: QtBot, window: MainWindow, row: int) -> None:
-    body, content = survey(window).body, survey(window).session.content
-    assert body is not None
+    body, content = survey(window), survey(window).session.content
     assert content is not None
     place = body.map.map.cell_place(int(content.grid.cell_of[row])).center().toPoint()
     qtbot.mouseClick(body.map.map.viewport(), LEFT, pos=place)
@@ -42,16 +41,14 @@ def click_cell(qtbot: QtBot, window: MainWindow, row: int) -> None:
 
 def marked(window: MainWindow) -> tuple[int, list[int]]:
     """Return the rows of the cell that the map marks, and what the hot spots have selected."""
-    body, content = survey(window).body, survey(window).session.content
-    assert body is not None
+    body, content = survey(window), survey(window).session.content
     assert content is not None
     (row,) = content.grid.cells[body.map.map.current].rows
     return row, body.hot_spots.table.selected_content_rows().tolist()
 
 
 def test_a_cell_selects_in_tree_table_and_bytes(qtbot: QtBot, window: MainWindow) -> None:
-    body = survey(window).body
-    assert body is not None
+    body = survey(window)
     body.show_page(body.hot_spots)
     body.show_page(body.map)
     chosen: list[int] = []
@@ -59,23 +56,22 @@ def test_a_cell_selects_in_tree_table_and_bytes(qtbot: QtBot, window: MainWindow
     for row in (5, 12, 0):
         click_cell(qtbot, window, row)
         assert window.open_models.tree.currentIndex().data(ItemRole.NODE).tensor_row == row
-        assert window.panels.tensors.table.selected_content_rows().tolist() == [row]
-        assert window.panels.raw.hex.cursor_offset == window.documents[0].arrays.offsets[row]
+        assert window.panels.tensors.widget.table.selected_content_rows().tolist() == [row]
+        assert window.panels.raw.widget.hex.cursor_offset == window.documents[0].arrays.offsets[row]
         assert marked(window) == (row, [row])
     assert chosen == [5, 12, 0]  # nobody answers an answer
     assert window.panels.currentWidget() is window.panels.survey
 
 
 def test_tree_and_table_select_in_the_survey(qtbot: QtBot, window: MainWindow) -> None:
-    body = survey(window).body
-    assert body is not None
+    body = survey(window)
     body.show_page(body.hot_spots)
     wait_idle(qtbot, window)
     chosen: list[int] = []
     survey(window).tensor_chosen.connect(chosen.append)
     window.reveal_tensor(window.documents[0], 7)
     assert marked(window) == (7, [7])
-    window.panels.tensors.table.select_row(9)
+    window.panels.tensors.widget.table.select_row(9)
     assert marked(window) == (9, [9])
     tree = window.open_models
     index = tree.model.find(window.documents[0], lambda node: node.tensor_row == 3)
@@ -91,14 +87,13 @@ def test_a_selection_made_before_the_survey_is_there(
     window = make_window(demo_path)
     window.reveal_tensor(window.documents[0], 11)
     window.panels.setCurrentWidget(window.panels.survey)
-    qtbot.waitUntil(lambda: survey(window).body is not None)
+    qtbot.waitUntil(lambda: window.panels.survey.built is not None)
     wait_idle(qtbot, window)
     assert marked(window)[0] == 11
 
 
 def test_opening_shows_the_weights_or_what_they_lost(qtbot: QtBot, window: MainWindow) -> None:
-    panels, body = window.panels, survey(window).body
-    assert body is not None
+    panels, body = window.panels, survey(window)
     click_cell(qtbot, window, 5)
     qtbot.keyClick(body.map.map, Qt.Key.Key_Return)
     assert panels.currentWidget() is panels.weights

@@ -50,11 +50,11 @@ def row(name: str) -> int:
 
 def pixel(panel: SurveyPanel, place: QPoint) -> QColor:
     """Return the colour beside the text of a cell."""
-    return panel.body.map.map.viewport().grab().toImage().pixelColor(place)
+    return panel.view.map.map.viewport().grab().toImage().pixelColor(place)
 
 
 def corner(panel: SurveyPanel, name: str) -> QPoint:
-    cell = panel.body.map.map.cell_place(panel.cell_of(row(name)))
+    cell = panel.view.map.map.cell_place(panel.cell_of(row(name)))
     return cell.topLeft().toPoint() + QPoint(5, 5)
 
 
@@ -71,7 +71,7 @@ def test_types_have_the_colours_of_the_legend(panel: SurveyPanel) -> None:
 
 def test_figures_have_the_colours_of_the_scale(panel: SurveyPanel) -> None:
     panel.survey()
-    panel.body.map.colour("bytes")
+    panel.view.map.colour("bytes")
     nbytes = {name: array.nbytes for name, array in ARRAYS.items()}
     assert pixel(panel, corner(panel, "blk.3.ffn_up.weight")) == COLOUR_MAP[-1]
     least = min(nbytes, key=nbytes.__getitem__)
@@ -93,7 +93,7 @@ def test_a_scale_follows_the_logarithm_where_figures_are_far_apart() -> None:
 
 def test_what_is_not_known_has_no_colour(panel: SurveyPanel) -> None:
     session = panel.view.session
-    page = panel.body.map
+    page = panel.view.map
     page.colour("step_error")
     assert session.content is not None
     assert session.known is not None
@@ -115,7 +115,7 @@ def test_what_is_not_known_has_no_colour(panel: SurveyPanel) -> None:
 
 
 def test_each_role_by_itself(panel: SurveyPanel) -> None:
-    page = panel.body.map
+    page = panel.view.map
     panel.survey()
     page.colour("outlier_ratio")
     page.by_role.setChecked(True)
@@ -130,7 +130,7 @@ def test_each_role_by_itself(panel: SurveyPanel) -> None:
 
 
 def test_a_click_chooses_a_tensor(panel: SurveyPanel) -> None:
-    page = panel.body.map
+    page = panel.view.map
     panel.click(row("blk.3.attn_k.weight"))
     assert panel.chosen == [row("blk.3.attn_k.weight")]
     assert page.map.current == panel.cell_of(panel.chosen[0])
@@ -162,27 +162,27 @@ def test_a_click_chooses_a_tensor(panel: SurveyPanel) -> None:
 def test_keys_go_from_cell_to_cell(panel: SurveyPanel, start: str, key: KEY, goal: str) -> None:
     if start:
         panel.view.select_tensor(row(start))
-    panel.qtbot.keyClick(panel.body.map.map, key)
+    panel.qtbot.keyClick(panel.view.map.map, key)
     assert list(ARRAYS)[panel.chosen[-1]] == goal
 
 
 def test_down_goes_over_a_gap_to_the_nearest(panel: SurveyPanel) -> None:
     panel.view.select_tensor(row("blk.1.attn_k.weight"))
-    panel.qtbot.keyClick(panel.body.map.map, KEY.Key_Down)
+    panel.qtbot.keyClick(panel.view.map.map, KEY.Key_Down)
     assert panel.chosen[-1] in {row("blk.2.attn_q.weight"), row("blk.2.ffn_up.weight")}
 
 
 def test_a_selection_from_elsewhere_is_marked_and_answers_nothing(panel: SurveyPanel) -> None:
     panel.view.select_tensor(row("blk.3.ffn_up.weight"))
-    assert panel.body.map.map.current == panel.cell_of(row("blk.3.ffn_up.weight"))
-    assert "blk.3.ffn_up.weight" in panel.body.map.map.accessibleDescription()
+    assert panel.view.map.map.current == panel.cell_of(row("blk.3.ffn_up.weight"))
+    assert "blk.3.ffn_up.weight" in panel.view.map.map.accessibleDescription()
     panel.view.select_tensor(-1)
-    assert panel.body.map.map.current == -1
+    assert panel.view.map.map.current == -1
     assert panel.chosen == []
 
 
 def test_the_mouse_reads_without_choosing(panel: SurveyPanel) -> None:
-    page = panel.body.map
+    page = panel.view.map
     panel.qtbot.mouseMove(page.map.viewport(), panel.place(row("blk.1.attn_q.weight")))
     panel.qtbot.waitUntil(lambda: "blk.1.attn_q.weight" in page.readout.text())
     assert "Q4_0" in page.readout.text()
@@ -199,7 +199,7 @@ def test_the_mouse_reads_without_choosing(panel: SurveyPanel) -> None:
 
 def test_copies_what_is_known_of_the_cell(panel: SurveyPanel) -> None:
     panel.click(row("blk.1.attn_q.weight"))
-    view = panel.body.map.map
+    view = panel.view.map.map
     text = copied(
         panel.qtbot,
         lambda: panel.qtbot.keyClick(view, KEY.Key_C, Qt.KeyboardModifier.ControlModifier),
@@ -211,7 +211,7 @@ def test_enter_and_double_click_open(panel: SurveyPanel) -> None:
     opened: list[int] = []
     panel.view.tensor_opened.connect(opened.append)
     panel.click(row("blk.1.attn_q.weight"))
-    view = panel.body.map.map
+    view = panel.view.map.map
     panel.qtbot.keyClick(view, KEY.Key_Return)
     place = panel.place(row("blk.2.ffn_up.weight"))
     panel.qtbot.mouseDClick(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
@@ -220,7 +220,7 @@ def test_enter_and_double_click_open(panel: SurveyPanel) -> None:
 
 def test_saves_the_whole_map_and_the_figures_behind_it(panel: SurveyPanel, tmp_path: Path) -> None:
     panel.survey()
-    page = panel.body.map
+    page = panel.view.map
     page.colour("std")
     picture = page.picture()
     assert picture is not None
@@ -253,7 +253,7 @@ def test_follows_the_scheme(panel: SurveyPanel, scheme: Scheme) -> None:
     apply_scheme(scheme)
     try:
         panel.settle()
-        palette = panel.body.map.map.palette()
+        palette = panel.view.map.map.palette()
         assert pixel(panel, QPoint(2, 2)) == palette.color(palette.ColorRole.Base)
     finally:
         apply_scheme(Scheme.SYSTEM)
@@ -263,7 +263,7 @@ def test_hostile_names_are_shown_as_they_are(
     qtbot: QtBot, runner: JobRunner, hostile: Document
 ) -> None:
     panel = SurveyPanel(qtbot, runner, hostile)
-    page = panel.body.map
+    page = panel.view.map
     content = panel.view.session.content
     assert content is not None
     for cell in range(len(content.grid.cells)):
@@ -311,7 +311,7 @@ def test_wide_and_long_grids_paint_only_what_is_seen(qtbot: QtBot) -> None:
 def test_roles_and_layers_stay_in_sight(panel: SurveyPanel, load: Load, tmp_path: Path) -> None:
     names = {f"blk.{layer}.role{role}.weight": (1, 32) for layer in range(60) for role in range(40)}
     panel.show(load(write_gguf(tmp_path / "large.gguf", "llama", arrays_of(names))))
-    view = panel.body.map.map
+    view = panel.view.map.map
     panel.view.select_tensor(list(names).index("blk.59.role39.weight"))
     place = view.cell_place(view.current)
     assert view.viewport().rect().contains(place.center().toPoint())

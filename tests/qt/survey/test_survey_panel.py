@@ -87,11 +87,11 @@ def test_nothing_is_read_before_somebody_looks_or_asks(
     content = panel.view.session.content
     assert content is not None
     assert not content.statistics.known.any()
-    assert panel.body.bar.start.text().startswith("Survey all tensors (")
+    assert panel.view.bar.start.text().startswith("Survey all tensors (")
 
 
 def test_a_survey_tells_what_statistics_tell(panel: SurveyPanel, document: Document) -> None:
-    qtbot, bar = panel.qtbot, panel.body.bar
+    qtbot, bar = panel.qtbot, panel.view.bar
     assert bar.start.isEnabled()
     qtbot.mouseClick(bar.start, LEFT)
     assert panel.view.session.state is SurveyState.RUNNING
@@ -123,9 +123,9 @@ def test_a_tensor_that_cannot_be_read_is_listed_and_ends_nothing(
     assert content is not None
     assert content.statistics.known.sum() >= 10
     assert any("cut short" in problem for problem in content.statistics.problems.values())
-    panel.body.show_page(panel.body.hot_spots)
+    panel.view.show_page(panel.view.hot_spots)
     problem = panel.column("problem")
-    assert not panel.body.hot_spots.table.isColumnHidden(problem)
+    assert not panel.view.hot_spots.table.isColumnHidden(problem)
     assert any("cut short" in str(text) for text in panel.ranked("problem"))
 
 
@@ -140,7 +140,7 @@ def test_the_second_look_is_instant(
     assert second is not None
     np.testing.assert_array_equal(first.statistics.known, second.statistics.known)
     np.testing.assert_array_equal(first.statistics.std, second.statistics.std)
-    assert not again.body.bar.start.isEnabled()
+    assert not again.view.bar.start.isEnabled()
 
 
 @pytest.mark.parametrize("way", ["escape", "button", "status bar"])
@@ -148,12 +148,12 @@ def test_a_cancel_ends_the_survey_within_200_ms(
     qtbot: QtBot, runner: JobRunner, huge: SurveyPanel, way: str
 ) -> None:
     huge.begin()
-    bar = huge.body.bar
+    bar = huge.view.bar
     assert bar.cancel.isVisible()
     watch = Stopwatch()
     if way == "escape":
-        huge.body.map.map.setFocus()
-        qtbot.keyClick(huge.body.map.map, KEY.Key_Escape)
+        huge.view.map.map.setFocus()
+        qtbot.keyClick(huge.view.map.map, KEY.Key_Escape)
     elif way == "button":
         qtbot.mouseClick(bar.cancel, LEFT)
     else:
@@ -169,7 +169,7 @@ def test_a_cancel_ends_the_survey_within_200_ms(
 
 def test_a_pause_waits_and_goes_on(qtbot: QtBot, huge: SurveyPanel) -> None:
     huge.begin()
-    bar = huge.body.bar
+    bar = huge.view.bar
     qtbot.mouseClick(bar.pause, LEFT)
     assert huge.view.session.state is SurveyState.PAUSED
     assert bar.pause.text() == "&Resume"
@@ -229,7 +229,7 @@ def test_another_model_ends_the_survey(huge: SurveyPanel, small: Document) -> No
     assert huge.view.session.state is SurveyState.READY
     assert huge.view.session.content is not None
     assert huge.view.session.content.document is small
-    assert "0 of 12" in huge.body.bar.label.text()
+    assert "0 of 12" in huge.view.bar.label.text()
 
 
 def test_a_model_may_be_closed_while_it_is_surveyed(huge: SurveyPanel) -> None:
@@ -258,7 +258,7 @@ def test_errors_against_another_model(both: SurveyPanel, runner: JobRunner) -> N
     reference, candidate = both.references.documents
     both.survey()
     both.choose(reference)
-    bar, session = both.body.bar, both.view.session
+    bar, session = both.view.bar, both.view.session
     assert bar.start.text().startswith("Compare all tensors (")
     assert "1 not comparable" in bar.label.text()
     both.survey()
@@ -285,7 +285,7 @@ def test_errors_against_another_model(both: SurveyPanel, runner: JobRunner) -> N
 
 def test_errors_of_rounding_to_a_type(both: SurveyPanel) -> None:
     both.choose(Rounding("Q4_K"))
-    start = both.body.bar.start.text()
+    start = both.view.bar.start.text()
     assert start.startswith("Survey and compare all tensors (")
     both.survey()
     session = both.view.session
@@ -348,7 +348,7 @@ def test_a_reference_chosen_meanwhile_does_not_end_the_survey(huge: SurveyPanel)
 
 
 def test_a_notice_says_what_has_to_be_read_and_starts_it(both: SurveyPanel) -> None:
-    page = both.body.map
+    page = both.view.map
     assert not page.notice.isVisible()
     page.colour("relative_rmse")
     assert "Choose above" in page.notice.label.text()
@@ -371,11 +371,11 @@ def test_a_page_behind_follows_to_another_model(
     qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, small: Document
 ) -> None:
     panel = SurveyPanel(qtbot, runner, small)
-    panel.body.show_page(panel.body.hot_spots)
+    panel.view.show_page(panel.view.hot_spots)
     panel.show(load(weights_model().write(tmp_path / "weights.gguf")))
     panel.view.select_tensor(12)  # the other model has twelve, of which this would be none
-    panel.body.show_page(panel.body.map)
-    assert panel.body.map.map.current == panel.cell_of(12)
-    panel.body.show_page(panel.body.hot_spots)
-    assert panel.body.hot_spots.table.selected_content_rows().tolist() == [12]
+    panel.view.show_page(panel.view.map)
+    assert panel.view.map.map.current == panel.cell_of(12)
+    panel.view.show_page(panel.view.hot_spots)
+    assert panel.view.hot_spots.table.selected_content_rows().tolist() == [12]
     assert panel.chosen == []

@@ -33,12 +33,12 @@ TYPES = dict.fromkeys(ARRAYS, "Q4_0") | {"blk.1.ffn_down.weight": "Q8_0"}
 
 def opened(qtbot: QtBot, runner: JobRunner, document: Document) -> SurveyPanel:
     panel = SurveyPanel(qtbot, runner, document)
-    page = panel.body.type_mix
+    page = panel.view.type_mix
     for table in (page.roles, page.recipes, page.deviations):
         QAbstractItemModelTester(
             table.table, QAbstractItemModelTester.FailureReportingMode.Warning, panel.view
         )
-    panel.body.show_page(page)
+    panel.view.show_page(page)
     panel.settle()
     return panel
 
@@ -56,7 +56,7 @@ def test_roles_recipes_and_the_verdict(
 ) -> None:
     document = load(write_gguf(tmp_path / "model.gguf", "llama", ARRAYS, TYPES, block_count=2))
     panel = opened(qtbot, runner, document)
-    page = panel.body.type_mix
+    page = panel.view.type_mix
     fits = compare_with_recipes(document.model)
     assert page.verdict.text() == verdict(document.model, fits)
     mix = type_mix(document.model)
@@ -78,7 +78,7 @@ def test_a_model_that_no_recipe_is_for(
 ) -> None:
     document = load(write_safetensors(tmp_path / "model", ARRAYS))
     panel = opened(qtbot, runner, document)
-    page: TypeMixPage = panel.body.type_mix
+    page: TypeMixPage = panel.view.type_mix
     assert "no recipe applies" in page.verdict.text()
     assert page.recipes.table.rowCount() == page.deviations.table.rowCount() == 0
     assert page.roles.table.rowCount() == 4

@@ -691,8 +691,8 @@ def test_in_the_panel_escape_cancels(
 ) -> None:
     panel = Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 31)))
     panel.begin("blk.0.ffn_up.weight")
-    page = panel.body.map
-    panel.body.show_page(page)
+    page = panel.view.map
+    panel.view.show_page(page)
     qtbot.waitUntil(lambda: page.progress.running and bool(page.plot.layers))
     page.plot.setFocus()
     watch = Stopwatch()
@@ -707,7 +707,7 @@ def test_in_the_panel_the_values_follow_what_is_chosen(
 ) -> None:
     panel = Panel(qtbot, runner, load(path))
     panel.show(Q)
-    body = panel.body
+    body = panel.view
     body.show_page(body.map)
     qtbot.waitUntil(lambda: bool(body.map.plot.layers))
     panel.settle()

@@ -82,15 +82,15 @@ def panel(qtbot: QtBot, runner: JobRunner, load: Load, candidate_path: Path) -> 
 def open_block(panel: Panel, name: str = NAME, index: int = 0) -> MicroscopePage:
     """Select a tensor and look at one of its blocks."""
     panel.show(name)
-    page = panel.body.microscope
-    panel.body.show_page(page)
+    page = panel.view.microscope
+    panel.view.show_page(page)
     page.show_block(index)
     wait_for(panel, index)
     return page
 
 
 def wait_for(panel: Panel, index: int) -> None:
-    page = panel.body.microscope
+    page = panel.view.microscope
     panel.qtbot.waitUntil(lambda: page.shown is not None and page.shown.detail.index == index)
     panel.settle()
 
@@ -123,12 +123,12 @@ def test_the_tables_tell_what_the_decoder_tells(panel: Panel) -> None:
 
 def test_only_quantized_tensors_have_the_page(panel: Panel) -> None:
     page = open_block(panel)
-    tabs = panel.body.tabs
-    assert tabs.isTabVisible(panel.body.place_of(page))
+    tabs = panel.view.tabs
+    assert tabs.isTabVisible(panel.view.place_of(page))
     panel.show(NORM)
-    assert not tabs.isTabVisible(panel.body.place_of(page))
+    assert not tabs.isTabVisible(panel.view.place_of(page))
     panel.show(SMALL)
-    assert tabs.isTabVisible(panel.body.place_of(page))
+    assert tabs.isTabVisible(panel.view.place_of(page))
 
 
 def test_keys_buttons_numbers_and_places_lead_to_blocks(qtbot: QtBot, panel: Panel) -> None:
@@ -158,7 +158,7 @@ def test_keys_buttons_numbers_and_places_lead_to_blocks(qtbot: QtBot, panel: Pan
 
 def test_a_place_from_elsewhere_is_shown_and_marked(panel: Panel) -> None:
     page = open_block(panel)
-    panel.body.place_chosen.emit((3, 300))
+    panel.view.place_chosen.emit((3, 300))
     wait_for(panel, 7)
     assert page.panes.looked_at == Look(Part.WEIGHT, 44)
     assert page.panes.readout.text().startswith("Weight 44 (row 3, column 300): ")
@@ -408,9 +408,9 @@ def large(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
 
 def open_large(panel: Panel) -> MicroscopePage:
     panel.select("blk.0.ffn_up.weight")
-    panel.qtbot.waitUntil(lambda: panel.view.body is not None)
-    page = panel.body.microscope
-    panel.body.show_page(page)
+    panel.qtbot.waitUntil(lambda: panel.view is not None)
+    page = panel.view.microscope
+    panel.view.show_page(page)
     wait_for(panel, 0)
     return page
 
@@ -457,18 +457,18 @@ def test_a_tensor_of_eight_billion_weights(qtbot: QtBot, large: Panel) -> None:
 
 def test_reads_only_while_it_is_visible(panel: Panel) -> None:
     panel.show(NAME)
-    page = panel.body.microscope
+    page = panel.view.microscope
     page.show_block(3)
     assert panel.runner.jobs == []
     assert page.shown is None
-    panel.body.show_page(page)
+    panel.view.show_page(page)
     wait_for(panel, 3)
-    panel.body.show_page(panel.body.values)
+    panel.view.show_page(panel.view.values)
     panel.settle()
     panel.view._references.choose(Rounding("Q8_0"))
     assert page.shown is not None
     assert page.shown.beside is None
-    panel.body.show_page(page)
+    panel.view.show_page(page)
     panel.qtbot.waitUntil(lambda: page.shown is not None and page.shown.beside is not None)
     panel.settle()
 
@@ -530,8 +530,8 @@ def test_a_broken_block_is_shown(
     panel = Panel(qtbot, runner, load(file.write(tmp_path / "broken.gguf")))
     panel.view.show_tensors([0])
     panel.settle()
-    page = panel.body.microscope
-    panel.body.show_page(page)
+    page = panel.view.microscope
+    panel.view.show_page(page)
     wait_for(panel, 0)
     for index in (0, 1):
         page.show_block(index)
@@ -609,11 +609,9 @@ def test_the_bytes_are_shown_in_their_file(
     assert row is not None
     window.reveal_tensor(document, row)
     window.panels.setCurrentWidget(window.panels.weights)
-    view = window.panels.weights.view
-    qtbot.waitUntil(lambda: view.body is not None)
-    assert view.body is not None
-    page = view.body.microscope
-    view.body.show_page(page)
+    view = window.panels.weights.widget
+    page = view.microscope
+    view.show_page(page)
     qtbot.waitUntil(lambda: page.shown is not None)
     page.show_block(4)
     qtbot.waitUntil(lambda: page.shown is not None and page.shown.detail.index == 4)
@@ -623,7 +621,7 @@ def test_the_bytes_are_shown_in_their_file(
     qtbot.mouseClick(page.bar.raw, LEFT)
     offset = document.model.tensors[NAME].offset + 4 * 144 + 4
     assert [(row, extent.offset, extent.nbytes) for row, extent in asked] == [(row, offset, 12)]
-    raw = window.panels.raw
-    assert window.panels.currentWidget() is raw
+    raw = window.panels.raw.widget
+    assert window.panels.currentWidget() is window.panels.raw
     assert raw.hex.selection == range(offset, offset + 12)
     qtbot.waitUntil(lambda: not window.runner.jobs)

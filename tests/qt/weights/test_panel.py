@@ -22,7 +22,7 @@ from explorer.qt.document import Document, Recent
 from explorer.qt.jobs import JobRunner
 from explorer.qt.kernel_compiler import KernelMaker
 from explorer.qt.weights.curves import HistogramChoices, RangeKind, Scope
-from explorer.qt.widgets.lazy import LateView
+from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization.kernel_cache import note_compiled
 from explorer.quantization.kernel_sets import GENERAL, exact
@@ -73,14 +73,14 @@ def test_the_table_tells_what_the_analysis_tells(panel: Panel, document: Documen
         assert shown[name] == getattr(told, name), name
     for percent, value in told.percentiles.items():
         assert shown[f"p{percent:g}"] == pytest.approx(value, abs=0.01), percent
-    header = panel.body.header
+    header = panel.view.header
     assert header.name.text() == "blk.2.attn_q.weight"
     assert "96 × 64" in header.facts.text()
 
 
 def test_statistics_can_be_copied_and_exported(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:
     panel.show("blk.2.attn_q.weight")
-    table = panel.body.histogram.panel.table
+    table = panel.view.histogram.panel.table
     table.selectAll()
     text = copied(qtbot, table.copy_rows)
     assert "mean\t" in text
@@ -94,16 +94,16 @@ def test_statistics_can_be_copied_and_exported(qtbot: QtBot, panel: Panel, tmp_p
 
 def test_the_model_of_the_table_keeps_qts_rules(panel: Panel, qtmodeltester: ModelTester) -> None:
     panel.show("blk.2.attn_q.weight")
-    qtmodeltester.check(panel.body.histogram.statistics)
+    qtmodeltester.check(panel.view.histogram.statistics)
     panel.show("blk.2.attn_q.weight", "blk.3.attn_q.weight")
-    qtmodeltester.check(panel.body.histogram.statistics)
+    qtmodeltester.check(panel.view.histogram.statistics)
     panel.show("nothing.weight")
-    qtmodeltester.check(panel.body.histogram.statistics)
+    qtmodeltester.check(panel.view.histogram.statistics)
 
 
 def test_typing_bins_and_choosing_a_range_change_the_counts(qtbot: QtBot, panel: Panel) -> None:
     panel.show("blk.1.attn_q.weight")
-    page, weights = panel.body.histogram, layer_weights(1)
+    page, weights = panel.view.histogram, layer_weights(1)
     assert page.plot.curves[0].histogram.high < 1  # the outlier flattens nothing at first
     bins = page.controls.bins
     bins.setFocus()
@@ -138,7 +138,7 @@ def test_a_range_that_cannot_be_is_refused_in_words(
     qtbot: QtBot, panel: Panel, low: str, high: str, sentence: str
 ) -> None:
     panel.show("norm.weight")
-    page = panel.body.histogram
+    page = panel.view.histogram
     before = page.plot.curves
     page.controls.range.setCurrentIndex(2)
     for edit, text in ((page.controls.low, low), (page.controls.high, high)):
@@ -174,13 +174,13 @@ def test_reads_only_while_it_is_visible(runner: JobRunner, huge: Panel) -> None:
     huge.select("blk.0.ffn_up.weight")
     assert runner.jobs == []
     huge.view.show()
-    huge.qtbot.waitUntil(lambda: huge.view.body is not None and huge.body.histogram.busy)
+    huge.qtbot.waitUntil(lambda: huge.view is not None and huge.view.histogram.busy)
     huge.view.hide()
-    assert not huge.body.histogram.busy
+    assert not huge.view.histogram.busy
     huge.settle()
     huge.view.show()
-    assert huge.body.histogram.busy
-    huge.body.cancel()
+    assert huge.view.histogram.busy
+    huge.view.cancel()
     huge.settle()
 
 
@@ -195,7 +195,7 @@ def test_the_histogram_grows_and_tells_how_fast(huge: Panel) -> None:
     shown = huge.statistics()
     assert isinstance(shown["count"], int)
     assert shown["p50"] is None  # not known before the end
-    huge.body.cancel()
+    huge.view.cancel()
     huge.settle()
 
 
@@ -220,23 +220,8 @@ def test_a_cancel_ends_the_reading_within_200_ms(
     assert page.plot.curves  # what was read stays
     qtbot.mouseClick(page.progress.button, Qt.MouseButton.LeftButton)
     assert page.busy
-    huge.body.cancel()
+    huge.view.cancel()
     huge.settle()
-
-
-def test_a_cancel_of_the_plots_is_told_and_taken_back(
-    qtbot: QtBot, runner: JobRunner, panel: Panel
-) -> None:
-    panel.select("blk.1.attn_q.weight")
-    qtbot.waitUntil(lambda: bool(runner.jobs))
-    assert runner.jobs[0].title == "Preparing the view"
-    runner.jobs[0].cancel()
-    qtbot.waitUntil(lambda: panel.view.state.heading.text() == "The view could not be prepared")
-    assert panel.view.body is None
-    qtbot.mouseClick(panel.view.state.button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: panel.view.body is not None)
-    panel.settle()
-    assert panel.gathered.exact
 
 
 def test_says_which_kernels_it_waits_for(
@@ -288,26 +273,25 @@ def test_what_the_user_chose_is_there_again(
     qtbot: QtBot, runner: JobRunner, panel: Panel, document: Document
 ) -> None:
     panel.show("blk.1.attn_q.weight")
-    controls = panel.body.histogram.controls
+    controls = panel.view.histogram.controls
     controls.bins.setValue(77)
     controls.range.setCurrentIndex(controls.range.findData(RangeKind.FULL))
     controls.logarithmic.setChecked(True)
     controls.marks.setChecked(False)
-    panel.body.histogram.panel.splitter.setSizes([500, 380])
+    panel.view.histogram.panel.splitter.setSizes([500, 380])
     qtbot.waitUntil(lambda: not controls._typing.isActive())
     panel.settle()
     other = Panel(qtbot, runner, document)
-    other.view.choices = panel.view.choices
-    other.view.splitter_state = panel.view.splitter_state
+    other.view.restore(panel.view.choices, panel.view.histogram.splitter_state())
     assert other.view.choices == HistogramChoices(77, RangeKind.FULL, logarithmic=True, marks=False)
     other.show("blk.1.attn_q.weight")
     assert other.gathered.curves[0].histogram.counts.size == 77
-    assert other.body.histogram.plot.logarithmic
-    sizes = [each.body.histogram.panel.splitter.sizes() for each in (panel, other)]
+    assert other.view.histogram.plot.logarithmic
+    sizes = [each.view.histogram.panel.splitter.sizes() for each in (panel, other)]
     assert sizes[0] == sizes[1]
     assert other.view.choices == panel.view.choices
-    other.view.splitter_state = QByteArray()
-    assert other.body.histogram.panel.splitter.sizes() != sizes[0]
+    other.view.restore(panel.view.choices, QByteArray())
+    assert other.view.histogram.panel.splitter.sizes() != sizes[0]
 
 
 def test_selecting_another_tensor_cancels_the_first(runner: JobRunner, huge: Panel) -> None:
@@ -316,9 +300,9 @@ def test_selecting_another_tensor_cancels_the_first(runner: JobRunner, huge: Pan
     huge.select("blk.1.ffn_up.weight")
     assert first.cancelled
     huge.qtbot.waitUntil(lambda: first not in runner.jobs)
-    huge.qtbot.waitUntil(lambda: huge.body.histogram.gathered is not None)
+    huge.qtbot.waitUntil(lambda: huge.view.histogram.gathered is not None)
     assert huge.gathered.curves[0].name == "blk.1.ffn_up.weight"
-    huge.body.cancel()
+    huge.view.cancel()
     huge.settle()
 
 
@@ -336,7 +320,7 @@ def test_a_file_cut_while_it_is_read_is_told_and_the_rest_goes_on(
     os.truncate(tmp_path / "huge.gguf", 1 << 36)
     qtbot.mouseClick(huge.view.state.button, Qt.MouseButton.LeftButton)
     huge.qtbot.waitUntil(lambda: not huge.view.state.isVisible() or not huge.runner.jobs)
-    huge.body.cancel()
+    huge.view.cancel()
     huge.settle()
 
 
@@ -351,23 +335,23 @@ def test_a_type_without_values_is_explained(panel: Panel) -> None:
 
 def test_a_tensor_without_a_finite_weight_is_explained(panel: Panel) -> None:
     panel.show("nothing.weight")
-    assert "No weight is finite" in panel.body.histogram.note.text()
+    assert "No weight is finite" in panel.view.histogram.note.text()
     assert panel.statistics()["nan"] == 8
     panel.show("norm.weight")
-    assert not panel.body.histogram.note.isVisible()
+    assert not panel.view.histogram.note.isVisible()
 
 
 def test_the_factor_beside_an_nvfp4_tensor_is_told_of(panel: Panel) -> None:
     panel.show("fp4.weight")
-    assert panel.body.header.note.isVisible()
-    assert "fp4.scale" in panel.body.header.note.text()
+    assert panel.view.header.note.isVisible()
+    assert "fp4.scale" in panel.view.header.note.text()
     panel.show("norm.weight")
-    assert not panel.body.header.note.isVisible()
+    assert not panel.view.header.note.isVisible()
 
 
 def test_the_same_role_of_every_layer_is_overlaid(qtbot: QtBot, panel: Panel) -> None:
     panel.show("blk.1.attn_q.weight")
-    header, page = panel.body.header, panel.body.histogram
+    header, page = panel.view.header, panel.view.histogram
     header.scope.setFocus()
     qtbot.keyClick(header.scope, KEY.Key_Down)
     assert header.chosen is Scope.SAME_ROLE
@@ -387,8 +371,8 @@ def test_the_same_role_of_every_layer_is_overlaid(qtbot: QtBot, panel: Panel) ->
 
 def test_selected_tensors_are_shown_together_or_side_by_side(qtbot: QtBot, panel: Panel) -> None:
     panel.show("norm.weight", "blk.0.attn_q.weight")
-    page = panel.body.histogram
-    assert panel.body.header.chosen is Scope.SELECTED
+    page = panel.view.histogram
+    assert panel.view.header.chosen is Scope.SELECTED
     assert [curve.name for curve in page.plot.curves] == ["norm.weight", "blk.0.attn_q.weight"]
     page.controls.arrangement.setCurrentIndex(1)
     assert page.multiples.isVisible()
@@ -398,7 +382,7 @@ def test_selected_tensors_are_shown_together_or_side_by_side(qtbot: QtBot, panel
         "blk.0.attn_q.weight",
     ]
     panel.show("norm.weight")
-    assert panel.body.header.chosen is Scope.ONE
+    assert panel.view.header.chosen is Scope.ONE
     assert page.plot.isVisible()
 
 
@@ -407,8 +391,8 @@ def test_it_says_how_many_of_too_many_tensors_are_shown(
 ) -> None:
     panel = Panel(qtbot, runner, load(huge_model(tmp_path / "many.gguf", 4096, tensors=40)))
     panel.show(*(f"blk.{layer}.ffn_up.weight" for layer in range(40)))
-    assert len(panel.body.histogram.plot.curves) == 32
-    assert "32 of 40 tensors are shown" in panel.body.header.facts.text()
+    assert len(panel.view.histogram.plot.curves) == 32
+    assert "32 of 40 tensors are shown" in panel.view.header.facts.text()
 
 
 def test_codes_and_scales_of_a_quantized_tensor(
@@ -418,8 +402,8 @@ def test_codes_and_scales_of_a_quantized_tensor(
     told = block_statistics(document.model.tensors["blk.0.ffn_down.weight"])
     assert told is not None
     assert told.minima is not None
-    tabs = panel.body.tabs
-    codes, scales, minima = panel.body.blocks.pages
+    tabs = panel.view.tabs
+    codes, scales, minima = panel.view.blocks.pages
     tabs.setCurrentWidget(codes)
     panel.settle()
     model = codes.panel.table.table
@@ -449,14 +433,14 @@ def test_a_cancel_from_the_status_bar_leaves_a_button_to_read_the_blocks_again(
     panel.show("blk.0.ffn_down.weight")
     with monkeypatch.context() as patched:
         patched.setattr("explorer.qt.weights.work.block_statistics", wait)
-        page = getattr(panel.body.blocks, which)
-        panel.body.tabs.setTabVisible(panel.body.tabs.indexOf(page), True)
-        panel.body.tabs.setCurrentWidget(page)
+        page = getattr(panel.view.blocks, which)
+        panel.view.tabs.setTabVisible(panel.view.tabs.indexOf(page), True)
+        panel.view.tabs.setCurrentWidget(page)
         assert page.state.heading.text() == "Reading the blocks…"
         (job,) = runner.jobs
         job.cancel()  # as the status bar does
         panel.settle()
-    for each in panel.body.blocks.pages:
+    for each in panel.view.blocks.pages:
         assert each.state.heading.text() == "Cancelled"
         assert each.state.button.text() == "Read on"
     qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)
@@ -475,14 +459,14 @@ def test_blocks_are_read_only_while_their_pages_are_visible(
     monkeypatch.setattr("explorer.qt.weights.work.block_statistics", wait)
     panel.show("blk.0.ffn_down.weight")
     assert runner.jobs == []
-    tabs = panel.body.tabs
-    codes, scales, _ = panel.body.blocks.pages
+    tabs = panel.view.tabs
+    codes, scales, _ = panel.view.blocks.pages
     tabs.setCurrentWidget(codes)
     (job,) = runner.jobs
     tabs.setCurrentWidget(scales)
     QApplication.processEvents()
     assert not job.cancelled  # one walk is for all pages
-    panel.body.show_page(panel.body.values)
+    panel.view.show_page(panel.view.values)
     qtbot.waitUntil(lambda: job.cancelled)
     panel.settle()
     tabs.setCurrentWidget(scales)
@@ -499,8 +483,8 @@ def test_blocks_are_read_only_while_their_pages_are_visible(
 def test_blocks_that_cannot_be_read_are_told_of(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:
     panel.show("blk.0.ffn_down.weight")
     os.truncate(tmp_path / "weights.gguf", 64)
-    codes, _, _ = panel.body.blocks.pages
-    panel.body.show_page(codes)
+    codes, _, _ = panel.view.blocks.pages
+    panel.view.show_page(codes)
     panel.settle()
     assert codes.state.heading.text() == "The blocks could not be read"
     assert "at byte" in codes.state.sentence.text()
@@ -508,8 +492,8 @@ def test_blocks_that_cannot_be_read_are_told_of(qtbot: QtBot, panel: Panel, tmp_
 
 def test_a_tensor_that_is_not_quantized_has_no_codes(panel: Panel) -> None:
     panel.show("blk.0.ffn_up.weight")
-    codes, scales, minima = panel.body.blocks.pages
-    tabs = panel.body.tabs
+    codes, scales, minima = panel.view.blocks.pages
+    tabs = panel.view.tabs
     shown = [tabs.isTabVisible(tabs.indexOf(page)) for page in (codes, scales, minima)]
     assert shown == [True, True, False]
     panel.show("norm.weight")
@@ -529,7 +513,7 @@ def test_names_from_strangers_are_shown_as_they_are(
             assert not unsafe_characters(label.text())
     panel.view.show_tensors(range(len(hostile.model.tensors.rows)))
     panel.settle()
-    table = panel.body.histogram.panel.table.table
+    table = panel.view.histogram.panel.table.table
     assert not unsafe_characters("".join(str(table.index(r, 0).data()) for r in range(12)))
 
 
@@ -537,14 +521,14 @@ def test_every_control_has_a_name_and_is_reached_by_tab(panel: Panel) -> None:
     panel.show("blk.0.attn_q.weight", "norm.weight")
     view = panel.view
     reached: list[QWidget] = []
-    panel.body.header.scope.setFocus()
+    panel.view.header.scope.setFocus()
     for _ in range(60):
         focused = QApplication.focusWidget()
         if focused is None or focused in reached:
             break
         reached.append(focused)
         view.focusNextChild()
-    page = panel.body.histogram
+    page = panel.view.histogram
     controls = page.controls
     for wanted in (
         controls.bins,
@@ -564,9 +548,9 @@ def test_every_control_has_a_name_and_is_reached_by_tab(panel: Panel) -> None:
         assert named, widget
 
 
-def test_the_window_can_hold_the_panel_without_loading_plots_or_kernels() -> None:
+def test_the_window_starts_without_loading_plots_or_kernels() -> None:
     program = (
-        "import sys; from explorer.qt.weights.panel import WeightsView;"
+        "import sys; from explorer.qt.main_window import MainWindow;"
         "print([name for name in ('pyqtgraph', 'numba') if name in sys.modules])"
     )
     done = subprocess.run(
@@ -579,7 +563,7 @@ def test_the_first_histogram_waits_for_no_other_page(panel: Panel) -> None:
     pages = ("map.page", "block.page", "values")
     names = [f"explorer.qt.weights.{page}" for page in pages[:2]]
     program = (
-        "import sys, explorer.qt.weights.body;"
+        "import sys, explorer.qt.weights.panel;"
         f"print([name for name in {names} if name in sys.modules])"
     )
     done = subprocess.run(
@@ -587,14 +571,14 @@ def test_the_first_histogram_waits_for_no_other_page(panel: Panel) -> None:
     )
     assert done.stdout == "[]\n"
     panel.show("blk.1.attn_q.weight")
-    late = [child for child in panel.body.findChildren(LateView) if child.existing is None]
+    late = [child for child in panel.view.findChildren(LazyTab) if child.built is None]
     assert len(late) == len(pages)
-    tabs = panel.body.tabs
+    tabs = panel.view.tabs
     for place in range(tabs.count()):
         if tabs.isTabVisible(place):
             tabs.setCurrentIndex(place)
             panel.settle()
-    assert [page.existing is None for page in late] == [False, True, False]  # it has no blocks
+    assert [page.built is None for page in late] == [False, True, False]  # it has no blocks
 
 
 def test_closing_in_the_middle_ends_the_work(runner: JobRunner, huge: Panel) -> None:

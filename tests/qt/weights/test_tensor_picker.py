@@ -57,16 +57,16 @@ def plain(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
 
 def picked(panel: Panel) -> str:
     """Return what the picker says."""
-    subject = panel.body.picker.subject
+    subject = panel.view.picker.subject
     assert subject is not None
-    assert panel.body.picker.list.currentText() == subject.name
+    assert panel.view.picker.list.currentText() == subject.name
     return subject.name
 
 
 def step(panel: Panel, key: Qt.Key) -> None:
     """Press a key with Alt, wherever the focus is in the panel; at first in the tabs."""
     if QApplication.focusWidget() is None:
-        panel.body.tabs.tabBar().setFocus()
+        panel.view.tabs.tabBar().setFocus()
     focus = QApplication.focusWidget()
     assert focus is not None
     panel.qtbot.keyClick(focus, key, ALT)
@@ -75,7 +75,7 @@ def step(panel: Panel, key: Qt.Key) -> None:
 
 def test_there_is_a_choice_only_of_several_tensors(panel: Panel) -> None:
     panel.show(NAMES[1])
-    picker = panel.body.picker
+    picker = panel.view.picker
     assert not picker.isVisible()
     assert picked(panel) == NAMES[1]
     panel.show(*NAMES)
@@ -89,18 +89,18 @@ def test_there_is_a_choice_only_of_several_tensors(panel: Panel) -> None:
 
 def test_the_header_asks_for_no_wider_window(panel: Panel) -> None:
     panel.show(*NAMES, OTHER, PLAIN)
-    header = panel.body.header
+    header = panel.view.header
     assert header.minimumSizeHint().width() < 500
     panel.view.resize(500, 500)
     QApplication.processEvents()
-    for widget in (panel.body.picker, header.scope):
+    for widget in (panel.view.picker, header.scope):
         assert header.rect().contains(widget.geometry())
     panel.settle()
 
 
 def test_every_page_shows_the_chosen_tensor(panel: Panel) -> None:
     panel.show(*NAMES)
-    body = panel.body
+    body = panel.view
     codes, scales, minima = body.blocks.pages
     for turn, name in enumerate(NAMES):
         assert picked(panel) == name
@@ -139,7 +139,7 @@ def test_every_page_shows_the_chosen_tensor(panel: Panel) -> None:
 
 def test_one_chooses_with_the_mouse_and_with_keys(qtbot: QtBot, panel: Panel) -> None:
     panel.show(*NAMES)
-    picker = panel.body.picker
+    picker = panel.view.picker
     assert not picker.back_action.isEnabled()
     buttons = {widget.defaultAction(): widget for widget in picker.findChildren(QToolButton)}
     qtbot.mouseClick(buttons[picker.on_action], Qt.MouseButton.LeftButton)
@@ -150,9 +150,9 @@ def test_one_chooses_with_the_mouse_and_with_keys(qtbot: QtBot, panel: Panel) ->
     assert not picker.on_action.isEnabled()
     step(panel, NEXT)  # there is nothing behind it
     assert picked(panel) == NAMES[2]
-    panel.body.show_page(panel.body.values)
+    panel.view.show_page(panel.view.values)
     panel.settle()
-    panel.body.values.grid.setFocus()
+    panel.view.values.grid.setFocus()
     step(panel, BEFORE)
     step(panel, BEFORE)
     assert picked(panel) == NAMES[0]
@@ -166,7 +166,7 @@ def test_one_chooses_with_the_mouse_and_with_keys(qtbot: QtBot, panel: Panel) ->
 
 def test_the_histogram_brings_the_chosen_tensor_to_the_front(panel: Panel) -> None:
     panel.show(*NAMES)
-    page = panel.body.histogram
+    page = panel.view.histogram
     assert page.plot.highlighted is None
     step(panel, NEXT)
     assert page.plot.highlighted == 1
@@ -183,18 +183,18 @@ def test_the_histogram_brings_the_chosen_tensor_to_the_front(panel: Panel) -> No
 def test_the_choice_outlives_a_refresh_but_not_another_selection(panel: Panel) -> None:
     panel.show(*NAMES)
     step(panel, NEXT)
-    panel.view._refresh()  # as when numbers are written in another way
+    panel.view.refresh()  # as when numbers are written in another way
     panel.settle()
     assert picked(panel) == NAMES[1]
-    assert panel.body.histogram.plot.highlighted == 1
+    assert panel.view.histogram.plot.highlighted == 1
     panel.show(NAMES[2], NAMES[1])
     assert picked(panel) == NAMES[2]
-    assert panel.body.histogram.plot.highlighted is None
+    assert panel.view.histogram.plot.highlighted is None
 
 
 def test_of_the_same_role_that_of_the_selected_layer_is_chosen(qtbot: QtBot, plain: Panel) -> None:
     plain.show("blk.2.attn_q.weight")
-    body = plain.body
+    body = plain.view
     body.show_page(body.map)
     qtbot.waitUntil(lambda: bool(body.map.plot.layers))
     plain.settle()
@@ -212,8 +212,8 @@ def test_of_the_same_role_that_of_the_selected_layer_is_chosen(qtbot: QtBot, pla
 
 def test_stepping_over_a_tensor_without_codes_stays_on_the_page(panel: Panel) -> None:
     panel.show(NAMES[0], PLAIN, NAMES[1])
-    codes, _, minima = panel.body.blocks.pages
-    panel.body.show_page(codes)
+    codes, _, minima = panel.view.blocks.pages
+    panel.view.show_page(codes)
     panel.settle()
     assert codes.has_content
     step(panel, NEXT)
@@ -223,19 +223,19 @@ def test_stepping_over_a_tensor_without_codes_stays_on_the_page(panel: Panel) ->
     step(panel, NEXT)
     assert codes.has_content
     assert codes.title.text().startswith(NAMES[1])
-    panel.body.show_page(panel.body.microscope)
+    panel.view.show_page(panel.view.microscope)
     panel.settle()
     step(panel, BEFORE)
-    assert panel.body.microscope.state.sentence.text() == "This tensor is not quantized."
-    assert not panel.body.tabs.isTabVisible(panel.body.place_of(minima))
+    assert panel.view.microscope.state.sentence.text() == "This tensor is not quantized."
+    assert not panel.view.tabs.isTabVisible(panel.view.place_of(minima))
 
 
 def test_what_is_known_of_a_type_keeps_the_page_of_minima(panel: Panel) -> None:
     panel.show(NAMES[0], NAMES[1], OTHER)
-    _, scales, minima = panel.body.blocks.pages
-    panel.body.show_page(scales)
+    _, scales, minima = panel.view.blocks.pages
+    panel.view.show_page(scales)
     panel.settle()
-    panel.body.show_page(minima)
+    panel.view.show_page(minima)
     step(panel, NEXT)
     assert minima.isVisible()
     assert minima.title.text().startswith(NAMES[1])
@@ -245,10 +245,10 @@ def test_what_is_known_of_a_type_keeps_the_page_of_minima(panel: Panel) -> None:
 
 def test_a_tensor_that_cannot_be_decoded_is_not_offered(plain: Panel) -> None:
     plain.show("old.weight", "norm.weight", "equal.weight")
-    picker = plain.body.picker
+    picker = plain.view.picker
     names = [picker.list.itemText(place) for place in range(picker.list.count())]
     assert names == ["norm.weight", "equal.weight"]
-    assert "old.weight" in plain.body.histogram.note.text()
+    assert "old.weight" in plain.view.histogram.note.text()
     plain.show("old.weight", "norm.weight")
     assert not picker.isVisible()
     assert picked(plain) == "norm.weight"
@@ -256,7 +256,7 @@ def test_a_tensor_that_cannot_be_decoded_is_not_offered(plain: Panel) -> None:
 
 def test_places_chosen_on_the_map_belong_to_the_chosen_tensor(panel: Panel) -> None:
     panel.show(*NAMES)
-    body = panel.body
+    body = panel.view
     step(panel, NEXT)
     body.show_page(body.map)
     panel.qtbot.waitUntil(lambda: bool(body.map.plot.layers))
@@ -264,15 +264,15 @@ def test_places_chosen_on_the_map_belong_to_the_chosen_tensor(panel: Panel) -> N
     spot = pixel(body.map.plot, 70.5, 2.5)
     drag(body.map.plot, spot, spot)
     panel.settle()
-    assert body._values.existing is None  # nobody has looked at it
+    assert body._values.built is None  # not shown yet
     body.tabs.setCurrentIndex(body.place_of(body._microscope))
-    panel.qtbot.waitUntil(lambda: body._microscope.existing is not None)
+    panel.qtbot.waitUntil(lambda: body._microscope.built is not None)
     panel.qtbot.waitUntil(lambda: body.microscope.shown is not None)
     panel.settle()
     assert body.microscope.shown is not None
     assert body.microscope.shown.detail.values.tolist() == decoded(NAMES[1])[2].tolist()
     body.tabs.setCurrentIndex(body.place_of(body._values))
-    panel.qtbot.waitUntil(lambda: body._values.existing is not None)
+    panel.qtbot.waitUntil(lambda: body._values.built is not None)
     panel.settle()
     index = body.values.grid.currentIndex()
     assert body.values.model.place(index) == (2, 70)
@@ -289,12 +289,12 @@ def test_names_from_strangers_are_offered_as_they_are(
     panel = Panel(qtbot, runner, hostile)
     panel.view.show_tensors(range(len(hostile.model.tensors.rows)))
     panel.settle()
-    names = panel.body.picker.list
+    names = panel.view.picker.list
     assert names.count() >= len(HOSTILE)
     for place in range(names.count()):
         assert not unsafe_characters(names.itemText(place))
         assert len(names.itemText(place)) <= 200
-    panel.body.show_page(panel.body.map)
+    panel.view.show_page(panel.view.map)
     for place in range(names.count()):
         names.setCurrentIndex(place)
         panel.settle()

@@ -33,14 +33,14 @@ def panel(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
 def open_values(panel: Panel, *names: str) -> ValuesPage:
     """Show the values of a tensor and wait until those in sight are read."""
     panel.show(*names)
-    page = panel.body.values
-    panel.body.show_page(page)
+    page = panel.view.values
+    panel.view.show_page(page)
     wait_for_values(panel)
     return page
 
 
 def wait_for_values(panel: Panel) -> None:
-    page = panel.body.values
+    page = panel.view.values
     grid = page.grid
 
     def all_there() -> bool:
@@ -54,7 +54,7 @@ def wait_for_values(panel: Panel) -> None:
 
 def go_to(panel: Panel, text: str) -> None:
     """Type a place into the line and press Enter."""
-    page = panel.body.values
+    page = panel.view.values
     page.goto.clear()
     panel.qtbot.keyClicks(page.goto, text)
     panel.qtbot.keyClick(page.goto, KEY.Key_Return)
@@ -195,8 +195,8 @@ def test_a_cancelled_save_leaves_nothing_behind(
     *, qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, name: str
 ) -> None:
     panel = Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 30)))
-    page = panel.begin("blk.0.ffn_up.weight") and panel.body.values
-    panel.body.cancel()
+    page = panel.begin("blk.0.ffn_up.weight") and panel.view.values
+    panel.view.cancel()
     assert page._tensor is not None
     folder = tmp_path / "saved"
     folder.mkdir()
@@ -212,9 +212,9 @@ def test_a_tensor_of_eight_billion_weights_stays_responsive(
 ) -> None:
     panel = Panel(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 33)))
     panel.select("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: panel.view.body is not None)
-    page = panel.body.values
-    panel.body.show_page(page)
+    qtbot.waitUntil(lambda: panel.view is not None)
+    page = panel.view.values
+    panel.view.show_page(page)
     panel.settle()  # the histogram is no longer read
     watch = Stopwatch()
     for text in ("2097151, 4095", "0", "1000000, 17"):

@@ -22,8 +22,8 @@ CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftM
 @pytest.fixture
 def table(window: MainWindow) -> TableView:
     window.panels.setCurrentWidget(window.panels.tensors)
-    window.panels.tensors.table.setFocus()
-    return window.panels.tensors.table
+    window.panels.tensors.widget.table.setFocus()
+    return window.panels.tensors.widget.table
 
 
 def test_rows_cell_and_json_are_copied(qtbot: QtBot, table: TableView) -> None:
@@ -43,7 +43,7 @@ def test_rows_cell_and_json_are_copied(qtbot: QtBot, table: TableView) -> None:
 def test_what_is_shown_is_exported(
     qtbot: QtBot, window: MainWindow, table: TableView, tmp_path: Path, ending: str
 ) -> None:
-    qtbot.keyClicks(window.panels.tensors.bar.edit, "ffn_up")
+    qtbot.keyClicks(window.panels.tensors.widget.bar.edit, "ffn_up")
     path = tmp_path / f"tensors{ending}"
     with qtbot.waitSignal(table.exported) as written:
         table.export(path)

@@ -1,7 +1,4 @@
-"""The panel's content while there is a model. Made late: pyqtgraph, for its colours, is slow.
-
-The map is made with it, the other pages when they are first looked at.
-"""
+"""Controls of a survey: the bar above all pages, and the notice above a view that lacks data."""
 
 from __future__ import annotations
 
@@ -9,22 +6,12 @@ from PySide6.QtCore import QEvent, Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from explorer.present.explanations import picture_text
-from explorer.qt.jobs import JobRunner
+from explorer.present.survey import Source
 from explorer.qt.references import ReferenceBar
-from explorer.qt.survey.hot_spots import HotSpotsPage
-from explorer.qt.survey.map_page import MapPage
-from explorer.qt.survey.notice import start_text
 from explorer.qt.survey.session import SurveySession, SurveyState
-from explorer.qt.survey.type_mix import TypeMixPage
-from explorer.qt.widgets.labels import ElidedLabel
-from explorer.qt.widgets.lazy import Deferred
-from explorer.qt.widgets.pages import TabbedBody
-from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.progress import Pace
-from explorer.text import integer_text
-
-# The line above all pages of the survey: what to compare with, start, pause and cancel.
-
+from explorer.text import bytes_text, integer_text
 
 _STEPS = 1000
 
@@ -156,110 +143,61 @@ class SurveyBar(QWidget):
             self.follow()
 
 
-class SurveyBody(TabbedBody):
-    """Controls and pages.
+class Notice(QWidget):
+    """Says what has to be read before a figure is known; is not there where nothing has to be."""
 
-    Attributes:
-        bar: The controls.
-        map: The map of the model.
+    pressed = Signal()
 
-    Signals:
-        tensor_chosen: A tensor was chosen; its content row.
-        tensor_opened: More of a tensor shall be seen; its content row.
-    """
-
-    tensor_chosen = Signal(int)
-    tensor_opened = Signal(int)
-
-    def __init__(
-        self, runner: JobRunner, session: SurveySession, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, session: SurveySession, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
-        self._row = -1
-        self.bar = SurveyBar(session, self)
-        self.begin_tabs(self.tr("Views of the model"), self.bar)
-        export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
-        self.map = MapPage(session, export, self)
-        self._hot_spots = Deferred(
-            lambda parent: HotSpotsPage(session, runner, parent), self._fill_hot_spots, self
-        )
-        self._type_mix = Deferred(
-            lambda parent: TypeMixPage(session, runner, parent), self._fill_type_mix, self
-        )
-        self.tabs.addTab(self.map, self.tr("Map"))
-        self.tabs.addTab(self._hot_spots, self.tr("Hot spots"))
-        self.tabs.addTab(self._type_mix, self.tr("Type mix"))
-        self.bar.open_requested.connect(self.open_requested)
-        self._connect(self.map)
-        self.tabs.currentChanged.connect(lambda _: self._refresh())
-        session.replaced.connect(self._refresh)
-        session.grown.connect(self._grow)
-        session.state_changed.connect(self._follow_state)
-        self._refresh()
+        self.label = plain_label(self)
+        self.label.setWhatsThis(picture_text("progress"))
+        self.label.setWordWrap(True)
+        self.button = QPushButton(self)
+        self.button.clicked.connect(self.pressed)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(8, 2, 8, 2)
+        layout.addWidget(self.label, 1)
+        layout.addWidget(self.button)
+        self.hide()
 
-    @property
-    def hot_spots(self) -> HotSpotsPage:
-        """The worst tensors; the page is made if nobody has looked at it."""
-        return self._hot_spots.view
+    def tell(self, source: Source) -> None:
+        """Say what keeps figures of a source from being known."""
+        session = self._session
+        ready = session.state is SurveyState.READY
+        tensors, pairs = session.missing
+        text = ""
+        if source is Source.ERRORS and session.references.chosen is None:
+            text = self.tr("Choose above what to compare with: errors are told against it.")
+        elif source is Source.ERRORS and session.comparison is None:
+            text = self.tr("The tensors of both models are being matched.")
+        elif source is Source.ERRORS and pairs:
+            text = self.tr("Errors of {count} are not known yet.").format(
+                count=_tensors(self, pairs)
+            )
+        elif source is Source.STATISTICS and tensors:
+            text = self.tr("Statistics of {count} are not known yet.").format(
+                count=_tensors(self, tensors)
+            )
+        missing = pairs if source is Source.ERRORS else tensors
+        self.label.setText(text)
+        self.button.setVisible(bool(missing) and ready)
+        self.button.setText(start_text(self, session))
+        self.setVisible(bool(text) and session.content is not None)
 
-    @property
-    def type_mix(self) -> TypeMixPage:
-        """Types, held against recipes; the page is made if nobody has looked at it."""
-        return self._type_mix.view
 
-    def select_tensor(self, row: int) -> None:
-        """Mark a tensor in all pages; -1 marks none. Emits nothing."""
-        self._row = row
-        self.map.select_tensor(row)
-        if self._hot_spots.existing is not None:
-            self._hot_spots.existing.select_tensor(row)
+def start_text(widget: QWidget, session: SurveySession) -> str:
+    """Return what the button that starts a survey says."""
+    tensors, pairs = session.missing
+    size = bytes_text(session.missing_bytes)
+    if tensors and pairs:
+        return widget.tr("Survey and compare all tensors ({size})").format(size=size)
+    if pairs:
+        return widget.tr("Compare all tensors ({size})").format(size=size)
+    return widget.tr("Survey all tensors ({size})").format(size=size)
 
-    def focus_search(self) -> None:
-        """Go to the table, and into its filter."""
-        self.show_page(self._hot_spots)
-        self.hot_spots.focus_search()
 
-    def cancel(self) -> None:
-        self._session.cancel()
-
-    def _connect(self, page: MapPage | HotSpotsPage) -> None:
-        page.tensor_chosen.connect(self._choose)
-        page.tensor_opened.connect(self.tensor_opened)
-        page.start_requested.connect(self._session.start)
-
-    def _fill_hot_spots(self, page: HotSpotsPage) -> None:
-        self._connect(page)
-        self.pass_on(page.table)
-        page.select_tensor(self._row)
-        page.refresh()
-
-    def _fill_type_mix(self, page: TypeMixPage) -> None:
-        self.pass_on(page)
-        page.refresh()
-
-    def _choose(self, row: int) -> None:
-        self.select_tensor(row)
-        self.tensor_chosen.emit(row)
-
-    @property
-    def _front(self) -> MapPage | HotSpotsPage | TypeMixPage | None:
-        """The page in front; None if it is not made yet."""
-        front = self.tabs.currentWidget()
-        return front.existing if isinstance(front, Deferred) else self.map
-
-    def _refresh(self) -> None:
-        """Show what is known in the page in front; the others follow when they are looked at."""
-        page = self._front
-        if page is not None:
-            page.refresh()
-        self._follow_state()
-
-    def _grow(self) -> None:
-        page = self._front
-        if self.isVisible() and isinstance(page, MapPage | HotSpotsPage):
-            page.grow()
-
-    def _follow_state(self) -> None:
-        running = self._session.state in (SurveyState.RUNNING, SurveyState.PAUSED)
-        self.cancel_shortcut.setEnabled(running)
+def _tensors(widget: QWidget, count: int) -> str:
+    words = widget.tr("{count} tensor") if count == 1 else widget.tr("{count} tensors")
+    return words.format(count=integer_text(count))
