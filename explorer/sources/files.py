@@ -1,29 +1,49 @@
-"""The contract of a place that bytes come from.
+"""Bytes by position, from a file or from memory.
 
 Positioned reads, not a memory map: a file that shrinks, an unplugged disk or a dead network share
 under a map kills the process (SIGBUS); under a positioned read it is an exception to show.
+
+A model may lie in 250 shards, and macOS lets a program have 256 files open at a time. So only some
+files stay open. A file that was closed is opened again when it is next read, and must then be the
+same: same device, inode, size and time of change. Otherwise a replaced file would be read with the
+offsets of the old one.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 import threading
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, NamedTuple, Self
 
-from explorer.errors import SourceError, system_reason
-from explorer.sources.descriptors import FileDescriptor
+from explorer.errors import SourceError, system_reason, unreadable_reason
+
+MOST_OPEN: Final = 64
+
+# O_NONBLOCK: opening a FIFO that was swapped in after the check must not wait for a writer.
+# O_BINARY exists on Windows only, where text mode would translate line ends.
+_OPEN_FLAGS: Final = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
+_TOO_MANY_OPEN: Final = (errno.EMFILE, errno.ENFILE)
+_ONE_CALL_BYTES: Final = 1 << 20  # more is read in as many calls as the system likes
 
 
 class ByteSource(ABC):
     """Bounded, thread-safe random access to bytes.
 
     Attributes:
-        path: What to call the place in messages; the file's path where there is one.
+        path: Name of the place in messages; the file's path where there is one.
         size: Number of bytes when the source was opened.
     """
 
@@ -80,24 +100,32 @@ class ByteSource(ABC):
         self.close()
 
 
-# A regular local file, read by position.
-#
-# Only regular files are opened: each other thing is refused by name before the first read, and
-# the check is repeated on the open descriptor so that a file swapped in between cannot slip
-# through.
+class MemorySource(ByteSource):
+    """A `ByteSource` over a bytes object."""
 
+    def __init__(self, content: bytes, path: Path | str = "<memory>") -> None:
+        self.path = Path(path)
+        self.size = len(content)
+        self._content = content
 
-_ONE_CALL_BYTES = 1 << 20  # more is read into a buffer, in as many calls as the system likes
+    def read(self, offset: int, length: int) -> bytes:
+        end = offset + self._checked(offset, length)
+        return self._content[offset:end]
+
+    def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
+        end = offset + self._checked(offset, len(buffer))
+        buffer[:] = self._content[offset:end]
+
+    def close(self) -> None:
+        """Do nothing: memory needs no release."""
 
 
 class FileSource(ByteSource):
     """A `ByteSource` over a regular file, opened read-only.
 
-    While it is not read it may be closed and opened again (see `explorer.sources.descriptors`):
-    then a file that was deleted, replaced or changed meanwhile is a `SourceError`.
-
     Raises:
-        SourceError: The path is missing, unreadable, or not a regular file.
+        SourceError: The path is missing, unreadable, or not a regular file; while reading, also
+            that the file was deleted, replaced or changed.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -119,7 +147,7 @@ class FileSource(ByteSource):
                 self._descriptor.give_back()
             if len(content) == length:
                 return content
-        return super().read(offset, length)  # which tells what is wrong
+        return super().read(offset, length)  # raises what is wrong
 
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         self._checked(offset, len(buffer))
@@ -142,9 +170,8 @@ class FileSource(ByteSource):
         self._descriptor.close()
 
     def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # A model that was opened for nobody (its job was cancelled at the last moment) is dropped
-        # unclosed; its descriptor goes with it, as that of Python's own files does.
-        # At the end of the process the system closes it, and what `close` needs may be gone.
+        # A model whose job was cancelled at the last moment is dropped unclosed. At the end of the
+        # process the system closes its files, and what `close` needs may be gone.
         if hasattr(self, "_descriptor") and not finalizing():  # opening it may have failed
             self.close()
 
@@ -162,24 +189,183 @@ class FileSource(ByteSource):
         return len(content)
 
 
-# Bytes that are already in memory: small layers of a store, and tests.
+class DescriptorPool:
+    """Knows which files are open, and closes idle ones when they are too many.
+
+    Args:
+        most_open: Files that stay open; more only while all of them are being read.
+    """
+
+    def __init__(self, most_open: int = MOST_OPEN) -> None:
+        self.most_open = most_open
+        # Re-entrant: the garbage collector may run while it is held, and end a `FileSource` that
+        # closes its file.
+        self.lock = threading.RLock()
+        self._open: OrderedDict[FileDescriptor, int] = OrderedDict()  # last used at the end
+
+    def __len__(self) -> int:
+        """Return how many files are open."""
+        return len(self._open)
+
+    def number(self, descriptor: FileDescriptor) -> int | None:
+        """Return the system's number of an open file, which counts as used now, or None."""
+        with self.lock:
+            number = self._open.get(descriptor)
+            if number is not None:
+                self._open.move_to_end(descriptor)
+            return number
+
+    def add(self, descriptor: FileDescriptor, number: int) -> None:
+        """Register an open file; close idle ones if there are too many now."""
+        with self.lock:
+            self._open[descriptor] = number
+        self.close_idle(self.most_open)
+
+    def close(self, descriptor: FileDescriptor) -> None:
+        """Close an idle file, if it is open."""
+        with self.lock:
+            number = self._open.pop(descriptor, None)
+        if number is not None:
+            os.close(number)
+
+    def close_idle(self, keep: int) -> None:
+        """Close idle files, least recently used first, until at most `keep` are open."""
+        with self.lock:
+            for descriptor in list(self._open):
+                if len(self._open) <= keep:
+                    return
+                if not descriptor.reader_count:
+                    self.close(descriptor)
 
 
-class MemorySource(ByteSource):
-    """A `ByteSource` over a bytes object."""
+POOL: Final = DescriptorPool()
+"""The pool of the program."""
 
-    def __init__(self, content: bytes, path: Path | str = "<memory>") -> None:
-        self.path = Path(path)
-        self.size = len(content)
-        self._content = content
 
-    def read(self, offset: int, length: int) -> bytes:
-        end = offset + self._checked(offset, length)
-        return self._content[offset:end]
+class _Identity(NamedTuple):
+    """What stays the same as long as a file is the same."""
 
-    def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
-        end = offset + self._checked(offset, len(buffer))
-        buffer[:] = self._content[offset:end]
+    device: int
+    inode: int
+    nbytes: int
+    changed_ns: int
+
+
+class FileDescriptor:
+    """A regular file that is open while it is read, and often in between.
+
+    Attributes:
+        nbytes: Size of the file.
+        reader_count: Reads under way.
+
+    Raises:
+        SourceError: The path is missing, unreadable, or not a regular file.
+    """
+
+    def __init__(self, path: Path, pool: DescriptorPool | None = None) -> None:
+        self._path = path
+        self._place = os.path.abspath(path)  # another folder may be the current one later
+        self._pool = POOL if pool is None else pool
+        self._opening = threading.Lock()
+        self._closed = False
+        self.reader_count = 0
+        number, self._identity = self._open()
+        self.nbytes = self._identity.nbytes
+        self._pool.add(self, number)
+
+    def borrow(self) -> int:
+        """Return the system's number of the file and keep it open until `give_back`.
+
+        The system gives a closed descriptor's number to the next file that is opened: a read that
+        was overtaken by `close` would return bytes of another file.
+
+        Raises:
+            SourceError: It was closed, or it is another file now.
+        """
+        with self._pool.lock:
+            if self._closed:
+                raise SourceError("was closed; open it again", self._path)
+            self.reader_count += 1  # from here on it stays open
+            number = self._pool.number(self)
+        if number is not None:
+            return number
+        try:
+            return self._reopen()
+        except SourceError:
+            self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """End what `borrow` began."""
+        with self._pool.lock:
+            self.reader_count -= 1
+            if self._closed and not self.reader_count:
+                self._pool.close(self)
 
     def close(self) -> None:
-        """Do nothing: memory needs no release."""
+        """Close the file for good as soon as the reads under way have ended."""
+        with self._pool.lock:
+            self._closed = True
+            if not self.reader_count:
+                self._pool.close(self)
+
+    def _reopen(self) -> int:
+        with self._opening:  # not the pool's lock: a dead network share holds up its own readers
+            known = self._pool.number(self)
+            if known is not None:  # another reader was faster
+                return known
+            number, identity = self._open()
+            if identity != self._identity:
+                os.close(number)
+                raise SourceError(
+                    "was replaced or changed while it was open; open it again", self._path
+                )
+            self._pool.add(self, number)
+            return number
+
+    def _open(self) -> tuple[int, _Identity]:
+        """Open the file. What it is, is checked again on the open descriptor: it may be swapped."""
+        number = -1
+        try:
+            _refuse_irregular(os.stat(self._place).st_mode, self._path)
+            number = self._open_number()
+            status = os.fstat(number)
+            _refuse_irregular(status.st_mode, self._path)
+        except (OSError, ValueError, SourceError) as error:
+            if number >= 0:
+                os.close(number)
+            raise _explained(error, self._path) from error
+        return number, _Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def _open_number(self) -> int:
+        try:
+            return os.open(self._place, _OPEN_FLAGS)
+        except OSError as error:
+            if error.errno not in _TOO_MANY_OPEN:
+                raise
+        self._pool.close_idle(0)  # the system's limit is below ours
+        return os.open(self._place, _OPEN_FLAGS)
+
+
+def _refuse_irregular(mode: int, path: Path) -> None:
+    """Refuse by name what is not a file: a FIFO would block for ever, a device never ends."""
+    names = (
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a pipe (FIFO)"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a block device"),
+        (stat.S_ISSOCK, "a socket"),
+    )
+    if not stat.S_ISREG(mode):
+        kind = next((name for test, name in names if test(mode)), "a special file")
+        raise SourceError(f"is {kind}, not a file; choose a model file", path)
+
+
+def _explained(error: OSError | ValueError | SourceError, path: Path) -> SourceError:
+    if isinstance(error, SourceError):
+        return error
+    if isinstance(error, FileNotFoundError):
+        return SourceError("does not exist; it may have been moved or deleted", path)
+    if isinstance(error, PermissionError):
+        return SourceError(unreadable_reason(error), path)
+    return SourceError(f"cannot be opened: {system_reason(error)}", path)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from explorer.sources import ByteSource
+from explorer.sources.files import ByteSource
 
 _CHUNK_BYTES: Final = 1 << 20  # some ms of a disk's time, so that cancelling is quick
 _REPORT_S: Final = 0.05

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from explorer.cli.main import main
-from explorer.demo import make_demo
-from explorer.demo.gguf_writer import Key, Weights, write_gguf
+from explorer.demo import Key, Weights, make_demo, write_gguf
 
 Capture = pytest.CaptureFixture[str]
 MakeFile = Callable[[Sequence[Key], Sequence[Weights]], Path]

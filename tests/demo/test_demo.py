@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.demo import cache_folder, make_demo
-from explorer.demo import store as recipe_module
-from explorer.demo.model import make_vocabulary
+from explorer import demo as recipe_module
+from explorer.demo import cache_folder, make_demo, make_vocabulary
 from explorer.errors import SourceError
 from explorer.formats import StringArray, open_model
 from explorer.paths import resource

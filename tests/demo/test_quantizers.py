@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.demo.gguf_writer import DEMO_TYPES, encode
+from explorer.demo import DEMO_TYPES, encode
 from explorer.quantization import TENSOR_TYPES
 
 STORED = [name for name in DEMO_TYPES if name != "F32"]

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
-from explorer.sources.descriptors import POOL
+from explorer.sources.files import POOL
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, Array, GgufFile, TensorSpec
 from tests.helpers.window import wait_idle
 

@@ -14,7 +14,7 @@ import pytest
 
 from explorer.errors import SourceError
 from explorer.sources import FileSource
-from explorer.sources.descriptors import MOST_OPEN, POOL, DescriptorPool, FileDescriptor
+from explorer.sources.files import MOST_OPEN, POOL, DescriptorPool, FileDescriptor
 
 _COUNT = 12
 _LIMIT = 4
@@ -39,7 +39,7 @@ def paths(tmp_path: Path) -> list[Path]:
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[DescriptorPool]:
     """A small pool that `FileSource` uses too, and in which nothing stays open."""
     pool = DescriptorPool(_LIMIT)
-    monkeypatch.setattr("explorer.sources.descriptors.POOL", pool)
+    monkeypatch.setattr("explorer.sources.files.POOL", pool)
     yield pool
     gc.collect()
     assert len(pool) == 0
@@ -173,7 +173,7 @@ def test_where_the_system_allows_fewer_files_the_idle_ones_make_room(
             raise OSError(errno.EMFILE, "Too many open files")
         return open_file(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("explorer.sources.descriptors.os.open", open_if_room)
+    monkeypatch.setattr("explorer.sources.files.os.open", open_if_room)
     sources.append(FileSource(paths[3]))
     assert [source.read(0, 1) for source in sources] == [b"\0", b"\1", b"\2", b"\3"]
     busy = FileDescriptor(paths[4], pool)

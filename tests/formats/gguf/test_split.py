@@ -11,7 +11,7 @@ import pytest
 from explorer.errors import FormatError
 from explorer.formats import Severity
 from explorer.formats.gguf.open import open_gguf
-from explorer.sources.descriptors import MOST_OPEN
+from explorer.sources.files import MOST_OPEN
 from tests.helpers.gguf_files import problems, shard, shard_name, write_shards
 from tests.helpers.gguf_writer import (
     STRING,
