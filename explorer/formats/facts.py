@@ -7,7 +7,7 @@ has the type that it should have; everything else is "not known" (None) and neve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from explorer.formats.model import Metadata, Model
 
 _MAX_LAYERS = 65_536  # a longer array of head counts is not one
 _MAX_COUNT = 1 << 62  # a number beyond this counts nothing that exists
+_COUNT_TYPES = ("int", "uint", "array[int", "array[uint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,48 +90,38 @@ class Facts:
 
 def describe(model: Model) -> Facts:
     """Return what a model is. Reads small values of the header only, and never raises."""
-    architecture = _attempt_text(model, "architecture")
-    keys = _GgufKeys(model.metadata, architecture or "")
-    config = _Config(model.config)
-    layers = keys.count("block_count") or config.count("num_hidden_layers", "n_layer", "num_layers")
-    width = keys.count("embedding_length") or config.count("hidden_size", "n_embd", "d_model")
-    heads = keys.counts("attention.head_count") or config.counts(
-        "num_attention_heads", "n_head", "num_heads"
-    )
+    architecture = _attempt(lambda: model.architecture)
+    said = _Said(model, architecture or "")
+    heads = said.counts("attention.head_count", "num_attention_heads", "n_head", "num_heads")
     kv_heads = (
-        keys.counts("attention.head_count_kv")
-        or config.counts("num_key_value_heads", "n_head_kv")
+        said.counts("attention.head_count_kv", "num_key_value_heads", "n_head_kv")
         or heads  # without the key there is one for each head
     )
+    width = said.count("embedding_length", "hidden_size", "n_embd", "d_model")
     derived = width // max(heads) if width and heads and max(heads) else None
-    key_length = keys.count("attention.key_length") or config.count("head_dim") or derived
+    inner = said.counts("feed_forward_length", "intermediate_size", "n_inner", "d_ff")
+    positions = ("max_position_embeddings", "n_positions", "seq_length", "n_ctx")
     return Facts(
-        name=_attempt_text(model, "name"),
+        name=_attempt(lambda: model.name),
         architecture=architecture,
-        file_type=_file_type(model, config),
+        file_type=_attempt(lambda: _file_type(model, said)),
         parameters=model.parameters or None,
         nbytes=model.nbytes or None,
         bits_per_weight=model.bits_per_weight or None,
-        context_length=keys.count("context_length")
-        or config.count("max_position_embeddings", "n_positions", "seq_length", "n_ctx"),
-        layers=layers,
+        context_length=said.count("context_length", *positions),
+        layers=said.count("block_count", "num_hidden_layers", "n_layer", "num_layers"),
         embedding_length=width,
-        feed_forward_length=range_text(
-            keys.counts("feed_forward_length")
-            or config.counts("intermediate_size", "n_inner", "d_ff")
-        ),
+        feed_forward_length=range_text(inner),
         heads=range_text(heads),
         kv_heads=range_text(kv_heads),
-        key_length=key_length,
-        value_length=keys.count("attention.value_length")
-        or config.count("v_head_dim", "head_dim")
-        or derived,
-        vocabulary=_vocabulary(model, keys, config),
-        experts=keys.count("expert_count")
-        or config.count("num_local_experts", "num_experts", "n_routed_experts"),
-        experts_used=keys.count("expert_used_count") or config.count("num_experts_per_tok"),
-        tokenizer=_tokenizer(model.metadata),
-        license=keys.text("general.license.name") or keys.text("general.license"),
+        key_length=said.count("attention.key_length", "head_dim") or derived,
+        value_length=said.count("attention.value_length", "v_head_dim", "head_dim") or derived,
+        vocabulary=_vocabulary(model, said),
+        experts=said.count("expert_count", "num_local_experts", "num_experts", "n_routed_experts"),
+        experts_used=said.count("expert_used_count", "num_experts_per_tok"),
+        tokenizer=_attempt(lambda: _tokenizer(model.metadata)),
+        license=_attempt(lambda: model.metadata.text("general.license.name"))
+        or _attempt(lambda: model.metadata.text("general.license")),
         types=_type_shares(model),
     )
 
@@ -143,69 +134,51 @@ def range_text(numbers: Sequence[int] | None) -> str | None:
     return str(low) if low == high else f"{low}–{high}"
 
 
-class _GgufKeys:
-    """Values of `{architecture}.…` keys, where they have the right type."""
+def _attempt(read: Callable[[], str | None]) -> str | None:
+    """Return a text; None if it is empty, or the file changed, or it is too long to be a name."""
+    try:
+        return read() or None
+    except ExplorerError:
+        return None
 
-    def __init__(self, metadata: Metadata, architecture: str) -> None:
-        self._metadata = metadata
+
+class _Said:
+    """Values of `{architecture}.…` keys and of config.json, where they have the right type."""
+
+    def __init__(self, model: Model, architecture: str) -> None:
+        self._metadata = model.metadata
         self._prefix = f"{architecture}."
-
-    def text(self, key: str) -> str | None:
-        try:
-            return self._metadata.text(key) or None
-        except ExplorerError:  # the file changed, or the text is too long to be a name
-            return None
-
-    def count(self, suffix: str) -> int | None:
-        try:
-            return _count(self._metadata.integer(self._prefix + suffix))
-        except ExplorerError:
-            return None
-
-    def counts(self, suffix: str) -> list[int] | None:
-        """Return the value, or the values of each layer, that are counts; zeros are kept."""
-        entry = self._metadata.entry(self._prefix + suffix)
-        if entry is None:
-            return None
-        if entry.length is None:
-            single = self.count(suffix)
-            return None if single is None else [single]
-        if entry.length > _MAX_LAYERS or not entry.type_name.startswith(
-            ("array[int", "array[uint")
-        ):
-            return None
-        try:
-            values = entry.value
-        except ExplorerError:
-            return None
-        return _all_counts(values)
-
-
-class _Config:
-    """Values of config.json, where they have the right type; also those under `text_config`."""
-
-    def __init__(self, config: Mapping[str, Any]) -> None:
+        config = model.config
         inner = config.get("text_config")
         self._parts = (config, inner) if isinstance(inner, Mapping) else (config,)
 
-    def _values(self, names: Iterable[str]) -> Iterable[Any]:
+    def config(self, *names: str) -> Iterator[Any]:
+        """Yield the values of fields of config.json, also those under `text_config`."""
         return (part[name] for name in names for part in self._parts if name in part)
 
-    def count(self, *names: str) -> int | None:
-        return next(filter(None, map(_count, self._values(names))), None)
+    def count(self, suffix: str, *names: str) -> int | None:
+        """Return the count of a key, else of the first field that is one."""
+        found = self._key_counts(suffix, single=True)
+        if found:
+            return found[0] or None
+        return next(filter(None, map(_count, self.config(*names))), None)
 
-    def counts(self, *names: str) -> list[int] | None:
-        for value in self._values(names):
-            found = _all_counts(value if isinstance(value, list) else [value])
-            if found:
-                return found
-        return None
+    def counts(self, suffix: str, *names: str) -> list[int] | None:
+        """Return a count, or those of each layer, not all zero; raises nothing."""
+        values = (v if isinstance(v, list) else [v] for v in self.config(*names))
+        return self._key_counts(suffix) or next(filter(None, map(_all_counts, values)), None)
 
-    def text(self, *names: str) -> str | None:
-        return next((v for v in self._values(names) if isinstance(v, str) and v), None)
-
-    def mapping(self, name: str) -> Mapping[str, Any]:
-        return next((v for v in self._values((name,)) if isinstance(v, Mapping)), {})
+    def _key_counts(self, suffix: str, *, single: bool = False) -> list[int] | None:
+        entry = self._metadata.entry(self._prefix + suffix)
+        if entry is None or (single and entry.length is not None):
+            return None
+        if not entry.type_name.startswith(_COUNT_TYPES) or (entry.length or 0) > _MAX_LAYERS:
+            return None  # without reading it: it may be long
+        try:
+            value = entry.value
+        except ExplorerError:
+            return None
+        return _all_counts([value] if entry.length is None else value)
 
 
 def _count(value: object) -> int | None:
@@ -223,27 +196,15 @@ def _all_counts(values: object) -> list[int] | None:
     return numbers if good and any(numbers) else None
 
 
-def _attempt_text(model: Model, attribute: str) -> str | None:
-    try:
-        value = getattr(model, attribute)
-    except ExplorerError:
-        return None
-    return value if isinstance(value, str) and value else None
-
-
-def _file_type(model: Model, config: _Config) -> str | None:
-    try:
-        value = model.metadata.integer(FILE_TYPE_KEY)
-    except ExplorerError:
-        return None
+def _file_type(model: Model, said: _Said) -> str | None:
+    value = model.metadata.integer(FILE_TYPE_KEY)
     if value is not None:
         return enum_name(FILE_TYPE_KEY, value)
-    label = model.metadata.text("ollama.config.file_type")
-    method = config.mapping("quantization_config").get("quant_method")
-    for text in (label, method):
-        if isinstance(text, str) and text:
-            return text
-    return _usual_quantization(model) or config.text("torch_dtype", "dtype")
+    quantization = next((v for v in said.config("quantization_config") if isinstance(v, dict)), {})
+    labels = (model.metadata.text("ollama.config.file_type"), quantization.get("quant_method"))
+    label = next((text for text in labels if isinstance(text, str) and text), None)
+    plain = (text for text in said.config("torch_dtype", "dtype") if isinstance(text, str))
+    return label or _usual_quantization(model) or next(filter(None, plain), None)
 
 
 def _usual_quantization(model: Model) -> str | None:
@@ -255,20 +216,17 @@ def _usual_quantization(model: Model) -> str | None:
     return max(nbytes, key=lambda name: (nbytes[name], name), default=None)
 
 
-def _vocabulary(model: Model, keys: _GgufKeys, config: _Config) -> int | None:
+def _vocabulary(model: Model, said: _Said) -> int | None:
     tokens = model.metadata.entry("tokenizer.ggml.tokens")
     return (
-        keys.count("vocab_size")
+        said.count("vocab_size")
         or (_count(tokens.length) if tokens is not None else None)
-        or config.count("vocab_size")
+        or next(filter(None, map(_count, said.config("vocab_size"))), None)
     )
 
 
 def _tokenizer(metadata: Metadata) -> str | None:
-    try:
-        kind, pre = metadata.text("tokenizer.ggml.model"), metadata.text("tokenizer.ggml.pre")
-    except ExplorerError:
-        return None
+    kind, pre = metadata.text("tokenizer.ggml.model"), metadata.text("tokenizer.ggml.pre")
     if not kind:
         return None
     return f"{kind} ({pre})" if pre and pre != kind else kind

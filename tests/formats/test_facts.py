@@ -29,7 +29,7 @@ def model_of(keys: dict[str, Any] | None = None, config: dict[str, Any] | None =
     entries = []
     for key, value in (keys or {}).items():
         array = isinstance(value, list)
-        kind = "array[int32]" if array else "x"
+        kind = "array[int32]" if array else "string" if isinstance(value, str) else "int32"
         length = len(value) if array else None
         entries.append(MetadataEntry(key, kind, length, lambda value=value: value))
     return Model(
