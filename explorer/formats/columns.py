@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +48,6 @@ class TensorArrays:
         offsets: First byte in the file, int64 [n].
         damaged: Whether the bytes cannot all be read, bool [n].
         name_ranks: Place of the name in natural order, int64 [n].
-        role_ranks: Place of the role in natural order, int64 [n].
-        type_ranks: Place of the type's name in natural order, int64 [n].
-        shape_ranks: Place of the shape, by its outermost dimension first, int64 [n].
     """
 
     names: Sequence[str]
@@ -68,12 +65,24 @@ class TensorArrays:
     offsets: NDArray[np.int64]
     damaged: NDArray[np.bool_]
     name_ranks: NDArray[np.int64]
-    role_ranks: NDArray[np.int64]
-    type_ranks: NDArray[np.int64]
-    shape_ranks: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @cached_property
+    def role_ranks(self) -> NDArray[np.int64]:
+        """Place of the role in natural order, int64 [n]."""
+        return text_ranks(self.roles)[self.role_codes]
+
+    @cached_property
+    def type_ranks(self) -> NDArray[np.int64]:
+        """Place of the type's name in natural order, int64 [n]."""
+        return text_ranks([kind.name for kind in self.types])[self.type_codes]
+
+    @cached_property
+    def shape_ranks(self) -> NDArray[np.int64]:
+        """Place of the shape, by its outermost dimension first, int64 [n]."""
+        return _ranks(self.shapes, self.shapes)[self.shape_codes]
 
     @cached_property
     def bits_per_weight(self) -> NDArray[np.float64]:
@@ -89,70 +98,55 @@ class TensorArrays:
         return counts[self.shape_codes]
 
 
-class _Codes(Generic[K]):
-    """Numbers the distinct values of a column in the order in which they appear."""
-
-    def __init__(self) -> None:
-        self._code_of: dict[K, int] = {}
-        self._codes: list[int] = []
-
-    def add(self, value: K) -> None:
-        self._codes.append(self._code_of.setdefault(value, len(self._code_of)))
-
-    @property
-    def values(self) -> list[K]:
-        return list(self._code_of)
-
-    @property
-    def codes(self) -> NDArray[np.int64]:
-        return np.array(self._codes, dtype=np.int64)
+def _coded(values: Iterable[K]) -> tuple[list[K], NDArray[np.int64]]:
+    """Return the distinct values of a column in order of appearance, and a code for each row."""
+    code_of: dict[K, int] = {}
+    codes = [code_of.setdefault(value, len(code_of)) for value in values]
+    return list(code_of), np.array(codes, dtype=np.int64)
 
 
 def tensor_arrays(table: TensorTable, check: Callable[[], None] = lambda: None) -> TensorArrays:
-    """Make the columns of a table. For a worker: it looks at every tensor.
+    """Make the columns of a table. For a worker: it reads every tensor.
 
     Args:
         table: The tensors of a model.
-        check: Called every few thousand tensors; raises to give up.
+        check: Called every few thousand tensors; raises to stop.
     """
-    shapes: _Codes[Shape] = _Codes()
-    files: _Codes[Path] = _Codes()
-    roles: _Codes[str] = _Codes()
-    types: _Codes[TensorType] = _Codes()
+    places: list[Path] = []
+    words: list[str] = []
     layers: list[int] = []
     offsets: list[int] = []
     damaged: list[bool] = []
     for row, tensor in enumerate(table.rows):
         if row % _CHECK_EVERY == 0:
             check()
-        shapes.add(tensor.shape)
-        files.add(tensor.file)
-        types.add(tensor.type)
+        places.append(tensor.file)
         offsets.append(tensor.offset)
         damaged.append(tensor.damage is not None)
         parsed = parse_name(tensor.name)
-        roles.add(parsed.role.lower())
+        words.append(parsed.role.lower())
         layers.append(-1 if parsed.layer is None else parsed.layer)
     columns = table.columns
+    types, type_codes = _coded(columns.types)
+    roles, role_codes = _coded(words)
+    shapes, shape_codes = _coded(columns.shapes)
+    files, file_codes = _coded(places)
     return TensorArrays(
         names=[name.lower() for name in columns.names],
-        types=types.values,
-        type_codes=types.codes,
-        roles=roles.values,
-        role_codes=roles.codes,
-        shapes=shapes.values,
-        shape_codes=shapes.codes,
-        files=files.values,
-        file_codes=files.codes,
+        types=types,
+        type_codes=type_codes,
+        roles=roles,
+        role_codes=role_codes,
+        shapes=shapes,
+        shape_codes=shape_codes,
+        files=files,
+        file_codes=file_codes,
         layers=_int64(layers),
         parameters=_int64(columns.parameters),
         nbytes=_int64(columns.nbytes),
         offsets=_int64(offsets),
         damaged=np.array(damaged, dtype=np.bool_),
         name_ranks=text_ranks(columns.names, check),
-        role_ranks=text_ranks(roles.values, check)[roles.codes],
-        type_ranks=text_ranks([kind.name for kind in types.values], check)[types.codes],
-        shape_ranks=_ranks(shapes.values, shapes.values)[shapes.codes],
     )
 
 
