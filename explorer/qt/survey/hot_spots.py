@@ -1,12 +1,10 @@
-"""The table of all tensors by what is known of their weights: the worst first, by any figure."""
+"""The page of hot spots: a table of all tensors, the worst first, by any metric."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Qt, QTimer, Signal
 from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QHBoxLayout, QLabel, QWidget
 
@@ -14,7 +12,6 @@ from explorer.formats.tensor_filter import parse_filter
 from explorer.present.explanations import tensor_texts
 from explorer.present.statistics import Floats
 from explorer.present.survey import METRICS, Known, Metric, metric_named, shares
-from explorer.qt.contents.tensors import describe_filter, tensor_columns
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.survey.bar import Notice
@@ -22,49 +19,39 @@ from explorer.qt.survey.session import SurveySession
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import ListPanel
+from explorer.qt.widgets.tensor_columns import describe_filter, tensor_columns
 from explorer.text import float_text, integer_text, plain_text
 
 SHARE = "share"
-"""Name of the column that tells a tensor's share of the model's sum."""
+"""Name of the column of a tensor's share of the model's sum."""
 
+_RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
+_FIRST_METRIC = "outlier_ratio"
+_FIRST_WITH_ERRORS = "relative_rmse"
+_SHOWN = ("name", "layer", "type", "parameters")
 _NAMES = tuple(metric.name for metric in METRICS)
 _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 
-class Reasons(Protocol):
-    """Why something cannot be known of tensors."""
-
-    def reason(self, row: int) -> str:
-        """Return why not of a tensor, "" if there is no reason."""
-
-    def with_reason(self) -> NDArray[np.bool_]:
-        """Return whether there is one, for all tensors, bool [n]."""
-
-
 class HotSpots:
-    """The columns of a table of tensors and their figures, which may change while one looks.
+    """The columns of the table; their figures grow with the survey.
 
-    Attributes:
-        metric: What tensors are ranked by.
+    Args:
+        document: The model.
+        session: Gives the reasons why something cannot be known.
+        metric: The metric that tensors are ranked by.
     """
 
-    def __init__(self, document: Document, reasons: Reasons, metric: Metric) -> None:
-        """Begin with tensors of which nothing is known.
-
-        Args:
-            document: The model.
-            reasons: Why something cannot be known.
-            metric: What tensors are ranked by.
-        """
+    def __init__(self, document: Document, session: SurveySession, metric: Metric) -> None:
         self.metric = metric
-        self._reasons = reasons
+        self._session = session
         self._count = len(document.arrays)
         self._values = {name: np.full(self._count, np.nan) for name in (SHARE, *_NAMES)}
         of_tensors = {column.name: column for column in tensor_columns(document)}
         self._tensors = [of_tensors[name] for name in _OF_TENSORS]
 
     def learn(self, known: Known, metric: Metric) -> None:
-        """Take in what is known by now."""
+        """Take the figures known by now."""
         self.metric = metric
         for each in METRICS:
             self._values[each.name] = each.of_tensors(known)
@@ -72,70 +59,63 @@ class HotSpots:
 
     def columns(self) -> list[Column]:
         """Return the columns."""
-        figures = [self._share_column(), *map(self._metric_column, METRICS)]
-        return [*self._tensors, *figures, _reason_column(self._reasons)]
+        tip = _tr("What this tensor adds to the sum over all tensors: size counts.")
+        share = self._column(SHARE, self.metric.burden_title, _percent, tip)
+        metrics = (
+            self._column(one.name, one.title, one.text, one.tip, low_is_worse=one.low_is_worse)
+            for one in METRICS
+        )
+        return [*self._tensors, share, *metrics, self._reason_column()]
 
     def known_count(self) -> int:
-        """Return of how many tensors the figure is known that they are ranked by."""
+        """Return for how many tensors the metric is known that they are ranked by."""
         return int((~np.isnan(self._values[self.metric.name])).sum())
 
-    def _metric_column(self, metric: Metric) -> Column:
-        return self._column(
-            metric.name, metric.title, metric.text, metric.tip, low_is_worse=metric.low_is_worse
-        )
-
-    def _share_column(self) -> Column:
-        tip = QCoreApplication.translate(
-            "HotSpotTable", "What this tensor adds to the sum over all tensors: size counts."
-        )
-        return self._column(SHARE, self.metric.burden_title, _percent, tip, low_is_worse=False)
-
     def _column(
-        self, name: str, title: str, text: Callable[[float], str], tip: str, *, low_is_worse: bool
+        self,
+        name: str,
+        title: str,
+        text: Callable[[float], str],
+        tip: str,
+        *,
+        low_is_worse: bool = False,
     ) -> Column:
         def value(row: int) -> float | None:
             number = float(self._values[name][row])
             return None if np.isnan(number) else number
 
-        def told(row: int) -> str:
+        def shown(row: int) -> str:
             number = value(row)
             return "" if number is None else text(number)
 
         def keys() -> Floats:
-            # what is not known stands where the best are
+            # unknown values stand where the best are
             values = self._values[name]
             return np.where(np.isnan(values), np.inf if low_is_worse else -np.inf, values)
 
-        return Column(name, title, told, value, keys, numeric=True, tip=tip)
+        return Column(name, title, shown, value, keys, numeric=True, tip=tip)
+
+    def _reason_column(self) -> Column:
+        def reason(row: int) -> str:
+            return plain_text(self._session.reason(row))
+
+        keys, tip = self._session.with_reason, tensor_texts()["problem"]
+        return Column("problem", _tr("Problem"), reason, reason, keys, tip=tip)
 
 
-def _reason_column(reasons: Reasons) -> Column:
-    def told(row: int) -> str:
-        return plain_text(reasons.reason(row))
-
-    title = QCoreApplication.translate("HotSpotTable", "Problem")
-    tip = tensor_texts()["problem"]
-    return Column("problem", title, told, told, reasons.with_reason, tip=tip)
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("HotSpotTable", text)
 
 
 def _percent(value: float) -> str:
     return f"{float_text(100 * value, 3)} %"
 
 
-# The page of hot spots: all tensors, the worst first, by any figure.
-
-
-_RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
-_FIRST_METRIC = "outlier_ratio"
-_FIRST_WITH_ERRORS = "relative_rmse"
-_SHOWN = ("name", "layer", "type", "parameters")
-
-
 class HotSpotsPage(ListPanel):
-    """The tensors of the current model by what is known of their weights.
+    """The tensors of the current model, the worst first, by any metric.
 
     Attributes:
-        rank_by: Chooses the figure.
+        rank_by: Chooses the metric.
         weighted: Whether a tensor's size counts.
         notice: What has to be read first.
 
@@ -175,9 +155,7 @@ class HotSpotsPage(ListPanel):
         )
         self.notice = Notice(session, self)
         self._lay_out()
-        self._renewing = QTimer(self)
-        self._renewing.setSingleShot(True)
-        self._renewing.setInterval(_RENEW_MS)
+        self._renewing = QTimer(self, singleShot=True, interval=_RENEW_MS)
         self._renewing.timeout.connect(self._renew)
         self.rank_by.activated.connect(self._choose_metric)
         self.weighted.toggled.connect(lambda _: self._rank())
@@ -205,7 +183,7 @@ class HotSpotsPage(ListPanel):
 
     @property
     def chosen(self) -> Metric:
-        """What tensors are ranked by."""
+        """The metric that tensors are ranked by."""
         return metric_named(self.rank_by.currentData())
 
     def choose_metric(self, name: str) -> None:
@@ -236,10 +214,7 @@ class HotSpotsPage(ListPanel):
             self._rank()
 
     def _let_go(self) -> None:
-        """Forget a model that is not the current one, also while another page is in front.
-
-        It may be closed, and what the session knows is not of its tensors.
-        """
+        """Drop a model that is not the current one, also while another page is in front."""
         content = self._session.content
         if content is None or content.document is not self._document:
             self._clear()
@@ -268,7 +243,7 @@ class HotSpotsPage(ListPanel):
             self._following = False
 
     def _renew(self) -> None:
-        """Take in what is known by now."""
+        """Show the figures known by now."""
         known = self._session.known
         if self._spots is None or known is None:
             return
@@ -279,7 +254,7 @@ class HotSpotsPage(ListPanel):
         self._show_counts()
 
     def _rank(self) -> None:
-        """Sort the worst to the top, and show what they are sorted by."""
+        """Sort the worst to the top, and show the column they are sorted by."""
         names = [column.name for column in self.model.columns]
         if not names:
             return

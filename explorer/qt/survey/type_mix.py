@@ -1,4 +1,4 @@
-"""The page of the type mix: what is really in the file, held against known recipes."""
+"""The page of the type mix: the types in the file, compared with known recipes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from explorer.text import bytes_text, fixed_text, float_text, integer_text
 
 @dataclass(frozen=True, slots=True)
 class TypeMix:
-    """What is really in a file.
+    """Types of a file and the recipes that fit.
 
     Attributes:
-        verdict: The outcome in a sentence.
-        rows: Its types by role.
-        fits: How well each recipe agrees with it, the best first.
-        nbytes: Stored bytes of its tensors.
+        verdict: The result in a sentence.
+        rows: Types by role.
+        fits: How well each recipe agrees, the best first.
+        nbytes: Stored bytes of the tensors.
     """
 
     verdict: str
@@ -49,7 +49,7 @@ class TypeMix:
 
     @classmethod
     def of(cls, model: Model) -> TypeMix:
-        """Look at a model; for a worker.
+        """Compare a model with known recipes; for a worker.
 
         Raises:
             ExplorerError: The file changed since it was opened.
@@ -219,7 +219,7 @@ class TypeMixPage(QWidget):
         self._stack.addWidget(self._content)
 
     def refresh(self) -> None:
-        """Show the current model; looks at it in a worker if nobody did."""
+        """Show the current model; compare it in a worker if that was not done yet."""
         document = self._session.document
         if document is self._document and (self._mix is not None or self._looking.busy):
             return
@@ -246,7 +246,7 @@ class TypeMixPage(QWidget):
         )
 
     def _let_go(self) -> None:
-        """Forget a model that is not the current one, also while another page is in front."""
+        """Drop a model that is not the current one, also while another page is in front."""
         if self._session.document is not self._document:
             self._document = self._mix = None
             self._looking.cancel()

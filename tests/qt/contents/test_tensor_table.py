@@ -9,9 +9,10 @@ from PySide6.QtCore import Qt
 from pytestqt.modeltest import ModelTester
 
 from explorer.formats.tensor_filter import parse_filter
-from explorer.qt.contents.tensors import tensor_columns, tensor_totals
+from explorer.qt.contents.tensors import tensor_totals
 from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import ItemRole, TableModel
+from explorer.qt.widgets.tensor_columns import tensor_columns
 from tests.helpers.window import unsafe_characters
 
 BUILTIN = {str, int, float, bool, type(None)}
