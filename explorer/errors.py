@@ -1,7 +1,7 @@
-"""The ground floor: the errors that a bad input can cause.
+"""Errors that a bad input can cause.
 
-Every package of the core raises a subclass of `ExplorerError` and nothing else for an input that
-cannot be used, so that a caller (the window, the command line, a script) needs one `except`.
+For an input that cannot be used, every package of the core raises a subclass of `ExplorerError` and
+nothing else, so that a caller needs one `except`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class ExplorerError(Exception):
-    """An input that cannot be used, told in one sentence.
+    """An input that cannot be used, described in one sentence.
 
     Attributes:
         what: What is wrong and what to do, without path and offset.
@@ -59,7 +59,7 @@ class PlanError(ExplorerError, ValueError):
 
 
 def system_reason(error: OSError | ValueError) -> str:
-    """Return what the system says about an error, to stand inside a sentence."""
+    """Return the system's message of an error, for use inside a sentence."""
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 

@@ -1,4 +1,4 @@
-"""Where the program keeps what it can make again."""
+"""The cache folder, and the data files that the program ships."""
 
 from __future__ import annotations
 
@@ -35,14 +35,11 @@ def cache_folder() -> Path:
     return base / "gguf-explorer"
 
 
-# Data files that the program ships: found the same way in a checkout, a wheel and a frozen build.
-#
-# A build maps the checkout's `resources/` into the package as `explorer/_resources`
-# (pyproject.toml); in a checkout that folder is missing and the original lies beside the package.
-
-
 def resource(name: str) -> Traversable:
-    """Return a shipped file or folder.
+    """Return a shipped file or folder, in a checkout, a wheel or a frozen build.
+
+    A build maps the checkout's `resources/` into the package as `explorer/_resources`
+    (pyproject.toml); in a checkout the original lies beside the package.
 
     Args:
         name: Its place below `resources/`, with slashes: ``"demo/words.txt"``.

@@ -1,11 +1,10 @@
-"""Tables become text for other programs: CSV, JSON, tab-separated, and a safe way to save them.
+"""Tables as text for other programs: CSV, JSON, tab-separated, and a safe way to save them.
 
-On the ground floor because the command line and the window both write tables. Rows are any iterable
-and are written as they come, so that a table of a million rows is never in memory as text.
+Rows are written as they come, so that a table of a million rows is never in memory as text.
 
-The texts come from files that anybody may have made. A spreadsheet runs a cell that begins with
-``=``; a lone surrogate (how Python keeps a byte that was no UTF-8) cannot be written at all. Both
-are made harmless here. `csv.writer` alone does neither.
+The texts come from untrusted files. A spreadsheet runs a cell that begins with ``=``; a lone
+surrogate (how Python keeps a byte that was no UTF-8) cannot be written at all. Both are escaped
+here; `csv.writer` does neither.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _NAMED: Final = {"\t": "\\t", "\n": "\\n", "\v": "\\v", "\f": "\\f", "\r": "\\r"
 
 
 class TextSink(Protocol):
-    """What tables are written to: an open text file, standard output, `io.StringIO`."""
+    """A stream for tables: an open text file, standard output, `io.StringIO`."""
 
     def write(self, text: str, /) -> object:
         """Take a piece of text."""

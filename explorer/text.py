@@ -1,11 +1,13 @@
-"""Text and numbers for people, the part that knows nothing of models.
+"""Text and numbers for people.
 
-Names, keys and tokens come from files that anybody may have made. What could steer a terminal, turn
-the direction of a line round or hide in it is shown as an escape, never passed on. On the ground
-floor, so that an error can be told even where nothing else loads.
+Names, keys and tokens come from untrusted files. Characters that could steer a terminal, reverse a
+line or hide in it are shown as escapes.
 
-Numbers are written as `explorer.notation` says: with the separators of the user's country and in
-the units of the user's choice in the window, as programs write them everywhere else.
+Numbers and sizes follow one setting of the process: in the window the separators of the user's
+country and the chosen units, elsewhere a point, commas between thousands and powers of 1024. An
+argument of every formatter was rejected: texts are made in hundreds of places, and one that forgot
+it would be wrong in one country only. Digits are 0 to 9 in every locale, because names, offsets and
+types are written in Latin letters.
 """
 
 from __future__ import annotations
@@ -19,37 +21,19 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-# How numbers and sizes are written for people, and read from them: one setting for the process.
-#
-# The core knows no Qt and so no locale: the window tells it once, at its start, which separators
-# the user's country has, and again whenever the user changes the units of sizes. Whoever sets
-# nothing, as the command line, writes as programs do: a point, commas between thousands, powers
-# of 1024. A value that every formatter is handed was rejected: texts are made in hundreds of
-# places, also in the planner's sentences, and one that forgot it would be wrong in one country
-# only.
-#
-# Digits are 0 to 9 everywhere. Arabic has its own beside them, but a screen full of names,
-# offsets and types written in Latin letters would mix both; CLDR gives Arabic's Latin digits the
-# signs of English, and so does `explorer.qt.locale_numbers`.
-
-
-# What people set between thousands, in any country: spaces (also the narrow and the fixed ones),
-# apostrophes, the underscore of programs.
+# Separators of thousands in any country: spaces (also narrow and fixed), apostrophes, underscores.
 _ALWAYS_GROUPS: Final = re.compile("[ \u00a0\u2009\u202f'\u2019_]")
 
 
 class ByteUnits(StrEnum):
-    """What sizes are told in.
-
-    The names are those of IEC 80000-13 (binary) and of the SI (decimal).
-    """
+    """Units of sizes, named as in IEC 80000-13 (binary) and the SI (decimal)."""
 
     BINARY = "binary"
     DECIMAL = "decimal"
 
     @property
     def base(self) -> int:
-        """What a unit is of the one below it."""
+        """Factor between neighbouring units."""
         return 1024 if self is ByteUnits.BINARY else 1000
 
     @property
@@ -104,11 +88,11 @@ class Notation:
 
 
 PLAIN: Final = Notation()
-"""The command line's, and that of everything that another program may read."""
+"""The notation of the command line, and of everything that other programs read."""
 
 
 class _Process:
-    """What `set_notation` sets; an object, so that there is no module variable to assign."""
+    """The setting of the process; an object, so that no module variable is assigned."""
 
     notation = PLAIN
 
@@ -118,18 +102,18 @@ _here: Final[ContextVar[Notation | None]] = ContextVar("notation", default=None)
 
 
 def notation() -> Notation:
-    """Return how numbers and sizes are written here."""
+    """Return the notation of this block, or else of the process."""
     return _here.get() or _process.notation
 
 
 def set_notation(wanted: Notation) -> None:
-    """Write numbers and sizes so from now on, in every thread."""
+    """Set the notation of the process, for every thread."""
     _process.notation = wanted
 
 
 @contextmanager
 def writing(wanted: Notation) -> Iterator[None]:
-    """Write numbers and sizes in another way within a block, in this thread only."""
+    """Use another notation within a block, in this thread only."""
     token = _here.set(wanted)
     try:
         yield
@@ -144,8 +128,8 @@ def locale_free() -> Iterator[None]:
         yield
 
 
-def written_integer(number: int) -> str:
-    """Return an integer with separators."""
+def integer_text(number: int) -> str:
+    """Return an integer with separators: ``"262,144"``."""
     if notation().numbers is PLAIN.numbers:
         return f"{number:,}"
     digits = notation().numbers.whole(str(abs(number)))
@@ -159,11 +143,11 @@ def written_number(plain: str) -> str:
 
 
 def plain_number(typed: str, *, whole: bool = False) -> str:
-    """Return a number that somebody typed with a point and without groups.
+    """Return a typed number with a decimal point and without groups.
 
-    Both the point and the decimal sign of the country are taken for what they are. Where the point
-    is the country's sign between thousands (262.144 in Germany), it is a decimal point unless it
-    can only stand between thousands: beside a decimal sign, more than once, or in a whole number.
+    Both the point and the decimal sign of the country are accepted. Where the country separates
+    thousands by points (262.144 in Germany), a point is decimal unless it can only separate
+    thousands: beside a decimal sign, more than once, or in a whole number.
 
     Args:
         typed: Digits and signs; anything else stays as it is.
@@ -241,11 +225,6 @@ def _escape_json(match: re.Match[str]) -> str:
 def shorten(text: str, limit: int) -> str:
     """Return at most `limit` characters of a text, with an ellipsis where it was cut."""
     return text if len(text) <= limit else text[: max(0, limit - 1)] + "…"
-
-
-def integer_text(number: int) -> str:
-    """Return an integer with separators: ``"262,144"``."""
-    return written_integer(number)
 
 
 def bytes_text(nbytes: int) -> str:

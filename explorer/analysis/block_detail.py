@@ -283,11 +283,8 @@ def _numbers(
     return tuple(numbers.tolist()) if numbers.size <= _MOST_NUMBERS else ()
 
 
-# A block as a record of plain values, which JSON can hold: what the window copies.
-
-
 def block_record(detail: BlockDetail, beside: Beside | None = None) -> dict[str, Any]:
-    """Return everything that is known of a block; numbers are exact, and None where not finite.
+    """Return a block as a record for JSON; numbers are exact, and None where not finite.
 
     Args:
         detail: The block.

@@ -1,4 +1,4 @@
-"""Blocks worth looking at: the one with the largest scale, and the one that lost most."""
+"""Search for blocks: the largest scale, the largest error, and the reference of given weights."""
 
 from __future__ import annotations
 
@@ -17,14 +17,6 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Fold, Stored, WeightReader, fold_parts
 from explorer.parallel import Check, PerThread, map_in_order, never
-
-# What a block of a tensor is compared with: the same weights in a pair of reference and
-# candidate.
-#
-# A pair may see the tensor in another order than it is stored in (a permutation, a slice of a
-# fused tensor), so the block's weights are looked up one by one, and read in as few runs as there
-# are.
-
 
 Places = NDArray[np.int64]
 
@@ -58,7 +50,10 @@ class Beside:
 def read_beside(
     pairs: Sequence[WeightsPair], tensor: Tensor, run: Run, check: Check = never
 ) -> Beside:
-    """Read what a run of a tensor's weights is compared with.
+    """Read the reference and the candidate of a run of a tensor's weights.
+
+    A pair may have the tensor in another order than it is stored in (a permutation, a slice of a
+    fused tensor): each weight is looked up, and they are read in as few runs as possible.
 
     Args:
         pairs: Pairs that hold weights of the tensor.
@@ -166,7 +161,7 @@ def largest_scale(
         tensor: A quantized tensor.
         workers: Threads. The result is the same for any number.
         check: Called before every run, in the thread that reads it; raises to stop.
-        progress: Told how far it is.
+        progress: Called as weights are done.
 
     Returns:
         The block; None of an empty tensor.
@@ -238,7 +233,7 @@ def worst_block(
         tensor: A quantized tensor.
         workers: Threads. The result is the same for any number.
         check: Called before every run, in the thread that reads it; raises to stop.
-        progress: Told how far it is.
+        progress: Called as weights are done.
 
     Returns:
         The block; None if nothing of the tensor is compared.

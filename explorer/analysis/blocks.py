@@ -1,6 +1,6 @@
-"""How a quantized tensor uses its codes: what can be told of its rounding without a reference.
+"""Codes and scales of a quantized tensor, and its expected rounding error without a reference.
 
-A weight that got the least or the greatest level of its type may have been farther out: it is
+A weight with the lowest or the highest level of its type may have been farther out: it is
 saturated. Types whose scale comes from the largest weight of a block have one such weight in every
 block at least, so that the share says more between tensors of a type than between types.
 """
@@ -33,8 +33,6 @@ from explorer.quantization.grouped import (
 )
 from explorer.quantization.registry import Anatomy, anatomy, has_anatomy
 
-# Chunks taken apart into codes, scales and minima, and what the scales say of the rounding.
-
 
 @dataclass(frozen=True, slots=True)
 class BlockScales:
@@ -50,7 +48,7 @@ class BlockScales:
 
 
 class BlockUnpacker:
-    """Takes the blocks of one tensor apart. Owns buffers: one thread, one unpacker.
+    """Unpacks the codes and scales of one tensor's blocks. Owns buffers: for one thread.
 
     Attributes:
         levels: float32 [codes]: the value of each code before scaling.
@@ -108,12 +106,12 @@ class BlockUnpacker:
 
 
 def is_quantized(tensor: Tensor) -> bool:
-    """Tell whether a tensor's blocks can be taken apart; loads nothing."""
+    """Return whether a tensor's blocks have codes and scales; loads nothing."""
     return tensor.grouped is not None or has_anatomy(tensor.type.name)
 
 
 def unpacker_of(tensor: Tensor) -> BlockUnpacker | None:
-    """Return what takes a tensor's blocks apart; None if it is not quantized."""
+    """Return an unpacker of a tensor's blocks; None if it is not quantized."""
     return BlockUnpacker(tensor) if is_quantized(tensor) else None
 
 
@@ -225,7 +223,7 @@ def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -
 
 
 def saturated_codes(levels: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Tell of each code whether it stands for the least or the greatest level, bool [codes].
+    """Return a mask of the codes with the lowest or the highest level, bool [codes].
 
     Args:
         levels: float32 [codes], of which one at least is finite.
@@ -283,15 +281,12 @@ class _CountedCodes:
         self.codes.combine(other.codes)
 
 
-# What a quantized tensor's blocks are made of: how often each code is used, how scales spread.
-
-
 _CODES = 256  # a code is a byte at most
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How numbers spread.
+    """The distribution of some numbers.
 
     Attributes:
         moments: Their statistics.

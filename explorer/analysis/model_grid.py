@@ -19,12 +19,8 @@ from numpy.typing import NDArray
 
 from explorer.formats.tensors import natural_key, parse_name
 
-# The roles of tensors in the order in which a layer computes, and short names for them.
-#
-# Both vocabularies are known: GGUF's (gguf.md section 9) and Hugging Face's. A role that nobody
-# expected keeps its name and stands behind the others; nothing here is needed to read a model.
-
-
+# Roles in the order in which a layer computes, with short names, in the words of GGUF (gguf.md
+# section 9) and Hugging Face. An unknown role keeps its name and stands behind the others.
 # Words that follow a module's path ("self_attn.q_proj"), by short name. The first that fits counts.
 _ATTENTION: Final = (
     ("norm", r"attn_norm|input_layernorm|ln_?1|layer_norm1|norm1|attention_norm|operator_norm"),
@@ -94,7 +90,7 @@ _TABLES: Final = tuple(map(_compiled, (_ATTENTION, _FEED_FORWARD, _AFTER)))
 
 
 class RoleName(NamedTuple):
-    """What a tensor does, told of all tensors that do the same in some layer.
+    """The role of a tensor, shared by all tensors that do the same in some layer.
 
     Attributes:
         stack: Prefix of its stack of layers, or "".
@@ -135,7 +131,7 @@ class Column(NamedTuple):
 
     Attributes:
         rank: Its place among the roles of a layer.
-        label: A short name; its own where nobody knows it.
+        label: A short name; the role itself where none is known.
     """
 
     rank: Rank

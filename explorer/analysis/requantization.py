@@ -99,21 +99,21 @@ class _Walks:
         for number, name in enumerate(type_names):
             before = number * self.tensor.parameters
 
-            def tell(done: int, before: int = before) -> None:
+            def report(done: int, before: int = before) -> None:
                 if progress is not None:
                     progress(before + done)
 
-            yield self._one(name, tell)
-            tell(self.tensor.parameters)
+            yield self._one(name, report)
+            report(self.tensor.parameters)
 
-    def _one(self, name: str, tell: Callable[[int], object]) -> Requantized:
+    def _one(self, name: str, progress: Callable[[int], object]) -> Requantized:
         tensor = self.tensor
         kind = rounder(name, tensor.type.name).type
         problem = Folding(tensor.shape).block_problem(kind)
         if problem is not None:
             return Requantized(name, None, None, None, problem=problem)
         errors, saturated = round_weights(
-            tensor, name, self.importance, self.workers, check=self.check, progress=tell
+            tensor, name, self.importance, self.workers, check=self.check, progress=progress
         )
         nbytes = kind.nbytes(tensor.parameters)
         assert nbytes is not None  # its rows are whole blocks

@@ -85,9 +85,9 @@ def _compare(
         progress=progress,
     )
     figures = sums.figures()
-    told = {one.name: getattr(figures, one.name) for one in fields(ErrorMetrics)}
+    known = {one.name: getattr(figures, one.name) for one in fields(ErrorMetrics)}
     found = TensorErrors(
-        **told,
+        **known,
         reference_name=reference.name,
         candidate_name=candidate.name,
         reference_type=reference.type_name,
@@ -197,13 +197,13 @@ class Comparison:
         for match in self.matches:
             start = before
 
-            def tell(done: int, start: int = start) -> None:
+            def report(done: int, start: int = start) -> None:
                 if progress is not None:
                     progress(start + done)
 
-            yield self._row(match, workers, cancel or never, tell)
+            yield self._row(match, workers, cancel or never, report)
             before += match.candidate.parameters
-            tell(match.candidate.parameters)
+            report(match.candidate.parameters)
 
     def total(self) -> TotalErrors:
         """Return the errors of all rows so far; percentiles are not known of them."""
@@ -213,10 +213,10 @@ class Comparison:
         return TotalErrors(self._sums.figures(), bits / weights if weights else nan)
 
     def _row(
-        self, match: Match, workers: int, check: Check, tell: Callable[[int], object]
+        self, match: Match, workers: int, check: Check, progress: Callable[[int], object]
     ) -> ComparedRow:
         try:
-            errors, sums = _compare(match.reference, match.candidate, workers, check, tell)
+            errors, sums = _compare(match.reference, match.candidate, workers, check, progress)
         except ExplorerError as error:
             return ComparedRow(match, None, error)
         self._sums.combine(sums)

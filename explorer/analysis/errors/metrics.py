@@ -1,8 +1,7 @@
-"""What one set of weights lost against another one: exact figures of all pairs.
+"""Errors of weights against a reference: exact metrics of all pairs.
 
-`kernels.py` tells how the sums are made, which all figures come from. Percentiles of |e|
-come from counts by the upper 18 bits of |e| as a float32: the range need not be known beforehand,
-and one walk is enough.
+All metrics come from sums, see `kernels.py`; percentiles of |e| from counts by the upper 18 bits of
+|e| as a float32, so that the range need not be known beforehand and one walk is enough.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from explorer.analysis.errors import kernel_api as at
 from explorer.formats.weights import Values
 
 ERROR_PERCENTS: Final = (50.0, 90.0, 99.0, 99.9)
-"""Percentiles of |e| that are told."""
+"""Percentiles of |e|."""
 
 _NEARLY_EQUAL: Final = 0.25
-"""Square of the relative error up to which the angle is told from the error itself."""
+"""Square of the relative error up to which the angle is computed from the error itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorMetrics:
-    """What weights lost: e = candidate - reference, over pairs of finite weights.
+    """Errors e = candidate - reference, over pairs of finite weights.
 
-    A figure that does not exist is NaN; of no pairs, all are.
+    A metric that does not exist is NaN; of no pairs, all are.
 
     Attributes:
         count: Number of pairs, finite or not.
-        compared: Pairs of finite weights, of which all figures are told.
+        compared: Pairs of finite weights, which all metrics are of.
         reference_not_finite: Weights of the reference that are NaN or infinite.
         candidate_not_finite: The same of the candidate.
         equal: Pairs without any error.
@@ -95,7 +94,7 @@ class RunningErrors:
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """Counts of |e|, int64 [KEYS], to be added to; zeros as long as nobody did."""
+        """Counts of |e|, int64 [KEYS], to be added to."""
         if self._keys is None:
             self._keys = np.zeros(at.KEYS, np.int64)
         return self._keys
@@ -126,7 +125,7 @@ class RunningErrors:
         return int(self._counts[at.PAIRS])
 
     def figures(self) -> ErrorMetrics:
-        """Return the figures of the pairs so far; percentiles are NaN without counts of |e|."""
+        """Return the metrics of the pairs so far; percentiles are NaN without counts of |e|."""
         counts = self._counts.tolist()
         pairs = counts[at.PAIRS]
         totals = (self._sums[0] + self._sums[1]).tolist()
@@ -151,7 +150,7 @@ class RunningErrors:
 
 
 def _figures(totals: list[float], pairs: int) -> dict[str, float]:
-    """Return the figures that are told from sums."""
+    """Return the metrics that are computed from sums."""
     if pairs == 0:
         names = ("rmse", "relative_rmse", "sqnr_db", "mean_error", "mean_abs_error", "cosine")
         more = ("one_minus_cosine", "reference_rms", "candidate_rms")

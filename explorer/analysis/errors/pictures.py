@@ -1,4 +1,11 @@
-"""What a tensor lost, as figures and as pictures, from one walk over both sets of weights."""
+"""Errors of a tensor as metrics and as pictures, from one walk over both sets of weights.
+
+The range of a picture is known only when all weights were seen, and rounding a candidate on the way
+costs ten times as much as looking at it: so weights are not read twice. Instead pairs are counted
+on grids of many sizes that fit into each other, each pair on that of its own size; any square of a
+power of two is put together from these in the end. All edges are float32 numbers without rounding,
+and all counts exact.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +27,6 @@ from explorer.analysis.errors.pairs import MatchedPair, PairReader, RoundedPair,
 from explorer.analysis.histogram import Histogram
 from explorer.formats.weights import Values, check_decodable
 from explorer.parallel import Check, never
-
-# Pairs of weights counted for pictures, in one walk and whatever range they turn out to have.
-#
-# A range that suits a picture is known only when all weights were seen, and a candidate that is
-# rounded on the way costs ten times as much as looking at it: so weights are not read twice.
-# Instead pairs are counted on grids of many sizes that fit into each other, each pair on that of
-# its own size (`kernels_pairs_fields`), and any square of a power of two is put together from
-# these in the end. All edges are float32 numbers without rounding, and all counts exact.
-
 
 MOST_COUNTED: Final = (1 << 32) - 1
 """Pairs for which a cell has room."""
@@ -245,12 +243,8 @@ def _four_into_one(finer: NDArray[Any]) -> NDArray[Any]:
     return both
 
 
-# Pictures of counted pairs: reference against candidate, and the error, over ranges that suit.
-#
-# Every edge is a whole multiple of a power of two, so that float32 tells it exactly, and a bin
-# holds its lower edge and not its upper one, the last bin too. A range is robust if it leaves out
-# no more than 0.1 % on each side.
-
+# In pictures every edge is a whole multiple of a power of two, which is exact in float32. A bin
+# holds its lower edge and not its upper one, the last bin too.
 
 OUTSIDE: Final = 0.001
 """Share that a robust range leaves out on each side."""
@@ -419,7 +413,7 @@ _SNAPSHOT_SHARE: Final = 0.05  # of the time, at most
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorPicture:
-    """What a tensor lost; while it is read, of the weights read so far.
+    """Errors of a tensor; while it is read, of the weights read so far.
 
     Attributes:
         figures: Its errors; percentiles are NaN while it is read.
@@ -457,7 +451,7 @@ def picture_errors(
     cancel: Check | None = None,
     progress: Progress | None = None,
 ) -> ErrorPicture:
-    """Return figures and pictures of what a candidate lost; nothing is sampled.
+    """Return metrics and pictures of the errors of a candidate; nothing is sampled.
 
     Args:
         pair: Reference and candidate.
@@ -491,7 +485,7 @@ def picture_errors(
         lambda: counts.counting(read()),
         workers=workers,
         check=check,
-        watch=watcher.tell,
+        watch=watcher.report,
     )
     saturated = pairs.rounded_saturated_share(rounded)
     if isinstance(pair, MatchedPair):
@@ -502,7 +496,7 @@ def picture_errors(
 
 
 class _Watcher:
-    """Tells somebody what is known so far, not too often: making it takes milliseconds."""
+    """Reports the picture so far, not too often: making it takes milliseconds."""
 
     def __init__(self, total: int, counts: AllCounts, progress: Progress | None) -> None:
         self._total = total
@@ -510,8 +504,8 @@ class _Watcher:
         self._progress = progress
         self._next = time.monotonic() + _SNAPSHOT_SECONDS
 
-    def tell(self, errors: RunningErrors) -> None:
-        """Tell of the pairs so far."""
+    def report(self, errors: RunningErrors) -> None:
+        """Report the pairs so far, if the last report was long ago."""
         start = time.monotonic()
         if self._progress is None or start < self._next:
             return
@@ -521,7 +515,7 @@ class _Watcher:
 
 
 def _picture(errors: RunningErrors, counts: AllCounts, total: int) -> ErrorPicture:
-    """Return what is known so far."""
+    """Return the picture so far."""
     keys = counts.keys
     all_pairs, most_pairs = squares(counts)
     all_errors, most_errors = error_histograms(keys)

@@ -1,9 +1,8 @@
 """Which tensors of two models belong together, and how one is seen as the other.
 
 Between models of one format equal names come first, and what is left is made of the other model's
-tensors by the rules in `families.py`. Between GGUF and Hugging Face rules come first, and it is
-GGUF's tensors that are made, since converters make them so. A shape that does not fit after all is
-told, not compared.
+tensors by `rules`. Between GGUF and Hugging Face rules come first, and GGUF's tensors are made,
+since converters make them so. A shape that does not fit after all is reported, not compared.
 """
 
 from __future__ import annotations
@@ -13,19 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
-from explorer.analysis.matching import families
-from explorer.analysis.matching.families import Rules
-from explorer.analysis.matching.rules import NotComparable, Rule, TargetTensor, same, tied
+from explorer.analysis.matching import rules
+from explorer.analysis.matching.rules import NotComparable, Rule, Rules, TargetTensor
 from explorer.analysis.matching.views import TensorView, without_ones
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
 
-# A model's tensors by the names that rules are written in.
-#
-# Wrappers put words in front of Hugging Face's names: `model.` usually, `model.language_model.`
-# or `language_model.model.` where the model sees pictures too. Rules know nothing of them.
-
-
+# Prefixes of Hugging Face's names, which rules leave out: `model.` usually, `model.language_model.`
+# or `language_model.model.` where the model sees pictures too.
 _WRAPPERS: Final = re.compile(r"^(?:(?:model|language_model|text_model|transformer)\.)+")
 _GGUF_LAYER: Final = re.compile(r"^blk\.(?P<layer>\d{1,9})\.(?P<rest>.+)$", re.DOTALL)
 _LAYER: Final = re.compile(r"^(?:layers|h)\.(?P<layer>\d{1,9})\.(?P<rest>.+)$", re.DOTALL)
@@ -104,7 +98,7 @@ class Names:
 
 
 def is_gguf(model: Model) -> bool:
-    """Tell whether a model's tensors have GGUF's names."""
+    """Return whether a model's tensors have GGUF's names."""
     if model.metadata.text("general.architecture") is not None:
         return True
     return any(name.startswith("blk.") for name in model.tensors.columns.names)
@@ -163,12 +157,12 @@ def match_models(reference: Model, candidate: Model) -> Matching:
     """Match the tensors of two models by name, whatever format each has. Reads no weights."""
     one, other = Names(reference), Names(candidate)
     if one.gguf == other.gguf:
-        rules = families.BETWEEN_GGUF if one.gguf else families.BETWEEN_HUGGING_FACE
+        table = rules.BETWEEN_GGUF if one.gguf else rules.BETWEEN_HUGGING_FACE
         first, back = _Pairing(one, other), _Pairing(other, one, turned=True)
         first.by_name()
-        first.by_rules(rules)
+        first.by_rules(table)
         back.targets, back.sources = first.sources, first.targets
-        back.by_rules(rules)
+        back.by_rules(table)
         pairings = [first, back]
     else:
         turned = other.gguf
@@ -179,29 +173,29 @@ def match_models(reference: Model, candidate: Model) -> Matching:
     left, right = first.targets, first.sources
     if first.turned:
         left, right = right, left
-    told = [mismatch for pairing in pairings for mismatch in pairing.mismatches]
-    told += [Mismatch(name, None, reason) for name, reason in _known(one, left)]
-    told += [Mismatch(None, name, reason) for name, reason in _known(other, right)]
+    mismatches = [mismatch for pairing in pairings for mismatch in pairing.mismatches]
+    mismatches += [Mismatch(name, None, reason) for name, reason in _known(one, left)]
+    mismatches += [Mismatch(None, name, reason) for name, reason in _known(other, right)]
     return Matching(
         matches=tuple(match for pairing in pairings for match in pairing.matches),
-        not_comparable=tuple(told),
+        not_comparable=tuple(mismatches),
         unmatched_reference=tuple(one.tensor(name).name for name in left),
         unmatched_candidate=tuple(other.tensor(name).name for name in right),
     )
 
 
 def _rules(model: Model) -> Rules:
-    if model.architecture in families.INTERLEAVED:
-        return {**families.HUGGING_FACE, **families.INTERLEAVED_EXPERTS}
-    return families.HUGGING_FACE
+    if model.architecture in rules.INTERLEAVED:
+        return {**rules.HUGGING_FACE, **rules.INTERLEAVED_EXPERTS}
+    return rules.HUGGING_FACE
 
 
 def _known(names: Names, rest: dict[str, None]) -> Iterator[tuple[str, str]]:
     """Take out of `rest` what has no counterpart by nature; yield name and reason."""
     for name in list(rest):
-        if names.gguf and names.role(name).role in families.COMPUTED:
+        if names.gguf and names.role(name).role in rules.COMPUTED:
             reason = "the converter computes it from the configuration"
-        elif not names.gguf and name.endswith(families.BUFFERS):
+        elif not names.gguf and name.endswith(rules.BUFFERS):
             reason = "it holds no weights, and converters leave it out"
         else:
             continue
@@ -236,14 +230,14 @@ class _Pairing:
         """Match what has the same name on both sides."""
         for name in list(self.targets):
             if name in self.sources:
-                self._try(name, [name], Rule(same, (name,)))
+                self._try(name, [name], Rule(rules.same, (name,)))
         self._forget_used()
 
-    def by_rules(self, rules: Rules) -> None:
+    def by_rules(self, table: Rules) -> None:
         """Match what rules make; a source may be used for several targets."""
         for name in list(self.targets):
             role = self.target.role(name)
-            for rule in rules.get(role.role, ()):
+            for rule in table.get(role.role, ()):
                 names = self._sources(rule, role)
                 if names is not None:
                     self._try(name, names, rule)
@@ -255,7 +249,7 @@ class _Pairing:
             self.sources.pop(name, None)
 
     def _sources(self, rule: Rule, role: Role) -> list[str] | None:
-        if role.suffix not in rule.suffixes or (rule.make is tied and not self.source.tied):
+        if role.suffix not in rule.suffixes or (rule.make is rules.tied and not self.source.tied):
             return None
         return self.source.find(rule.sources, role)
 
@@ -287,7 +281,7 @@ class _Pairing:
             shape = made.parts[0].shape if made.shape is None else made.shape
             return TensorView(self._called(names), shape, made.parts, made.notes)
         except (ValueError, IndexError, ZeroDivisionError) as error:
-            # a rule takes shapes for granted, and here is the place that finds out
+            # rules do not check shapes
             shapes = ", ".join(str(list(source.shape)) for source in sources[:4])
             reason = f"shapes do not fit: {list(tensor.shape)} of {shapes}"
             raise NotComparable(reason) from error
@@ -302,8 +296,8 @@ class _Pairing:
     def _wanted(self, tensor: Tensor, name: str) -> TargetTensor:
         model = self.target.model
         architecture = model.architecture if self.target.gguf else None
-        if architecture not in families.PERMUTED:
-            return TargetTensor(tensor, shifted=architecture in families.SHIFTED)
+        if architecture not in rules.PERMUTED:
+            return TargetTensor(tensor, shifted=architecture in rules.SHIFTED)
         role = self.target.role(name)
         layer = int(role.layer) if role.layer else 0
         heads = _heads(model, "head_count", layer)
@@ -321,7 +315,7 @@ def _check_factors(names: Names, of: Sequence[str]) -> None:
         if names.gguf and kind == "NVFP4":
             factors = [name.removesuffix(".weight") + ".scale"]
         elif not names.gguf and kind.startswith("F8"):
-            factors = [name + end for end in families.SCALES]
+            factors = [name + end for end in rules.SCALES]
         for factor in factors:
             if factor in names:
                 called = names.tensor(factor).name

@@ -1,14 +1,23 @@
-"""How a tensor is made of another model's tensors: the converters' transforms, as views.
+"""How a tensor is made of another model's: the converters' transforms, and where they apply.
 
-Source: llama.cpp, convert_hf_to_gguf.py: `LlamaModel.permute`, `GemmaModel.modify_tensors` and its
-siblings', `GPT2Model.modify_tensors`, `DeepseekV2Model.modify_tensors`.
+A transform is a view that undoes what a converter did. Rules are listed by role, which is a name
+without layer and suffix. A rule whose sources are not all there is passed over for the next one; so
+one table serves all families, where names do not mean two things. Names of Hugging Face are without
+the prefix that a wrapper adds.
+
+Sources: llama.cpp, gguf-py/gguf/tensor_mapping.py and convert_hf_to_gguf.py (`LlamaModel.permute`,
+`GemmaModel.modify_tensors` and its siblings', `GPT2Model.modify_tensors`,
+`DeepseekV2Model.modify_tensors`, `GptOssModel.repack_mxfp4`, `Qwen3MoeModel`); transformers,
+modeling_gpt_oss.py; the names of Meta's and Mistral's own files; mlx-lm's for stacked experts
+(``switch_mlp``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from explorer.analysis.matching.views import TensorPart
 from explorer.formats.tensors import GroupedWeights, Shape, StoredArray, Tensor
@@ -222,12 +231,6 @@ def value_up(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     return Made((view,), ("it is a part of a fused tensor",))
 
 
-# How experts are taken out of tensors that hold gates and ups together.
-#
-# Source: llama.cpp, convert_hf_to_gguf.py, `GptOssModel` (`modify_tensors`, `repack_mxfp4`) and
-# `Qwen3MoeModel`; transformers, `modeling_gpt_oss.py`.
-
-
 def either_way(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Take experts in one tensor, whose rows and columns some releases exchange.
 
@@ -237,7 +240,7 @@ def either_way(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     part = TensorPart.whole(sources[0])
     _experts, rows, columns = target.tensor.shape
     if part.shape[1:] == (rows, columns) == (columns, rows):
-        raise NotComparable("the experts' matrices are square: their layout cannot be told")
+        raise NotComparable("the experts' matrices are square: their layout is ambiguous")
     if part.shape[1:] != (columns, rows):
         return Made((part,))
     return Made((part.transposed(0, 2, 1),), ("rows and columns are exchanged",))
@@ -255,7 +258,7 @@ def expert_half(position: int) -> Maker:
         _experts, rows, columns = target.tensor.shape
         plain, turned = (2 * rows, columns), (columns, 2 * rows)
         if part.shape[1:] == plain == turned:
-            raise NotComparable("the fused tensor is square: its layout cannot be told")
+            raise NotComparable("the fused tensor is square: its layout is ambiguous")
         if part.shape[1:] == turned:
             part = part.transposed(0, 2, 1)
         view = part.sliced(1, position * rows, (position + 1) * rows)
@@ -344,3 +347,238 @@ def _grouped(sources: Sequence[Tensor]) -> Tensor:
             layout=layout,
         ),
     )
+
+
+Rules: TypeAlias = Mapping[str, tuple[Rule, ...]]
+
+PERMUTED: Final = frozenset(
+    {"llama", "granite", "granitemoe", "arcee", "smollm3", "deci", "olmo", "minicpm", "deepseek"}
+)
+"""Architectures of GGUF whose converter permutes the rows of q and k (`LlamaModel.permute`)."""
+
+SHIFTED: Final = frozenset({"gemma", "gemma2", "gemma3", "gemma-embedding"})
+"""Architectures whose norms have 1 added."""
+
+INTERLEAVED: Final = frozenset({"gpt-oss", "gptoss"})
+"""Architectures whose fused experts alternate between gate and up."""
+
+COMPUTED: Final = frozenset({"rope_freqs", "rope_factors_long", "rope_factors_short"})
+"""Roles that a converter computes from the configuration."""
+
+BUFFERS: Final = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
+"""Endings of Hugging Face's tensors that hold no weights: frequencies and masks."""
+
+SCALES: Final = ("_scale_inv", "_scale")
+"""What is put behind a weight's name for scales that the format says nothing of (FP8)."""
+
+_LAYER = "layers.{i}."
+_FUSED = f"{_LAYER}mlp.experts.gate_up_proj"
+
+
+def _each(maker: Maker, *names: str) -> tuple[Rule, ...]:
+    """Return a rule for each of some names that are alternatives."""
+    return tuple(Rule(maker, (name,)) for name in names)
+
+
+def _layer(maker: Maker, *names: str) -> tuple[Rule, ...]:
+    return _each(maker, *(f"{_LAYER}{name}.{{s}}" for name in names))
+
+
+def _joined(*names: str) -> Rule:
+    return Rule(joined, names)
+
+
+def _experts(projection: str, letter: str, position: int | None) -> tuple[Rule, ...]:
+    """Return how experts are stacked; `position` is the projection's in a fused tensor."""
+    mlp, mixtral = f"{_LAYER}mlp.", f"{_LAYER}block_sparse_moe."
+    rules = [
+        *_layer(same, f"mlp.switch_mlp.{projection}", f"mlp.experts.{projection}"),
+        *_layer(same, f"block_sparse_moe.switch_mlp.{projection}"),
+        _joined(f"{mlp}experts.{{e}}.{projection}.{{s}}"),
+        _joined(f"{mixtral}experts.{{e}}.{letter}.{{s}}"),
+    ]
+    if position is None:
+        rules += _each(either_way, f"{mlp}experts.{projection}")
+    else:
+        rules += _each(expert_half(position), _FUSED, _FUSED + ".{s}")
+    return tuple(rules)
+
+
+def _gpt_oss(projection: str, position: int | None) -> tuple[Rule, ...]:
+    name = f"{_LAYER}mlp.experts.{projection}"
+    blocks = (name + "_blocks", name + "_scales")
+    makers: tuple[Maker, Maker, Maker]
+    if position is None:
+        makers = (mxfp4_blocks, turned_experts, same)
+    else:
+        makers = (
+            mxfp4_interleaved(position),
+            interleaved(position),
+            interleaved(position),
+        )
+    return (
+        Rule(makers[0], blocks, ("weight",)),
+        Rule(makers[1], (name,), ("weight",)),
+        Rule(makers[2], (name + "_bias",), ("bias",)),
+    )
+
+
+HUGGING_FACE: Final[Rules] = MappingProxyType(
+    {
+        "token_embd": _each(vocabulary, "embed_tokens.{s}", "tok_embeddings.{s}", "wte.{s}"),
+        "position_embd": _each(same, "wpe.{s}"),
+        "output_norm": _each(norm, "norm.{s}", "final_layernorm.{s}", "ln_f.{s}"),
+        "output": (
+            *_each(vocabulary, "lm_head.{s}", "output.{s}"),
+            *_each(tied, "embed_tokens.{s}", "tok_embeddings.{s}", "wte.{s}"),
+        ),
+        "attn_norm": (
+            *_layer(norm, "input_layernorm", "attention_norm"),
+            *_each(same, "h.{i}.ln_1.{s}"),
+        ),
+        "attn_q": (
+            *_layer(query, "self_attn.q_proj"),
+            *_layer(same, "attention.wq"),
+            *_layer(rows_of(0), "self_attn.qkv_proj"),
+        ),
+        "attn_k": (
+            *_layer(key, "self_attn.k_proj"),
+            *_layer(same, "attention.wk"),
+            *_layer(rows_of(1), "self_attn.qkv_proj"),
+        ),
+        "attn_v": (
+            *_layer(same, "self_attn.v_proj", "attention.wv"),
+            *_layer(rows_of(2), "self_attn.qkv_proj"),
+        ),
+        "attn_qkv": (
+            *_layer(same, "self_attn.qkv_proj"),
+            *_each(transposed, "h.{i}.attn.c_attn.{s}"),
+            _joined(*(f"{_LAYER}self_attn.{one}_proj.{{s}}" for one in "qkv")),
+        ),
+        "attn_output": (
+            *_layer(same, "self_attn.o_proj", "self_attn.dense", "attention.wo"),
+            *_each(transposed, "h.{i}.attn.c_proj.{s}"),
+        ),
+        "attn_q_norm": _layer(norm, "self_attn.q_norm"),
+        "attn_k_norm": _layer(norm, "self_attn.k_norm"),
+        "attn_sinks": _each(same, f"{_LAYER}self_attn.sinks"),
+        "attn_q_a": _layer(same, "self_attn.q_a_proj"),
+        "attn_q_a_norm": _layer(same, "self_attn.q_a_layernorm"),
+        "attn_q_b": _layer(same, "self_attn.q_b_proj"),
+        "attn_kv_a_mqa": _layer(same, "self_attn.kv_a_proj_with_mqa"),
+        "attn_kv_a_norm": _layer(same, "self_attn.kv_a_layernorm"),
+        "attn_kv_b": _layer(same, "self_attn.kv_b_proj"),
+        "attn_k_b": _layer(key_up, "self_attn.kv_b_proj"),
+        "attn_v_b": _layer(value_up, "self_attn.kv_b_proj"),
+        "post_attention_norm": _layer(norm, "post_attention_layernorm"),
+        "ffn_norm": (
+            *_layer(norm, "pre_feedforward_layernorm", "post_attention_layernorm"),
+            *_layer(same, "ffn_norm"),
+            *_each(same, "h.{i}.ln_2.{s}"),
+        ),
+        "post_ffw_norm": _layer(norm, "post_feedforward_layernorm"),
+        "ffn_gate": (
+            *_layer(same, "mlp.gate_proj", "feed_forward.w1"),
+            *_layer(half(0), "mlp.gate_up_proj"),
+        ),
+        "ffn_up": (
+            *_layer(same, "mlp.up_proj", "feed_forward.w3", "mlp.fc1"),
+            *_layer(fused_up, "mlp.gate_up_proj"),
+            *_each(transposed, "h.{i}.mlp.c_fc.{s}"),
+        ),
+        "ffn_down": (
+            *_layer(same, "mlp.down_proj", "feed_forward.w2", "mlp.fc2"),
+            *_each(transposed, "h.{i}.mlp.c_proj.{s}"),
+        ),
+        "ffn_gate_inp": _layer(same, "mlp.gate", "block_sparse_moe.gate", "mlp.router"),
+        "ffn_gate_inp_shexp": _layer(same, "mlp.shared_expert_gate"),
+        "exp_probs_b": _each(
+            same,
+            f"{_LAYER}mlp.gate.e_score_correction_bias",
+            f"{_LAYER}mlp.gate.e_score_correction",
+        ),
+        "ffn_gate_exps": _experts("gate_proj", "w1", 0),
+        "ffn_up_exps": _experts("up_proj", "w3", 1),
+        "ffn_down_exps": _experts("down_proj", "w2", None),
+        "ffn_gate_up_exps": (
+            *_each(either_way, _FUSED),
+            _joined(*(f"{_LAYER}mlp.experts.{{e}}.{one}_proj.{{s}}" for one in ("gate", "up"))),
+        ),
+        **{
+            f"ffn_{one}_shexp": _layer(
+                same, f"mlp.shared_expert.{one}_proj", f"mlp.shared_experts.{one}_proj"
+            )
+            for one in ("gate", "up", "down")
+        },
+    }
+)
+"""Roles of GGUF, made of Hugging Face's tensors."""
+
+INTERLEAVED_EXPERTS: Final[Rules] = MappingProxyType(
+    {
+        "ffn_gate_exps": _gpt_oss("gate_up_proj", 0),
+        "ffn_up_exps": _gpt_oss("gate_up_proj", 1),
+        "ffn_down_exps": _gpt_oss("down_proj", None),
+        "ffn_gate_up_exps": (
+            Rule(in_turn, (f"{_FUSED}_blocks", f"{_FUSED}_scales"), ("weight",)),
+            Rule(in_turn, (_FUSED,), ("weight",)),
+            Rule(in_turn, (f"{_FUSED}_bias",), ("bias",)),
+        ),
+    }
+)
+"""What differs from `HUGGING_FACE` for gpt-oss."""
+
+_BLOCK = "blk.{i}."
+
+BETWEEN_GGUF: Final[Rules] = MappingProxyType(
+    {
+        "output": _each(tied, "token_embd.{s}"),
+        "attn_qkv": (_joined(*(f"{_BLOCK}attn_{one}.{{s}}" for one in "qkv")),),
+        **{
+            f"attn_{one}": _each(rows_of(place), f"{_BLOCK}attn_qkv.{{s}}")
+            for place, one in enumerate("qkv")
+        },
+        "attn_k_b": _each(key_up, f"{_BLOCK}attn_kv_b.{{s}}"),
+        "attn_v_b": _each(value_up, f"{_BLOCK}attn_kv_b.{{s}}"),
+        "ffn_gate_exps": (
+            _joined(f"{_BLOCK}ffn_gate.{{e}}.{{s}}"),
+            *_each(half(0, 1), f"{_BLOCK}ffn_gate_up_exps.{{s}}"),
+        ),
+        "ffn_up_exps": (
+            _joined(f"{_BLOCK}ffn_up.{{e}}.{{s}}"),
+            *_each(half(1, 1), f"{_BLOCK}ffn_gate_up_exps.{{s}}"),
+        ),
+        "ffn_down_exps": (_joined(f"{_BLOCK}ffn_down.{{e}}.{{s}}"),),
+    }
+)
+"""Roles of GGUF, made of an older or a newer file's tensors."""
+
+_ATTENTION = f"{_LAYER}self_attn."
+_MLP = f"{_LAYER}mlp."
+
+BETWEEN_HUGGING_FACE: Final[Rules] = MappingProxyType(
+    {
+        "lm_head": _each(tied, "embed_tokens.{s}"),
+        "self_attn.qkv_proj": (_joined(*(f"{_ATTENTION}{one}_proj.{{s}}" for one in "qkv")),),
+        **{
+            f"self_attn.{one}_proj": _each(rows_of(place), f"{_ATTENTION}qkv_proj.{{s}}")
+            for place, one in enumerate("qkv")
+        },
+        "mlp.gate_up_proj": (_joined(*(f"{_MLP}{one}_proj.{{s}}" for one in ("gate", "up"))),),
+        "mlp.gate_proj": _each(half(0), f"{_MLP}gate_up_proj.{{s}}"),
+        "mlp.up_proj": _each(half(1), f"{_MLP}gate_up_proj.{{s}}"),
+        **{
+            f"mlp.{stack}.{one}_proj": (
+                *_each(same, f"{_MLP}{other}.{one}_proj.{{s}}", f"{_MLP}{other}.{one}_proj"),
+                _joined(f"{_MLP}experts.{{e}}.{one}_proj.{{s}}"),
+                *(_each(expert_half(place), f"{_MLP}experts.gate_up_proj") if place < 2 else ()),
+            )
+            for stack, other in (("switch_mlp", "experts"), ("experts", "switch_mlp"))
+            for place, one in enumerate(("gate", "up", "down"))
+        },
+        "mlp.experts.gate_up_proj": (
+            _joined(*(f"{_MLP}experts.{{e}}.{one}_proj.weight" for one in ("gate", "up"))),
+        ),
+    }
+)
+"""Roles of Hugging Face, made of tensors that another release of the model has."""

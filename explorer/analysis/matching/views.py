@@ -1,7 +1,7 @@
 """A tensor's weights in another order: slices, permutations and joins, streamed.
 
 A converter's transforms move weights about and change none (but for Gemma's norms, to which it adds
-1). So all that is needed to undo one is a view: for each of its weights a place in a tensor, told
+1). So all that is needed to undo one is a view: for each of its weights a place in a tensor, given
 by strides as NumPy's arrays have them.
 """
 
@@ -165,12 +165,8 @@ def view_of(weights: Weights) -> TensorView:
     return TensorView.of(weights) if isinstance(weights, Tensor) else weights
 
 
-# Reads runs of views in bounded memory, each window by as few runs of the stored tensor as it
-# can.
-#
-# Nothing is materialized: of a matrix that is to be transposed, some columns at a time are
-# gathered.
-
+# Views are read in bounded memory, each window by as few runs of the stored tensor as possible: of
+# a matrix that is to be transposed, some columns at a time are gathered.
 
 WINDOW_WEIGHTS: Final = 1 << 20
 """Most weights that are read at once to be put in order: 4 MiB, and as much for the result."""

@@ -36,7 +36,7 @@ RULES_SOURCE: Final = (
     "pull request 19770 (2024 to spring 2026). The rules change over time, and other programs have "
     "their own."
 )
-"""Where the rules come from, for people; to be said wherever their figures are shown."""
+"""Where the rules come from, for people; shown wherever their figures are."""
 
 _SHORT_ROWS: Final = {
     **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S"), "IQ4_NL"),
@@ -154,7 +154,7 @@ def recipe_named(recipe: Recipe | str) -> Recipe:
 def declared_recipe(model: Model) -> str | None:
     """Return the file type that a model's metadata name, as a label; None without any.
 
-    The label need not be a recipe: numbers that nobody knows (yet) are labels too.
+    The label need not be a recipe: unknown numbers are labels too.
     """
     try:
         value = model.metadata.integer(FILE_TYPE_KEY)
@@ -209,7 +209,7 @@ DEPENDS_ON_IMATRIX: Final = frozenset({"IQ3_XXS", "IQ4_NL", "IQ4_XS", "Q4_0", "Q
 
 
 def uses_more_bits(index: int, count: int) -> bool:
-    """Tell whether a layer is one that the M recipes spend more on: both ends, and every third."""
+    """Return whether the M recipes spend more on a layer: both ends, and every third."""
     eighth = count // 8
     return index < eighth or index >= 7 * count // 8 or (index - eighth) % 3 == 2
 

@@ -1,6 +1,6 @@
 """A model as the rules see it: hyperparameters, and the tensors by category in llama.cpp's order.
 
-Everything that does not depend on the recipe is told once here; forty recipes share it.
+Everything that does not depend on the recipe is read once here; forty recipes share it.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class RecipeModel:
             none.
         is_70b: Whether llama.cpp calls it a model of 70 B, which has a rule of its own.
         imatrix: True if the file says that an importance matrix was used. False says nothing: older
-            files do not tell.
+            files do not record it.
         tied: Whether it has no output matrix, the token embedding being used for it.
         value_tensors: Number of tensors that hold attention values.
         tensors: Its tensors in the order in which llama-quantize takes them: by layer, then by
@@ -221,7 +221,7 @@ def category_of(name: str) -> Category:
 
 
 def _is_quantizable(name: str, shape: Shape) -> bool:
-    """Tell whether llama-quantize changes a tensor's type; what it leaves alone is small."""
+    """Return whether llama-quantize changes a tensor's type; what it leaves alone is small."""
     rows = [length for length in shape[:-1] if length > 1]  # ggml counts no outer dimensions of 1
     return (
         bool(rows)
@@ -237,7 +237,7 @@ def _count(metadata: Metadata, key: str) -> int:
 
 
 def _first(metadata: Metadata, key: str) -> int | None:
-    """Return a count, of the first layer where each has its own; None if it is not told."""
+    """Return a count, of the first layer where each has its own; None if it is not there."""
     entry = metadata.entry(key)
     if entry is None:
         return None

@@ -25,14 +25,11 @@ from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.formats.weights import SPAN_WEIGHTS, Values, WeightReader
 from explorer.parallel import Check, PerThread, map_in_order, never
 
-# What can be drawn of a matrix: its values, errors against a reference, scales of its blocks.
-#
-# Whatever it is, it is a number for each weight, in the order of the weights: of a block's scale
-# as many copies as the block has weights. So all of it is reduced, zoomed and pointed at alike.
-
+# Whatever is drawn is a number for each weight, in the order of the weights: of a block's scale as
+# many copies as the block has weights. So all of it is reduced, zoomed and pointed at alike.
 
 ERROR_GROUP: Final = 32
-"""Consecutive weights whose RMS a relative error is told in: a block of most types."""
+"""Consecutive weights whose RMS a relative error is divided by: a block of most types."""
 
 
 class Quantity(Enum):
@@ -46,7 +43,7 @@ class Quantity(Enum):
 
     @property
     def needs_reference(self) -> bool:
-        """Whether it is told of two sets of weights."""
+        """Whether it compares two sets of weights."""
         return self in {Quantity.ABSOLUTE_ERROR, Quantity.RELATIVE_ERROR}
 
     @property
@@ -194,7 +191,7 @@ def _divide_by_rms(errors: Values, reference: Values) -> None:
     with np.errstate(invalid="ignore", divide="ignore"):
         squares = np.square(reference, dtype=np.float64)
         rms: NDArray[np.float64] = np.sqrt(np.add.reduceat(squares, starts) / sizes)
-        rms[~np.isfinite(rms)] = np.nan  # nothing can be told of the neighbours of an infinity
+        rms[~np.isfinite(rms)] = np.nan  # the neighbours of an infinity have no RMS
         each = np.repeat(rms.astype(np.float32), sizes)
         np.divide(errors, each, out=errors, where=(errors != 0) | np.isnan(each))
 

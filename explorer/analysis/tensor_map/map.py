@@ -1,4 +1,4 @@
-"""A matrix as a picture of bounded size, of which each cell tells of the numbers behind it.
+"""A matrix as a picture of bounded size, each cell of which summarizes the numbers behind it.
 
 A cell keeps the least and the greatest number and the root mean square, so that an outlier among a
 million weights is still there to see. Where a cell holds one number, the picture is the matrix.
@@ -233,7 +233,7 @@ class TensorMap:
 
 
 def levels_of(image: NDArray[np.float32], share: float) -> tuple[float, float]:
-    """Return the least and the greatest number that colours tell apart.
+    """Return the range of a colour scale.
 
     They lie around 0 alike if there is any negative number, else the lower one is 0: so a colour
     always means one sign.
@@ -290,9 +290,6 @@ def _joined_rms(
     return np.sqrt(squares / np.where(counts, counts, np.nan))
 
 
-# What is to be known of one weight: its value, its block, its code, what a reference has there.
-
-
 @dataclass(frozen=True, slots=True)
 class WeightFacts:
     """One weight of a tensor.
@@ -317,7 +314,7 @@ class WeightFacts:
 
 
 def weight_facts(tensor: Tensor, index: int, check: Check = never) -> WeightFacts:
-    """Return what is to be known of a weight; reads its block only.
+    """Return the facts of a weight; reads its block only.
 
     Args:
         tensor: The tensor.
@@ -359,7 +356,7 @@ def pair_facts(pair: WeightsPair, index: int, check: Check = never) -> tuple[flo
 
 
 def places_agree(pair: WeightsPair, tensor: Tensor) -> bool:
-    """Tell whether a place in a pair is the same place in the tensor that it was made for.
+    """Return whether a place in a pair is the same place in the tensor that it was made for.
 
     It is not where tensors were joined, or rows brought into the reference's order.
     """

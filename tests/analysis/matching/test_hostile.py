@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.analysis.errors.compare import Comparison
-from explorer.analysis.matching import families, match_models
+from explorer.analysis.matching import match_models, rules
 from explorer.formats import Model, open_model
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.safetensors_writer import tensors_bytes
@@ -23,16 +23,16 @@ _HEADS = st.one_of(
 _SOURCES = sorted(
     {
         source.replace("{i}", "0").replace("{e}", expert).replace("{s}", "weight")
-        for table in (families.HUGGING_FACE, families.INTERLEAVED_EXPERTS)
-        for rules in table.values()
-        for rule in rules
+        for table in (rules.HUGGING_FACE, rules.INTERLEAVED_EXPERTS)
+        for alternatives in table.values()
+        for rule in alternatives
         for source in rule.sources
         for expert in "01"
     }
 )
 _ROLES = sorted(
     f"blk.0.{role}.weight" if role not in {"token_embd", "output"} else f"{role}.weight"
-    for role in {**families.HUGGING_FACE, **families.BETWEEN_GGUF}
+    for role in {**rules.HUGGING_FACE, **rules.BETWEEN_GGUF}
 )
 
 
