@@ -1,7 +1,6 @@
-"""GPUs that one may plan for without having them: `resources/gpu_catalogue`, read once.
+"""The catalogue of GPUs, `resources/gpu_catalogue`, and finding one by what people call it.
 
-The figures and where they come from are data, with a source in each row; this module reads them and
-finds a GPU by what a person, or a driver, calls it.
+The figures are data, with a source in each row.
 """
 
 from __future__ import annotations
@@ -15,18 +14,16 @@ from functools import cache
 from typing import Final
 
 from explorer.errors import ExplorerError
-from explorer.hardware.gpus import working_set_bytes
+from explorer.hardware.detect import working_set_bytes
 from explorer.paths import resource
 from explorer.planner import Device
+from explorer.planner.devices import compute_capability
 from explorer.text import plain_text, shorten
 
-# Finds a product by what a person or a driver calls it.
-#
-# "RTX 3090", "rtx3090", "3090" and "NVIDIA GeForce RTX 3090" are one card; "A100" is four, and
-# which one is meant nobody can tell. So there are steps from the strict to the lenient, and the
-# first step that fits anything decides: one product, or several to choose from. Plain similarity
-# of texts is only used for hints, since "RTX 3080" is as similar to "RTX 3090" as a typing
-# mistake is.
+# "RTX 3090", "rtx3090", "3090" and "NVIDIA GeForce RTX 3090" are one card; "A100" is four. So names
+# are matched in steps from strict to lenient, and the first step that matches anything decides: one
+# product, or several to choose from. Plain similarity only gives hints, since "RTX 3080" is as
+# similar to "RTX 3090" as a typing mistake is.
 
 
 _WORD: Final = re.compile(r"[a-z0-9]+")
@@ -34,7 +31,7 @@ _RUN: Final = re.compile(r"[a-z]+|[0-9]+")
 _SIZE: Final = re.compile(r"\b([0-9]+)\s*gi?b\b")
 _LONGEST: Final = 100
 
-# Left out by many people, and never what tells two products apart.
+# Often left out, and never what distinguishes two products.
 _DECORATION: Final = frozenset(
     (
         *("nvidia", "geforce", "tesla", "amd", "radeon", "instinct", "intel", "apple"),
@@ -48,7 +45,7 @@ class Names:
     """An index of product names.
 
     Args:
-        entries: For each product its name, and words that may be said beside it.
+        entries: For each product its name, and words that may stand beside it.
     """
 
     def __init__(self, entries: Sequence[tuple[str, str]]) -> None:
@@ -59,9 +56,9 @@ class Names:
     def matching(self, name: str) -> list[int]:
         """Return the places of all products that a name fits, on the first step that fits any.
 
-        The last step takes a product if each word of the name is a word of the product, or several
-        that follow each other: of ``"RTX 6000"`` the RTX 6000 Ada, but not the RTX A6000. Words
-        that are only said beside it, and a size without its unit, do not name it alone.
+        In the last step, each word of the name is a word of the product, or several that follow
+        each other: ``"RTX 6000"`` fits the RTX 6000 Ada, but not the RTX A6000. Words beside the
+        name, and a size without its unit, do not name it alone.
         """
         words = set(_words(name))
         if not words:
@@ -251,14 +248,9 @@ def read_gpus(lines: Iterable[str]) -> Iterator[Gpu]:
 
 def _gpu(row: dict[str, str]) -> Gpu:
     memory = round(float(row["memory_gib"]) * _GIB)
+    usable = working_set_bytes(memory) if row["library"] == "Metal" else memory
     if row["usable_gib"]:
         usable = round(float(row["usable_gib"]) * _GIB)
-    else:
-        usable = working_set_bytes(memory) if row["library"] == "Metal" else memory
-    compute = None
-    if row["compute"]:
-        major, minor = row["compute"].split(".")
-        compute = int(major), int(minor)
     bandwidth = row["bandwidth_gb_s"]
     return Gpu(
         name=row["name"],
@@ -270,7 +262,7 @@ def _gpu(row: dict[str, str]) -> Gpu:
         memory_type=row["memory_type"] or None,
         bus_bits=int(row["bus_bits"]) if row["bus_bits"] else None,
         bandwidth_bytes_per_s=round(float(bandwidth) * _GB) if bandwidth else None,
-        compute=compute,
+        compute=compute_capability(row["compute"] or None),
         integrated=_TRUTH[row["integrated"]],
         year=int(row["year"]),
         sources=tuple(row["sources"].split()),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.hardware.gpus import Places, amd_devices
+from explorer.hardware.detect import Places, amd_devices
 from tests.hardware.fakes import GIB, radeon, write_card
 
 TABLE = """# List of AMDGPU IDs
@@ -91,7 +91,7 @@ def test_a_damaged_size_is_a_note(places: Places, name: str, content: str | byte
     write_card(places.drm, 1, radeon())
     found = amd_devices(places)
     assert len(found.devices) == 1
-    assert found.notes == ("The AMD GPU of card 0 does not tell its memory.",)
+    assert found.notes == ("The AMD GPU of card 0 does not report its memory.",)
 
 
 def test_cards_of_others_are_left_alone(places: Places) -> None:

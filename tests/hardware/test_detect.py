@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from explorer.hardware.detect import Machine, Probes, detect
-from explorer.hardware.gpus import Places, working_set_bytes
+from explorer.hardware.detect import Machine, Places, Probes, detect, working_set_bytes
 from tests.hardware.fakes import GIB, FakeGpu, FakeNvml, fake_psutil, radeon, write_card
 
 MIB = 1 << 20

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from explorer.hardware.gpus import Findings, load_nvml, nvidia_devices, read_memory
+from explorer.hardware.detect import Findings, load_nvml, nvidia_devices, read_host
 from tests.hardware.fakes import GIB, FakeGpu, FakeNvml, fake_psutil
 
-MEMORY = read_memory(fake_psutil())
+HOST = read_host(fake_psutil())
 
 
 def search(nvml: Any) -> Findings:
-    return nvidia_devices(MEMORY, lambda: nvml)
+    return nvidia_devices(HOST, lambda: nvml)
 
 
 def test_each_gpu_is_a_device() -> None:

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from explorer.cli.main import EXIT_INTERRUPTED, EXIT_UNUSABLE, EXIT_USAGE, program
-from explorer.hardware import gpus as visible
+from explorer.hardware import detect as visible
 from explorer.paths import CACHE_VARIABLE
 from explorer.planner.settings import VARIABLES
 from explorer.stores.entries import default_places

@@ -36,7 +36,7 @@ _RICH_TEXT_OF_OUR_OWN = {
 }
 # Modules that may start a program, and what they start it with.
 _STARTERS = {
-    "hardware/gpus.py": "a program of macOS, with constant arguments",
+    "hardware/detect.py": "a program of macOS, with constant arguments",
     "qt/kernel_compiler.py": "this program, with names of tensor types",
     "qt/library/commands.py": "the file manager, with one path as one argument",
 }
