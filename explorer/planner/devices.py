@@ -1,4 +1,7 @@
-"""What a plan runs on, as data: GPUs and the memory of the host. Nothing is queried here."""
+"""GPUs and memory of a plan as data, how people write them, and limits of numbers from outside.
+
+Nothing is queried here.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from explorer.errors import PlanError
 from explorer.formats.tensor_filter import parse_bounds
 from explorer.text import integer_text, plain_number, plain_text, shorten
 
-# Numbers that come from outside are checked here, once, before a formula sees them.
-#
-# Every limit is far above what exists and low enough that each product of a formula stays finite
+# Every limit is far above what exists, and low enough that each product of a formula stays finite
 # and each loop short. Without them a header that claims 2^63 layers would fill the memory.
-
 
 MAX_BLOCKS: Final = 1024
 """Most blocks of a model, and most entries of a list with a value for each; real ones have 200."""
@@ -94,7 +94,7 @@ _COMPUTE: Final = re.compile(r"(\d{1,4})\.(\d{1,4})")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU. `id` and `library` together tell it from the others.
+    """One GPU, identified by `id` and `library`.
 
     Attributes:
         id: Its name within its library, such as ``"0"``.
@@ -215,8 +215,7 @@ def compute_capability(value: object) -> tuple[int, int] | None:
     raise PlanError("a compute capability is a text such as 8.6, or a pair of integers")
 
 
-# Sizes, contexts and GPUs as people type them (docs/interface.md, `plan`).
-
+# Sizes, contexts and GPUs as people type them (docs/interface.md, `plan`)
 
 LookUp: TypeAlias = Callable[[str], Device | None]
 """Finds a GPU by its name, such as the catalogue's; None if it has none of that name."""
@@ -271,7 +270,7 @@ def parse_gpu(text: str, position: int = 0, look_up: LookUp | None = None) -> De
     """Return the GPU that a SPEC describes.
 
     ``24GiB`` is a CUDA GPU with so much free memory; ``name=NVIDIA L4,free=22.5GiB,total=24GiB,
-    library=CUDA,integrated=no`` says more; a name alone is looked up. What the SPEC says goes over
+    library=CUDA,integrated=no`` says more; a name alone is looked up. Fields of the SPEC override
     what is found under its name.
 
     Args:
@@ -288,23 +287,20 @@ def parse_gpu(text: str, position: int = 0, look_up: LookUp | None = None) -> De
         return _from_word(text.strip(), position, look_up)
     fields = _fields(text)
     device = _base(fields, position, look_up)
-    if "free" in fields:
-        device = replace(device, free=parse_size(fields["free"]))
+    changes: dict[str, Any] = {"id": fields.get("id", str(position))}
     if "total" in fields:
-        total = parse_size(fields["total"])
-        device = replace(device, total=total)
-        if "free" not in fields:
-            device = replace(device, free=total)
+        changes["total"] = changes["free"] = parse_size(fields["total"])
+    if "free" in fields:
+        changes["free"] = parse_size(fields["free"])
     if "library" in fields:
-        library = fields["library"]
-        device = replace(device, library=_LIBRARIES.get(library.lower(), library))
+        changes["library"] = _LIBRARIES.get(fields["library"].lower(), fields["library"])
     if "integrated" in fields:
-        device = replace(device, integrated=_yes_no(fields["integrated"]))
+        changes["integrated"] = _yes_no(fields["integrated"])
     if "driver" in fields:
-        device = replace(device, driver_major=_driver(fields["driver"]))
+        changes["driver_major"] = _driver(fields["driver"])
     if "compute" in fields:
-        device = replace(device, compute=compute_capability(fields["compute"]))
-    return replace(device, id=fields.get("id", str(position)))
+        changes["compute"] = compute_capability(fields["compute"])
+    return replace(device, **changes)
 
 
 def _from_word(text: str, position: int, look_up: LookUp | None) -> Device:

@@ -28,22 +28,15 @@ from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.sizes import GraphSize, Workload, size_workload
 from explorer.text import bytes_text
 
-# Which layers go to which GPU: greedy fit, best fit, and the choice of GPUs (planner.md 7).
+# Which layers go to which GPU. Source: Ollama, llm/server.go, `greedyFit`, `findBestFit` and
+# `assignLayers`. Layers are taken from the last to the first, so what a GPU gets is one run. Two
+# things are done differently, and give the same result:
 #
-# Source: Ollama, llm/server.go, `greedyFit`, `findBestFit` and `assignLayers`. Layers are taken
-# from the last to the first, so what a GPU gets is one run of layers. Two things are done
-# differently, and give the same result:
-#
-# - A run is found by bisection in the prefix sums of the sizes instead of layer by layer: with
-#   w = sizes from the run's end downwards, "add layers while they fit" stops where the sum of w
-#   exceeds the room.
+# - A run is found by bisection in the prefix sums of the sizes instead of layer by layer.
 # - The capacity factor is searched only for the number of GPUs that is returned. The search keeps
-# the
-#   number of layers placed, so whether a number of GPUs will do is known from the first greedy fit.
+#   the number of layers placed, so the first greedy fit shows whether a number of GPUs suffices.
 #
-# The factor is a 32-bit float in Ollama. Python's own floats give other layer counts at the
-# edges.
-
+# The factor is a 32-bit float in Ollama; Python's floats give other layer counts at the edges.
 
 _WHOLE: Final = np.float32(1)
 _FORCED: Final = np.float32(1000)  # pretend to have almost infinite memory
@@ -91,14 +84,8 @@ class Rooms:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """How layers are to be placed.
-
-    Attributes:
-        num_gpu: Layers to place; negative for as many as fit.
-        require_full: Never go beyond what fits.
-        spread: Use all GPUs instead of as few as possible.
-    """
+class Placement:
+    """Requested layers on GPUs (negative: as many as fit), whether all must fit, and to spread."""
 
     num_gpu: int
     require_full: bool
@@ -106,28 +93,28 @@ class Wish:
 
 
 def assign_layers(
-    ends: Sequence[int], rooms: Rooms, wish: Wish, trace: Trace | None = None
+    ends: Sequence[int], rooms: Rooms, placement: Placement, trace: Trace | None = None
 ) -> list[Entry]:
     """Place layers on the GPUs of one library.
 
     Args:
         ends: Prefix sums of the layers' sizes, [T + 1], from 0.
         rooms: The GPUs.
-        wish: What is wanted.
+        placement: How to place them.
         trace: Where decisions are noted.
 
     Returns:
         The GPUs used, in no particular order. Without the output layer unless all layers fit.
     """
     count, total = len(rooms.free), len(ends) - 1
-    wanted = wish.num_gpu
-    equal = wanted >= 0 or wish.spread  # then integrated GPUs count like the others
+    wanted = placement.num_gpu
+    equal = wanted >= 0 or placement.spread  # then integrated GPUs count like the others
     integrated = [False] * count if equal else rooms.integrated
     for layers in (total, total - 1):
         wanted = min(layers, wanted)
         fit = _Fit(ends, rooms.free, integrated, wanted)
-        for gpus in range(count if wish.spread else rooms.last_used + 1, count + 1):
-            forced = gpus == count and not wish.require_full
+        for gpus in range(count if placement.spread else rooms.last_used + 1, count + 1):
+            forced = gpus == count and not placement.require_full
             placed = fit.count(layers, gpus, forced)
             if trace is not None and layers == total:
                 trace.append((gpus, placed == total))
@@ -219,7 +206,7 @@ class _Fit:
         return best
 
     def _note(self, share: _Share, trace: Trace) -> bool:
-        """Note what decides which GPUs of a group are used; tell whether that is not enough.
+        """Note what decides which GPUs of a group are used; return whether that is not enough.
 
         A group that does not take all layers that are left uses all its GPUs. Of one that does,
         the best GPU, to which it comes last, is left out if it cannot hold the first layer; it is
@@ -410,14 +397,14 @@ def lay_out(  # noqa: PLR0913 - the options by name are docs/interface.md's prom
     whole(overhead, "overhead", MAX_MEMORY)
     whole(projector, "projector", MAX_MEMORY)
     workload = Workload.of(settings).for_loading(embedding_model=h.embedding_model)
-    wish = Wish(num_gpu, bool(require_full), bool(spread))
+    placement = Placement(num_gpu, bool(require_full), bool(spread))
     machine = _Machine(check_devices(devices), host, overhead, projector)
-    return _Search(h, size_workload(h, workload), machine, wish, trace).run()
+    return _Search(h, size_workload(h, workload), machine, placement, trace).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """What the layers are placed on, and what is taken of it beforehand."""
+    """What the layers are placed on, and what is withheld there."""
 
     devices: tuple[Device, ...]
     host: Host | None
@@ -433,14 +420,14 @@ class _Search:
         h: Hyperparameters,
         sizes: GraphSize,
         machine: _Machine,
-        wish: Wish,
+        placement: Placement,
         trace: Trace | None,
     ) -> None:
         devices = machine.devices
         self.sizes = sizes
         self.devices = devices
         self.host = machine.host
-        self.wish = wish
+        self.placement = placement
         self.overhead = machine.overhead
         self.trace = trace
         self.full, self.partial = sizes.full_resolved, sizes.partial_resolved
@@ -504,7 +491,9 @@ class _Search:
         best: list[Entry] = []
         most = 0
         for members in libraries.values():
-            entries = assign_layers(self.ends, self._rooms(members, free), self.wish, self.trace)
+            entries = assign_layers(
+                self.ends, self._rooms(members, free), self.placement, self.trace
+            )
             placed = sum(stop - start for _, start, stop in entries)
             if placed > most:
                 most = placed
@@ -527,18 +516,18 @@ class _Search:
 
     def _check(self, entries: Sequence[Entry]) -> None:
         """Refuse what Ollama refuses; on macOS give up offloading where memory would run out."""
-        ends, wish, host = self.ends, self.wish, self.host
+        ends, placement, host = self.ends, self.placement, self.host
         on_gpus = sum(ends[stop] - ends[start] for _, start, stop in entries)
         on_cpu = ends[-1] - on_gpus
         placed = sum(stop - start for _, start, stop in entries)
-        short = placed < len(self.weights) and (wish.num_gpu < 0 or placed < wish.num_gpu)
-        if wish.require_full and self.devices and short:
+        short = placed < len(self.weights) and (placement.num_gpu < 0 or placed < placement.num_gpu)
+        if placement.require_full and self.devices and short:
             raise PlanError(
                 f"only {placed} of {len(self.weights)} layers fit on the GPUs", "requires full"
             )
         if host is None:
             return
-        if wish.require_full and on_cpu > host.free:
+        if placement.require_full and on_cpu > host.free:
             raise PlanError(
                 f"{bytes_text(on_cpu)} are left for the CPU, where {bytes_text(host.free)} of "
                 "system memory are free",
@@ -557,7 +546,7 @@ class _Search:
         if self.trace is not None:
             self.trace.append((beyond,))
         if beyond:
-            self.wish = Wish(0, wish.require_full, wish.spread)
+            self.placement = Placement(0, placement.require_full, placement.spread)
 
     def _report(self, entries: Sequence[Entry]) -> Layout:
         placed = {device: range(start, stop) for device, start, stop in entries}

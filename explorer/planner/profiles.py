@@ -33,8 +33,6 @@ from explorer.planner.tensor_groups import group_config, group_table
 from explorer.quantization import TensorType
 from explorer.text import integer_text
 
-# Profile `ollama-graphsize`: the estimator of Ollama 0.12.11 to 0.13.3, to the byte.
-
 
 class GraphSizeProfile:
     """Formulas of each architecture, and a layout of the layers."""
@@ -43,11 +41,7 @@ class GraphSizeProfile:
     title: Final = "Ollama 0.12.11 to 0.13.3: estimate and layout of layers"
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Make a plan.
-
-        Raises:
-            PlanError: The model cannot be planned, or Ollama would refuse to load it.
-        """
+        """Make a plan; see `Profile.plan`."""
         effective = effective_for(request)
         layout = layout_for(request, effective)
         return Plan(
@@ -106,11 +100,10 @@ def layout_for(
     )
 
 
-# Profile `ollama-0.30`: what newer releases predict (docs/planner.md, section 12).
-#
-# Source: Ollama v0.33.0-rc2. The prediction chooses GPUs and a batch, and whether other models
-# must go; the layers are then placed by a server program of its own, so no layer split is
-# claimed. No golden data exists: the tests hold cases worked by hand.
+# Profile `ollama-0.30` (docs/planner.md, section 12). Source: Ollama v0.33.0-rc2. The prediction
+# chooses GPUs and a batch, and whether other models must go; a server program of its own then
+# places the layers, so no layer split is claimed. No golden data exists: tests hold cases worked by
+# hand.
 
 
 _ONE_SEQUENCE: Final = frozenset((
@@ -136,11 +129,7 @@ class PredictionProfile:
     title: Final = "Ollama from 0.30 on: predicted size, no layout"
 
     def plan(self, request: PlanRequest) -> Plan:
-        """Make a plan.
-
-        Raises:
-            PlanError: A size does not fit 63 bits.
-        """
+        """Make a plan; see `Profile.plan`."""
         h = request.h
         context = _context(request)
         parallel = _parallel(request)
@@ -187,7 +176,7 @@ class PredictionProfile:
 def choose_batch(
     cells: int, predicted: int, available: int, devices: Sequence[Device], *, flash_attention: bool
 ) -> int:
-    """Return the batch that the server chooses when nobody asks for one.
+    """Return the batch that the server chooses if none is requested.
 
     Args:
         cells: Context × parallel.
@@ -333,9 +322,6 @@ def profile_named(name: str) -> Profile:
     return PROFILES[name]
 
 
-# A plan in one call.
-
-
 def plan(  # noqa: PLR0913 - the options by name are docs/interface.md's promise
     model: Model | Hyperparameters,
     settings: Settings | None = None,
@@ -364,22 +350,13 @@ def plan(  # noqa: PLR0913 - the options by name are docs/interface.md's promise
     return profile_named(profile).plan(request)
 
 
-# What the formulas would read of a model if some of its tensors had other types.
-#
-# Weights enter a plan by the bytes of each group of tensors, and by those of block 0's stacked
-# gate experts, which the size of the compute graph depends on (docs/planner.md, sections 2 and 6).
-# Everything else of a model stays as it is.
-
-
 def with_types(
     model: Model, h: Hyperparameters, types: Mapping[int, TensorType]
 ) -> Hyperparameters:
-    """Return hyperparameters with other types of tensors.
+    """Return hyperparameters of a model with other types of tensors, by row of its table.
 
-    Args:
-        model: The model.
-        h: What was read of it.
-        types: The types that tensors get, by row of its table; their rows are whole blocks.
+    Weights enter a plan by the bytes of each group of tensors, and by those of block 0's stacked
+    gate experts (docs/planner.md, sections 2 and 6).
     """
     group = group_table if model.format == "gguf" else group_config
     columns = model.tensors.columns

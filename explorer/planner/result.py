@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -19,8 +19,6 @@ from explorer.planner.sizes import (
     FORMULAS,
     TENSOR_ORIGINS,
     GraphSize,
-    Workload,
-    kv_cache,
     recurrent_bytes,
 )
 from explorer.text import bytes_text, fixed_text, integer_text
@@ -33,12 +31,7 @@ _NOT_SYMBOLS: Final = frozenset({"max", "min", "sum", "int", "or"})
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The value of a symbol.
-
-    Attributes:
-        value: The number, or the numbers that are summed.
-        origin: The metadata key, setting or figure that it came from.
-    """
+    """The value of a symbol (several are summed), and the key, setting or figure it came from."""
 
     value: Number | tuple[int, ...]
     origin: str
@@ -68,15 +61,7 @@ def symbols_in(formula: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What a plan is to be made of.
-
-    Attributes:
-        h: The model.
-        settings: What was asked for.
-        devices: The GPUs.
-        host: Memory of the machine, or None to check nothing against it.
-        environment: Ollama's environment variables.
-    """
+    """What to plan: model, settings and machine; without a host nothing is checked against it."""
 
     h: Hyperparameters
     settings: Settings = field(default_factory=Settings)
@@ -358,7 +343,7 @@ def explain(plan: Plan) -> tuple[Term, ...]:
 
 
 def _layout_terms(plan: Plan, layout: Layout) -> Iterator[Term]:
-    symbols = _Symbols(plan.request.h, plan.effective, layout.sizes.workload)
+    symbols = _Symbols(plan, layout)
     caches = layout.sizes.kv_per_layer
     yield _sum("weights", layout.layer_weights, "layers[*].weights")
     yield _sum("kv_cache.total", caches, "kv_cache.per_layer[*]")
@@ -368,37 +353,53 @@ def _layout_terms(plan: Plan, layout: Layout) -> Iterator[Term]:
     yield from _layer_terms(plan.request.h, layout)
     for i, device in enumerate(layout.devices):
         yield from _device_terms(f"devices[{i}]", device, layout, plan.effective)
-    cpu = [i for i in range(layout.total_layers) if not _on_device(layout, i)]
+    owned = {layer for held in layout.devices for layer in held.layers or ()}
+    cpu = [i for i in range(layout.total_layers) if i not in owned]
     yield _sum("cpu.weights", [layout.layer_weights[i] for i in cpu], "layers left to the CPU")
     yield _sum("cpu.kv_cache", [layout.layer_kv_cache[i] for i in cpu], "layers left to the CPU")
     yield _sum("vram_total", [device.total for device in layout.devices], "devices[*].total")
-    yield Term(
+    yield _term(
         "total",
         layout.total,
         "vram + weights + kv_cache",
-        {
-            "vram": Input(layout.vram_total, "vram_total"),
-            "weights": Input(layout.cpu_weights, "cpu.weights"),
-            "kv_cache": Input(layout.cpu_kv_cache, "cpu.kv_cache"),
-        },
+        vram=(layout.vram_total, "vram_total"),
+        weights=(layout.cpu_weights, "cpu.weights"),
+        kv_cache=(layout.cpu_kv_cache, "cpu.kv_cache"),
     )
-    yield from _ratio_terms(plan, layout)
+    yield _term(
+        "gpu_ratio",
+        layout.placed / layout.total_layers,
+        "placed / layers",
+        placed=(layout.placed, "gpu_layers"),
+        layers=(layout.total_layers, "total_layers: the blocks and the output layer"),
+    )
+    ratio = plan.quick_estimate_ratio
+    if ratio is not None:
+        yield _term(
+            "quick_estimate_ratio",
+            ratio,
+            "(free - kv_cache - partial - buffer) / weights",
+            free=(sum(one.free for one in plan.request.devices), "free memory of the GPUs"),
+            kv_cache=(plan.kv_total, "kv_cache.total"),
+            partial=(layout.partial, "graph.partial"),
+            buffer=(layout.buffer, "weights and cache of blk.0"),
+            weights=(plan.weights, "weights"),
+        )
 
 
 def _graph_terms(layout: Layout, symbols: _Symbols) -> Iterator[Term]:
     """Yield the graphs as they are charged: from a row, the fallback, or Metal's rule."""
     sizes = layout.sizes
-    by_row = sizes.row is not None and sizes.full > 0
-    if sizes.row is not None and by_row:
+    if sizes.row is not None and sizes.full > 0:
         yield symbols.term("graph.full", layout.full, sizes.row.full)
     else:
         origin = "graph of a partial offload: the formula gives none for a full one"
-        value = Input(sizes.partial_resolved, origin)
-        yield Term("graph.full", layout.full, "partial", {"partial": value})
+        partial = sizes.partial_resolved, origin
+        yield _term("graph.full", layout.full, "partial", partial=partial)
     devices = [held.device for held in layout.devices]
     if devices and devices[0].library == "Metal":
-        value = Input(layout.full, "graph.full: on Metal there is no other")
-        yield Term("graph.partial", layout.partial, "full", {"full": value})
+        full = layout.full, "graph.full: on Metal there is no other"
+        yield _term("graph.partial", layout.partial, "full", full=full)
     elif sizes.row is not None and sizes.partial > 0:
         yield symbols.term("graph.partial", layout.partial, sizes.row.partial)
     else:
@@ -406,27 +407,24 @@ def _graph_terms(layout: Layout, symbols: _Symbols) -> Iterator[Term]:
 
 
 def _layer_terms(h: Hyperparameters, layout: Layout) -> Iterator[Term]:
-    groups = h.tensors.nbytes
+    groups, weights, caches = h.tensors.nbytes, layout.layer_weights, layout.layer_kv_cache
     for i in range(h.block_count):
         name = f"blk.{i}"
         origin = f"tensors of group {name}" if name in groups else f"the file has no {name}"
-        weights = {"tensors": Input(layout.layer_weights[i], origin)}
-        yield Term(f"layers[{i}].weights", layout.layer_weights[i], "tensors", weights)
-        cache = Input(layout.layer_kv_cache[i], f"kv_cache.per_layer[{i}]")
-        yield Term(f"layers[{i}].kv_cache", layout.layer_kv_cache[i], "cache", {"cache": cache})
+        yield _term(f"layers[{i}].weights", weights[i], "tensors", tensors=(weights[i], origin))
+        cache = caches[i], f"kv_cache.per_layer[{i}]"
+        yield _term(f"layers[{i}].kv_cache", caches[i], "cache", cache=cache)
     last = h.block_count
     output = "output" if "output" in groups else "token_embd"
     reason = "" if output == "output" else " (tied embeddings)"
-    yield Term(
+    yield _term(
         f"layers[{last}].weights",
-        layout.layer_weights[last],
+        weights[last],
         "norm + output",
-        {
-            "norm": Input(groups.get("output_norm", 0), "tensors of group output_norm"),
-            "output": Input(groups.get(output, 0), f"tensors of group {output}{reason}"),
-        },
+        norm=(groups.get("output_norm", 0), "tensors of group output_norm"),
+        output=(groups.get(output, 0), f"tensors of group {output}{reason}"),
     )
-    yield Term(f"layers[{last}].kv_cache", 0, "0", {})
+    yield _term(f"layers[{last}].kv_cache", 0, "0")
 
 
 def _device_terms(
@@ -438,115 +436,81 @@ def _device_terms(
     yield _sum(f"{name}.weights", layout.layer_weights[run], place)
     yield _sum(f"{name}.kv_cache", layout.layer_kv_cache[run], place)
     yield _device_graph(name, held, layout)
-    yield Term(
+    yield _term(
         f"{name}.reserved",
         held.reserved,
         "min(free, buffer + minimum + overhead)",
-        {
-            "free": Input(held.device.free, f"free memory of {quoted(held.device.label)}"),
-            "buffer": Input(layout.buffer, "weights and cache of blk.0, withheld on every GPU"),
-            "minimum": Input(held.device.minimum_bytes, f"Ollama's, for {held.device.library}"),
-            "overhead": Input(layout.overhead, effective.origins.get("overhead", "setting")),
-        },
+        free=(held.device.free, f"free memory of {quoted(held.device.label)}"),
+        buffer=(layout.buffer, "weights and cache of blk.0, withheld on every GPU"),
+        minimum=(held.device.minimum_bytes, f"Ollama's, for {held.device.library}"),
+        overhead=(layout.overhead, effective.origins.get("overhead", "setting")),
     )
     parts = {
-        "weights": Input(held.weights, f"{name}.weights"),
-        "kv_cache": Input(held.kv_cache, f"{name}.kv_cache"),
-        "graph": Input(held.graph, f"{name}.graph"),
+        "weights": (held.weights, f"{name}.weights"),
+        "kv_cache": (held.kv_cache, f"{name}.kv_cache"),
+        "graph": (held.graph, f"{name}.graph"),
     }
     if held.projector:
-        parts["projector"] = Input(held.projector, "tensors of the projector's file")
-    yield Term(f"{name}.total", held.total, " + ".join(parts), parts)
+        parts["projector"] = held.projector, "tensors of the projector's file"
+    yield _term(f"{name}.total", held.total, " + ".join(parts), **parts)
 
 
 def _device_graph(name: str, held: DeviceLayout, layout: Layout) -> Term:
     if held.listed:
         used = layout.graph_used
-        graph = Input(held.graph, f"graph.{used}")
-        return Term(f"{name}.graph", held.graph, used, {used: graph})
+        return _term(f"{name}.graph", held.graph, used, **{used: (held.graph, f"graph.{used}")})
     if held.graph:
-        both = {
-            "partial": Input(layout.partial, "graph.partial"),
-            "full": Input(layout.full, "graph.full; charged in an earlier pass of the search"),
-        }
-        return Term(f"{name}.graph", held.graph, "max(partial, full)", both)
-    return Term(f"{name}.graph", 0, "0", {})
-
-
-def _ratio_terms(plan: Plan, layout: Layout) -> Iterator[Term]:
-    yield Term(
-        "gpu_ratio",
-        layout.placed / layout.total_layers,
-        "placed / layers",
-        {
-            "placed": Input(layout.placed, "gpu_layers"),
-            "layers": Input(layout.total_layers, "total_layers: the blocks and the output layer"),
-        },
-    )
-    ratio = plan.quick_estimate_ratio
-    if ratio is None:
-        return
-    yield Term(
-        "quick_estimate_ratio",
-        ratio,
-        "(free - kv_cache - partial - buffer) / weights",
-        {
-            "free": Input(
-                sum(device.free for device in plan.request.devices), "free memory of the GPUs"
-            ),
-            "kv_cache": Input(plan.kv_total, "kv_cache.total"),
-            "partial": Input(layout.partial, "graph.partial"),
-            "buffer": Input(layout.buffer, "weights and cache of blk.0"),
-            "weights": Input(plan.weights, "weights"),
-        },
-    )
+        return _term(
+            f"{name}.graph",
+            held.graph,
+            "max(partial, full)",
+            partial=(layout.partial, "graph.partial"),
+            full=(layout.full, "graph.full; charged in an earlier pass of the search"),
+        )
+    return _term(f"{name}.graph", 0, "0")
 
 
 def _prediction_terms(plan: Plan, prediction: Prediction) -> Iterator[Term]:
-    h = plan.request.h
-    weights = Input(prediction.file_bytes, "size of the model's files")
-    yield Term("weights", plan.weights, "files", {"files": weights})
-    origins = plan.effective.origins
+    h, origins = plan.request.h, plan.effective.origins
+    files = prediction.file_bytes, "size of the model's files"
+    yield _term("weights", plan.weights, "files", files=files)
     context = f"context ({origins['context']}) × parallel ({origins['parallel']})"
-    yield Term(
+    yield _term(
         "kv_cache.total",
         plan.kv_total,
         CACHE_FORMULA,
-        {
-            "L": Input(h.block_count, h.origins.get("L", "block_count")),
-            "Kmin": Input(h.kv_heads_min, f"smallest of {h.origins.get('kv heads', 'the model')}"),
-            "head": Input(prediction.head_length, "embedding length // largest number of heads"),
-            "C": Input(prediction.cells, context),
-        },
+        L=(h.block_count, h.origins.get("L", "block_count")),
+        Kmin=(h.kv_heads_min, f"smallest of {h.origins.get('kv heads', 'the model')}"),
+        head=(prediction.head_length, "embedding length // largest number of heads"),
+        C=(prediction.cells, context),
     )
-    batch = Input(prediction.surcharge_bytes, f"surcharge of batch {plan.effective.batch}")
-    yield Term("graph.full", prediction.surcharge_bytes, "surcharge", {"surcharge": batch})
-    yield Term(
+    surcharge = prediction.surcharge_bytes, f"surcharge of batch {plan.effective.batch}"
+    yield _term("graph.full", prediction.surcharge_bytes, "surcharge", surcharge=surcharge)
+    yield _term(
         "total",
         prediction.total,
         "weights + kv_cache + graph",
-        {
-            "weights": Input(plan.weights, "weights"),
-            "kv_cache": Input(plan.kv_total, "kv_cache.total"),
-            "graph": Input(prediction.surcharge_bytes, "graph.full"),
-        },
+        weights=(plan.weights, "weights"),
+        kv_cache=(plan.kv_total, "kv_cache.total"),
+        graph=(prediction.surcharge_bytes, "graph.full"),
     )
 
 
-def _on_device(layout: Layout, layer: int) -> bool:
-    return any(held.layers is not None and layer in held.layers for held in layout.devices)
+def _term(name: str, value: Number, formula: str, **inputs: tuple[Number, str]) -> Term:
+    """Return a term; each input is a value and where it came from."""
+    return Term(name, value, formula, {key: Input(*given) for key, given in inputs.items()})
 
 
-def _sum(name: str, values: tuple[int, ...] | list[int], origin: str) -> Term:
+def _sum(name: str, values: Sequence[int], origin: str) -> Term:
     return Term(name, sum(values), "sum(parts)", {"parts": Input(tuple(values), origin)})
 
 
 class _Symbols:
     """Values and origins of the symbols of the formulas."""
 
-    def __init__(self, h: Hyperparameters, effective: EffectiveSettings, w: Workload) -> None:
-        self._h = h
-        self._workload = w
+    def __init__(self, plan: Plan, layout: Layout) -> None:
+        h, effective, w = plan.request.h, plan.effective, layout.sizes.workload
+        self._h, self._symbols = h, layout.sizes.symbols
         origins = effective.origins
         context = origins.get("context", "setting context")
         parallel = origins.get("parallel", "setting parallel")
@@ -557,29 +521,34 @@ class _Symbols:
         heads, kv_heads = key("heads", "head counts"), key("kv heads", "key and value head counts")
         smallest = f"{key('E', 'embedding length')} // smallest of {heads}"
         dk, dv = h.stored_key_length, h.stored_value_length
-        self._all: dict[str, tuple[Number, str]] = {
-            "E": (h.embedding_length, key("E", "embedding length")),
-            "V": (h.vocabulary, key("V", "vocabulary")),
-            "FF": (h.feed_forward_length, key("FF", "feed-forward length")),
-            "H": (h.heads, f"largest of {heads}"),
-            "K": (h.kv_heads, f"largest of {kv_heads}"),
-            "Kmin": (h.kv_heads_min, f"smallest of {kv_heads}"),
-            "D": (h.head_length, smallest),
-            "Dk": (h.key_length, key("Dk", "") + ("" if dk is not None else f": {smallest}")),
+        cache_type = origins.get("kv_cache_type", "setting kv_cache_type")
+        self._origins = {
+            "E": key("E", "embedding length"),
+            "V": key("V", "vocabulary"),
+            "FF": key("FF", "feed-forward length"),
+            "H": f"largest of {heads}",
+            "K": f"largest of {kv_heads}",
+            "Kmin": f"smallest of {kv_heads}",
+            "D": smallest,
+            "Dk": key("Dk", "") + ("" if dk is not None else f": {smallest}"),
+            "B": batch,
+            "b": f"4 bytes × batch ({batch})",
+            "C": f"context ({context}) × parallel ({parallel})",
+            "Np": parallel,
+            "KVtotal": "kv_cache.total",
+            "KVdefault": "cache of all blocks as if each kept the full context",
+            **TENSOR_ORIGINS,
+        }
+        self._others: dict[str, tuple[Number, str]] = {
             "Dv": (h.value_length, key("Dv", "") + ("" if dv is not None else f": {smallest}")),
             "window": (h.sliding_window, key("window", "sliding window")),
             "conv": (h.ssm_conv_kernel, key("conv", "ssm.conv_kernel")),
             "inner": (h.ssm_inner_size, key("inner", "ssm.inner_size")),
             "state": (h.ssm_state_size, key("state", "ssm.state_size")),
             "groups": (h.ssm_group_count, key("groups", "ssm.group_count")),
-            "B": (w.batch, batch),
-            "b": (4 * w.batch, f"4 bytes × batch ({batch})"),
-            "C": (w.cells, f"context ({context}) × parallel ({parallel})"),
-            "Np": (w.parallel, parallel),
             "P": (
                 w.bytes_per_element,
-                f"bytes of an element of {quoted(w.kv_cache_type)}"
-                f" ({origins.get('kv_cache_type', 'setting kv_cache_type')})",
+                f"bytes of an element of {quoted(w.kv_cache_type)} ({cache_type})",
             ),
         }
 
@@ -592,22 +561,6 @@ class _Symbols:
         if symbol == "Ki" and block is not None:
             origin = self._h.origins.get("kv heads", "key and value head counts")
             return Input(self._h.kv_heads_per_block[block], f"{origin}, block {block}")
-        if symbol in TENSOR_ORIGINS:
-            tensors = self._h.tensors
-            values = {
-                "G": tensors.gate_experts_bytes,
-                "W": tensors.expert_width,
-                "S": tensors.fused_bias_length,
-                "R": tensors.rope_weights,
-            }
-            return Input(values[symbol] or 0, TENSOR_ORIGINS[symbol])
-        if symbol in ("KVdefault", "KVtotal"):
-            return self._cache_sum(symbol)
-        number, origin = self._all[symbol]
-        return Input(number, origin)
-
-    def _cache_sum(self, symbol: str) -> Input:
-        cache = kv_cache(self._h, self._workload)
-        if symbol == "KVtotal":
-            return Input(cache.total, "kv_cache.total")
-        return Input(cache.default_total, "cache of all blocks as if each kept the full context")
+        if symbol in self._origins:
+            return Input(getattr(self._symbols, symbol), self._origins[symbol])
+        return Input(*self._others[symbol])

@@ -1,7 +1,6 @@
-"""What the user asks for, and what Ollama makes of it (docs/planner.md, section 3).
+"""Requested settings, and the settings that hold in Ollama (docs/planner.md, section 3).
 
-Both are kept, with the reason wherever they differ: a user who asked for a context of 100,000
-tokens and gets 8,192 wants to know why.
+Both are kept, with the reason wherever they differ.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT, MAX_PARALLEL
 from explorer.text import integer_text
 
-# Ollama's environment variables, read as Ollama reads them (envconfig/config.go).
-#
-# The environment comes in as a mapping: nothing here looks at the process.
-
+# Ollama's environment variables, read as Ollama reads them (envconfig/config.go), from a mapping
 
 CONTEXT_LENGTH: Final = "OLLAMA_CONTEXT_LENGTH"
 NUM_PARALLEL: Final = "OLLAMA_NUM_PARALLEL"
@@ -79,11 +75,9 @@ def used(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in VARIABLES if name in environment}
 
 
-# Whether flash attention is on (docs/planner.md, section 3, step 6).
-#
-# Source: Ollama, llm/server.go, start of `NewLlamaServer`; fs/ggml/ggml.go, `FlashAttention` and
-# `SupportsFlashAttention`; ml/device.go, `FlashAttentionSupported`.
-
+# Flash attention (docs/planner.md, section 3, step 6). Source: Ollama, llm/server.go, start of
+# `NewLlamaServer`; fs/ggml/ggml.go, `FlashAttention` and `SupportsFlashAttention`; ml/device.go,
+# `FlashAttentionSupported`.
 
 _ON_BY_DEFAULT: Final = frozenset(
     {"gemma3", "gptoss", "gpt-oss", "mistral3", "qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe"}
@@ -93,13 +87,7 @@ _NEVER: Final = frozenset({"gemma2"})
 
 @dataclass(frozen=True, slots=True)
 class FlashAttention:
-    """A decision.
-
-    Attributes:
-        on: Whether it is on.
-        requested: What the settings or the environment ask for, or None.
-        reason: What decided.
-    """
+    """Whether it is on, what settings or environment ask for (or None), and what decided."""
 
     on: bool
     requested: bool | None
@@ -112,7 +100,7 @@ def choose_flash_attention(
     devices: Sequence[Device],
     environment: Mapping[str, str],
 ) -> FlashAttention:
-    """Decide: the request, else the architecture's default; then off where it cannot be."""
+    """Take the request, else the architecture's default; then turn it off where it cannot be."""
     reason = "setting flash_attention"
     if requested is None:
         requested = boolean(environment, FLASH_ATTENTION)
@@ -129,7 +117,7 @@ def choose_flash_attention(
 
 
 def device_obstacle(devices: Sequence[Device]) -> str:
-    """Say which GPU rules flash attention out for the whole machine; empty if none does."""
+    """Return which GPU rules flash attention out for the whole machine; empty if none does."""
     for device in devices:
         if not device.supports_flash_attention:
             return f"{device.label} does not support flash attention, which turns it off for all"
@@ -137,7 +125,7 @@ def device_obstacle(devices: Sequence[Device]) -> str:
 
 
 def model_obstacle(h: Hyperparameters) -> str:
-    """Say why the model has no flash attention; empty if it can have it."""
+    """Return why the model has no flash attention; empty if it can have it."""
     if h.embedding_model:
         return "an embedding model has no flash attention"
     if h.architecture in _NEVER:
@@ -213,14 +201,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A setting that is not as it was asked for.
-
-    Attributes:
-        name: The setting.
-        requested: What was asked for.
-        effective: What holds.
-        reason: Why, as one sentence.
-    """
+    """A setting that holds another value than was asked for, and the reason as one sentence."""
 
     name: str
     requested: int | str | bool
@@ -230,19 +211,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSettings:
-    """The settings that hold.
+    """The settings that hold; see `Settings`.
 
     Attributes:
-        context: Tokens of each sequence.
-        parallel: Sequences at a time.
         batch: Tokens computed at a time, before the rule of loading an embedding model.
-        kv_cache_type: Type of the cache's elements.
-        flash_attention: Whether it is on.
-        num_gpu: Layers to put on GPUs; -1 for as many as fit.
-        overhead: Bytes held back on each GPU.
-        spread: Whether all GPUs are used.
-        require_full: Whether what does not fit wholly is refused.
-        projector_bytes: Tensor bytes of a separate projector file.
         requested: What was asked for.
         differences: Where the two differ, and why.
         origins: Setting → where its value came from.
@@ -283,10 +255,10 @@ def effective_settings(
         settings: What was asked for.
         devices: The GPUs of the machine.
         environment: Ollama's environment variables; the process's own is not looked at.
-        server_rules: Whether what was asked for also obeys what the server does before it hands
-            the model to the loader: least contexts (step 1) and one sequence for some models
-            (step 4), as `plan` does. Without, an explicit context or number of sequences goes to
-            the loader as it is, as in the golden settings cases; defaults obey the server always.
+        server_rules: Whether what was asked for also obeys the server's rules before loading:
+            least contexts (step 1) and one sequence for some models (step 4), as in `plan`.
+            Without, an explicit context or number of sequences goes to the loader as it is, as in
+            the golden settings cases; defaults always obey the server.
 
     Raises:
         PlanError: The devices contradict each other.
@@ -296,8 +268,7 @@ def effective_settings(
     context = _context(h, settings, devices, log, server_rules)
     batch = _batch(settings, context, log)
     parallel = _parallel(h, settings, log, server_rules)
-    asked = settings.flash_attention
-    choice = choose_flash_attention(h, asked, devices, log.environment)
+    choice = choose_flash_attention(h, settings.flash_attention, devices, log.environment)
     log.origins["flash_attention"] = choice.reason
     if choice.requested is not None and choice.requested != choice.on:
         log.differ("flash_attention", choice.requested, choice.on, choice.reason)

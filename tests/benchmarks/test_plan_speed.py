@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from explorer.planner import Device, Hyperparameters, Settings, graph_size, plan
-from explorer.planner.layout import Rooms, Wish, assign_layers
+from explorer.planner.layout import Placement, Rooms, assign_layers
 from tests.benchmarks.report import Report, Row
 from tests.planner import naive_fitting
 
@@ -67,7 +67,7 @@ def test_searching_a_layout_is_5_times_as_fast_as_layer_by_layer(report: Report)
     free = [device.free for device in _devices()]
     ends, whole = [0, *accumulate(layers)], [False] * len(free)
     rooms = Rooms([np.float32(f) for f in free], whole, 0)
-    wish = Wish(-1, require_full=False, spread=False)
+    wish = Placement(-1, require_full=False, spread=False)
     options = {"last_used": 0, "num_gpu": -1, "require_full": False, "spread": False}
     ours = _median_seconds(lambda: assign_layers(ends, rooms, wish))
     peer = _median_seconds(lambda: naive_fitting.assign(layers, free, whole, **options), runs=7)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings, effective_settings, lay_out
-from explorer.planner.layout import Layout, Rooms, Wish, as_float32, assign_layers
+from explorer.planner.layout import Layout, Placement, Rooms, as_float32, assign_layers
 from tests.helpers.stopwatch import in_time
 from tests.planner import naive_fitting
 from tests.planner.models import (
@@ -44,7 +44,7 @@ def test_the_search_is_that_of_the_reference(
     require_full, spread = data.draw(st.booleans()), data.draw(st.booleans())
     rooms = Rooms([np.float32(f) for f in free], integrated, last_used)
     got = assign_layers(
-        [0, *accumulate(layers)], rooms, Wish(num_gpu, require_full, spread), trace=[]
+        [0, *accumulate(layers)], rooms, Placement(num_gpu, require_full, spread), trace=[]
     )
     expected = naive_fitting.assign(
         layers,
