@@ -41,7 +41,7 @@ from explorer.present import (
 from explorer.present.errors import ERROR_TEXTS, ROUNDING_TEXTS
 from explorer.present.plan import Kind
 from explorer.present.survey import METRICS
-from explorer.qt.help.window import explain_focus
+from explorer.qt.help.menu import explain_focus
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.weights.values import ValuesTable

@@ -27,7 +27,7 @@ _CALLS_THAT_RUN_TEXT = frozenset({"eval", "exec", "compile", "__import__"})
 _RICH_TEXT = frozenset(
     {
         *("RichText", "MarkdownText", "AutoText", "setHtml", "insertHtml", "appendHtml"),
-        *("setMarkdown", "toHtml", "setStyleSheet", "setDefaultStyleSheet"),
+        *("setMarkdown", "toHtml", "setStyleSheet", "setDefaultStyleSheet", "setSource"),
     }
 )
 # Modules that may show rich text, and what they show.

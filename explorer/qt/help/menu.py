@@ -1,45 +1,43 @@
-"""Everything in the menu Help: guide, keys, "What's this?", tour, about.
-
-Windows and pages are loaded when they are asked for, not before the first paint.
-"""
+"""The menu Help: guide, keys, "What's this?", tour, about."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from PySide6.QtCore import QObject, QPoint, Qt
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QApplication,
+    QMainWindow,
+    QMessageBox,
+    QWhatsThis,
+    QWidget,
+)
 
-from PySide6.QtCore import QCoreApplication, QObject, QRect
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QMainWindow, QMenuBar, QTabBar, QWhatsThis, QWidget
-
+from explorer import __version__
 from explorer.qt.actions import Actions
 from explorer.qt.contents.open_models import OpenModelsView
-from explorer.qt.help.tour import Stop
+from explorer.qt.help import guide as guides
+from explorer.qt.help.tour import Tour, tour_stops
+from explorer.qt.help.window import HelpWindow
 from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
-
-if TYPE_CHECKING:
-    from explorer.qt.help.guide import Page
-    from explorer.qt.help.tour import Tour
-    from explorer.qt.help.window import HelpWindow
-
 
 _ZOOM_NOTE = "help_zoom"
 
 
 class Help(QObject):
-    """Opens what explains the program.
+    """Opens guide and tour, and explains figures.
 
     Args:
         window: The window.
         actions: Its commands.
         open_models: Its tree.
         panels: Its panels.
-        settings: What is remembered.
+        settings: Remembered settings.
 
     Attributes:
         guide: The window of the guide while it is open.
-        tour: The tour while it is under way.
+        tour: The tour while it is running.
     """
 
     def __init__(
@@ -57,12 +55,15 @@ class Help(QObject):
         self._settings = settings
         self.guide: HelpWindow | None = None
         self.tour: Tour | None = None
-        actions.guide.triggered.connect(lambda _=False: self.show_guide(self._page_in_front()))
-        actions.shortcuts.triggered.connect(lambda _=False: self.show_keys())
-        actions.whats_this.triggered.connect(lambda _=False: QWhatsThis.enterWhatsThisMode())
-        actions.explain.triggered.connect(lambda _=False: self.explain())
-        actions.tour.triggered.connect(lambda _=False: self.start_tour())
-        actions.about.triggered.connect(lambda _=False: self.show_about())
+        for action, slot in (
+            (actions.guide, lambda: self.show_guide(panels.currentWidget().objectName())),
+            (actions.shortcuts, lambda: self.show_guide(guides.KEYS_PAGE)),
+            (actions.whats_this, QWhatsThis.enterWhatsThisMode),
+            (actions.explain, explain_focus),
+            (actions.tour, self.start_tour),
+            (actions.about, self.show_about),
+        ):
+            action.triggered.connect(lambda _=False, slot=slot: slot())
 
     def show_guide(self, name: str) -> None:
         """Show a page of the guide."""
@@ -72,78 +73,61 @@ class Help(QObject):
         self.guide.show()
         self.guide.activateWindow()
 
-    def show_keys(self) -> None:
-        """Show the list of all keys."""
-        from explorer.qt.help.guide import KEYS_PAGE  # noqa: PLC0415 - see above
-
-        self.show_guide(KEYS_PAGE)
-
-    def explain(self) -> None:
-        """Say what the figure means that the keyboard is at."""
-        from explorer.qt.help.window import explain_focus  # noqa: PLC0415 - see above
-
-        explain_focus()
-
     def show_about(self) -> None:
-        """Show version and licence."""
-        from explorer.qt.help.window import AboutBox  # noqa: PLC0415 - see above
-
-        AboutBox(self._window).open()
+        """Show version, licence and what the program never does."""
+        box = QMessageBox(self._window)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        box.setWindowTitle(self.tr("About GGUF Explorer"))
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setText(f"GGUF Explorer {__version__}")
+        box.setInformativeText(
+            self.tr(
+                "See what is inside downloaded language models.\n"
+                "MIT licence. Model files are only read, and no network connection is opened."
+            )
+        )
+        box.open()
 
     def start_tour(self) -> None:
         """Show the tour from its start."""
-        from explorer.qt.help.tour import Tour  # noqa: PLC0415
-
         if self.tour is not None:
             self.tour.end()
         self._settings.tour_done = True
-        self.tour = Tour(
-            self._window, tour_stops(self._window.menuBar(), self._open_models, self._panels)
-        )
+        stops = tour_stops(self._window.menuBar(), self._open_models, self._panels)
+        self.tour = Tour(self._window, stops)
         self.tour.ended.connect(self._forget_tour)
         self.tour.start()
 
     def start_tour_once(self) -> None:
-        """Show the tour to one who has never seen the program."""
+        """Show the tour at the very first start of the program."""
         settings = self._settings
         if not settings.tour_done and not settings.recent:
             self.start_tour()
 
     def close(self) -> None:
-        """Take away what is open, as the window is closed."""
+        """Close guide and tour, as the window is closed."""
         if self.tour is not None:
             self.tour.end()
         if self.guide is not None:
             self.guide.reject()
 
-    def _page_in_front(self) -> str:
-        return self._panels.currentWidget().objectName()
-
     def _make_guide(self) -> HelpWindow:
-        from explorer.qt.help.guide import (  # noqa: PLC0415
-            command_lines,
-            keys_page,
-            load_guide,
-            with_keys,
-        )
-        from explorer.qt.help.window import HelpWindow  # noqa: PLC0415
-
         panels, settings = self._panels, self._settings
         titles = {
             page.objectName(): panels.tabText(place)
             for place in range(panels.count())
             if (page := panels.widget(place)) is not None
         }
-        commands = command_lines(self._window.actions())
-        pages: list[Page] = [*load_guide(), keys_page(commands, titles)]
-        guide = HelpWindow(pages, lambda page: with_keys(page, commands), self._window)
-        guide.restoreGeometry(settings.layout("help"))
-        guide.splitter_state = settings.layout("help_splitter")
+        commands = guides.command_lines(self._window.actions())
+        pages = [*guides.load_guide(), guides.keys_page(commands, titles)]
+        made = HelpWindow(pages, lambda page: guides.with_keys(page, commands), self._window)
+        made.restoreGeometry(settings.layout("help"))
+        made.splitter_state = settings.layout("help_splitter")
         zoom = settings.note(_ZOOM_NOTE)
-        if zoom:
-            guide.text.set_zoom(_percent(zoom) / 100)
-        guide.closed.connect(self._forget_guide)
-        return guide
+        if zoom.isascii() and zoom.isdigit() and len(zoom) < 4:  # else it is damaged
+            made.text.set_zoom(int(zoom) / 100)
+        made.closed.connect(self._forget_guide)
+        return made
 
     def _forget_guide(self) -> None:
         guide, settings = self.guide, self._settings
@@ -157,110 +141,34 @@ class Help(QObject):
         self.tour = None
 
 
-def _percent(text: str) -> int:
-    """Return a remembered zoom; as at first if it is damaged."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 100
+def explain_focus() -> str:
+    """Explain the figure that has the keyboard's focus; return its text, "" if it has none."""
+    widget = QApplication.focusWidget()
+    if widget is None:
+        return ""
+    text, place = explanation_of(widget)
+    if text:
+        QWhatsThis.showText(place, text, widget)
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, text))
+    return text
 
 
-# What the tour of the window shows.
+def explanation_of(widget: QWidget) -> tuple[str, QPoint]:
+    """Return the "What's this?" of a widget or its current cell, and where to show it.
 
-
-_TREE_HEIGHT = 220  # of the tree, only the upper part is framed: the box stands beside it
-
-
-def tour_stops(menus: QMenuBar, open_models: OpenModelsView, panels: Panels) -> list[Stop]:
-    """Return the stops of the tour through a window, which has these parts."""
-    tabs, tree, search = panels.tabBar(), open_models.tree, panels.tensors.widget.bar.edit
-
-    def tab(*pages: QWidget) -> partial[QRect]:
-        return partial(_tabs_area, tabs, [panels.indexOf(page) for page in pages])
-
-    return [
-        Stop(
-            _tr("Open a model"),
-            _tr(
-                "Ctrl+O opens a file; or drop files and folders anywhere in the window. Models are "
-                "only read, never changed, and nothing is sent anywhere."
-            ),
-            menus,
-            partial(_menu_area, menus, 0),
-        ),
-        Stop(
-            _tr("What is open"),
-            _tr(
-                "Each model with its metadata and tensors. What you select here is shown in every "
-                "panel."
-            ),
-            tree,
-            lambda: QRect(0, 0, tree.width(), min(tree.height(), _TREE_HEIGHT)),
-        ),
-        Stop(
-            _tr("Ways to look"),
-            _tr(
-                "From what is downloaded on this disk to single bytes. Alt and a number show a "
-                "panel: Alt+1 the first one."
-            ),
-            tabs,
-            tabs.rect,
-        ),
-        Stop(
-            _tr("Filter as you type"),
-            _tr("Try “ffn type:q6_k size>1M layer:3-7”. Ctrl+F comes here, Escape clears it."),
-            search,
-            search.rect,
-            partial(panels.setCurrentWidget, panels.tensors),
-        ),
-        Stop(
-            _tr("Weights"),
-            _tr(
-                "Select a tensor and see how its weights are spread, as a histogram and as a map, "
-                "down to the bits of one block."
-            ),
-            tabs,
-            tab(panels.weights),
-        ),
-        Stop(
-            _tr("Errors and survey"),
-            _tr(
-                "What quantization has cost a tensor and what other types would cost; and all "
-                "tensors of the model on one map."
-            ),
-            tabs,
-            tab(panels.errors, panels.survey),
-        ),
-        Stop(
-            _tr("Planner"),
-            _tr(
-                "Drag the context and see which layers fit on your GPUs, with the formula of every "
-                "figure."
-            ),
-            tabs,
-            tab(panels.planner),
-        ),
-        Stop(
-            _tr("Never lost"),
-            _tr(
-                "Ctrl+K goes to anything by name. F1 opens the guide at the panel in front. "
-                "Shift+F1 explains a figure. The tour is in this menu too."
-            ),
-            menus,
-            partial(_menu_area, menus, -1),
-        ),
-    ]
-
-
-def _tabs_area(tabs: QTabBar, places: list[int]) -> QRect:
-    area = QRect()
-    for place in places:
-        area = area.united(tabs.tabRect(place))
-    return area
-
-
-def _menu_area(menus: QMenuBar, place: int) -> QRect:
-    """Return where a menu's title is; nowhere if the system shows the menus elsewhere."""
-    actions: list[QAction] = menus.actions()
-    return menus.actionGeometry(actions[place]) if actions else QRect()
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("TourStops", text)
+    A widget without a text of its own has that of the nearest widget around it.
+    """
+    if isinstance(widget, QAbstractItemView):
+        index = widget.currentIndex()
+        text = index.data(Qt.ItemDataRole.WhatsThisRole) if index.isValid() else None
+        if isinstance(text, str) and text:
+            area = widget.visualRect(index)
+            below = QPoint(area.center().x(), area.bottom())  # so that the figure stays in sight
+            return text, widget.viewport().mapToGlobal(below)
+    place = widget.mapToGlobal(widget.rect().center())
+    above: QWidget | None = widget
+    while above is not None:
+        if above.whatsThis():
+            return above.whatsThis(), place
+        above = above.parentWidget()
+    return "", place

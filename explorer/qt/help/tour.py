@@ -1,11 +1,12 @@
-"""A tour from stop to stop: it follows the window, and ends whenever one likes."""
+"""A tour of the window: boxes that point at its parts, one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from PySide6.QtCore import (
     QEvent,
@@ -33,19 +34,30 @@ from PySide6.QtGui import (
     QPolygonF,
     QShortcut,
 )
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QHBoxLayout,
+    QMenuBar,
+    QPushButton,
+    QTabBar,
+    QVBoxLayout,
+    QWidget,
+)
 
+from explorer.qt.contents.open_models import OpenModelsView
+from explorer.qt.panels import Panels
 from explorer.qt.widgets.labels import plain_label
 
-# Where a box stands so that it points at something and covers none of it.
-
-
-GAP: Final = 6
-"""Pixels between the box and what it points at."""
+_GAP: Final = 6  # pixels between a box and its target
+_ARROW: Final = 10
+_RADIUS: Final = 6
+_WIDTH_IN_LETTERS: Final = 46
+_FRAME_PIXELS: Final = 2
+_TREE_HEIGHT: Final = 220  # of the tree, only the upper part is framed: the box stands beside it
 
 
 class Side(Enum):
-    """On which side of a thing a box stands."""
+    """The side of its target on which a box stands."""
 
     BELOW = auto()
     RIGHT = auto()
@@ -53,14 +65,8 @@ class Side(Enum):
     ABOVE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where a box stands.
-
-    Attributes:
-        area: The box.
-        side: On which side of the thing; None if it points at nothing.
-    """
+class Placement(NamedTuple):
+    """Where a box stands; on no side of its target if it points at nothing."""
 
     area: QRect
     side: Side | None
@@ -69,41 +75,46 @@ class Placement:
 def place_beside(
     size: QSize, target: QRect, room: QRect, direction: Qt.LayoutDirection
 ) -> Placement:
-    """Place a box beside a thing, on the first side that has room for it.
+    """Place a box beside its target, on the first side with room, so that it covers none of it.
 
-    Where no side has, as in a very small window, it stands in the corner farthest from the thing,
-    and points at nothing.
+    Where no side has room, as in a very small window, it stands in the corner farthest from the
+    target and points at nothing.
 
     Args:
         size: Size of the box.
-        target: The thing; nothing if it is empty.
-        room: Where the box may be.
-        direction: Which of left and right is tried first.
+        target: The target; empty for none.
+        room: The area that the box may use.
+        direction: Decides which of left and right is tried first.
     """
     if target.isEmpty():
         return Placement(_inside(_centred(size, room.center()), room), None)
-    onwards = (Side.RIGHT, Side.LEFT)
+    sides = [Side.BELOW, Side.RIGHT, Side.LEFT, Side.ABOVE]
     if direction == Qt.LayoutDirection.RightToLeft:
-        onwards = (Side.LEFT, Side.RIGHT)
-    for side in (Side.BELOW, *onwards, Side.ABOVE):
+        sides[1:3] = [Side.LEFT, Side.RIGHT]
+    for side in sides:
         area = _inside(_beside(size, target, side), room)
         if room.contains(area) and not area.intersects(target.adjusted(-1, -1, 1, 1)):
             return Placement(area, side)
-    return Placement(_far_corner(size, target, room), None)
+    corner = QRect(room.topLeft(), size)
+    if target.center().x() < room.center().x():
+        corner.moveRight(room.right())
+    if target.center().y() < room.center().y():
+        corner.moveBottom(room.bottom())
+    return Placement(_inside(corner, room), None)
 
 
 def _beside(size: QSize, target: QRect, side: Side) -> QRect:
-    """Return a box beside a thing, its middle as near as can be."""
+    """Return a box beside its target, centred on it."""
     area = _centred(size, target.center())
     match side:
         case Side.BELOW:
-            area.moveTop(target.bottom() + 1 + GAP)
+            area.moveTop(target.bottom() + 1 + _GAP)
         case Side.ABOVE:
-            area.moveBottom(target.top() - 1 - GAP)
+            area.moveBottom(target.top() - 1 - _GAP)
         case Side.RIGHT:
-            area.moveLeft(target.right() + 1 + GAP)
+            area.moveLeft(target.right() + 1 + _GAP)
         case Side.LEFT:
-            area.moveRight(target.left() - 1 - GAP)
+            area.moveRight(target.left() - 1 - _GAP)
     return area
 
 
@@ -123,31 +134,13 @@ def _inside(area: QRect, room: QRect) -> QRect:
     return moved
 
 
-def _far_corner(size: QSize, target: QRect, room: QRect) -> QRect:
-    area = QRect(room.topLeft(), size)
-    if target.center().x() < room.center().x():
-        area.moveRight(room.right())
-    if target.center().y() < room.center().y():
-        area.moveBottom(room.bottom())
-    return _inside(area, room)
-
-
-# The box of a tour with its words and buttons, and the frame around what it points at.
-
-
-_ARROW: Final = 10
-_RADIUS: Final = 6
-_WIDTH_IN_LETTERS: Final = 46
-_FRAME_PIXELS: Final = 2
-
-
 class Callout(QWidget):
-    """A box of words. It is a part of the window, not a window of its own.
+    """A box with a text and buttons; a part of the window, not a window of its own.
 
     Signals:
-        next_wanted: The user wants to go on.
-        back_wanted: The user wants to go back.
-        skipped: The user has had enough.
+        next_wanted: *Next* was chosen.
+        back_wanted: *Back* was chosen.
+        skipped: *Skip the tour* was chosen.
     """
 
     next_wanted = Signal()
@@ -178,34 +171,27 @@ class Callout(QWidget):
             (Qt.Key.Key_Right, lambda: self._step(self.layoutDirection() == left_to_right)),
             (Qt.Key.Key_Left, lambda: self._step(self.layoutDirection() != left_to_right)),
         ):
-            # as shortcuts: a button would take an arrow key for a step to its neighbour
+            # as shortcuts: buttons use arrow keys to move the focus
             shortcut = QShortcut(QKeySequence(key), self)
             shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             shortcut.activated.connect(slot)
 
-    def say(self, title: str, text: str, number: int, count: int) -> None:
-        """Say something.
-
-        Args:
-            title: In a few words.
-            text: In a sentence or two.
-            number: Which box this is, from 1 up.
-            count: How many there are.
-        """
+    def show_text(self, title: str, text: str, number: int, count: int) -> None:
+        """Show box `number`, from 1 up, of `count`."""
         self.title.setText(title)
         self.text.setText(text)
         self.count.setText(self.tr("{n} of {all}").format(n=number, all=count))
         self.back.setEnabled(number > 1)
         self.next.setText(self.tr("&Done") if number == count else self.tr("&Next"))
         self.skip.setVisible(number < count)
-        told = f"{title}. {text} ({self.count.text()})"
+        spoken = f"{title}. {text} ({self.count.text()})"
         self.setAccessibleName(self.tr("Tour"))
-        self.setAccessibleDescription(told)
-        self.next.setAccessibleDescription(told)  # a screen reader reads it with the button
-        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, told))
+        self.setAccessibleDescription(spoken)
+        self.next.setAccessibleDescription(spoken)  # a screen reader reads it with the button
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, spoken))
 
     def wanted_size(self) -> QSize:
-        """Return how large the box must be for its words, the arrow's room included."""
+        """Return the size that the text needs, the arrow included."""
         letters = self.fontMetrics().averageCharWidth() * _WIDTH_IN_LETTERS
         width = max(letters, self.minimumSizeHint().width())
         layout = self.layout()
@@ -213,13 +199,13 @@ class Callout(QWidget):
         return QSize(width, max(layout.heightForWidth(width), layout.minimumSize().height()))
 
     def point(self, side: Side | None, target: QRect) -> None:
-        """Draw the arrow towards a thing, given in the coordinates of the parent."""
+        """Draw the arrow towards the target, in coordinates of the parent."""
         self._side = side
         self._tip = target.center() - self.pos()
         self.update()
 
     def _step(self, onwards: bool) -> None:
-        """Go on or back, as an arrow key says that points the way the words run."""
+        """Go to the next box, or to the previous one."""
         if onwards:
             self.next_wanted.emit()
         elif self.back.isEnabled():
@@ -256,7 +242,7 @@ class Callout(QWidget):
         return path.united(arrow)
 
     def _arrow(self, box: QRectF) -> list[QPointF]:
-        """Return the corners of the arrow, its foot inside the box."""
+        """Return the corners of the arrow; its foot is inside the box."""
         reach = _ARROW + _RADIUS
         x = min(max(float(self._tip.x()), box.left() + reach), box.right() - reach)
         y = min(max(float(self._tip.y()), box.top() + reach), box.bottom() - reach)
@@ -286,14 +272,14 @@ class Callout(QWidget):
 
 
 class TargetFrame(QWidget):
-    """A frame around what a box points at; the mouse goes through it."""
+    """A frame around a target; the mouse goes through it."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
     def surround(self, target: QRect) -> None:
-        """Stand around a thing, or nowhere if it is empty."""
+        """Frame a target; hide if it is empty."""
         self.setVisible(not target.isEmpty())
         self.setGeometry(
             target.adjusted(-_FRAME_PIXELS, -_FRAME_PIXELS, _FRAME_PIXELS, _FRAME_PIXELS)
@@ -329,11 +315,11 @@ class Stop:
     """One box of a tour.
 
     Attributes:
-        title: In a few words.
-        text: In a sentence or two.
-        widget: What it points at, or what holds that.
-        part: Returns which part of the widget, in its coordinates.
-        prepare: Called before: brings the widget into sight.
+        title: A few words.
+        text: A sentence or two.
+        widget: The widget that holds the target.
+        part: Returns the target, in coordinates of the widget.
+        prepare: Called before, to make the widget visible.
     """
 
     title: str
@@ -344,7 +330,7 @@ class Stop:
 
 
 class Tour(QObject):
-    """Shows stops one after another. Nothing else waits for it: the window works as ever.
+    """Shows stops one after another, while the window works as always.
 
     Args:
         window: The window.
@@ -354,7 +340,7 @@ class Tour(QObject):
         callout: The box.
 
     Signals:
-        ended: The tour is over, to its end or before.
+        ended: The tour is over, or was skipped.
     """
 
     ended = Signal()
@@ -365,7 +351,7 @@ class Tour(QObject):
         self._stops = tuple(stops)
         self._at = 0
         self._watched: list[QWidget] = []
-        self._turn = QTimer(self)  # what moves sends many events: one look at the end is enough
+        self._turn = QTimer(self)  # a move sends many events; one update after them is enough
         self._turn.setSingleShot(True)
         self._turn.timeout.connect(self._follow)
         self._focus_before: QWidget | None = None
@@ -383,7 +369,7 @@ class Tour(QObject):
         return self._at
 
     def target(self) -> QRect:
-        """Return what the box points at, in the window; empty if it is out of sight."""
+        """Return the target in coordinates of the window; empty if it is not visible."""
         stop = self._stops[self._at]
         if not stop.widget.isVisibleTo(self._window):
             return QRect()
@@ -392,7 +378,7 @@ class Tour(QObject):
         return seen.translated(place).intersected(self._window.rect())
 
     def start(self) -> None:
-        """Show the first stop, and give it the keyboard."""
+        """Show the first stop, and give it the focus."""
         self._focus_before = QApplication.focusWidget()
         self.go_to(0)
         self.callout.next.setFocus(Qt.FocusReason.OtherFocusReason)
@@ -406,29 +392,28 @@ class Tour(QObject):
         stop = self._stops[self._at]
         stop.prepare()
         self._watch(stop.widget)
-        skipping = self.callout.skip.hasFocus()  # the button goes with the last stop
-        self.callout.say(stop.title, stop.text, self._at + 1, len(self._stops))
+        skipping = self.callout.skip.hasFocus()  # the last stop has no such button
+        self.callout.show_text(stop.title, stop.text, self._at + 1, len(self._stops))
         self.callout.show()
         self._follow()
         if skipping and self.callout.skip.isHidden():
             self.callout.next.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def end(self) -> None:
-        """Take the tour away, and give the keyboard back."""
+        """Remove the tour, and give the focus back."""
         self._turn.stop()
         self._unwatch()
-        held = self.callout.isAncestorOf(QApplication.focusWidget() or self._window)
+        focused = self.callout.isAncestorOf(QApplication.focusWidget() or self._window)
         for part in (self.callout, self._frame):
             part.hide()
             part.deleteLater()
-        before = self._focus_before
-        if held:
-            (before or self._window).setFocus(Qt.FocusReason.OtherFocusReason)
+        if focused:
+            (self._focus_before or self._window).setFocus(Qt.FocusReason.OtherFocusReason)
         self.ended.emit()
         self.deleteLater()
 
     def _follow(self) -> None:
-        """Stand where the window is now."""
+        """Move box and frame to the current target."""
         target = self.target()
         size = self.callout.wanted_size()
         direction = self._window.layoutDirection()
@@ -460,3 +445,82 @@ class Tour(QObject):
         if event.type() in _MOVES:
             self._turn.start()
         return False
+
+
+def tour_stops(menus: QMenuBar, open_models: OpenModelsView, panels: Panels) -> list[Stop]:
+    """Return the stops of the tour of a window with these parts."""
+    tabs, tree, search = panels.tabBar(), open_models.tree, panels.tensors.widget.bar.edit
+
+    def tab(*pages: QWidget) -> partial[QRect]:
+        return partial(_tabs_area, tabs, [panels.indexOf(page) for page in pages])
+
+    return [
+        Stop(
+            "Open a model",
+            "Ctrl+O opens a file; or drop files and folders anywhere in the window. Models are "
+            "only read, never changed, and nothing is sent anywhere.",
+            menus,
+            partial(_menu_area, menus, 0),
+        ),
+        Stop(
+            "Open models",
+            "Each model with its metadata and tensors. Every panel shows what you select here.",
+            tree,
+            lambda: QRect(0, 0, tree.width(), min(tree.height(), _TREE_HEIGHT)),
+        ),
+        Stop(
+            "Panels",
+            "From the models on this disk to single bytes. Alt and a number show a panel: Alt+1 "
+            "the first one.",
+            tabs,
+            tabs.rect,
+        ),
+        Stop(
+            "Filter as you type",
+            "Try “ffn type:q6_k size>1M layer:3-7”. Ctrl+F comes here, Escape clears it.",
+            search,
+            search.rect,
+            partial(panels.setCurrentWidget, panels.tensors),
+        ),
+        Stop(
+            "Weights",
+            "Select a tensor and see its weights as a histogram and as a map, down to the bits of "
+            "one block.",
+            tabs,
+            tab(panels.weights),
+        ),
+        Stop(
+            "Errors and survey",
+            "The error that quantization caused in a tensor, and the error that other types would "
+            "cause; and all tensors of the model on one map.",
+            tabs,
+            tab(panels.errors, panels.survey),
+        ),
+        Stop(
+            "Planner",
+            "Drag the context and see which layers fit on your GPUs, with the formula of every "
+            "figure.",
+            tabs,
+            tab(panels.planner),
+        ),
+        Stop(
+            "Help",
+            "Ctrl+K goes to anything by name. F1 opens the guide at the current panel. Shift+F1 "
+            "explains a figure. The tour is in this menu too.",
+            menus,
+            partial(_menu_area, menus, -1),
+        ),
+    ]
+
+
+def _tabs_area(tabs: QTabBar, places: list[int]) -> QRect:
+    area = QRect()
+    for place in places:
+        area = area.united(tabs.tabRect(place))
+    return area
+
+
+def _menu_area(menus: QMenuBar, place: int) -> QRect:
+    """Return the area of a menu's title; empty if the system shows the menus elsewhere."""
+    actions = menus.actions()
+    return menus.actionGeometry(actions[place]) if actions else QRect()
