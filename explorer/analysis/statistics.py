@@ -83,7 +83,6 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     cancel: Check | None = None,
     progress: Progress | None = None,
     steps: Callable[[int], object] | None = None,
-    between: Callable[[], object] | None = None,
 ) -> TensorStatistics:
     """Return the statistics of all weights of a tensor; nothing is sampled.
 
@@ -97,8 +96,6 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
         progress: Called in the caller's thread, at most every 50 ms, with what is known so far.
         steps: Called there with the weights walked over so far alone, of twice those that the
             tensor has: a fifth quicker than `progress`, which has a histogram made. One of the two.
-        between: Called between the two walks, before the kernels of the second are needed; what it
-            raises is passed on.
 
     Raises:
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
@@ -121,8 +118,6 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     moments = fold_parts(source, gathering, workers=workers, check=check, watch=watch).moments
     fine = Binning.of_weights(moments.low, moments.high, bins if given is None else DEFAULT_BINS)
     binnings = [fine] if given is None else [fine, given]
-    if between is not None:
-        between()
     counting = _counting(binnings, decoding, ThreadUnpacker(tensor))
     again = None if watcher is None else watcher.second
     found = fold_parts(source, counting, workers=workers, check=check, watch=again)

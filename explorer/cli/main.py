@@ -46,7 +46,7 @@ COMMANDS: Final = {
 }
 """Commands for people by name, in the order of `--help`: the module and the function of each."""
 
-_HIDDEN: Final = {COMPILE_KERNELS: "explorer.cli.other:compile_command"}
+_HIDDEN: Final = {COMPILE_KERNELS: "explorer.cli.compile:compile_command"}
 
 
 class _Program(click.Group):

@@ -12,25 +12,34 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
-from PySide6.QtCore import QObject, Qt, QThreadPool, Signal, Slot
+from PySide6.QtCore import (
+    QObject,
+    QProcess,
+    QProcessEnvironment,
+    Qt,
+    QThreadPool,
+    QTimer,
+    Signal,
+    Slot,
+)
 
 from explorer.errors import ExplorerError
-
-if TYPE_CHECKING:
-    from explorer.qt.kernel_compiler import KernelMaker
-
+from explorer.quantization import kernel_cache
 
 Result = TypeVar("Result")
 
 _CLOSE_WAIT_MS = 5_000
 _LEAST_THREADS = 4
 _PUBLISH_SECONDS = 0.05  # between two values that a job publishes, at least
-_ANY_TYPE: Final = "F32"  # its kernels are little more than what all types need
+_COMPILE_AFTER_MS: Final = 10_000  # after the first paint
+_KILL_WAIT_MS: Final = 2_000
 _NOTHING: Final = object()
+_PACKAGE_PARENT: Final = Path(__file__).resolve().parents[2]
 
 
 class Cancelled(Exception):
@@ -120,7 +129,8 @@ class Job(QObject):
         """Run the function and send off what comes of it. Called in the worker."""
         try:
             self.check()
-            result = op(self)
+            with keep_gui_responsive():
+                result = op(self)
         except Cancelled:
             self._raised.emit(None)
         except Exception as error:  # noqa: BLE001 - shown to the user on the GUI thread
@@ -173,7 +183,6 @@ class JobRunner(QObject):
 
     Attributes:
         jobs: Jobs that have not finished, oldest first.
-        kernels: What compiles kernels beside the window; None where each job does it for itself.
 
     Signals:
         started: A job was started.
@@ -184,11 +193,13 @@ class JobRunner(QObject):
     started = Signal(Job)
     ended = Signal(Job)
     crashed = Signal(object)
+    _kernels_missing = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.jobs: list[Job] = []
-        self.kernels: KernelMaker | None = None
+        self._compiler = QProcess(self)
+        self._kernels_missing.connect(self._start_compiler)
         self._pool = QThreadPool(self)
         # On a machine of two cores two models being read must not hold up what is looked at
         self._pool.setMaxThreadCount(max(_LEAST_THREADS, self._pool.maxThreadCount()))
@@ -223,32 +234,32 @@ class JobRunner(QObject):
         return job
 
     def prepare_kernels(self) -> None:
-        """Have kernels compiled beside the window from now on, beginning when it is idle."""
-        from explorer.qt.kernel_compiler import (  # noqa: PLC0415 - not needed for the first paint
-            KernelMaker,
-        )
+        """Have one process of low priority compile all kernels soon, unless that was done before.
 
-        if self.kernels is None:
-            self.kernels = KernelMaker(self)
-            self.kernels.ask([_ANY_TYPE])
-
-    def ask_for_kernels(self, types: Iterable[str], *, soon: bool = False) -> None:
-        """Have the kernels of tensor types made in time; see `KernelMaker.ask`."""
-        if self.kernels is not None:
-            self.kernels.ask(types, soon=soon)
-
-    def need_kernels(self, types: Iterable[str]) -> list[str]:
-        """Have the kernels of tensor types made at once; return those that are not there yet."""
-        return [] if self.kernels is None else self.kernels.ask_now(types)
-
-    def wait_for_kernels(self, types: Iterable[str], job: Job, *, first_look: bool = False) -> None:
-        """Wait in a worker until the kernels of tensor types are there, unless nobody makes them.
-
-        Raises:
-            Cancelled: The job was cancelled meanwhile.
+        A job that needs a kernel earlier compiles it in its worker.
         """
-        if self.kernels is not None:
-            self.kernels.wait(types, job.check, first_look=first_look)
+
+        def look() -> None:
+            kernel_cache.choose_kernel_cache()
+            if kernel_cache.lacks_kernels():
+                self._kernels_missing.emit()
+
+        QTimer.singleShot(_COMPILE_AFTER_MS, self, lambda: self._pool.start(look))
+
+    @Slot()
+    def _start_compiler(self) -> None:
+        program = self._compiler
+        program.setProgram(sys.executable)
+        # -P: a folder of downloaded models is no place to import modules from
+        module = [] if getattr(sys, "frozen", False) else ["-P", "-m", "explorer"]
+        program.setArguments([*module, "compile-kernels"])
+        surroundings = QProcessEnvironment.systemEnvironment()
+        surroundings.insert("PYTHONPATH", str(_PACKAGE_PARENT))
+        program.setProcessEnvironment(surroundings)
+        program.setStandardInputFile(QProcess.nullDevice())
+        program.setStandardOutputFile(QProcess.nullDevice())
+        program.setStandardErrorFile(QProcess.nullDevice())
+        program.start()
 
     def cancel_all(self) -> None:
         """Cancel every job."""
@@ -258,8 +269,9 @@ class JobRunner(QObject):
     def close(self) -> bool:
         """Cancel everything and wait for the workers; return whether all ended in time."""
         self.cancel_all()
-        if self.kernels is not None:
-            self.kernels.close()
+        if self._compiler.state() is not QProcess.ProcessState.NotRunning:
+            self._compiler.kill()  # Numba's files appear whole or not at all
+            self._compiler.waitForFinished(_KILL_WAIT_MS)
         return self._pool.waitForDone(_CLOSE_WAIT_MS)
 
     @Slot()
@@ -319,14 +331,6 @@ class JobSlot:
             self._job = None
 
 
-# Work in the background that makes very many objects, without holding up the GUI thread.
-#
-# Loading Numba and compiling a kernel is a second of plain Python. Two things then stop the
-# window: the garbage collector, which walks over all of a million objects at once with the
-# interpreter's lock held (50 to 150 ms), and the 5 ms for which a thread may keep that lock each
-# time the GUI thread wants it back, many times in a single paint.
-
-
 _SWITCH_S: Final = 0.0005
 _NEVER: Final = 1 << 30
 _lock: Final = threading.Lock()
@@ -334,12 +338,14 @@ _before: list[tuple[float, tuple[int, int, int]]] = []  # for each user; the fir
 
 
 @contextmanager
-def consideration(*, lasting: bool) -> Iterator[None]:
-    """Do something in a worker so that the GUI thread goes on meanwhile; several may at once.
+def keep_gui_responsive() -> Iterator[None]:
+    """Keep the GUI thread from waiting for a worker that runs Python.
 
-    Args:
-        lasting: Whether objects are made that stay, such as modules and machine code. The collector
-            then leaves out all that there is, until `reconsider`.
+    Loading Numba and compiling a kernel makes a million objects. Two things then stop the window:
+    the collector, which walks over all of them with the interpreter's lock held (50 to 150 ms), and
+    the 5 ms for which a thread may keep that lock each time the GUI thread wants it back, many
+    times in a single paint. Measured while kernels were compiled in a worker: pauses of 65 to
+    230 ms without this, 25 to 55 ms with it.
     """
     with _lock:
         _before.append((sys.getswitchinterval(), gc.get_threshold()))
@@ -350,18 +356,11 @@ def consideration(*, lasting: bool) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            if lasting:
-                gc.freeze()
             interval, threshold = _before[0]
             _before.pop()
             if not _before:
                 sys.setswitchinterval(interval)
                 gc.set_threshold(*threshold)
-
-
-def reconsider() -> None:
-    """Let the collector look at everything again: something large was closed."""
-    gc.unfreeze()
 
 
 # How many threads share long work in the background.

@@ -123,15 +123,13 @@ class Panels(QTabWidget):
         if document is self.references.document:
             return
         self.references.show_document(document)
-        if document is not None:
-            self._runner.ask_for_kernels(share.name for share in document.facts.types)
-            if _WITH_PLOTS not in sys.modules:
-                self._importing.run(
-                    self.tr("Preparing the panels"),
-                    lambda _job: import_module(_WITH_PLOTS),
-                    lambda _module: None,
-                    self.failed.emit,
-                )
+        if document is not None and _WITH_PLOTS not in sys.modules:
+            self._importing.run(
+                self.tr("Preparing the panels"),
+                lambda _job: import_module(_WITH_PLOTS),
+                lambda _module: None,
+                self.failed.emit,
+            )
 
     def set_documents(self, documents: Sequence[Document]) -> None:
         """Take the open models; no panel keeps one that was closed."""

@@ -23,13 +23,13 @@ import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, event
 from numba.core.caching import FunctionCache
 from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.extending import intrinsic, typeof_impl
 
-from explorer.quantization.kernel_cache import choose_kernel_cache
+from explorer.quantization.kernel_cache import choose_kernel_cache, count_compilation
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -51,6 +51,19 @@ numba.config.reload_config()  # some module may have imported Numba before this 
 _TRIED_LLVM: Final = range(14, 23)
 if llvm.llvm_version_info[0] in _TRIED_LLVM:
     llvm.set_option("explorer", "-unroll-full-max-count=4")
+
+
+class _Compilations(event.Listener):  # type: ignore[misc]
+    """Counts compilations, so that the window can say why it waits; loading from disk is none."""
+
+    def on_start(self, _event: Any) -> None:
+        count_compilation(1)
+
+    def on_end(self, _event: Any) -> None:
+        count_compilation(-1)
+
+
+event.register("numba:compile", _Compilations())
 
 
 class _ArraysApart(Compiler):  # type: ignore[misc]

@@ -4,8 +4,7 @@ Numba keeps machine code beside a kernel's source, and compiles anew when that f
 not look at what the kernel imports: helpers, tables, compiler options. So a new version of the
 program, or an edit, could go on with old machine code, and a program that is installed where the
 user may not write had nowhere to keep it. Here each state of the sources has a folder of its own,
-in the user's cache folder. Whoever compiles ahead of need leaves a mark there, by which others see
-what need not be compiled, without loading Numba.
+in the user's cache folder. The command that compiles all kernels leaves a mark there.
 """
 
 from __future__ import annotations
@@ -60,31 +59,40 @@ def choose_kernel_cache() -> None:
         _remove_old(folder)
 
 
-def is_compiled(name: str) -> bool:
-    """Tell whether `note_compiled` was told of some kernels, by this machine and this Python."""
-    mark = _mark(name)
-    return mark is not None and mark.exists()
+def lacks_kernels() -> bool:
+    """Return whether compiled kernels can be kept, and not all of them are there yet."""
+    folder = os.environ.get(_VARIABLE, "")
+    mark = _mark()
+    return mark is not None and os.access(folder, os.W_OK | os.X_OK) and not mark.exists()
 
 
-def note_compiled(name: str) -> None:
-    """Note that the kernels of a tensor type, say, are in the chosen folder.
+def note_all_compiled() -> None:
+    """Note in the chosen folder that all kernels are there.
 
     Raises:
         OSError: The folder cannot be written.
     """
-    mark = _mark(name)
+    mark = _mark()
     if mark is not None:
         mark.touch()
 
 
-def has_kernel_folder() -> bool:
-    """Tell whether compiled kernels can be kept; `choose_kernel_cache` has been called."""
-    folder = os.environ.get(_VARIABLE, "")
-    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+_compilations = 0  # under way, one within the other
 
 
-def _mark(name: str) -> Path | None:
-    """Return the file that says that some kernels are there; None if no folder is chosen.
+def count_compilation(change: int) -> None:
+    """Count the beginning (1) or the end (-1) of a compilation; under Numba's compiler lock."""
+    global _compilations  # noqa: PLW0603 - one compiler a process
+    _compilations += change
+
+
+def is_compiling() -> bool:
+    """Return whether a thread of this process compiles a kernel."""
+    return _compilations > 0
+
+
+def _mark() -> Path | None:
+    """Return the file that says that all kernels are there; None if no folder is chosen.
 
     Machine code is for one processor, one Python and one Numba: users share home folders, and
     update what they have installed.
@@ -92,9 +100,8 @@ def _mark(name: str) -> Path | None:
     folder = os.environ.get(_VARIABLE)
     if not folder:
         return None
-    # the name is in the digest too: there are an MXFP4 and an mxfp4, and file systems without case
-    digest = blake2b(repr((name, *_surroundings())).encode(), digest_size=6).hexdigest()
-    return Path(folder) / f"{name}-{digest}.compiled"
+    digest = blake2b(repr(_surroundings()).encode(), digest_size=6).hexdigest()
+    return Path(folder) / f"all-{digest}.compiled"
 
 
 @cache

@@ -13,15 +13,8 @@ from pathlib import Path
 import pytest
 
 import explorer
-from explorer.quantization.kernel_cache import (
-    KEPT_S,
-    SOURCES,
-    choose_kernel_cache,
-    has_kernel_folder,
-    is_compiled,
-    note_compiled,
-    source_digest,
-)
+from explorer.quantization import kernel_cache
+from explorer.quantization.kernel_cache import KEPT_S, SOURCES, choose_kernel_cache, source_digest
 
 _PACKAGE = Path(explorer.__file__).parent
 _ROOT = _PACKAGE.parent
@@ -214,18 +207,33 @@ def test_kept_kernels_that_were_cut_short_are_made_again(
     assert abs(file.stat().st_size - whole) < whole // 4
 
 
-def test_a_mark_tells_what_is_compiled(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not has_kernel_folder()
-    note_compiled("Q4_K")  # nowhere
-    assert not is_compiled("Q4_K")
+def test_a_mark_tells_that_all_is_compiled(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not kernel_cache.lacks_kernels()  # there is no place to keep them
+    kernel_cache.note_all_compiled()  # nowhere
     choose_kernel_cache()
-    assert has_kernel_folder()
-    assert not is_compiled("Q4_K")
-    note_compiled("Q4_K")
-    assert is_compiled("Q4_K")
-    assert not is_compiled("Q4_0")
+    assert kernel_cache.lacks_kernels()
+    kernel_cache.note_all_compiled()
+    assert not kernel_cache.lacks_kernels()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache / "elsewhere"))
-    assert not has_kernel_folder()
-    assert not is_compiled("Q4_K")
+    assert not kernel_cache.lacks_kernels()
     with pytest.raises(FileNotFoundError):
-        note_compiled("Q4_K")
+        kernel_cache.note_all_compiled()
+
+
+def test_compiling_can_be_seen_and_loading_is_none(tmp_path: Path) -> None:
+    program = """
+import numpy as np
+from explorer.quantization import dequantize, jit, kernel_cache
+from numba.core import event
+seen = []
+class Listener(event.Listener):
+    def on_start(self, _event):
+        seen.append(kernel_cache.is_compiling())
+    def on_end(self, _event):
+        pass
+event.register("numba:compile", Listener())
+dequantize(np.zeros(34, np.uint8), "Q8_0")
+assert bool(seen) is WANTED and all(seen) and not kernel_cache.is_compiling()
+"""
+    for wanted in ("True", "False"):
+        _run(program.replace("WANTED", wanted), GGUF_EXPLORER_CACHE=str(tmp_path))

@@ -15,9 +15,8 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
-from explorer.quantization.kernel_sets import has_kernels
 from tests.helpers.leftovers import leftovers
-from tests.soak.kernels import compiled_here, kernel_set_names
+from tests.soak.kernels import compiled_here
 from tests.soak.monkey import Monkey
 from tests.soak.resting import allocated, rest
 
@@ -117,10 +116,3 @@ def test_a_kernel_that_was_compiled_here_is_told_from_one_that_was_loaded(tmp_pa
     assert first.double(2) == second.double(2) == 4
     told = [one for one in compiled_here() if one.startswith("kernels_")]
     assert told == ["kernels_first.double(int64,)"]
-
-
-def test_the_sets_of_kernels_are_all_there_are() -> None:
-    names = kernel_set_names()
-    assert len(names) == len(set(names)) > 200
-    assert all(map(has_kernels, names))
-    assert {"general", "Q4_K-exact", "int4-later", "Q4_1-rounding", "mxfp8-rounding"} <= set(names)

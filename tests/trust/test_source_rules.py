@@ -37,7 +37,7 @@ _RICH_TEXT_OF_OUR_OWN = {
 # Modules that may start a program, and what they start it with.
 _STARTERS = {
     "hardware/detect.py": "a program of macOS, with constant arguments",
-    "qt/kernel_compiler.py": "this program, with names of tensor types",
+    "qt/jobs.py": "this program, with constant arguments",
     "qt/library/commands.py": "the file manager, with one path as one argument",
 }
 

@@ -22,7 +22,6 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.formats.weights import SPAN_WEIGHTS, Values
 from explorer.parallel import Check, PerThread, map_in_order, never
-from explorer.quantization.kernel_sets import rounding_to
 
 Run: TypeAlias = tuple[int, int]
 """Flat index of the first weight, and number of weights."""
@@ -192,7 +191,6 @@ class WeightsPair:
         candidate_name: The name of the candidate.
         reference_type: The type of the reference's weights; several are joined by a plus sign.
         candidate_type: The type of the candidate's weights.
-        kernels: Names of the sets of kernels that read both; see `kernel_sets`.
         notes: What was done to make the two comparable, in words.
     """
 
@@ -202,7 +200,6 @@ class WeightsPair:
     candidate_name: str
     reference_type: str
     candidate_type: str
-    kernels: frozenset[str]
     notes: tuple[str, ...] = ()
 
     def reader(self) -> PairReader:
@@ -224,9 +221,6 @@ class MatchedPair(WeightsPair):
         self.parameters = reference.parameters
         self.reference_name, self.candidate_name = reference.name, candidate.name
         self.reference_type, self.candidate_type = reference.type_name, candidate.type_name
-        self.kernels = frozenset(
-            tensor.type.name for view in (reference, candidate) for tensor in view.tensors
-        )
         self.notes = (*reference.notes, *candidate.notes)
 
     def reader(self) -> PairReader:
@@ -254,7 +248,6 @@ class RoundedPair(WeightsPair):
         self.parameters = tensor.parameters
         self.reference_name = self.candidate_name = tensor.name
         self.reference_type, self.candidate_type = tensor.type.name, type_name
-        self.kernels = frozenset((tensor.type.name, rounding_to(type_name)))
 
     def reader(self, *, count_codes: bool = False) -> RoundedReader:
         """Return a reader of the tensor before and after rounding."""

@@ -24,12 +24,11 @@ from explorer.qt.errors.work import (
     gather_errors,
     implied_lines,
     known_picture,
-    load_error_kernels,
 )
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.weights.curves import HistogramCurve, Subject, is_quantized
 from explorer.qt.weights.statistics_table import StatisticsTable
-from explorer.qt.weights.work import block_figures, load_kernels
+from explorer.qt.weights.work import block_figures
 from explorer.qt.widgets.labels import StatePage, plain_label
 from explorer.qt.widgets.pages import PlotPage
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings, percent_text
@@ -360,12 +359,9 @@ class PicturePages(QObject):
         for page in self.pages:
             if not page.has_content:
                 page.tell(self.tr("Reading the weights…"), subject.name)
-        kernels = subject.kernels
-        self._progress.start(self._runner.need_kernels(kernels))
+        self._progress.start()
 
         def read(job: Job) -> ErrorPicture:
-            load_error_kernels()  # while others are compiled
-            self._runner.wait_for_kernels(kernels, job)
             return gather_errors(subject, recent, job)
 
         title = self.tr("Comparing {name}").format(name=subject.name)
@@ -561,12 +557,8 @@ class ImpliedPage(QWidget):
             )
             return
         self._tell(self.tr("Reading the blocks…"), subject.name)
-        types = [subject.tensor.type.name]
-        self._runner.need_kernels(types)
 
         def read(job: Job) -> BlockStatistics | None:
-            load_kernels()  # while others are compiled
-            self._runner.wait_for_kernels(types, job)
             return block_figures(subject, recent, job.check)
 
         title = self.tr("Reading the blocks of {name}").format(name=subject.name)

@@ -11,7 +11,7 @@ from PySide6.QtCore import QCoreApplication
 from explorer.analysis.errors.compare import ExpectedRounding
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import MatchedPair, WeightsPair
-from explorer.analysis.errors.pictures import ErrorPicture, kernels, picture_errors
+from explorer.analysis.errors.pictures import ErrorPicture, picture_errors
 from explorer.analysis.moments import Moments
 from explorer.formats.tensors import Tensor
 from explorer.present.errors import (
@@ -25,7 +25,7 @@ from explorer.present.errors import (
 )
 from explorer.qt.document import Recent
 from explorer.qt.weights.statistics_table import Line
-from explorer.qt.weights.work import Worker, considerate, load_kernels, worker_count
+from explorer.qt.weights.work import Worker, worker_count
 from explorer.text import float_text, integer_text
 
 
@@ -57,23 +57,12 @@ class PairSubject:
         return ("errors", self.row, self.reference)
 
     @property
-    def kernels(self) -> list[str]:
-        """The sets of kernels that are needed to read it."""
-        return sorted([self.tensor.type.name] if self.pair is None else self.pair.kernels)
-
-    @property
     def nbytes(self) -> int:
         """The stored bytes that are read."""
         if isinstance(self.pair, MatchedPair):
             match = self.pair.match
             return sum(one.nbytes for one in (*match.reference.tensors, *match.candidate.tensors))
         return self.tensor.nbytes
-
-
-def load_error_kernels() -> None:
-    """Load the modules of kernels, which takes a third of a second; called in a worker."""
-    load_kernels()
-    kernels()
 
 
 def known_picture(subject: PairSubject, recent: Recent) -> ErrorPicture | None:
@@ -95,13 +84,12 @@ def gather_errors(subject: PairSubject, recent: Recent, worker: Worker) -> Error
     """
     pair = subject.pair
     assert pair is not None
-    with considerate([*subject.kernels, f"errors of {pair.candidate_type}"]):
-        found = picture_errors(
-            pair,
-            worker_count(),
-            cancel=worker.check,
-            progress=lambda picture: worker.publish(lambda: picture),
-        )
+    found = picture_errors(
+        pair,
+        worker_count(),
+        cancel=worker.check,
+        progress=lambda picture: worker.publish(lambda: picture),
+    )
     recent.put(subject.key, found)
     return found
 

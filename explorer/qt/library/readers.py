@@ -12,7 +12,7 @@ from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
-from explorer.qt.jobs import Job, JobRunner, JobSlot, consideration
+from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.library.blobs import StoredFile, stored_files
 from explorer.qt.library.contents import read_contents
 from explorer.qt.library.nodes import Node
@@ -109,13 +109,12 @@ class Scanner(QObject):
                 job.report(listing.entry_count, 0)
                 job.publish(lambda: listing)
 
-            with consideration(lasting=False):
-                found = places()
-                roots = {place.root for place in found}
-                found += [place_of(folder) for folder in dict.fromkeys(own) if folder not in roots]
-                check = _yielding(job)
-                listing = list_stores(found, known, check, publish)
-                return listing, stored_files(listing.stores, check)
+            found = places()
+            roots = {place.root for place in found}
+            found += [place_of(folder) for folder in dict.fromkeys(own) if folder not in roots]
+            check = _yielding(job)
+            listing = list_stores(found, known, check, publish)
+            return listing, stored_files(listing.stores, check)
 
         def end(result: tuple[Listing, list[StoredFile]]) -> None:
             listing, blobs = result
@@ -175,15 +174,14 @@ class DetailsReader(QObject):
         def work(job: Job) -> None:
             done: set[Entry] = set()
             check = _yielding(job)
-            with consideration(lasting=False):
-                while waiting:
-                    entry = waiting.popleft()
-                    if entry not in done:
-                        check()
-                        done.add(entry)
-                        self._found.append((entry, read_details(entry, check)))
-                        job.report(len(done), count)
-                        job.publish(lambda: None)  # see `_report`
+            while waiting:
+                entry = waiting.popleft()
+                if entry not in done:
+                    check()
+                    done.add(entry)
+                    self._found.append((entry, read_details(entry, check)))
+                    job.report(len(done), count)
+                    job.publish(lambda: None)  # see `_report`
 
         job = self._slot.run(self.tr("Reading what the models are"), work, self._end, self._end)
         job.published.connect(self._report)
@@ -239,8 +237,7 @@ class ContentsReader(QObject):
             self._jobs[node.id].cancel()
 
         def work(job: Job) -> tuple[Row, ...]:
-            with consideration(lasting=False):
-                return read_contents(place.kind, entry, _yielding(job))
+            return read_contents(place.kind, entry, _yielding(job))
 
         def fail(error: ExplorerError) -> None:
             self.found.emit(node, (note_row(str(error), Severity.ERROR),))

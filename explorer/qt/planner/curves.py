@@ -22,7 +22,7 @@ from explorer.present.plan_export import (
     make_curves,
 )
 from explorer.qt.document import Recent
-from explorer.qt.jobs import Job, JobRunner, JobSlot, consideration
+from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.theme import series_colour, warning_colour
@@ -371,8 +371,7 @@ class CurvesPage(PlannerPage):
         variables, h = self.state.environment, model.h
 
         def make(job: Job) -> Curves:
-            with consideration(lasting=False):
-                return make_curves(h, inputs, variables, job.check)
+            return make_curves(h, inputs, variables, job.check)
 
         def done(curves: Curves) -> None:
             self._kept.put(key, curves)

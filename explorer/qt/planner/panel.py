@@ -57,7 +57,7 @@ from explorer.present.plan import (
     verdict_of,
 )
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot, consideration, drop_frames
+from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
 from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
@@ -486,8 +486,7 @@ class AnswerBar(QWidget):
         request = model.complete(self._state.inputs).request(model.h, self._state.environment)
 
         def work(job: Job) -> Found:
-            with consideration(lasting=False):
-                return search(request, job.check)
+            return search(request, job.check)
 
         slot.run(title, work, on_done, self._state.refused.emit)
 

@@ -171,12 +171,11 @@ class SurveySession(QObject):
             return
         comparison = self.comparison if self.missing[1] else None
         work = _work_module().SurveyWork(self.content, comparison)
-        self._runner.need_kernels(work.kernels)
         self._work = work
         self.progress = work.progress()
         job = self._surveying.run(
             self.tr("Surveying all tensors"),
-            lambda job: work.run(job, self._runner.wait_for_kernels),
+            work.run,
             lambda _none: None,
             self.failed.emit,
         )

@@ -25,7 +25,7 @@ from explorer.formats.tensors import Tensor
 from explorer.formats.weights import check_decodable
 from explorer.present.survey import ErrorColumns, PairPlace, StatisticsColumns
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, all_cores, consideration
+from explorer.qt.jobs import Job, all_cores
 from explorer.qt.references import MatchedModels, Rounding
 
 _CHECK_EVERY = 256
@@ -64,7 +64,6 @@ class ComparisonContent:
         comparable: Whether a tensor is part of a pair, bool [n].
         errors: The errors by tensor.
         nbytes: Stored bytes of both sides of each pair, float64 [pairs].
-        kernels: The sets of kernels for reading all of them.
     """
 
     against: Model | str
@@ -75,7 +74,6 @@ class ComparisonContent:
     comparable: NDArray[np.bool_]
     errors: ErrorColumns
     nbytes: NDArray[np.float64]
-    kernels: frozenset[str]
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -128,7 +126,7 @@ def read_content(document: Document, job: Job) -> SurveyContent:
         problem = _problem([tensor])
         if problem is not None:
             statistics.problems[row] = problem
-    with consideration(lasting=False), kept_statistics(document.model) as kept:
+    with kept_statistics(document.model) as kept:
         for row, found in kept.rows.items():
             statistics.put(row, found)
     return SurveyContent(document, grid, statistics)
@@ -146,14 +144,12 @@ def read_comparison(
     places: list[PairPlace] = []
     nbytes: list[float] = []
     problems: dict[int, str] = {}
-    kernels: set[str] = set()
     errors = ErrorColumns(len(document.arrays))
     comparable = np.zeros(len(document.arrays), np.bool_)
     for number, (pair, rows, own, others) in enumerate(found):
         pairs.append(pair)
         places.append(PairPlace.of(rows, own))
         nbytes.append(float(sum(tensor.nbytes for tensor in (*own, *others))))
-        kernels |= pair.kernels
         comparable[list(rows)] = True
         problem = _problem((*own, *others))
         if problem is not None:
@@ -168,9 +164,8 @@ def read_comparison(
         comparable,
         errors,
         np.array(nbytes, np.float64),
-        frozenset(kernels),
     )
-    with consideration(lasting=False), kept_errors(document.model, content) as kept:
+    with kept_errors(document.model, content) as kept:
         for number, figures in kept.rows.items():
             content.put(surveys.PairRow(number, pairs[number], figures))
     return content
@@ -301,17 +296,6 @@ class SurveyWork:
             self._pairs = _Walk(weights[some], comparison.nbytes[some])
         self._done = 0.0
 
-    @property
-    def kernels(self) -> list[str]:
-        """The sets of kernels that are needed."""
-        rows = np.flatnonzero(self._missing)
-        arrays = self.content.document.arrays
-        codes = np.unique(arrays.type_codes[rows]).tolist()
-        kernels = {arrays.types[code].name for code in codes}
-        if self.comparison is not None:
-            kernels |= self.comparison.kernels
-        return sorted(kernels)
-
     def take(self) -> None:
         """Store what was found since; on the GUI thread."""
         while True:
@@ -329,15 +313,13 @@ class SurveyWork:
             elif row.error is not None:
                 self.content.statistics.problems[number] = row.error.what
 
-    def run(self, job: Job, wait_for_kernels: Callable[[Iterable[str], Job], None]) -> None:
+    def run(self, job: Job) -> None:
         """Do the work."""
         self.control.obey(job.check)
-        wait_for_kernels(self.kernels, job)
-        with consideration(lasting=True):
-            if self._missing.any():
-                self._survey(job, all_cores())
-            if self.comparison is not None and self._missing_pairs.any():
-                self._compare(job, all_cores(), self.comparison)
+        if self._missing.any():
+            self._survey(job, all_cores())
+        if self.comparison is not None and self._missing_pairs.any():
+            self._compare(job, all_cores(), self.comparison)
 
     def _survey(self, job: Job, workers: int) -> None:
         model = self.content.document.model

@@ -185,11 +185,8 @@ class BlockPages(QObject):
             return
         for page in self.pages:
             page.tell(self.tr("Reading the blocks…"), subject.name)
-        types = [subject.tensor.type.name]
-        self._runner.need_kernels(types)
 
         def read(job: Job) -> BlockStatistics | None:
-            self._runner.wait_for_kernels(types, job)
             return block_figures(subject, recent, job.check)
 
         title = self.tr("Reading the blocks of {name}").format(name=subject.name)

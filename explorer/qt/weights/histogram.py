@@ -35,7 +35,7 @@ from explorer.qt.weights.curves import (
     can_divide,
 )
 from explorer.qt.weights.statistics_table import StatisticsTable, figure_lines
-from explorer.qt.weights.work import gather, known, load_kernels
+from explorer.qt.weights.work import gather, known
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel
@@ -360,15 +360,10 @@ class HistogramPage(QWidget):
         title = self.tr("Reading {name}").format(name=plain_text(subjects[0].name))
         if len(subjects) > 1:
             title = self.tr("Reading {n} tensors").format(n=len(subjects))
-        types = sorted({subject.tensor.type.name for subject in subjects})
-        self.progress.start(self._runner.need_kernels(types))
+        self.progress.start()
 
         def read(job: Job) -> Gathered:
-            load_kernels()  # while they are compiled
-            self._runner.wait_for_kernels(types, job, first_look=True)
-            return gather(
-                subjects, wish, recent, job, lambda: self._runner.wait_for_kernels(types, job)
-            )
+            return gather(subjects, wish, recent, job)
 
         job = self._slot.run(title, read, self._finish, self._fail)
         job.published.connect(self._grow)

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Document, Recent
-from explorer.qt.jobs import JobRunner, reconsider
+from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.curves import Scope, Subject, unsupported_reason
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
@@ -49,7 +49,6 @@ class TensorPanel(TabbedPanel):
         if document is not self._document:
             self._document = document
             self._rows = ()
-            reconsider()  # the model before may have been closed
             self.refresh()
 
     def show_tensors(self, rows: Sequence[int]) -> None:

@@ -328,11 +328,7 @@ class TileReader(QObject):
             return
         del places[:-_MOST_AT_ONCE]
 
-        types = [tensor.type.name]
-        self._runner.need_kernels(types)
-
         def read(job: Job) -> dict[Place, Tile]:
-            self._runner.wait_for_kernels(types, job)
             reader = WeightReader(tensor)
             return {place: read_tile(reader, place, job.check) for place in places}
 
@@ -373,21 +369,18 @@ class ValuesExport(FileSaver):
 
         The file appears when it is complete.
         """
-        types = [tensor.type.name]
 
         def work(job: Job) -> None:
             def report(done: int) -> None:
                 job.report(done, tensor.parameters)
 
             refuse_to_overwrite_model((extent.source.path for extent in tensor.extents), path)
-            self.runner.wait_for_kernels(types, job)
             with write_atomically(path) as stream:
                 if path.suffix.lower() == ".csv":
                     write_csv(tensor, stream, job.check, report)
                 else:
                     write_npy(tensor, stream.buffer, job.check, report)
 
-        self.runner.need_kernels(types)
         return self.write(_tr("Saving {name}").format(name=path.name), path, work)
 
 
@@ -505,11 +498,7 @@ class ValuesPage(QWidget):
             return
         columns = self.model.folding.columns
 
-        types = [tensor.type.name]
-        self._runner.need_kernels(types)
-
         def read(job: Job) -> str:
-            self._runner.wait_for_kernels(types, job)
             reader = WeightReader(tensor)
             values = np.empty((height, width), np.float32)
             for row in range(height):

@@ -8,7 +8,7 @@ streams, what is known so far is published.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, Protocol
@@ -21,14 +21,13 @@ from explorer.analysis import (
     Snapshot,
     TensorStatistics,
     block_statistics,
-    kernel_api,
     tensor_statistics,
 )
 from explorer.analysis.histogram import Binning, count_weights
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor, TensorName, parse_name
 from explorer.qt.document import Document, Recent
-from explorer.qt.jobs import consideration, drop_frames
+from explorer.qt.jobs import drop_frames
 from explorer.qt.weights.curves import (
     Figures,
     Gathered,
@@ -45,7 +44,6 @@ _FINE_BINS: Final = 8192  # 128 KiB for each tensor that is remembered
 _WALKS: Final = 3  # over the weights: two for statistics, one for the bins asked for
 _MOST_WORKERS: Final = 4
 _BLOCK_BINS: Final = 256
-_compiled: Final[set[str]] = set()  # types whose kernels are there
 
 
 class Worker(Protocol):
@@ -63,19 +61,11 @@ def worker_count() -> int:
     return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) - 1))
 
 
-def load_kernels() -> None:
-    """Load the modules of kernels, which takes a third of a second; called in a worker."""
-    if kernel_api.kernels.cache_info().currsize == 0:
-        with consideration(lasting=True):
-            kernel_api.kernels()
-
-
 def gather(
     subjects: Sequence[Subject],
     wish: Wish,
     recent: Recent,
     worker: Worker,
-    wait: Callable[[], object] = lambda: None,
 ) -> Gathered:
     """Gather statistics and histograms; called in a worker.
 
@@ -87,14 +77,12 @@ def gather(
         wish: How the histograms are to be.
         recent: What is known already; gets what is found.
         worker: Asked whether to go on, and told how far it is.
-        wait: Waits for kernels that a first look does not need, when there was one.
 
     Raises:
         ExplorerError: The only tensor cannot be read.
         ValueError: The typed range cannot be divided into so many bins.
     """
-    with considerate(subject.tensor.type.name for subject in subjects):
-        return _Gathering(subjects, wish, recent, worker, wait).run()
+    return _Gathering(subjects, wish, recent, worker).run()
 
 
 def known(subjects: Sequence[Subject], wish: Wish, recent: Recent) -> Gathered | None:
@@ -124,24 +112,10 @@ def block_figures(
     found = recent.get(key)
     if isinstance(found, BlockStatistics):
         return found
-    with considerate([subject.tensor.type.name]):
-        statistics = block_statistics(subject.tensor, _BLOCK_BINS, worker_count(), check)
+    statistics = block_statistics(subject.tensor, _BLOCK_BINS, worker_count(), check)
     if statistics is not None:
         recent.put(key, statistics)
     return statistics
-
-
-@contextmanager
-def considerate(kernels: Iterable[str]) -> Iterator[None]:
-    """Do not hold up the window while kernels are compiled, which is once for each type.
-
-    Args:
-        kernels: Names of types, or of whatever has kernels of its own.
-    """
-    new = set(kernels) - _compiled
-    with consideration(lasting=bool(new)):
-        yield
-    _compiled.update(new)
 
 
 class _NotKnown(Exception):
@@ -168,9 +142,7 @@ class _Gathering:
         wish: Wish,
         recent: Recent,
         worker: Worker,
-        wait: Callable[[], object],
     ) -> None:
-        self._wait = wait
         self._subjects = subjects
         self._wish = wish
         self._recent = recent
@@ -227,7 +199,6 @@ class _Gathering:
                 progress=lambda snapshot: self._worker.publish(
                     lambda: self._so_far(subject, snapshot)
                 ),
-                between=self._wait,
             )
             self._recent.put(key, found)
         self._advance(subject, 2 * subject.tensor.parameters)
@@ -242,7 +213,6 @@ class _Gathering:
         found = self._recent.get(key)
         if not isinstance(found, Histogram):
             curves = self._rough_curves()
-            self._wait()
 
             def tell(done: int) -> None:
                 self._worker.publish(lambda: self._state(tuple(self._figures), curves, done))

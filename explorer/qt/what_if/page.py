@@ -574,16 +574,10 @@ class WhatIfPage(QWidget):
     def _measure(self, prospect: Prospect) -> None:
         work = WhatIfWork(prospect, self._kept(prospect.question.document))
         self._work = work
-        roundings = [one for name in prospect.tasks for one in prospect.roundings(name)]
-        needed = self._runner.need_kernels([*prospect.kernels, *roundings])
-        kernels = [name for name in needed if name in prospect.kernels]
-        text = self.tr("Preparing…")
-        if kernels:
-            text = self.tr("Preparing the kernels for {types}…").format(types=", ".join(kernels))
-        self.progress.begin(text)
+        self.progress.begin(self.tr("Preparing…"))
         job = self._measuring.run(
             self.tr("Trying other types"),
-            lambda job: work.run(job, self._runner.wait_for_kernels),
+            work.run,
             self._finish,
             self._fail,
         )

@@ -46,7 +46,6 @@ from explorer.planner.profiles import with_types
 from explorer.qt.document import Document, Recent
 from explorer.qt.references import References, Rounding
 from explorer.quantization import TensorType
-from explorer.quantization.kernel_sets import rounding_to
 from explorer.quantization.registry import uses_importance
 from explorer.text import plain_text
 
@@ -267,7 +266,6 @@ class Prospect:
         plan_problem: Why there are no plans; "" if there are.
         tasks: What is to be measured, by type, the quick types first.
         importance_count: Pieces that the importance matrix knows of.
-        kernels: Types whose kernels are needed to read the weights.
     """
 
     question: Question
@@ -282,22 +280,11 @@ class Prospect:
     plan_problem: str
     tasks: Mapping[str, Sequence[Task]] = field(default_factory=dict)
     importance_count: int = 0
-    kernels: Sequence[str] = ()
 
     @property
     def parameters(self) -> int:
         """Weights of all pieces."""
         return sum(piece.parameters for piece in self.pieces)
-
-    def roundings(self, type_name: str) -> list[str]:
-        """Return the sets of kernels that rounding to a type takes; `PRESENT` takes none."""
-        found: dict[str, None] = {}  # each once, in order
-        for name in {task.type_name: None for task in self.tasks[type_name]}:
-            if name != PRESENT and self.importance_count > 0:
-                found[rounding_to(name, weighed=True)] = None
-            if name != PRESENT and self.importance_count < len(self.pieces):
-                found[rounding_to(name)] = None
-        return list(found)
 
     def missing(self, kept: Kept) -> list[Task]:
         """Return what is not known yet, each once, in the order in which it is measured."""
@@ -388,7 +375,6 @@ def look_ahead(question: Question, machine: Machine, check: Callable[[], None]) 
         plan_problem=plans.problem,
         tasks=_tasks(question, pieces, against=against),
         importance_count=_importance_count(question, pieces),
-        kernels=_kernels(pieces),
     )
 
 
@@ -411,11 +397,6 @@ def _importance_count(question: Question, pieces: Sequence[TensorSet]) -> int:
         return 0
     names = question.matrix.names
     return sum(piece_name(question.document, piece) in names for piece in pieces)
-
-
-def _kernels(pieces: Sequence[TensorSet]) -> list[str]:
-    views = [view for piece in pieces for view in (piece.original, piece.present)]
-    return sorted({t.type.name for view in views if view is not None for t in view.tensors})
 
 
 # Which model is rounded on the page of what-ifs: the one that the current model was made of.

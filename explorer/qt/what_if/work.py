@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from explorer.analysis.surveys import SurveyControl
 from explorer.analysis.what_if import (
@@ -17,12 +17,9 @@ from explorer.analysis.what_if import (
 )
 from explorer.errors import ExplorerError
 from explorer.formats.weights import Values
-from explorer.qt.jobs import Job, all_cores, consideration, drop_frames
+from explorer.qt.jobs import Job, all_cores, drop_frames
 from explorer.qt.what_if.question import Kept, Prospect, piece_name
 from explorer.quantization.registry import uses_importance
-
-Wait: TypeAlias = Callable[[Iterable[str], Job], None]
-"""Waits until sets of kernels are there; see `JobRunner.wait_for_kernels`."""
 
 _MOST_WORKERS: Final = 8  # each holds about 6 MiB
 
@@ -63,24 +60,18 @@ class WhatIfWork:
         self._total = 0
         self._done = 0
 
-    def run(self, job: Job, wait_for_kernels: Wait) -> WhatIfState:
+    def run(self, job: Job) -> WhatIfState:
         """Do it; in a worker.
 
         Raises:
             ExplorerError: The only tensor cannot be read.
         """
         self.control.obey(job.check)
-        wait_for_kernels(self._prospect.kernels, job)
-        with consideration(lasting=True):
-            return self._measure(job, wait_for_kernels)
-
-    def _measure(self, job: Job, wait_for_kernels: Wait) -> WhatIfState:
         # what is known is told first: a type that takes minutes must not hide the others
         self._errors = self._prospect.known(self._kept)
         self._total = sum(task.cost for task in self._prospect.missing(self._kept))
         for name, tasks in self._prospect.tasks.items():
             if self._prospect.total(name, self._kept) is None:
-                wait_for_kernels(self._prospect.roundings(name), job)
                 self._measure_type(name, tasks, job)
         return self._state(None, self._done)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from PySide6.QtCore import QCoreApplication, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QToolButton, QWidget
@@ -11,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QToolButto
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.widgets.labels import plain_label
-from explorer.quantization.kernel_sets import rounds_to
+from explorer.quantization.kernel_cache import is_compiling
 from explorer.text import bytes_text, count_text, shorten
 
 # How fast something goes, and how long it will take, in words.
@@ -73,7 +72,13 @@ def _tr(text: str) -> str:
     return QCoreApplication.translate("ProgressLine", text)
 
 
+def compiling_text() -> str:
+    """Return what to show while a worker compiles kernels."""
+    return _tr("Compiling kernels, once per type and machine…")
+
+
 _STEPS = 1000
+_SHOW_AFTER_MS = 200
 
 
 class ProgressLine(QWidget):
@@ -99,6 +104,9 @@ class ProgressLine(QWidget):
         self.button.clicked.connect(self._press)
         self._running = False
         self._pace = Pace()
+        self._compiling = QTimer(self)
+        self._compiling.setInterval(_SHOW_AFTER_MS)
+        self._compiling.timeout.connect(self._look_for_compiler)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 2, 8, 4)
         layout.addWidget(self.bar)
@@ -113,23 +121,16 @@ class ProgressLine(QWidget):
         """Whether something is under way."""
         return self._running
 
-    def start(self, kernels: Sequence[str] = ()) -> None:
-        """Tell that something begins.
-
-        Args:
-            kernels: Sets of kernels that have to be compiled first.
-        """
+    def start(self) -> None:
+        """Show that something begins."""
         self._running = True
         self._pace.forget()
         self.bar.setRange(0, 0)
-        text = self.tr("Preparing to read the weights…")
-        if kernels:
-            types = ", ".join(dict.fromkeys(map(rounds_to, kernels)))
-            text = self.tr("Preparing the kernels for {types}…").format(types=types)
-        self.label.setText(text)
+        self.label.setText(self.tr("Preparing to read the weights…"))
         self.button.setText(self.tr("Cancel"))
         self.button.setToolTip(self.tr("Escape"))
         self._set_shown(True)
+        self._compiling.start()
 
     def show_progress(self, done: int, total: int, nbytes: int) -> None:
         """Tell how far it is.
@@ -146,6 +147,7 @@ class ProgressLine(QWidget):
     def stop(self) -> None:
         """Tell that it was cancelled; what was read so far stays in sight."""
         self._running = False
+        self._compiling.stop()
         reached = self.bar.value() * 100 // _STEPS if self.bar.maximum() else 0
         self.bar.setRange(0, _STEPS)
         self.bar.setValue(reached * _STEPS // 100)
@@ -157,7 +159,13 @@ class ProgressLine(QWidget):
     def finish(self) -> None:
         """Take the line away."""
         self._running = False
+        self._compiling.stop()
         self._set_shown(False)
+
+    def _look_for_compiler(self) -> None:
+        if is_compiling():
+            self.bar.setRange(0, 0)
+            self.label.setText(compiling_text())
 
     def _set_shown(self, on: bool) -> None:
         for widget in (self.bar, self.label, self.button):
@@ -173,7 +181,6 @@ class ProgressLine(QWidget):
 # What runs in the background: title, progress and a cancel button in the status bar.
 
 
-_SHOW_AFTER_MS = 200
 _LONGEST = 100
 
 
@@ -204,7 +211,6 @@ class JobBar(QWidget):
         for widget in (self.label, self.progress, self.cancel):
             layout.addWidget(widget)
         self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
         self._timer.setInterval(_SHOW_AFTER_MS)
         self._timer.timeout.connect(self._refresh)
         runner.started.connect(self._start_timer)
@@ -212,24 +218,25 @@ class JobBar(QWidget):
         self.hide()
 
     def _start_timer(self) -> None:
-        if not self._timer.isActive() and self._shown is None:
+        if not self._timer.isActive():
             self._timer.start()
 
     def _job_ended(self, job: Job) -> None:
-        if not self._runner.jobs:
-            self._timer.stop()
         if job is self._shown:
             self._shown = None
             self._refresh()
 
     def _refresh(self) -> None:
         job = next((job for job in self._runner.jobs if not job.cancelled), None)
-        self._shown = job
         self.setVisible(job is not None)
-        if job is not None:
-            self.label.setText(shorten(job.title, _LONGEST))
-            self.progress.setRange(0, 0)
-            job.progressed.connect(self._show_progress)
+        if job is None:
+            self._timer.stop()
+        else:
+            self.label.setText(compiling_text() if is_compiling() else shorten(job.title, _LONGEST))
+            if job is not self._shown:
+                self.progress.setRange(0, 0)
+                job.progressed.connect(self._show_progress)
+        self._shown = job
 
     def _show_progress(self, done: int, total: int) -> None:
         if total > 0 and self.sender() is self._shown:

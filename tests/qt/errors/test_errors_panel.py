@@ -26,7 +26,6 @@ from explorer.qt.references import Reference, Rounding
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization import dequantize, quantize
 from tests.helpers.error_views import ErrorsPanel
-from tests.helpers.kernel_wishes import note_awaited_kernels
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import huge_model, weights_model
@@ -128,14 +127,6 @@ def test_another_model_is_chosen_from_the_list_and_compared(qtbot: QtBot, panel:
     assert header.name.text() == UP
     assert header.facts.text().startswith("Q4_K against F32   ·   64 × 256")
     assert panel.view.pictures.weights.isVisible()
-
-
-def test_what_rounds_is_compiled_beside_the_window(
-    panel: Panel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    awaited = note_awaited_kernels(monkeypatch)
-    panel.show(UP, Rounding("Q4_1"))
-    assert awaited == {"Q4_K", "Q4_1-rounding"}
 
 
 def test_the_pictures_hold_what_numpy_counts(panel: Panel) -> None:

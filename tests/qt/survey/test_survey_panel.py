@@ -17,7 +17,6 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Rounding
 from explorer.qt.survey.session import SurveyState
-from tests.helpers.kernel_wishes import note_awaited_kernels
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.survey_views import SurveyPanel
@@ -313,17 +312,6 @@ def test_rounding_leaves_out_what_quantizers_leave_alone(panel: SurveyPanel) -> 
     assert "one dimension" in session.reason(norm)
     assert session.comparison.errors.known[matrix]
     assert session.reason(matrix) == ""
-
-
-def test_what_rounds_is_compiled_beside_the_window(
-    qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = weights_model().write(tmp_path / "one.gguf")
-    panel = SurveyPanel(qtbot, runner, load(path))
-    panel.choose(Rounding("Q4_1"))
-    awaited = note_awaited_kernels(monkeypatch)
-    panel.survey()
-    assert "Q4_1-rounding" in awaited
 
 
 def test_another_reference_ends_the_comparison(qtbot: QtBot, huge: SurveyPanel) -> None:

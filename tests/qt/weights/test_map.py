@@ -28,7 +28,6 @@ from explorer.qt.weights.map.page import MapPage
 from explorer.qt.weights.values import Place
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
-from tests.helpers.kernel_wishes import note_awaited_kernels
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import (
@@ -396,20 +395,6 @@ def test_errors_want_a_reference(view: Map) -> None:
     view.references.choose(None)
     view.settle()
     assert "No reference chosen" in view.told()
-
-
-def test_what_rounds_is_compiled_beside_the_window(
-    view: Map, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view.show("blk.0.ffn_up.weight")
-    view.references.choose(Rounding("Q4_1"))
-    awaited = note_awaited_kernels(monkeypatch)
-    view.choose(Quantity.ABSOLUTE_ERROR)
-    view.settle()
-    assert "Q4_1-rounding" in awaited
-    awaited.clear()
-    view.point(2, 3)
-    assert "Q4_1-rounding" in awaited
 
 
 def test_errors_that_a_type_cannot_have_say_why(view: Map) -> None:

@@ -27,7 +27,6 @@ from explorer.qt.widgets.plot import ThemedPlot
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization import dequantize, quantize
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
-from tests.helpers.kernel_wishes import note_awaited_kernels
 from tests.helpers.model_pairs import write_gguf
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_views import Panel
@@ -310,21 +309,6 @@ def test_a_rounding_beside_the_block(qtbot: QtBot, panel: Panel) -> None:
     assert page.shown.beside is None
     assert "cannot have type Q6_K" in page.bar.note.text()
     assert not page.bar.worst.isEnabled()
-
-
-def test_what_rounds_is_compiled_beside_the_window(
-    qtbot: QtBot, panel: Panel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    awaited = note_awaited_kernels(monkeypatch)
-    page = open_block(panel, index=3)
-    panel.view._references.choose(Rounding("Q4_1"))
-    qtbot.waitUntil(lambda: page.shown is not None and page.shown.beside is not None)
-    panel.settle()
-    assert "Q4_1-rounding" in awaited
-    awaited.clear()
-    qtbot.mouseClick(page.bar.worst, LEFT)
-    panel.settle()
-    assert "Q4_1-rounding" in awaited
 
 
 def test_the_largest_scale(qtbot: QtBot, panel: Panel) -> None:

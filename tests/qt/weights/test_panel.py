@@ -18,15 +18,11 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.analysis import block_statistics, tensor_statistics
-from explorer.qt.document import Document, Recent
+from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.kernel_compiler import KernelMaker
 from explorer.qt.weights.curves import HistogramChoices, RangeKind, Scope
 from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.table_model import ItemRole
-from explorer.quantization.kernel_cache import note_compiled
-from explorer.quantization.kernel_sets import GENERAL, exact
-from tests.helpers.patience import PATIENCE_S
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.weight_files import LAYERS, huge_model, layer_weights, weights_model
 from tests.helpers.weight_views import Panel
@@ -222,51 +218,6 @@ def test_a_cancel_ends_the_reading_within_200_ms(
     assert page.busy
     huge.view.cancel()
     huge.settle()
-
-
-def test_says_which_kernels_it_waits_for(
-    qtbot: QtBot,
-    runner: JobRunner,
-    panel: Panel,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("explorer.qt.kernel_compiler._LONGEST_WAIT_S", 10 * PATIENCE_S)
-    wait = "import time; time.sleep(3600)"
-    runner.kernels = KernelMaker(runner, lambda: (sys.executable, ["-c", wait]))
-    page = panel.begin("blk.1.attn_q.weight")
-    kind = panel.document.model.tensors["blk.1.attn_q.weight"].type.name
-    assert page.progress.label.text() == f"Preparing the kernels for {kind}…"
-    for name in (GENERAL, kind):
-        note_compiled(name)
-    qtbot.waitUntil(lambda: page.gathered is not None)
-    assert not panel.gathered.exact  # a first look, of all weights
-    assert sum(panel.gathered.curves[0].histogram.counts) > 0
-    for name in (GENERAL, kind):
-        note_compiled(exact(name))
-    panel.settle()
-    assert panel.gathered.exact
-    page.controls.bins.setValue(99)
-    assert page.progress.label.text() != f"Preparing the kernels for {kind}…"
-    panel.settle()
-    page.show_subjects((), Recent(0))
-
-
-def test_waiting_for_kernels_can_be_cancelled(
-    qtbot: QtBot,
-    runner: JobRunner,
-    panel: Panel,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    runner.kernels = KernelMaker(runner, lambda: (sys.executable, ["-c", "input()"]))
-    page = panel.begin("blk.1.attn_q.weight")
-    page.cancel()
-    qtbot.waitUntil(lambda: not runner.jobs)
-    assert page.gathered is None
-    assert "Cancelled" in page.progress.label.text()
 
 
 def test_what_the_user_chose_is_there_again(

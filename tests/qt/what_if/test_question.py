@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,6 @@ from explorer.qt.what_if.question import Kept, PlanThen, Prospect, Question, loo
 from explorer.qt.what_if.table import Line, WhatIfColumns, change_text, lines_of, note_text
 from explorer.qt.what_if.work import WhatIfState, WhatIfWork
 from explorer.qt.widgets.table_model import TableModel
-from explorer.quantization.kernel_sets import has_kernels
 from tests.helpers.model_pairs import write_gguf
 
 Load = Callable[[Path], Document]
@@ -71,30 +69,11 @@ def test_quick_types_come_first_and_impossible_ones_not_at_all(document: Documen
     assert odd.known(Kept()) == {}
 
 
-@pytest.mark.parametrize(
-    ("known", "suffixes"), [(0, [""]), (1, ["-weighed", ""]), (3, ["-weighed"])]
-)
-def test_kernels_of_a_rounding(document: Document, known: int, suffixes: list[str]) -> None:
-    rows = (0, 3, 6)
-    prospect = look_ahead(Question(document, rows, ("Q4_0", "Q8_0")), MACHINE, lambda: None)
-    assert len(prospect.pieces) == 3
-    weighed = replace(prospect, importance_count=known)
-    assert weighed.roundings("Q4_0") == [f"Q4_0-rounding{suffix}" for suffix in suffixes]
-    assert weighed.roundings("Q8_0") == ["Q8_0-rounding"]  # nothing is searched for there
-    assert all(map(has_kernels, weighed.roundings("Q4_0")))
-
-
-def test_kernels_of_types_that_stand_in_for_one(document: Document) -> None:
-    prospect = look_ahead(Question(document, None, ("Q4_K",)), MACHINE, lambda: None)
-    assert prospect.roundings("Q4_K") == ["Q4_K-rounding", "Q5_0-rounding"]
-
-
 def test_the_whole_model_is_all_tensors_but_only_matrices_change(document: Document) -> None:
     prospect = look_ahead(Question(document, None, ("Q8_0",)), MACHINE, lambda: None)
     assert len(prospect.pieces) == 6
     assert prospect.present.nbytes == document.model.nbytes
     assert prospect.present.parameters == document.model.parameters
-    assert prospect.kernels == ["F32"]
 
 
 def test_cancelled_before_it_is_read(document: Document) -> None:
@@ -188,7 +167,7 @@ class _Job:
 
 
 def _run(prospect: Prospect, kept: Kept) -> WhatIfState:
-    return WhatIfWork(prospect, kept).run(_Job(), lambda _types, _job: None)  # type: ignore[arg-type]
+    return WhatIfWork(prospect, kept).run(_Job())  # type: ignore[arg-type]
 
 
 def test_more_pieces_than_are_kept_are_not_measured_again(document: Document) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -258,7 +258,6 @@ class Search:
     Attributes:
         tensor: What is searched.
         find: Does it; called in a worker.
-        kernels: The sets of kernels that are needed.
         key: Under which key what is found is kept.
         title: What is done, for the status bar.
         text: What to say of what was found, with ``{block}`` and ``{figure}``.
@@ -266,7 +265,6 @@ class Search:
 
     tensor: Tensor
     find: Find
-    kernels: Collection[str]
     key: Hashable
     title: str
     text: str
@@ -307,17 +305,16 @@ class BlockSearch(QObject):
             search: What is searched for.
             known: Where what is found is kept.
         """
-        tensor, kernels = search.tensor, search.kernels
+        tensor = search.tensor
         before = known.get(search.key)
         if isinstance(before, FoundBlock):
             self._tell(before, search.text)
             return
         stored = tensor.nbytes / max(1, tensor.parameters)
-        self.line.start(self._runner.need_kernels(kernels))
+        self.line.start()
         self.began.emit()
 
         def work(job: Job) -> FoundBlock | None:
-            self._runner.wait_for_kernels(kernels, job)
             block = search.find(job.check, lambda done: job.publish(lambda: done))
             if block is not None:
                 known.put(search.key, block)

@@ -82,11 +82,6 @@ class Comparison:
         )
         return cls(pairs, "; ".join(pair.notes))
 
-    @property
-    def kernels(self) -> frozenset[str]:
-        """The sets of kernels that are needed."""
-        return frozenset().union(*(pair.kernels for pair in self.pairs))
-
 
 def read_block(
     tensor: Tensor, index: int, pairs: Sequence[WeightsPair], note: str, check: Check
@@ -280,12 +275,9 @@ class MicroscopePage(QWidget):
             self._reading.cancel()
             self._show(found)
             return
-        kernels = sorted({subject.tensor.type.name, *compared.kernels})
         blocks = self._blocks
-        self._runner.need_kernels(kernels)
 
         def read(job: Job) -> ShownBlock:
-            self._runner.wait_for_kernels(kernels, job)
             shown = read_block(subject.tensor, index, compared.pairs, compared.note, job.check)
             blocks.put(index, shown)
             return shown
@@ -345,7 +337,6 @@ class MicroscopePage(QWidget):
         search = Search(
             tensor,
             find,
-            {tensor.type.name},
             ("largest scale", subject.row),
             self.tr("Searching for the largest scale"),
             self.tr("Block {block} has the largest scale: {figure}"),
@@ -364,7 +355,6 @@ class MicroscopePage(QWidget):
         search = Search(
             tensor,
             find,
-            {tensor.type.name, *compared.kernels},
             "worst block",
             self.tr("Searching for the worst block"),
             self.tr("Block {block} has the greatest RMS error: {figure}"),

@@ -185,11 +185,8 @@ class MapPage(QWidget):
             self._finish(known)
             return
         whole = drawable.sheet(self.controls.sheet)
-        missing = self.reader.read(drawable, wanted, keep=wanted.window == whole)
-        if missing:
-            self.progress.start(missing)
-        else:
-            self.progress.finish()
+        self.reader.read(drawable, wanted, keep=wanted.window == whole)
+        self.progress.finish()
 
     def _wanted(self, drawable: Drawable) -> Grid:
         """Return the cells that what is in sight has room for."""

@@ -247,12 +247,10 @@ class MapPointer(QObject):
         drawable, place = self._drawable, self._place
         if drawable is None or place is None:
             return
-        index, kernels = drawable.flat(place), drawable.kernels
+        index = drawable.flat(place)
         tensor, pair = drawable.subject.tensor, drawable.pair
-        self._runner.need_kernels(kernels)
 
         def read(job: Job) -> tuple[WeightFacts | None, tuple[float, float] | None]:
-            self._runner.wait_for_kernels(kernels, job)
             facts = weight_facts(tensor, index, job.check) if drawable.in_place else None
             return facts, None if pair is None else pair_facts(pair, index, job.check)
 

@@ -28,7 +28,7 @@ from explorer.qt.document import Recent
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.references import References
 from explorer.qt.weights.curves import Subject
-from explorer.qt.weights.work import considerate, worker_count
+from explorer.qt.weights.work import worker_count
 from explorer.quantization import TENSOR_TYPES, TensorType
 
 
@@ -54,11 +54,6 @@ class Drawable:
     def folding(self) -> Folding:
         """How the matrix is laid out as rows and columns."""
         return Folding(self.source.shape)
-
-    @property
-    def kernels(self) -> list[str]:
-        """The sets of kernels that read it."""
-        return sorted([self.subject.tensor.type.name] if self.pair is None else self.pair.kernels)
 
     def sheet(self, number: int) -> Window:
         """Return one of the matrices that lie behind each other, or all of them for -1."""
@@ -228,19 +223,15 @@ class MapReader(QObject):
         self.group_weights = found.group_weights
         return found.cells
 
-    def read(self, drawable: Drawable, grid: Grid, *, keep: bool) -> list[str]:
+    def read(self, drawable: Drawable, grid: Grid, *, keep: bool) -> None:
         """Draw a map; what was read before is no longer wanted.
 
         Args:
             drawable: What is drawn.
             grid: The window and its cells.
             keep: Whether it is worth keeping.
-
-        Returns:
-            Types whose kernels have to be compiled first.
         """
-        runner, kept, kernels = self._runner, self._kept, drawable.kernels
-        missing = runner.need_kernels(kernels)
+        kept = self._kept
 
         def read(job: Job) -> _Drawn:
             shown = 0.0
@@ -252,12 +243,10 @@ class MapReader(QObject):
                     shown = now
                     job.publish(growing.snapshot)
 
-            runner.wait_for_kernels(kernels, job)
-            with considerate(f"map of {drawable.quantity.value}: {name}" for name in kernels):
-                cells = draw_map(
-                    drawable.source, grid, workers=worker_count(), check=job.check, watch=tell
-                )
-                drawn = _Drawn(cells, weights_per_scale(drawable.subject.tensor))
+            cells = draw_map(
+                drawable.source, grid, workers=worker_count(), check=job.check, watch=tell
+            )
+            drawn = _Drawn(cells, weights_per_scale(drawable.subject.tensor))
             if keep:
                 kept.put(_key(drawable, grid), drawn)
             return drawn
@@ -267,7 +256,6 @@ class MapReader(QObject):
         job = self._slot.run(title, read, self._finish, self._fail)
         job.published.connect(self.grown)
         job.finished.connect(lambda: self._look_for_cancelled(job))
-        return missing
 
     def _finish(self, drawn: _Drawn) -> None:
         self.group_weights = drawn.group_weights

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from explorer.qt.jobs import consideration, reconsider
-
-
-@pytest.fixture(autouse=True)
-def thawed() -> Iterator[None]:
-    yield
-    gc.unfreeze()
+from explorer.qt.jobs import keep_gui_responsive
 
 
 def settings() -> tuple[float, tuple[int, int, int]]:
@@ -23,10 +16,10 @@ def settings() -> tuple[float, tuple[int, int, int]]:
 
 def test_the_collector_and_the_lock_are_as_before() -> None:
     before = settings()
-    with consideration(lasting=False):
+    with keep_gui_responsive():
         assert sys.getswitchinterval() < before[0]
         assert gc.get_threshold()[2] > 1_000_000
-        with consideration(lasting=False):
+        with keep_gui_responsive():
             assert sys.getswitchinterval() < before[0]
         assert sys.getswitchinterval() < before[0]  # the first one still works
     assert settings() == before
@@ -34,26 +27,17 @@ def test_the_collector_and_the_lock_are_as_before() -> None:
 
 def test_an_error_gives_them_back_too() -> None:
     before = settings()
-    with pytest.raises(ZeroDivisionError), consideration(lasting=True):
+    with pytest.raises(ZeroDivisionError), keep_gui_responsive():
         raise ZeroDivisionError
     assert settings() == before
 
 
 def test_ends_in_another_order_give_them_back_too() -> None:
     before = settings()
-    first, second = consideration(lasting=False), consideration(lasting=False)
+    first, second = keep_gui_responsive(), keep_gui_responsive()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
     assert sys.getswitchinterval() < before[0]
     second.__exit__(None, None, None)
     assert settings() == before
-
-
-def test_what_lasts_is_left_out_until_reconsidered() -> None:
-    gc.unfreeze()
-    with consideration(lasting=True):
-        kept = [[] for _ in range(1000)]
-    assert gc.get_freeze_count() >= len(kept)
-    reconsider()
-    assert gc.get_freeze_count() == 0

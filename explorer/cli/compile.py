@@ -1,0 +1,118 @@
+"""`gguf-explorer compile-kernels`: fill the cache of compiled kernels.
+
+The window starts it beside itself after its first start, with low priority. No list of kernels and
+argument types has to follow the code: a tensor of a few zeros of each type goes the way that every
+tensor goes, through statistics, block statistics, maps, errors and rounding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import click
+import numpy as np
+
+from explorer.analysis import block_statistics, rounding, tensor_statistics
+from explorer.analysis.errors.pairs import MatchedPair
+from explorer.analysis.errors.pictures import picture_errors
+from explorer.analysis.histogram import Binning, RunningCounts
+from explorer.analysis.kernel_api import PIECE
+from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.tensor_map.draw import Quantity, draw_map, tensor_source
+from explorer.analysis.tensor_map.map import Grid, Window
+from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
+from explorer.quantization import grouped, kernel_cache
+from explorer.quantization.registry import has_decoder
+from explorer.quantization.types import TENSOR_TYPES
+from explorer.sources import MemorySource
+
+_LOW_PRIORITY: Final = 10  # niceness: the window and other programs go first
+
+
+@click.command("compile-kernels", hidden=True)
+def compile_command() -> int:
+    """Compile all kernels into the cache, unless they are there: about a minute."""
+    if hasattr(os, "nice"):
+        os.nice(_LOW_PRIORITY)
+    kernel_cache.choose_kernel_cache()
+    if kernel_cache.lacks_kernels():
+        compile_all_kernels()
+        kernel_cache.note_all_compiled()
+    return 0
+
+
+def compile_all_kernels() -> None:
+    """Compile the kernels of all types, or load them from disk."""
+    for tensor in zero_tensors():
+        compile_analysis(tensor)
+    for name in rounding.rounding_types():
+        for scale_type in grouped.AFFINE_SCALES:
+            compile_rounding(name, scale_type)
+    values = np.ones(1, np.float32)  # a range that float32 cannot divide has a kernel of its own
+    RunningCounts([Binning.of_range(1.0, 1.0 + 2.0**-40, 1)]).add([values])
+
+
+def compile_analysis(tensor: Tensor) -> None:
+    """Compile what statistics, maps and errors of a tensor need.
+
+    Raises:
+        FormatError: Weights of its type cannot be decoded.
+    """
+    tensor_statistics(tensor, 1, progress=lambda _snapshot: None)
+    tensor_statistics(tensor, 1)
+    block_statistics(tensor, 1)
+    draw_map(tensor_source(tensor, Quantity.VALUE), Grid(Window(0, 0, 1, 1), 1, 1))
+    view = TensorView.of(tensor)
+    picture_errors(MatchedPair(Match(view, view)), progress=lambda _picture: None)
+
+
+def compile_rounding(type_name: str, scale_type: str = "BF16") -> None:
+    """Compile what rounding weights to a type and back needs, with and without importance.
+
+    Raises:
+        ExplorerError: Weights cannot be rounded to it.
+    """
+    rounder = rounding.rounder(type_name, scale_type)
+    size = rounder.type.block_weights
+    for importance in (None, np.ones(size, np.float32)):
+        rounder.round(np.zeros(size, np.float32), importance)
+    if rounder.levels is not None:
+        rounder.codes()
+
+
+def zero_tensors() -> Iterator[Tensor]:
+    """Yield a tensor of `PIECE` zeros, or one group of them, for each type that can be decoded."""
+    for kind in TENSOR_TYPES.values():
+        if has_decoder(kind.name):
+            stored = PIECE // kind.block_weights * kind.block_bytes
+            yield Tensor("zeros", (PIECE,), kind, (_zero_bytes(stored),), PIECE)
+    for bits in grouped.AFFINE_BITS:
+        layout = grouped.GroupedLayout(grouped.Mode.AFFINE, bits, 64, "BF16", "BF16")
+        yield grouped_zeros(layout)
+    for mode, (bits, size) in grouped.FIXED_SIZES.items():
+        yield grouped_zeros(grouped.GroupedLayout(mode, bits, size, "U8"))
+
+
+def grouped_zeros(layout: grouped.GroupedLayout) -> Tensor:
+    """Return a tensor of one group of zeros whose scales are arrays of their own."""
+
+    def stored(type_name: str, nbytes: int) -> StoredArray:
+        return StoredArray(_zero_bytes(nbytes), TENSOR_TYPES[type_name], (1, nbytes))
+
+    bias = layout.bias_type
+    weights = GroupedWeights(
+        stored("U8", layout.packed_bytes),
+        stored(layout.scale_type, layout.scale_bytes),
+        None if bias is None else stored(bias, layout.bias_bytes),
+        None,
+        layout,
+    )
+    extents = tuple(array.extent for array in weights.arrays)
+    size = layout.group_size
+    return Tensor("zeros", (1, size), layout.type, extents, size, grouped=weights)
+
+
+def _zero_bytes(count: int) -> Extent:
+    return Extent(MemorySource(bytes(count)), 0, count)
