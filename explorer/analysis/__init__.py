@@ -6,9 +6,8 @@ that is read.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from explorer.late import late_names
 
 if TYPE_CHECKING:
     from explorer.analysis.blocks import (
@@ -26,22 +25,29 @@ if TYPE_CHECKING:
     from explorer.analysis.statistics import Snapshot, TensorStatistics, tensor_statistics
     from explorer.analysis.surveys import SurveyRow, survey
 else:
-    __getattr__ = late_names(
-        __name__,
-        {
-            "blocks": [
-                *("BlockStatistics", "CodeShares", "Distribution"),
-                *("block_statistics", "code_shares"),
-            ],
-            "errors.compare": ["Comparison", "TensorErrors", "compare_tensors"],
-            "errors.metrics": ["ErrorMetrics"],
-            "histogram": ["Histogram"],
-            "moments": ["Moments"],
-            "requantization": ["Requantized", "requantize"],
-            "statistics": ["Snapshot", "TensorStatistics", "tensor_statistics"],
-            "surveys": ["SurveyRow", "survey"],
-        },
-    )
+    _MODULES = {
+        "blocks": (
+            "BlockStatistics",
+            "CodeShares",
+            "Distribution",
+            "block_statistics",
+            "code_shares",
+        ),
+        "errors.compare": ("Comparison", "TensorErrors", "compare_tensors"),
+        "errors.metrics": ("ErrorMetrics",),
+        "histogram": ("Histogram",),
+        "moments": ("Moments",),
+        "requantization": ("Requantized", "requantize"),
+        "statistics": ("Snapshot", "TensorStatistics", "tensor_statistics"),
+        "surveys": ("SurveyRow", "survey"),
+    }
+
+    def __getattr__(name: str) -> object:  # PEP 562: a module is loaded with its first name
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "BlockStatistics",

@@ -5,6 +5,7 @@ The readers are loaded when the first model is opened: a window is on the screen
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from explorer.errors import ExplorerError, FormatError
@@ -19,12 +20,16 @@ from explorer.formats.model import (
     StringArray,
 )
 from explorer.formats.tensors import Extent, Tensor, TensorGroup, TensorTable
-from explorer.late import late_names
 
 if TYPE_CHECKING:
     from explorer.formats.open import open_model
 else:
-    __getattr__ = late_names(__name__, {"open": ["open_model"]})
+
+    def __getattr__(name: str) -> object:  # PEP 562
+        if name == "open_model":
+            return import_module(f"{__name__}.open").open_model
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ExplorerError",

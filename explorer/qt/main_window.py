@@ -233,7 +233,9 @@ class MainWindow(QMainWindow):
         self.open_models.key_chosen.connect(self._reveal_key_by_name)
         self.open_models.tensor_chosen.connect(self.reveal_tensor)
         self.open_models.close_requested.connect(self.close_document)
-        self.panels.selection.changed.connect(self._follow_selection)
+        selection = self.panels.selection
+        selection.changed.connect(partial(self.open_models.follow, selection))
+        selection.changed.connect(self._follow_selection)
         self.panels.model_requested.connect(self._open_downloaded)
         self.panels.open_requested.connect(self._ask_reference)
         self.panels.demo_requested.connect(self._open_demo_and_store)
@@ -343,7 +345,6 @@ class MainWindow(QMainWindow):
         self.panels.selection.show_document(document)
 
     def _follow_selection(self) -> None:
-        self.open_models.follow(self.panels.selection)
         self.actions_.close_model.setEnabled(self.current is not None)
         self.actions_.copy_path.setEnabled(self.current is not None)
         self._show_title()

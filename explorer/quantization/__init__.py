@@ -5,16 +5,21 @@ What decodes and encodes is loaded on first use: listing a model needs the table
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from explorer.late import late_names
 from explorer.quantization.registry import QuantizationError
 from explorer.quantization.types import GGML_TYPES, TENSOR_TYPES, TensorType, ggml_type
 
 if TYPE_CHECKING:
     from explorer.quantization.convert import dequantize, quantize, warm_up
 else:
-    __getattr__ = late_names(__name__, {"convert": ["dequantize", "quantize", "warm_up"]})
+
+    def __getattr__(name: str) -> object:  # PEP 562
+        if name in ("dequantize", "quantize", "warm_up"):
+            return getattr(import_module(f"{__name__}.convert"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "GGML_TYPES",
