@@ -138,7 +138,7 @@ def plan_text(
     if plan.layout is None:
         blocks.append(_predicted_block(plan))
     else:
-        blocks += [_device_block(held) for held in plan.layout.devices]
+        blocks += map(_device_block, plans.device_titles(plan.layout), plan.layout.devices)
         blocks.append(_cpu_block(plan.layout))
     blocks.append(_sentences("Warnings", plan.warnings, "yellow"))
     blocks.append(_sentences("Notes", (*plan.notes, *notes), None))
@@ -204,10 +204,11 @@ def _ratio(plan: Plan) -> str:
     return f"{text}; quick estimate by weights {min(max(quick, 0), 1):.0%}{cut}"
 
 
-def _device_block(held: DeviceLayout) -> str:
+def _device_block(title: str, held: DeviceLayout) -> str:
     """Return a GPU: its name, its bar, its parts, which add up to what was free on it."""
     layers = plans.layers_text(held.layers or ())
-    name = style(_safe(held.device.label), bold=True)
+    key = f" ({_safe(held.device.key)})" if held.device.name else ""
+    name = style(f"{title}{key}", bold=True)
     parts = [
         (Kind.WEIGHTS, held.weights),
         (Kind.KV_CACHE, held.kv_cache),

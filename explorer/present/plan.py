@@ -128,9 +128,10 @@ def device_name(device: Device) -> str:
     return shorten(plain_text(device.name or device.key), _LONGEST_NAME)
 
 
-def device_title(number: int, device: Device, count: int) -> str:
-    """Return the name of one of several GPUs; its number distinguishes equal names."""
-    return f"{number + 1} · {device_name(device)}" if count > 1 else device_name(device)
+def device_titles(layout: Layout) -> list[str]:
+    """Return the names of a layout's GPUs; numbers distinguish several."""
+    names = [device_name(held.device) for held in layout.devices]
+    return names if len(names) < 2 else [f"{i + 1} · {name}" for i, name in enumerate(names)]
 
 
 def device_text(device: Device) -> str:
@@ -507,11 +508,12 @@ def memory_bars(plan: Plan, host: Host | None) -> tuple[Bar, ...]:
     if layout is None:
         assert plan.prediction is not None  # a plan has one or the other
         return (_predicted_bar(plan.prediction, bool(plan.request.devices)),)
-    bars = [_device_bar(i, held, len(layout.devices)) for i, held in enumerate(layout.devices)]
+    titled = zip(device_titles(layout), layout.devices, strict=True)
+    bars = [_device_bar(i, title, held) for i, (title, held) in enumerate(titled)]
     return (*bars, _cpu_bar(layout, host))
 
 
-def _device_bar(number: int, held: DeviceLayout, count: int) -> Bar:
+def _device_bar(number: int, title: str, held: DeviceLayout) -> Bar:
     """Return the bar of a GPU."""
     name = f"devices[{number}]"
     parts = [
@@ -523,7 +525,7 @@ def _device_bar(number: int, held: DeviceLayout, count: int) -> Bar:
         MemoryPart(Kind.FREE, held.free_left),
     ]
     return Bar(
-        title=device_title(number, held.device, count),
+        title=title,
         device=number,
         capacity=held.device.free,
         parts=tuple(part for part in parts if part.nbytes or part.kind is not Kind.PROJECTOR),

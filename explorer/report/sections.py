@@ -477,10 +477,10 @@ _LEGEND: Final = (
     (plan_texts.part_label("projector"), SERIES[3]),
     (plan_texts.plan_label("cpu_total"), OTHER),
 )
-_MARKS: Final = {
-    plan_texts.Level.FITS: ("good", "✔"),
-    plan_texts.Level.PARTLY: ("warn", "⚠"),
-    plan_texts.Level.NOT: ("bad", "✘"),
+_KINDS: Final = {
+    plan_texts.Level.FITS: "good",
+    plan_texts.Level.PARTLY: "warn",
+    plan_texts.Level.NOT: "bad",
 }
 
 
@@ -528,13 +528,15 @@ def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[Bar]:
 def _plan_row(case: PlannedCase) -> tuple[Cell, ...]:
     made = case.plan
     found = plan_texts.verdict(made, without_paths(cut(case.failure, 300)))
-    kind, mark = _MARKS[found.level]
-    start = (integer_text(case.context), Marked(kind, f"{mark} {found.sentence}"))
+    answer = Marked(_KINDS[found.level], f"{found.mark} {found.sentence}")
+    start = (integer_text(case.context), answer)
     if made is None or made.layout is None:
         return (*start, *[""] * (len(plan_texts.PLAN) + 2))
     places = [
-        f"{cut(held.device.label)}, {plan_texts.layers_text(held.layers or ())}"
-        for held in made.layout.devices
+        f"{title}, {plan_texts.layers_text(held.layers or ())}"
+        for title, held in zip(
+            plan_texts.device_titles(made.layout), made.layout.devices, strict=True
+        )
     ]
     left = plan_texts.cpu_layers(made.layout)
     if left:

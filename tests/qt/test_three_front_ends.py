@@ -236,7 +236,8 @@ def test_a_plan_on_two_gpus(
     bars = panel.body.picture.bars.bars
     for bar in bars:
         if bar.layers != "no layers":
-            assert f", {bar.layers}" in written["Layers"]
+            assert f"{bar.title}, {bar.layers}" in written["Layers"]
+            assert any("  ".join(cells).startswith(bar.title) for cells in lines), bar.title
             assert any(f", {bar.layers}" in "  ".join(cells) for cells in lines), bar.layers
     if free == 10:
         assert shown["Graph on each GPU"] != shown["Graphs on all GPUs"]
