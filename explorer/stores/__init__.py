@@ -1,4 +1,4 @@
-"""Where downloaded models lie: stores found on this machine, and what each of them holds."""
+"""Downloaded models: the stores found on this machine, and what each of them holds."""
 
 from explorer.stores.entries import (
     Blob,
@@ -14,11 +14,7 @@ from explorer.stores.entries import (
 )
 from explorer.stores.library import (
     Details,
-    EntryFound,
-    Event,
     Library,
-    StoreFinished,
-    StoreStarted,
     read_details,
     read_library,
     scan,
@@ -29,15 +25,11 @@ __all__ = [
     "Check",
     "Details",
     "Entry",
-    "EntryFound",
-    "Event",
     "Library",
     "PartialDownload",
     "Place",
     "Store",
-    "StoreFinished",
     "StoreKind",
-    "StoreStarted",
     "default_places",
     "present_places",
     "read_details",

@@ -1,4 +1,4 @@
-"""What a store holds, as its folders and manifests tell it: no model is opened for it."""
+"""Stores and what they hold, by folders and manifests alone; where each program keeps its store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HIDDEN_CHARACTERS: Final = (
 
 
 class StoreKind(StrEnum):
-    """Programs that keep models, by the names of docs/interface.md."""
+    """Programs that keep models, named as in docs/interface.md."""
 
     OLLAMA = "ollama"
     HUGGINGFACE = "huggingface"
@@ -37,13 +37,13 @@ class Entry:
     """One model of a store.
 
     Attributes:
-        name: What to call it there.
-        path: What to open.
+        name: Its name there.
+        path: The path to open.
         format: ``"gguf"``, ``"safetensors"`` or ``"ollama"`` (a model of tensor blobs), guessed
-            from names; None where nothing tells it.
-        nbytes: Bytes on disk of all that belongs to it; what it shares with others is counted.
-        modified: When it was changed last, seconds since 1970; None if that is not known.
-        problems: What is wrong with it.
+            from names; None if unknown.
+        nbytes: Bytes on disk of all its files, shared ones included.
+        modified: Time of the last change, seconds since 1970; None if unknown.
+        problems: Problems found.
         own_bytes: Of `nbytes`, those in files that are not blobs of the store.
     """
 
@@ -96,7 +96,7 @@ class Store:
         entries: Its models, in the order in which they were found.
         blobs: Its blobs, each once; empty for a store without.
         partials: Downloads that have not finished.
-        problems: What kept the store, or a part of it, from being read.
+        problems: Why the store, or a part of it, could not be read.
     """
 
     kind: StoreKind
@@ -114,13 +114,10 @@ class Store:
 
 
 def name_problems(name: str) -> tuple[Problem, ...]:
-    """Return a warning if a name holds characters that could deceive whoever reads it."""
+    """Return a warning if a name holds characters that cannot be seen."""
     if plain_text(name) == name:
         return ()
     return (Problem(Severity.WARNING, name, HIDDEN_CHARACTERS),)
-
-
-# Where models lie, on each system: docs/safetensors_and_blobs.md, sections 2, 5 and 6.
 
 
 _SERVICE_MODELS: Final = Path("/usr/share/ollama/.ollama/models")  # of the user `ollama`
@@ -140,7 +137,9 @@ class Place:
 
 
 def default_places(environment: Mapping[str, str], home: Path, platform: str) -> list[Place]:
-    """Return the folders where programs keep models, whether they are there or not.
+    """Return the folders where programs keep models, whether they exist or not.
+
+    Source: docs/safetensors_and_blobs.md, sections 2, 5 and 6.
 
     Args:
         environment: The environment variables.
@@ -171,13 +170,13 @@ def _home() -> Path:
 
 
 def present_places(places: list[Place]) -> list[Place]:
-    """Return the places that are there, those included that may not be looked at."""
+    """Return the places that exist, those without permission included."""
     present = []
     for place in places:
         try:
             os.stat(place.root)
         except PermissionError:
-            present.append(place)  # scanning it tells the reason
+            present.append(place)  # a scan reports the reason
         except (OSError, ValueError):
             continue
         else:

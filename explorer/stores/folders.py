@@ -1,7 +1,11 @@
-"""Plain folders of models, and LM Studio's, which is one: searched through, however deep.
+"""Plain folders of models, and LM Studio's, which is one: searched recursively.
 
-Links to folders are followed, because people keep models on other disks that way; each folder is
-read once, so that a link to a folder above ends nothing.
+Links to folders are followed, for models may lie on other disks; each folder is read once, so that
+a link to a folder above is no endless loop.
+
+Names make the models (docs/safetensors_and_blobs.md, sections 1 and 6): a GGUF model is a file, or
+shards with numbered names; a safetensors model is a folder with an index or a `config.json`, or
+else a file.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -24,18 +28,14 @@ from explorer.formats.side_files import escapes
 from explorer.formats.tensors import natural_key
 from explorer.stores.entries import Check, Entry, PartialDownload, Store, StoreKind, name_problems
 
-# Which models the files of one folder make, told by their names.
-#
-# docs/safetensors_and_blobs.md, sections 1 and 6. A GGUF model is a file, or shards with numbered
-# names; a safetensors model is a folder with an index or a `config.json`, or else a file.
-
-
 GGUF: Final = ".gguf"
 SAFETENSORS: Final = ".safetensors"
 
 _SHARD: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.[a-z]+")
-_UNFINISHED: Final = (".incomplete", ".part", ".partial", ".tmp", ".download", ".crdownload")
-_UNFINISHED_TOO: Final = (".downloading", ".downloadinprogress")
+_UNFINISHED: Final = (
+    *(".incomplete", ".part", ".partial", ".tmp", ".download", ".crdownload"),
+    *(".downloading", ".downloadinprogress"),
+)
 _SHOWN = 5
 
 
@@ -44,10 +44,10 @@ class _Found:
     """Files that make one model.
 
     Attributes:
-        path: What to open.
-        name: What to call it.
+        path: The path to open.
+        name: Its name in the store.
         format: Its format.
-        log: What is wrong with it.
+        log: Its problems.
         nbytes: Bytes of its files.
         own_bytes: Of these, bytes in files that are no blobs.
         modified: When the last of them was changed.
@@ -66,7 +66,7 @@ class _Found:
     files: set[str] = field(default_factory=set)
 
     def add(self, file: os.DirEntry[str], roots: Sequence[Path]) -> None:
-        """Count a file, or note why it cannot be one of a model."""
+        """Count a file, or log why it cannot be part of a model."""
         self.files.add(file.name)
         if roots and file.is_symlink() and escapes(Path(file.path), *roots):
             what = "is a link out of the store; it is not opened"
@@ -106,22 +106,15 @@ class _Found:
 
 def models_of(
     folder: Path, title: str, files: Iterable[os.DirEntry[str]], roots: Sequence[Path] = ()
-) -> list[Entry]:
-    """Return the models that the files of a folder make, in natural order.
+) -> list[tuple[Entry, set[str]]]:
+    """Return the models that the files of a folder make, in natural order, with their files' names.
 
     Args:
         folder: The folder.
-        title: What to call it; "" for the root of a store.
-        files: What is in it, folders left out.
+        title: Its name in the store; "" for the root.
+        files: Its files, without folders.
         roots: Folders that links may not leave; none for no limit.
     """
-    return [entry for entry, _ in models_and_files(folder, title, files, roots)]
-
-
-def models_and_files(
-    folder: Path, title: str, files: Iterable[os.DirEntry[str]], roots: Sequence[Path] = ()
-) -> list[tuple[Entry, set[str]]]:
-    """Return what `models_of` does, each with the names of the files that it is made of."""
     visible = [file for file in files if not file.name.startswith(".")]
     found = _gguf_models(folder, title, visible, roots)
     found += _safetensors_models(folder, title, visible, roots)
@@ -132,7 +125,7 @@ def models_and_files(
 def partial_download(file: os.DirEntry[str]) -> PartialDownload | None:
     """Return a model's file that is still being loaded, or None if it is anything else."""
     name = file.name.lower()
-    unfinished = name.endswith((*_UNFINISHED, *_UNFINISHED_TOO))
+    unfinished = name.endswith(_UNFINISHED)
     if not unfinished or not (GGUF in name or SAFETENSORS in name):
         return None
     return partial_file(file)
@@ -149,15 +142,11 @@ def partial_file(file: os.DirEntry[str]) -> PartialDownload | None:
 def _gguf_models(
     folder: Path, title: str, files: list[os.DirEntry[str]], roots: Sequence[Path]
 ) -> list[_Found]:
-    found = []
-    for shards in _by_model(file for file in files if file.name.lower().endswith(GGUF)):
-        first = shards[0]
-        model = _Found(folder / first.name, _join(title, first.name), "gguf")
-        _report_missing(shards, model.log)
-        for file in shards:
-            model.add(file, roots)
-        found.append(model)
-    return found
+    weights = [file for file in files if file.name.lower().endswith(GGUF)]
+    return [
+        _sharded(shards, folder / shards[0].name, title, "gguf", roots)
+        for shards in _by_model(weights)
+    ]
 
 
 def _safetensors_models(
@@ -176,16 +165,19 @@ def _safetensors_models(
     for shards in _by_model(weights):
         whole = len(shards) > 1 and len(shards) == len(weights)
         path = folder if whole else folder / shards[0].name
-        model = _Found(path, _join(title, shards[0].name), "safetensors")
-        _report_missing(shards, model.log)
-        for file in shards:
-            model.add(file, roots)
-        found.append(model)
+        found.append(_sharded(shards, path, title, "safetensors", roots))
     return found
 
 
-def _join(title: str, name: str) -> str:
-    return f"{title}/{name}" if title else name
+def _sharded(
+    shards: list[os.DirEntry[str]], path: Path, title: str, kind: str, roots: Sequence[Path]
+) -> _Found:
+    name = shards[0].name
+    model = _Found(path, f"{title}/{name}" if title else name, kind)
+    _report_missing(shards, model.log)
+    for file in shards:
+        model.add(file, roots)
+    return model
 
 
 def _by_model(files: Iterable[os.DirEntry[str]]) -> list[list[os.DirEntry[str]]]:
@@ -222,8 +214,8 @@ _MAX_FILES: Final = 500_000
 
 def scan_folder(
     kind: StoreKind, root: Path, check: Check, *, deep: bool = True
-) -> Generator[Entry, None, Store]:
-    """Search a folder and those in it; yield models as they are found, and return the store.
+) -> Iterator[Entry | Store]:
+    """Search a folder and those in it; yield models as they are found, and then the store.
 
     Args:
         kind: Whose store it is.
@@ -245,12 +237,12 @@ def scan_folder(
 
     for folder, files in walk(root, check, report, log, deep=deep):
         title = "" if folder == root else folder.relative_to(root).as_posix()
-        for entry in models_of(folder, title, files):
+        for entry, _ in models_of(folder, title, files):
             entries.append(entry)
             yield entry
         partials += filter(None, map(partial_download, files))
     yield from failures
-    return Store(
+    yield Store(
         kind, root, (*entries, *failures), partials=tuple(partials), problems=log.problems()
     )
 
@@ -271,8 +263,8 @@ def walk(
     Args:
         root: Where to begin.
         check: Called for every folder; raises to give up.
-        report: Told of folders that cannot be read.
-        log: Where links that lead back are noted.
+        report: Called for folders that cannot be read.
+        log: Gets links that lead back.
         deep: Whether to look into the folders in it.
     """
     visited: set[tuple[int, int]] = set()
@@ -321,5 +313,5 @@ def list_folder(folder: Path) -> list[os.DirEntry[str]]:
 def _is_folder(child: os.DirEntry[str]) -> bool:
     try:
         return child.is_dir()
-    except OSError:  # a link that leads to itself: as a file, it is told if it is named like one
+    except OSError:  # a link to itself: as a file, it is reported if it is named like a model
         return False

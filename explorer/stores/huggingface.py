@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from explorer.sources import FileSource
 from explorer.stores.entries import Blob, Check, Entry, PartialDownload, Store, StoreKind
 from explorer.stores.folders import (
     list_folder,
-    models_and_files,
+    models_of,
     partial_file,
     scan_folder,
     unreadable_entry,
@@ -60,8 +61,8 @@ def is_hub_cache(path: Path) -> bool:
 
 def scan_hub_cache(
     root: Path, check: Check, kind: StoreKind = StoreKind.HUGGINGFACE
-) -> Generator[Entry, None, Store]:
-    """Read a cache; yield models as they are found, and return the store.
+) -> Iterator[Entry | Store]:
+    """Read a cache; yield models as they are found, and then the store.
 
     Args:
         root: The folder that holds the ``models--…`` folders.
@@ -73,7 +74,7 @@ def scan_hub_cache(
     for entry in scan.entries():
         entries.append(entry)
         yield entry
-    return Store(
+    yield Store(
         kind, root, tuple(entries), tuple(scan.blobs), tuple(scan.partials), scan.log.problems()
     )
 
@@ -149,7 +150,7 @@ class _Scan:
                 self.log.add(Severity.ERROR, str(folder), what)
                 continue
             inner = "" if folder == snapshot else f"/{folder.relative_to(snapshot).as_posix()}"
-            models = models_and_files(folder, title + inner, files, (self._root,))
+            models = models_of(folder, title + inner, files, (self._root,))
             owners = {name: entry.name for entry, names in models for name in names}
             other = models[0][0].name if models else title  # of a README and the like
             for file in files:
@@ -202,27 +203,31 @@ def _read_commit(path: Path) -> str | None:
     return None if match is None else match[0]
 
 
-# llama.cpp's cache: flat files in older versions, the hub cache's layout since 2026.
-#
-# docs/safetensors_and_blobs.md, section 6. One folder may hold both, after an update.
+def scan_llama_cpp(root: Path, check: Check) -> Iterator[Entry | Store]:
+    """Read llama.cpp's cache; yield models as they are found, and then the store.
 
-
-def scan_llama_cpp(root: Path, check: Check) -> Generator[Entry, None, Store]:
-    """Read a cache; yield models as they are found, and return the store.
-
-    Folders in it are not searched: ``rpc`` holds tensors of other machines' models.
+    Older versions have flat files, those since 2026 the hub cache's layout; after an update one
+    folder may hold both (docs/safetensors_and_blobs.md, section 6). Other folders in it are not
+    searched: ``rpc`` holds tensors of other machines' models.
 
     Args:
         root: The folder.
         check: Called now and then; raises to give up.
     """
-    flat = yield from scan_folder(StoreKind.LLAMA_CPP, root, check, deep=False)
-    if not is_hub_cache(root):
-        return flat
-    hub = yield from scan_hub_cache(root, check, StoreKind.LLAMA_CPP)
-    return replace(
-        hub,
-        entries=flat.entries + hub.entries,
-        partials=flat.partials + hub.partials,
-        problems=flat.problems + hub.problems,
+    stores = []
+    scans = [scan_folder(StoreKind.LLAMA_CPP, root, check, deep=False)]
+    if is_hub_cache(root):
+        scans.append(scan_hub_cache(root, check, StoreKind.LLAMA_CPP))
+    for found in chain(*scans):
+        if isinstance(found, Store):
+            stores.append(found)
+        else:
+            yield found
+    yield Store(
+        StoreKind.LLAMA_CPP,
+        root,
+        tuple(entry for store in stores for entry in store.entries),
+        tuple(blob for store in stores for blob in store.blobs),
+        tuple(partial for store in stores for partial in store.partials),
+        tuple(problem for store in stores for problem in store.problems),
     )

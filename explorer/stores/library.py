@@ -1,17 +1,15 @@
-"""Every store found: a scan as a stream of events, and what it comes to.
+"""All stores: scan them, read details of one model, find a model by its name.
 
-Listing reads folders and manifests only, never a model, so that thousands of models are listed
-while one waits. What a model is, `details.py` finds out for one entry at a time.
+A scan reads folders and manifests only, never a model: thousands of models are listed in a second.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeAlias
 
 from explorer.errors import ExplorerError, SourceError, unreadable_reason
 from explorer.formats import Model, Problem, Severity, open_model
@@ -23,32 +21,6 @@ from explorer.stores.entries import Check, Entry, Place, Store, StoreKind
 from explorer.stores.folders import scan_folder
 from explorer.stores.huggingface import scan_hub_cache, scan_llama_cpp
 from explorer.stores.ollama import models_folder, scan_ollama
-
-
-@dataclass(frozen=True, slots=True)
-class StoreStarted:
-    """A store is being read."""
-
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class EntryFound:
-    """A model was found in the store that started last."""
-
-    place: Place
-    entry: Entry
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFinished:
-    """A store was read; its entries have been told one by one."""
-
-    place: Place
-    store: Store
-
-
-Event: TypeAlias = StoreStarted | EntryFound | StoreFinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +40,9 @@ class Library:
         return sum(store.nbytes for store in self.stores)
 
 
-def scan(places: Iterable[Place], check: Check = lambda: None) -> Iterator[Event]:
+def scan(
+    places: Iterable[Place], check: Check = lambda: None
+) -> Iterator[tuple[Place, Entry | Store]]:
     """Read stores one after the other.
 
     Args:
@@ -76,51 +50,36 @@ def scan(places: Iterable[Place], check: Check = lambda: None) -> Iterator[Event
         check: Called now and then; what it raises ends the scan.
 
     Yields:
-        What happens, as it happens.
+        Each model as it is found, and after the models of a store the store itself.
     """
     for place in places:
         check()
-        yield StoreStarted(place)
-        entries = _scanner(place, check)
-        while True:
-            try:
-                entry = next(entries)
-            except StopIteration as stop:
-                store: Store = stop.value
-                break
-            yield EntryFound(place, entry)
-        yield StoreFinished(place, store)
+        match place.kind:
+            case StoreKind.OLLAMA:
+                found = scan_ollama(place.root, check)
+            case StoreKind.HUGGINGFACE:
+                found = scan_hub_cache(place.root, check)
+            case StoreKind.LLAMA_CPP:
+                found = scan_llama_cpp(place.root, check)
+            case _:
+                found = scan_folder(place.kind, place.root, check)
+        for each in found:
+            yield place, each
 
 
 def read_library(places: Iterable[Place], check: Check = lambda: None) -> Library:
     """Read stores and return what they hold; see `scan`."""
-    events = scan(places, check)
-    return Library(tuple(event.store for event in events if isinstance(event, StoreFinished)))
-
-
-def _scanner(place: Place, check: Check) -> Generator[Entry, None, Store]:
-    match place.kind:
-        case StoreKind.OLLAMA:
-            return scan_ollama(place.root, check)
-        case StoreKind.HUGGINGFACE:
-            return scan_hub_cache(place.root, check)
-        case StoreKind.LLAMA_CPP:
-            return scan_llama_cpp(place.root, check)
-        case _:
-            return scan_folder(place.kind, place.root, check)
-
-
-# What a listed model is: its header is opened, and closed again, for three facts.
+    return Library(tuple(found for _, found in scan(places, check) if isinstance(found, Store)))
 
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What a model's header says. What is not known is None.
+    """Facts of a model's header. What is not known is None.
 
     Attributes:
         architecture: Its architecture, as the file names it.
         parameters: Number of weights.
-        file_type: What most weights are stored as.
+        file_type: Type of most weights.
         problems: What is wrong with the model, its entry's problems included.
     """
 
@@ -131,7 +90,7 @@ class Details:
 
 
 def read_details(entry: Entry, check: Check = lambda: None) -> Details:
-    """Open a model and return what it is; what keeps it from opening is a problem.
+    """Open a model and return its facts; a failure to open it is a problem.
 
     Args:
         entry: An entry of a store.
@@ -158,9 +117,6 @@ def _open_model(entry: Entry, check: Check) -> Model:
     if entry.format == "ollama":  # thousands of blobs
         return open_manifest(entry.path, check)
     return open_model(entry.path)
-
-
-# From a model's name to its manifest: ``ollama:NAME[:TAG]``.
 
 
 _SHOWN = 5

@@ -1,7 +1,7 @@
-"""Ollama's store: manifests tell the models, and which blobs each of them uses.
+"""Ollama's store: manifests name the models, and the blobs that each of them uses.
 
-safetensors_and_blobs.md section 2. One pass over the folder of blobs gives every size; after that a
-model costs one small file. What is wrong with one manifest stays with its entry.
+docs/safetensors_and_blobs.md, section 2. One pass over the folder of blobs gives every size; after
+that a model costs one small file. A problem of one manifest stays with its entry.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -53,15 +53,15 @@ def models_folder(root: Path) -> Path:
 
 
 def is_ollama_store(path: Path) -> bool:
-    """Tell whether a path is the root of an Ollama store, or the folder above it."""
+    """Return whether a path is the root of an Ollama store, or the folder above it."""
     try:
         return (models_folder(path) / MANIFESTS).is_dir()
     except OSError:  # it may not be looked at
         return False
 
 
-def scan_ollama(root: Path, check: Check) -> Generator[Entry, None, Store]:
-    """Read a store's manifests; yield models as they are found, and return the store.
+def scan_ollama(root: Path, check: Check) -> Iterator[Entry | Store]:
+    """Read a store's manifests; yield models as they are found, and then the store.
 
     Args:
         root: The folder that holds ``manifests`` and ``blobs``, or the one above.
@@ -72,7 +72,7 @@ def scan_ollama(root: Path, check: Check) -> Generator[Entry, None, Store]:
     for entry in scan.entries():
         entries.append(entry)
         yield entry
-    return Store(
+    yield Store(
         StoreKind.OLLAMA,
         root,
         tuple(entries),
@@ -156,7 +156,7 @@ class _Scan:
                 self._faults[digest] = fault
 
     def _look_at(self, file: os.DirEntry[str], digest: str) -> str | None:
-        """Note a blob; return why it cannot be one."""
+        """Store a blob; return why it cannot be one."""
         path = Path(file.path)
         if file.is_symlink() and escapes(path, path.parent, self._models):
             return "its blob is a link out of the store; it is not opened"
@@ -225,7 +225,7 @@ class _Scan:
         return Entry(name, path, kind, nbytes, modified, log.problems())
 
     def _add_blobs(self, manifest: Manifest, name: str, log: ProblemLog) -> int:
-        """Note which blobs a model uses; return the bytes that they take, each once."""
+        """Record the blobs that a model uses; return their bytes, each blob once."""
         nbytes = 0
         counted: set[str] = set()
         for layer in manifest.all_layers:
@@ -252,9 +252,6 @@ def _format_of(manifest: Manifest) -> str | None:
     return "ollama" if manifest.of_kind("tensor") else None
 
 
-# Whether a blob's content is what its name says: the one check that reads every byte.
-
-
 Progress: TypeAlias = Callable[[int], None]
 """Called with the number of bytes read since the last call."""
 
@@ -269,16 +266,16 @@ def digest_fault(
     progress: Progress = lambda count: None,
     check: Check = lambda: None,
 ) -> str | None:
-    """Read a blob and compare its digest with its name.
+    """Read all of a blob and compare its digest with its name.
 
     Args:
         path: The blob.
         name: ``sha256-…`` (Ollama), a bare SHA-256 or a git object's SHA-1 (Hugging Face).
-        progress: Told of the bytes read.
+        progress: Called with the bytes read.
         check: Called for every megabyte; raises to give up.
 
     Returns:
-        What is wrong, or None if the content is right.
+        The fault, or None if the content is right.
     """
     sha256 = _SHA256.fullmatch(name)
     if sha256 is None and _GIT_SHA1.fullmatch(name) is None:
@@ -304,7 +301,7 @@ def digest_fault(
 
 
 def manifest_blobs(path: Path) -> Iterator[tuple[str, Path, str]]:
-    """Yield the blobs that a manifest names, each once: what to call it, its file, its digest.
+    """Yield the blobs that a manifest names, each once: title, file, digest.
 
     Those that are missing or may not be opened are left out: opening the model reports them.
 

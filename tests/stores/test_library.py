@@ -1,4 +1,4 @@
-"""The library: events in order, cancelling, details on demand, digests, and speed."""
+"""The library: models and stores in order, cancelling, details on demand, digests, and speed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from explorer.stores import (
-    EntryFound,
+    Entry,
     Place,
-    StoreFinished,
+    Store,
     StoreKind,
-    StoreStarted,
     read_details,
     read_library,
     scan,
@@ -42,12 +41,11 @@ def two_stores(tmp_path: Path) -> list[Place]:
     ]
 
 
-def test_events_come_one_by_one(two_stores: list[Place]) -> None:
+def test_models_and_stores_come_one_by_one(two_stores: list[Place]) -> None:
     events = list(scan(two_stores))
-    kinds = [type(event) for event in events]
-    one = [StoreStarted, EntryFound, EntryFound, StoreFinished]
-    assert kinds == [*one, StoreStarted, EntryFound, StoreFinished]
-    found = [event.entry.name for event in events if isinstance(event, EntryFound)]
+    assert [type(found) for _, found in events] == [Entry, Entry, Store, Entry, Store]
+    assert [place for place, _ in events] == [*[two_stores[0]] * 3, *[two_stores[1]] * 2]
+    found = [found.name for _, found in events if isinstance(found, Entry)]
     assert found == ["m:a", "m:b", "x.gguf"]
     library = read_library(two_stores)
     assert library.entry_count == 3
@@ -72,8 +70,8 @@ def test_listing_opens_no_model(two_stores: list[Place], monkeypatch: pytest.Mon
     assert {name for name in opened if not name.startswith("sha256-")} == {"a", "b", "x.gguf"}
 
 
-def read_all(events: Iterable[object], seen: list[object]) -> None:
-    for event in events:  # not extend, which keeps nothing of what came before an error
+def read_all(events: Iterable[tuple[Place, object]], seen: list[object]) -> None:
+    for _, event in events:  # not extend, which keeps nothing of what came before an error
         seen.append(event)
 
 
@@ -81,12 +79,12 @@ def test_a_scan_can_be_given_up(two_stores: list[Place]) -> None:
     seen: list[object] = []
 
     def check() -> None:
-        if any(isinstance(event, StoreFinished) for event in seen):
+        if any(isinstance(found, Store) for found in seen):
             raise Cancelled
 
     with pytest.raises(Cancelled):
         read_all(scan(two_stores, check), seen)
-    assert [type(event) for event in seen] == [StoreStarted, EntryFound, EntryFound, StoreFinished]
+    assert [type(found) for found in seen] == [Entry, Entry, Store]
 
 
 def test_details_can_be_given_up(two_stores: list[Place]) -> None:

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
-from explorer import stores
 from explorer.formats import Problem, Severity
 from explorer.formats.ollama.manifest import BLOBS, MANIFESTS
 from explorer.formats.side_files import HUB_REPOSITORY
 from explorer.formats.tensors import natural_key
-from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind
+from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind, scan
 from explorer.stores.entries import Check
 from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import is_ollama_store, models_folder
@@ -424,20 +423,16 @@ def list_stores(
     found: list[Store] = []
     count = 0
     due = time.monotonic() + _FIRST_SECONDS
-    for event in stores.scan(places, check):
+    for place, each in scan(places, check):
         check()
-        place = event.place
-        match event:
-            case stores.StoreStarted():
-                entries = []
-            case stores.EntryFound(entry=entry):
-                entries.append(entry)
-                count += 1
-            case stores.StoreFinished(store=store):
-                row = store_row(place, store.entries, store)
-                rows[place] = rows[place] if row == rows[place] else row
-                found.append(store)
-                entries = []
+        if isinstance(each, Store):
+            row = store_row(place, each.entries, each)
+            rows[place] = rows[place] if row == rows[place] else row
+            found.append(each)
+            entries = []
+        else:
+            entries.append(each)
+            count += 1
         if time.monotonic() >= due and len(found) < len(places):
             if entries and place not in known:
                 rows[place] = store_row(place, entries)
