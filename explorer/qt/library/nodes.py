@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from itertools import count
-from pathlib import Path
 from typing import Final
 
 from explorer.formats import Problem
@@ -136,9 +135,8 @@ class Node:
         if self.row.kind is RowKind.FAMILY:
             known = {node.architecture for node in self.every}
             return known.pop() if len(known) == 1 else ""
-        if self.details is not None:
-            return title_of(self.details.architecture) if self.details.architecture else ""
-        return self.row.architecture
+        known_one = None if self.details is None else self.details.architecture
+        return title_of(known_one) if known_one else ""
 
     @property
     def parameters(self) -> int | None:
@@ -323,61 +321,48 @@ class Total:
     apart: int
 
 
-@dataclass
-class _StoreShare:
-    """What is selected in one store."""
-
-    whole: bool = False
-    entries: dict[int, Node] = field(default_factory=dict)
-    digests: set[str] = field(default_factory=set)
-    files: dict[Path, int] = field(default_factory=dict)
-
-
 def total_of(nodes: Iterable[Node]) -> Total:
     """Sum up selected rows; a row below a selected one adds nothing."""
     chosen = {node.id: node for node in nodes if node.row.kind is not RowKind.NOTE}
-    shares: dict[int, tuple[Node, _StoreShare]] = {}
-    others = apart = 0
-    for node in chosen.values():
-        if any(above.id in chosen for above in node.upwards() if above is not node):
-            continue
-        store = node.store
-        _, share = shares.setdefault(store.id, (store, _StoreShare()))
-        apart += _add(share, node)
-        others += node.row.kind not in {RowKind.STORE, *_MODELS}
-    nbytes = sum(_nbytes(store, share) for store, share in shares.values())
-    models = sum(len(share.entries) for _, share in shares.values())
+    tops = [
+        node
+        for node in chosen.values()
+        if not any(above.id in chosen for above in node.upwards() if above is not node)
+    ]
+    models = nbytes = apart = 0
+    for store in {node.store.id: node.store for node in tops}.values():
+        own = [node for node in tops if node.store is store]
+        rows = [row for node in own for row in _leaves(node)]
+        models += sum(row.entry is not None for row in rows)
+        apart += sum(row.nbytes or 0 for row in rows)
+        nbytes += (store.row.nbytes or 0) if store in own else _shared_total(store, rows)
+    others = sum(node.row.kind not in {RowKind.STORE, *_MODELS} for node in tops)
     return Total(models, others, nbytes, max(apart, nbytes))
 
 
-def _add(share: _StoreShare, node: Node) -> int:
-    """Note a row; return its bytes as if it shared nothing."""
-    row = node.row
-    if row.kind in {RowKind.STORE, *_MODELS}:
-        share.whole |= row.kind is RowKind.STORE
-        entries = [each for each in node.below() if each.row.kind is RowKind.ENTRY]
-        share.entries.update((each.id, each) for each in entries)
-        return sum(each.row.nbytes or 0 for each in entries)
-    if row.kind is RowKind.BRANCH:
-        return sum(_add(share, child) for child in node.every)
-    if row.digest:
-        share.digests.add(row.digest)
-    elif row.path is not None:  # a tensor is a part of a file
-        whole = row.kind in {RowKind.PART, RowKind.PARTIAL}
-        share.files[row.path if whole else row.path / row.key] = row.nbytes or 0
-    return row.nbytes or 0
+def _leaves(node: Node) -> Iterator[Row]:
+    """Yield the models, files, blobs and tensors that a row stands for."""
+    if node.listed:
+        for child in node.every:
+            yield from _leaves(child)
+    else:
+        yield node.row
 
 
-def _nbytes(store: Node, share: _StoreShare) -> int:
-    if share.whole:
-        return store.row.nbytes or 0
+def _shared_total(store: Node, rows: Iterable[Row]) -> int:
+    """Return the bytes of rows of one store; what they share counts once."""
+    entries = [row.entry for row in rows if row.entry is not None]
+    digests = [row.digest for row in rows if row.digest]
+    files = {}
+    for row in rows:
+        if row.path is not None and row.entry is None and not row.digest:
+            part = row.kind not in {RowKind.PART, RowKind.PARTIAL}  # a tensor: a part of a file
+            files[row.path / row.key if part else row.path] = row.nbytes or 0
     usage = store.row.usage
-    entries = [node.row.entry for node in share.entries.values() if node.row.entry is not None]
-    files = sum(share.files.values())
-    if usage is None:  # the scan has not come so far
-        return sum(entry.nbytes for entry in entries) + files
-    own = sum(entry.own_bytes for entry in entries)
-    return own + usage.total((entry.name for entry in entries), share.digests) + files
+    if usage is None:  # the scan is not finished
+        return sum(entry.nbytes for entry in entries) + sum(files.values())
+    own = sum(entry.own_bytes for entry in entries) + sum(files.values())
+    return own + usage.total((entry.name for entry in entries), digests)
 
 
 # Facts about one row, in lines of plain text

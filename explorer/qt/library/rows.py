@@ -108,7 +108,6 @@ class Row:
         key: Identifies it among its siblings, also after the next scan.
         title: Its name, safe to show; of a tensor without what the rows above it say.
         name: The whole name as the model has it, of a tensor; else empty.
-        architecture: The model's architecture, safe to show.
         parameters: Number of weights.
         quantization: How its weights are stored, safe to show.
         nbytes: Bytes on disk; what is shared is counted once in a sum.
@@ -131,7 +130,6 @@ class Row:
     key: str
     title: str
     name: str = ""
-    architecture: str = ""
     parameters: int | None = None
     quantization: str = ""
     nbytes: int | None = None
