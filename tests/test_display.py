@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from explorer.formats import MetadataEntry, NumberArray
 from explorer.formats.model import Value
-from explorer.present.model import loaded_value_text, scalar_text, type_text, value_text
+from explorer.present.model import scalar_text, type_text, value_text
 
 
 def entry(
@@ -57,16 +55,3 @@ def test_types() -> None:
     assert type_text(entry([], "array[string]", length=262_144)) == "string[262,144]"
     assert type_text(entry([], "array[array[int32]]", length=2)) == "array[int32][2]"
     assert type_text(entry(1, "uint32")) == "uint32"
-
-
-def test_a_value_on_disk_is_not_read_for_a_cell() -> None:
-    def forbidden() -> Value:
-        pytest.fail("touched the disk")
-
-    load: Callable[[], Value] = forbidden
-    assert loaded_value_text(MetadataEntry("k", "array[string]", 3, load)) is None
-    assert loaded_value_text(MetadataEntry("k", "string", None, load)) is None
-    seen = entry("text", "string")
-    assert seen.value == "text"
-    assert loaded_value_text(seen) == "text"
-    assert loaded_value_text(entry(7, "uint32")) == "7"

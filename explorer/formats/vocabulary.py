@@ -32,24 +32,6 @@ from explorer.formats.model import (
 from explorer.formats.tensor_filter import in_ranges, parse_bounds, parse_ranges
 from explorer.text import plain_text
 
-# What a stored token stands for: each tokenizer writes spaces and bytes in its own way.
-#
-# Rules by `tokenizer.ggml.model`, as llama.cpp reads them (src/llama-vocab.cpp,
-# `token_to_piece`):
-#
-# - byte-level BPE (``gpt2``): each byte is one printable character of a table of 256 (GPT-2,
-#   src/encoder.py, `bytes_to_unicode`), so that a space is ``Ġ``;
-# - SentencePiece and kin (``llama``, ``t5``, ``gemma4``): a space is ``▁``, a byte is ``<0x0A>``;
-# - WordPiece (``bert``): converters write ``▁`` before a word's first piece; older files have
-# ``##``
-#   before the others;
-# - RWKV: escapes, ``\n`` and ``\x0a``;
-# - PLaMo-2: text as it is, a byte is ``<0x0A>``.
-#
-# Control and user-defined tokens stand for themselves. A tokenizer that is not known changes
-# nothing.
-
-
 SPACE_MARK: Final = "\u2581"
 """What stands for a space in SentencePiece: a lower one eighth block."""
 
@@ -65,7 +47,20 @@ _RWKV_NAMED: Final = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 
 
 class Scheme(Enum):
-    """How a tokenizer writes what its tokens stand for."""
+    """How a tokenizer writes what its tokens stand for (llama.cpp, src/llama-vocab.cpp).
+
+    Control and user-defined tokens stand for themselves in all of them.
+
+    Attributes:
+        BYTE_LEVEL: Each byte is one printable character of a table of 256 (GPT-2, src/encoder.py,
+            `bytes_to_unicode`), so that a space is ``Ġ``.
+        SPACE_MARK: SentencePiece and kin: a space is ``▁``, a byte is ``<0x0A>``.
+        HASHES: WordPiece of older files: ``##`` before all pieces of a word but the first. Newer
+            ones write ``▁`` before the first.
+        RWKV: Escapes, ``\\n`` and ``\\x0a``.
+        BYTE_TOKENS: Text as it is, a byte is ``<0x0A>``.
+        PLAIN: Not known; nothing is changed.
+    """
 
     BYTE_LEVEL = auto()
     SPACE_MARK = auto()
@@ -87,19 +82,6 @@ _SCHEMES: Final[Mapping[str | None, Scheme]] = MappingProxyType(
         "plamo3": Scheme.BYTE_TOKENS,
     }
 )
-
-
-def scheme_of(tokenizer: str | None, *, has_space_marks: bool) -> Scheme:
-    """Return the scheme of a tokenizer.
-
-    Args:
-        tokenizer: The value of `tokenizer.ggml.model`.
-        has_space_marks: Whether tokens begin with ``▁``, which tells the two kinds of WordPiece.
-    """
-    scheme = _SCHEMES.get(tokenizer, Scheme.PLAIN)
-    if scheme is Scheme.HASHES and has_space_marks:
-        return Scheme.SPACE_MARK
-    return scheme
 
 
 def _byte_alphabet() -> dict[int, int]:
@@ -186,13 +168,6 @@ def _from_rwkv(stored: str) -> str:
     return decode_text(_RWKV_ESCAPE.sub(escape, stored.encode("utf-8", "surrogateescape")))
 
 
-# A vocabulary as columns for a table, and searching in them.
-#
-# Made once, in a worker: 262,144 tokens take some tenths of a second. Searching then looks
-# through one list of lower-cased text, which takes some milliseconds, so it can follow the
-# typing.
-
-
 MAX_SHOWN: Final = 2000
 """Characters of a token that are shown and searched; the longest real ones have some hundred."""
 
@@ -206,7 +181,7 @@ _TERM: Final = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class VocabularyColumns:
-    """A vocabulary's tokens as text, a row for each id.
+    """A vocabulary's tokens as text, a row for each id, made once in a worker for a table.
 
     Attributes:
         stored: The tokens as the file has them, safe to show.
@@ -281,25 +256,9 @@ class VocabularyColumns:
         return np.isin(self.types, np.array(kinds, dtype=np.int64))
 
 
-def type_name(kind: int) -> str:
-    """Return a token type's name: the number if it has none, ``""`` if the file gives none."""
-    return "" if kind == NO_TYPE else TOKEN_TYPES.get(kind, str(kind))
-
-
-def make_columns(
-    tokens: StringArray,
-    types: NDArray[np.int64],
-    scheme: Scheme,
-    check: Callable[[], None],
+def _make_columns(
+    tokens: StringArray, types: NDArray[np.int64], scheme: Scheme, check: Callable[[], None]
 ) -> VocabularyColumns:
-    """Make the columns of a vocabulary.
-
-    Args:
-        tokens: The tokens as stored.
-        types: Their types, int64 [n].
-        scheme: How the tokenizer writes them.
-        check: Called every few thousand tokens; raises to give up.
-    """
     stored: list[str] = []
     decoded: list[str] = []
     haystacks: list[str] = []
@@ -319,7 +278,7 @@ def make_columns(
             stored.append(shown)
             decoded.append(shown_meaning)
             haystacks.append(_haystack(text, meaning, shown, shown_meaning))
-    names = {kind: type_name(kind) for kind in set(kinds)}
+    names = {kind: TOKEN_TYPES.get(kind, str(kind)) for kind in set(kinds)} | {NO_TYPE: ""}
     return VocabularyColumns(
         stored=stored,
         decoded=decoded,
@@ -392,24 +351,24 @@ class Vocabulary:
     @cached_property
     def scheme(self) -> Scheme:
         """How the tokenizer writes what its tokens stand for."""
-        if self.tokenizer != "bert":
-            return scheme_of(self.tokenizer, has_space_marks=False)
-        mark = SPACE_MARK.encode()
-        looked_at = range(min(len(self.tokens), _LOOKED_AT))
-        return scheme_of(
-            "bert", has_space_marks=any(self.raw(i).startswith(mark) for i in looked_at)
-        )
+        scheme = _SCHEMES.get(self.tokenizer, Scheme.PLAIN)
+        if scheme is Scheme.HASHES:
+            mark = SPACE_MARK.encode()
+            first = range(min(len(self.tokens), _LOOKED_AT))
+            if any(self.raw(token_id).startswith(mark) for token_id in first):
+                return Scheme.SPACE_MARK
+        return scheme
 
     def display_columns(self, check: Callable[[], None] = lambda: None) -> VocabularyColumns:
-        """Make the columns of a table of all tokens. For a worker: it takes a moment.
+        """Make the columns of a table of all tokens, in a worker.
 
         Args:
-            check: Called every few thousand tokens; raises to give up.
+            check: Called every few thousand tokens; raises to stop.
         """
         types = self.types
         if types is None:
             types = np.full(len(self), NO_TYPE, dtype=np.int64)
-        return make_columns(self.tokens, types, self.scheme, check)
+        return _make_columns(self.tokens, types, self.scheme, check)
 
 
 def read_vocabulary(model: Model) -> Vocabulary | None:

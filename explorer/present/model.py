@@ -7,19 +7,15 @@ from typing import Final
 
 from explorer.formats.enums import enum_name
 from explorer.formats.facts import Facts
-from explorer.formats.gguf.arrays import first_elements, is_loaded
+from explorer.formats.gguf.arrays import first_elements
 from explorer.formats.model import MetadataEntry, Model, Value
 from explorer.present import Figure
 from explorer.present.plan import exact_text
 from explorer.text import (
-    byte_unit,
-    bytes_text,
     count_text,
-    fixed_text,
     float_text,
     integer_text,
     plain_text,
-    shape_text,
     shorten,
 )
 
@@ -102,28 +98,6 @@ def _number_text(name: str, value: float) -> str:
     return f"{text} bytes" if name in _BYTES else text
 
 
-# Metadata becomes text for people: the one place for it, used by the command line and the window.
-#
-# Strings and numbers without a model behind them are in `explorer.text`, whose functions are
-# offered here too.
-
-
-__all__ = [
-    "byte_unit",
-    "bytes_text",
-    "count_text",
-    "fixed_text",
-    "float_text",
-    "integer_text",
-    "loaded_value_text",
-    "plain_text",
-    "scalar_text",
-    "shape_text",
-    "shorten",
-    "type_text",
-    "value_text",
-]
-
 DEFAULT_LIMIT: Final = 80
 """Characters of a value's summary."""
 
@@ -142,7 +116,7 @@ def type_text(entry: MetadataEntry) -> str:
 def value_text(entry: MetadataEntry, limit: int = DEFAULT_LIMIT, model: Model | None = None) -> str:
     """Return a line about a value: a scalar, or an array's first elements and its length.
 
-    May read the file; see `loaded_value_text`.
+    May read the file.
 
     Args:
         entry: The entry.
@@ -160,11 +134,6 @@ def value_text(entry: MetadataEntry, limit: int = DEFAULT_LIMIT, model: Model | 
         value = entry.value
         head = value[:_SHOWN_ELEMENTS] if isinstance(value, Sequence) else [value]
     return _array_text(entry, head, limit)
-
-
-def loaded_value_text(entry: MetadataEntry, limit: int = DEFAULT_LIMIT) -> str | None:
-    """Return `value_text` if the value is in memory, else None. Never touches a disk."""
-    return value_text(entry, limit) if is_loaded(entry) else None
 
 
 def scalar_text(value: Value, limit: int = DEFAULT_LIMIT, key: str = "") -> str:

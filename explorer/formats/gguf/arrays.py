@@ -381,11 +381,6 @@ def _decode_nested(source: ByteSource, place: ArrayPlace, layout: Layout) -> Seq
 _MAX_HEAD_BYTES = 1 << 20  # the first 32 of real strings take some hundred bytes
 
 
-def is_loaded(entry: MetadataEntry) -> bool:
-    """Return whether the entry's value is in memory, so that reading it touches no disk."""
-    return "value" in vars(entry) or (entry.length is None and entry.type_name != "string")
-
-
 def first_elements(model: Model, entry: MetadataEntry, count: int) -> list[Value]:
     """Return at most `count` elements of an array; of arrays within it, as many of each.
 
