@@ -23,7 +23,7 @@ of 1000. `=` finds what rounds to the digits typed: ``size=1.2G`` finds 1.23 GiB
 Text that is no filter yet is normal, for it is being typed. A term whose value is still missing or
 wrong (``size>``, ``layer:x``) is left out, so that the table does not flash empty; an unknown word
 in front of a colon is searched for in the names, which may hold colons; a type that does not exist
-is taken for the beginning of one. Each of these is told in `TensorFilter.problems`.
+is taken for the beginning of one. `TensorFilter.problems` names each of these.
 """
 
 from __future__ import annotations
@@ -40,16 +40,10 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.formats.columns import TensorArrays, tensor_arrays
+from explorer.formats.columns import TensorArrays
 from explorer.formats.tensors import Shape
 from explorer.quantization import TENSOR_TYPES
 from explorer.text import plain_number
-
-# Numbers with suffixes and comparison signs, as people type them: ``>100M``, ``<=0x1000``.
-#
-# Exact: bounds are whole numbers worked out from fractions, because a size near 2^63 compared as
-# a float is off by hundreds.
-
 
 _NUMBER: Final = re.compile(r"(?P<whole>[0-9]{0,20})(?:\.(?P<part>[0-9]{0,20}))?(?P<suffix>[a-z]*)")
 _HEX: Final = re.compile(r"0x([0-9a-f]{1,16})")
@@ -69,11 +63,11 @@ _UNITS: Final = {"bytes": _BYTES, "count": _COUNT, "plain": {"": 1}}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a comparison lets through.
+    """The numbers that pass a comparison.
 
     Attributes:
-        low: The least, or None for no limit.
-        high: The most, or None for no limit.
+        low: Minimum, or None for no limit.
+        high: Maximum, or None for no limit.
         open_ends: Whether the limits themselves are outside.
     """
 
@@ -82,7 +76,10 @@ class Bounds:
     open_ends: bool
 
     def of_integers(self, values: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell for each integer, int64 [n], whether it is within: bool [n]."""
+        """Return which integers, int64 [n], are within: bool [n].
+
+        Exact: a size near 2^63 compared as a float is off by hundreds.
+        """
         mask = np.ones(len(values), dtype=np.bool_)
         if self.low is not None:
             mask &= values >= (math.floor(self.low) + 1 if self.open_ends else math.ceil(self.low))
@@ -93,7 +90,7 @@ class Bounds:
         return mask
 
     def of_floats(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Tell for each number, float64 [n], whether it is within: bool [n]."""
+        """Return which numbers, float64 [n], are within: bool [n]."""
         mask = np.ones(len(values), dtype=np.bool_)
         if self.low is not None:
             mask &= values > float(self.low) if self.open_ends else values >= float(self.low)
@@ -103,7 +100,7 @@ class Bounds:
 
 
 def parse_bounds(sign: str, text: str, unit: str) -> Bounds | None:
-    """Understand a comparison.
+    """Parse a comparison.
 
     Args:
         sign: ``>``, ``>=``, ``<``, ``<=`` or ``=``; the last finds what rounds to the digits typed.
@@ -111,7 +108,7 @@ def parse_bounds(sign: str, text: str, unit: str) -> Bounds | None:
         unit: ``"bytes"`` (K is 1024, KB 1000), ``"count"`` (K is 1000, B is 10^9) or ``"plain"``.
 
     Returns:
-        What it lets through, or None if the text is no such number.
+        The numbers that pass it, or None if the text is no such number.
     """
     number = _parse_number(text, unit)
     if number is None:
@@ -142,19 +139,16 @@ def _parse_number(text: str, unit: str) -> tuple[Fraction, Fraction] | None:
     return value, Fraction(0) if exact else Fraction(scale, 10 ** len(part))
 
 
-# Ranges of whole numbers as people type them: ``3``, ``3-7``, ``9-``, ``3,5,9-``.
-
-
 Range: TypeAlias = tuple[int, int | None]
 
 _RANGE: Final = re.compile(r"(?P<first>[0-9]{0,18})(?P<to>-?)(?P<last>[0-9]{0,18})")
 
 
 def parse_ranges(text: str) -> tuple[Range, ...] | None:
-    """Return the inclusive ranges of a list with commas, or None if it is none.
+    """Return the inclusive ranges of whole numbers in a list with commas, or None if it is none.
 
-    ``9-`` has no end and ``-5`` starts at 0. An empty part is left out, so that the comma that one
-    has just typed changes nothing.
+    ``9-`` has no end and ``-5`` starts at 0. An empty part is left out, so that a comma that was
+    just typed changes nothing.
     """
     ranges: list[Range] = []
     for part in filter(None, text.split(",")):
@@ -170,7 +164,7 @@ def parse_ranges(text: str) -> tuple[Range, ...] | None:
 
 
 def in_ranges(values: NDArray[np.int64], ranges: tuple[Range, ...]) -> NDArray[np.bool_]:
-    """Tell for each value, int64 [n], whether one of the ranges holds it: bool [n]."""
+    """Return which values, int64 [n], one of the ranges holds: bool [n]."""
     found = np.zeros(len(values), dtype=np.bool_)
     for first, last in ranges:
         found |= (values >= first) if last is None else (values >= first) & (values <= last)
@@ -179,6 +173,7 @@ def in_ranges(values: NDArray[np.int64], ranges: tuple[Range, ...]) -> NDArray[n
 
 Mask: TypeAlias = NDArray[np.bool_]
 _Evaluate: TypeAlias = Callable[[TensorArrays], Mask]
+_Integers: TypeAlias = Callable[[TensorArrays], NDArray[np.int64]]
 
 _TERM: Final = re.compile(r'(?:"[^"]*"?|[^\s"])+')
 _KEYED: Final = re.compile(r"(?P<key>[a-zA-Z_]+)(?P<sign>:|>=|<=|>|<|=)(?P<value>.*)", re.DOTALL)
@@ -193,12 +188,6 @@ class _TermError(Exception):
 
 
 @dataclass(frozen=True)
-class _Term:
-    evaluate: _Evaluate
-    negated: bool
-
-
-@dataclass(frozen=True)
 class TensorFilter:
     """A filter as it was typed, ready to be applied.
 
@@ -209,7 +198,7 @@ class TensorFilter:
 
     text: str
     problems: tuple[str, ...]
-    _terms: tuple[_Term, ...]
+    _terms: tuple[tuple[_Evaluate, bool], ...]  # and whether it is negated
     _words: tuple[tuple[str, bool], ...]
 
     @property
@@ -218,14 +207,14 @@ class TensorFilter:
         return not self._terms and not self._words
 
     def mask(self, columns: TensorArrays) -> Mask:
-        """Tell for each row whether it passes, bool [n].
+        """Return which rows pass, bool [n].
 
         Terms on numbers go first, so that words are looked for only in the names that are left.
         """
         mask = np.ones(len(columns), dtype=np.bool_)
-        for term in self._terms:
-            found = term.evaluate(columns)
-            mask &= ~found if term.negated else found
+        for evaluate, negated in self._terms:
+            found = evaluate(columns)
+            mask &= ~found if negated else found
         for word, negated in self._words:
             # Python finds a word in 262,144 names in 10 ms; NumPy's strings would be padded copies
             everything = bool(mask.all())
@@ -239,9 +228,9 @@ class TensorFilter:
 
 
 def parse_filter(text: str) -> TensorFilter:
-    """Understand a filter; any text is accepted (see the module's description)."""
+    """Parse a filter; any text is accepted (see the module's description)."""
     problems: list[str] = []
-    terms: list[_Term] = []
+    terms: list[tuple[_Evaluate, bool]] = []
     words: list[tuple[str, bool]] = []
     for match in _TERM.finditer(text):
         term = match[0]
@@ -260,7 +249,7 @@ def parse_filter(text: str) -> TensorFilter:
             if parsed:
                 words.append((parsed, negated))
         else:
-            terms.append(_Term(parsed, negated))
+            terms.append((parsed, negated))
     return TensorFilter(
         text, tuple(dict.fromkeys(problems)), tuple(terms), tuple(dict.fromkeys(words))
     )
@@ -352,9 +341,7 @@ def _dims_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluat
     return _count_term(key, sign, value, lambda columns: columns.dimensions)
 
 
-def _count_term(
-    key: str, sign: str, value: str, column: Callable[[TensorArrays], NDArray[np.int64]]
-) -> _Evaluate:
+def _count_term(key: str, sign: str, value: str, column: _Integers) -> _Evaluate:
     ranges = parse_ranges(value) if sign in (":", "=") else None
     if ranges is not None:
         return lambda columns: in_ranges(column(columns), ranges)
@@ -385,16 +372,10 @@ def _shape_term(key: str, sign: str, value: str, problems: list[str]) -> _Evalua
     return lambda columns: _spread([agrees(shape) for shape in columns.shapes], columns.shape_codes)
 
 
-def _size_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
-    bounds = _bounds(key, sign, value, "bytes")
-    if key == "size":
-        return lambda columns: bounds.of_integers(columns.nbytes)
-    return lambda columns: bounds.of_integers(columns.offsets)
-
-
-def _params_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
-    bounds = _bounds(key, sign, value, "count")
-    return lambda columns: bounds.of_integers(columns.parameters)
+def _number_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
+    unit, column = _INTEGERS[key]
+    bounds = _bounds(key, sign, value, unit)
+    return lambda columns: bounds.of_integers(column(columns))
 
 
 def _bpw_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
@@ -439,11 +420,16 @@ _KEYS: Final[dict[str, _Parse]] = {
     "file": _file_term,
     "shape": _shape_term,
     "dims": _dims_term,
-    "size": _size_term,
-    "offset": _size_term,
-    "params": _params_term,
+    "size": _number_term,
+    "offset": _number_term,
+    "params": _number_term,
     "bpw": _bpw_term,
     "is": _is_term,
+}
+_INTEGERS: Final[dict[str, tuple[str, _Integers]]] = {  # unit and column
+    "size": ("bytes", lambda columns: columns.nbytes),
+    "offset": ("bytes", lambda columns: columns.offsets),
+    "params": ("count", lambda columns: columns.parameters),
 }
 _EXAMPLES: Final = {
     "name": "name:ffn",
@@ -459,5 +445,3 @@ _EXAMPLES: Final = {
     "bpw": "bpw<4.5",
     "is": "is:damaged or is:quantized",
 }
-
-__all__ = ["TensorArrays", "TensorFilter", "parse_filter", "tensor_arrays"]

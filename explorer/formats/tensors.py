@@ -1,7 +1,7 @@
 """Tensors: where their bytes lie and what they are, listed without an object for each.
 
 A model may have 20,000 tensors. Its table keeps plain columns, which totals, sorting and filtering
-read, and makes a `Tensor` when somebody asks for one.
+read, and makes a `Tensor` on first use.
 """
 
 from __future__ import annotations
@@ -30,14 +30,11 @@ if TYPE_CHECKING:
     from explorer.quantization.grouped import GroupedLayout
 
 
-# A tensor of any number of dimensions as rows and columns, as tables, maps and files show it.
-#
-# Rows run along the last dimension and are counted through all others.
-
-
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """The rows and columns of a shape.
+    """A shape as rows and columns: rows run along the last dimension.
+
+    Rows are counted through all other dimensions.
 
     Attributes:
         shape: Lengths of the dimensions, outermost first; without any, it is one weight.
@@ -77,7 +74,7 @@ class Folding:
         return f"rows of {columns} weights are no whole number of blocks of {block}"
 
     def place_of(self, numbers: tuple[int, ...]) -> tuple[int, int] | None:
-        """Return the row and column that numbers mean, or None if there is no such weight.
+        """Return the row and column of an index, or None if there is no such weight.
 
         Args:
             numbers: An index in all dimensions; or a folded row, or a folded row and a column.
@@ -98,22 +95,14 @@ class Folding:
         return place if 0 <= place[0] < self.rows and 0 <= place[1] < self.columns else None
 
 
-# What a tensor's name says: its layer and its role.
-#
-# Names of GGUF (`blk.3.ffn_down.weight`, docs/gguf.md, section 9) and of Hugging Face
-# (`model.layers.3.mlp.down_proj.weight`) both carry a layer number behind a word for "layer".
-# What is left of the name without that prefix and the suffix is the role. Unknown names are
-# normal.
-
-
-# "blk" (also v.blk, a.blk, enc.blk, dec.blk) is GGUF's word; the others occur in Hugging Face
-# models.
+# "blk" (also v.blk, a.blk, enc.blk, dec.blk) is GGUF's word for a layer (docs/gguf.md, section 9);
+# the others occur in Hugging Face models.
 _LAYER: Final = re.compile(
     r"^(?P<stack>(?:.*?\.)?(?:blk|layers|layer|h|blocks|block))\.(?P<index>\d{1,9})\.(?P<rest>.+)$",
     re.DOTALL,
 )
 _SUFFIX: Final = re.compile(r"\.(weight|bias|scale|input_scale)$")
-_MAX_NAME = 512  # a longer name is no name of the field: it is one role of its own
+_MAX_NAME = 512  # a longer name is no real one: it is one role of its own
 _DIGITS: Final = re.compile(r"(\d{1,18})")
 
 
