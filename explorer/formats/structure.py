@@ -1,11 +1,10 @@
 """What each byte of a model's file is: magic, a key, the offset of a tensor, weights, padding.
 
-For looking at raw bytes. Opening the model has noted where its parts lie, and the fields of an
-entry or of a tensor's record follow from the format (gguf.md section 1, safetensors_and_blobs.md
-section 1); only the texts of small arrays are read, once, in a worker. A list of all fields would
-have a million items in a file with many tensors, and would be made whole to show 40 rows; so only
-the parts (an entry, a record, a run of weights) are listed, and their fields are worked out for the
-part that is looked at.
+For the raw bytes panel. Opening the model has noted where its parts lie, and the fields of an entry
+or of a tensor's record follow from the format (docs/gguf.md, section 1;
+docs/safetensors_and_blobs.md, section 1); only the texts of small arrays are read, once, in a
+worker. A list of all fields may have a million items, to show 40 rows; so only the parts (an entry,
+a record, a run of weights) are listed, and the fields of a part are worked out when it is shown.
 
 A damaged file may place tensors over each other, over the header or behind its end. Every part is
 cut to what the parts before it have left: the fields tile the file exactly, whatever it claims.
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,14 +25,11 @@ from explorer.errors import ExplorerError
 from explorer.formats.gguf.arrays import NUMBER_TYPES
 from explorer.formats.model import MetadataEntry, Model, StringArray
 from explorer.formats.tensors import Tensor
-
-# How many bytes each element of a small metadata array takes, for the structure of raw bytes.
-#
-# Arrays of any length are legal, and a vocabulary is no help as a million coloured fields: only
-# arrays that one can look through are taken apart, the others stay one run of bytes.
-
+from explorer.parallel import Check, never
 
 MOST_ELEMENTS: Final = 512
+"""Longest array whose elements are fields of their own; a longer one is one run of bytes."""
+
 _MOST_TEXT_BYTES: Final = 1 << 16
 _NUMBER_BYTES: Final = {
     f"array[{name}]": np.dtype(code).itemsize for name, code in NUMBER_TYPES.values()
@@ -145,35 +141,19 @@ class _Part(NamedTuple):
         start: First byte that is its own, after cutting.
         end: First byte behind it.
         origin: First byte that the file claims for it.
-        what: Which list `index` points into.
-        number: Place in that list; of a tensor its row.
-        piece: Number of the tensor's extent.
+        pieces: Makes its pieces.
+        number: Place of an entry in the list of entries; of a tensor its row.
+        extent: Number of the tensor's extent.
+        unknown: Whether the file does not say how far the weights go.
     """
 
     start: int
     end: int
     origin: int
-    what: _What
-    number: int = 0
-    piece: int = 0
-
-
-class _What(StrEnum):
-    HEAD = "head"
-    ENTRY = "entry"
-    KEYS = "keys"
-    RECORD = "record"
-    TEXT = "text"
-    WEIGHTS = "weights"
-    UNKNOWN_WEIGHTS = "unknown_weights"
-    GAP = "gap"
-
-
-_Check: TypeAlias = Callable[[], None]
-
-
-def _no_check() -> None:
-    """Do nothing: nobody can cancel."""
+    pieces: Callable[[_Part], Iterable[_Piece]]
+    number: int | None = None
+    extent: int = 0
+    unknown: bool = False
 
 
 class Structure:
@@ -191,10 +171,10 @@ class Structure:
         self._file = model.files[file_index]
         self.size_bytes = self._file.source.size
         self._width = _U32_BYTES if self._file.version == 1 else _U64_BYTES
-        self._check: _Check = _no_check
+        self._check: Check = never
         self._elements: dict[int, Sequence[ElementSize]] = {}  # by entry
 
-    def prepare(self, check: _Check = _no_check) -> None:
+    def prepare(self, check: Check = never) -> None:
         """List the parts now, in a worker: a model with many tensors takes a while.
 
         Short texts of arrays are read, so that each can be shown as a field of its own.
@@ -209,7 +189,7 @@ class Structure:
                 check()
                 self._elements[index] = element_sizes(entry, self._width)
         finally:
-            self._check = _no_check
+            self._check = never
 
     def fields(self, start: int, stop: int) -> list[Field]:
         """Return all fields that overlap the bytes from `start` to `stop`, whole and in order."""
@@ -243,17 +223,17 @@ class Structure:
         position = 0
         for part in self._claimed():
             start, end = max(part.start, position), min(part.end, size)
-            if part.what is _What.UNKNOWN_WEIGHTS and part.start < position:
-                continue  # its place is taken, and nobody knows how far it goes
+            if part.unknown and part.start < position:
+                continue  # its place is taken
             if start >= end:
                 continue
             if start > position:
-                parts.append(_Part(position, start, position, _What.GAP))
+                parts.append(_Part(position, start, position, self._gap_pieces))
             whole = part.start == start and part.end == end
             parts.append(part if whole else part._replace(start=start, end=end))
             position = end
         if position < size:
-            parts.append(_Part(position, size, position, _What.GAP))
+            parts.append(_Part(position, size, position, self._gap_pieces))
         return parts
 
     def _claimed(self) -> Iterator[_Part]:
@@ -263,19 +243,20 @@ class Structure:
     def _gguf_header(self) -> Iterator[_Part]:
         file = self._file
         head_end = _MAGIC_BYTES + _U32_BYTES + 2 * self._width
-        yield _Part(0, head_end, 0, _What.HEAD)
+        yield _Part(0, head_end, 0, self._head_pieces)
         if self._entries:
             for index, entry in enumerate(self._entries):
-                yield _Part(entry.offset, entry.end, entry.offset, _What.ENTRY, index)
+                yield _Part(entry.offset, entry.end, entry.offset, self._entry_pieces, index)
         else:
-            yield _Part(head_end, file.table_offset, head_end, _What.KEYS)
-        ends = [*file.record_offsets[1:], file.table_end]
-        for index, (start, end) in enumerate(zip(file.record_offsets, ends, strict=False)):
-            yield _Part(int(start), int(end), int(start), _What.RECORD, index)
+            yield _Part(head_end, file.table_offset, head_end, self._keys_pieces)
+        starts, pieces = file.record_offsets, self._record_pieces
+        ends = [*starts[1:], file.table_end]
+        for row, (start, end) in enumerate(zip(starts, ends, strict=False), file.first_tensor):
+            yield _Part(start, end, start, pieces, row)
 
     def _text_header(self) -> Iterator[_Part]:
-        yield _Part(0, _U64_BYTES, 0, _What.HEAD)
-        yield _Part(_U64_BYTES, self._file.header_bytes, _U64_BYTES, _What.TEXT)
+        yield _Part(0, _U64_BYTES, 0, self._head_pieces)
+        yield _Part(_U64_BYTES, self._file.header_bytes, _U64_BYTES, self._text_pieces)
 
     def _weights(self) -> Iterator[_Part]:
         places: list[tuple[int, bool, int, int, int]] = []
@@ -295,9 +276,9 @@ class Structure:
             if index + 1 < len(places) and places[index + 1][0] > start:
                 following = places[index + 1][0]
             ends[index] = following if unknown else start + nbytes
+        pieces = self._weights_pieces
         for (start, unknown, row, piece, _), end in zip(places, ends, strict=True):
-            what = _What.UNKNOWN_WEIGHTS if unknown else _What.WEIGHTS
-            yield _Part(start, end, start, what, row, piece)
+            yield _Part(start, end, start, pieces, row, piece, unknown)
 
     def _rows(self) -> Iterable[int]:
         """Rows of tensors that may lie in this file."""
@@ -321,9 +302,11 @@ class Structure:
 
     def _fields_of(self, part: _Part) -> Iterator[Field]:
         """Lay the pieces of a part one behind the other, cut to the part."""
-        key, row = self._owner(part)
+        key, row = None, part.number
+        if part.pieces == self._entry_pieces:
+            key, row = self._entries[part.number or 0].key, None
         position = part.origin
-        for piece in self._pieces(part):
+        for piece in part.pieces(part):
             start = max(position, part.start)
             position += max(0, piece.nbytes)
             end = min(position, part.end)
@@ -333,36 +316,7 @@ class Structure:
         if start < part.end:  # a part that claims more than its pieces
             yield Field(FieldKind.UNUSED, start, part.end - start, "not described", key, row)
 
-    def _owner(self, part: _Part) -> tuple[str | None, int | None]:
-        if part.what is _What.ENTRY:
-            return self._entries[part.number].key, None
-        if part.what is _What.RECORD:
-            return None, self._file.first_tensor + part.number
-        if part.what in (_What.WEIGHTS, _What.UNKNOWN_WEIGHTS):
-            return None, part.number
-        return None, None
-
-    def _pieces(self, part: _Part) -> Iterator[_Piece]:
-        nbytes = part.end - part.origin
-        match part.what:
-            case _What.HEAD:
-                yield from self._head_pieces()
-            case _What.ENTRY:
-                yield from self._entry_pieces(part.number)
-            case _What.KEYS:
-                yield _Piece(FieldKind.VALUE, nbytes, "metadata of this shard")
-            case _What.RECORD:
-                yield from self._record_pieces(part)
-            case _What.TEXT:
-                yield _Piece(FieldKind.HEADER_TEXT, nbytes, "JSON")
-            case _What.GAP:
-                yield self._gap_piece(part, nbytes)
-            case _:
-                tensor = self.model.tensors.rows[part.number]
-                label = _weights_label(tensor, part)
-                yield _Piece(FieldKind.TENSOR_DATA, nbytes, label)
-
-    def _head_pieces(self) -> Iterator[_Piece]:
+    def _head_pieces(self, _part: _Part) -> Iterator[_Piece]:
         if self.model.format != "gguf":
             yield _Piece(FieldKind.LENGTH, _U64_BYTES, "header")
             return
@@ -371,7 +325,8 @@ class Structure:
         yield _Piece(FieldKind.COUNT, self._width, "tensors")
         yield _Piece(FieldKind.COUNT, self._width, "metadata keys")
 
-    def _entry_pieces(self, index: int) -> Iterator[_Piece]:
+    def _entry_pieces(self, part: _Part) -> Iterator[_Piece]:
+        index = part.number or 0
         entry = self._entries[index]
         width, key = self._width, entry.key
         text_bytes = entry.value_offset - entry.offset - width - _U32_BYTES
@@ -403,8 +358,7 @@ class Structure:
 
     def _record_pieces(self, part: _Part) -> Iterator[_Piece]:
         width = self._width
-        columns = self.model.tensors.columns
-        row = self._file.first_tensor + part.number
+        columns, row = self.model.tensors.columns, part.number or 0
         name = columns.names[row] if row < len(columns.names) else ""
         kind = columns.types[row].name if row < len(columns.types) else "?"
         name_bytes = len(name.encode("utf-8", "surrogateescape"))
@@ -416,28 +370,38 @@ class Structure:
         yield _Piece(FieldKind.TYPE, _U32_BYTES, f"{name}: {kind}")
         yield _Piece(FieldKind.OFFSET, _U64_BYTES, f"{name}, counted from the first weights")
 
-    def _gap_piece(self, part: _Part, nbytes: int) -> _Piece:
+    def _keys_pieces(self, part: _Part) -> Iterator[_Piece]:
+        yield _Piece(FieldKind.VALUE, part.end - part.origin, "metadata of this shard")
+
+    def _text_pieces(self, part: _Part) -> Iterator[_Piece]:
+        yield _Piece(FieldKind.HEADER_TEXT, part.end - part.origin, "JSON")
+
+    def _weights_pieces(self, part: _Part) -> Iterator[_Piece]:
+        tensor = self.model.tensors.rows[part.number or 0]
+        yield _Piece(FieldKind.TENSOR_DATA, part.end - part.origin, _weights_label(tensor, part))
+
+    def _gap_pieces(self, part: _Part) -> Iterator[_Piece]:
         """Name bytes that nothing claims: padding where the format puts some, else unused."""
-        file = self._file
+        file, nbytes = self._file, part.end - part.origin
+        padding = None
         if self.model.format == "gguf":
+            ends_aligned = (part.end - file.header_bytes) % file.alignment == 0
             if part.start == file.table_end and part.end <= file.header_bytes:
-                return _Piece(FieldKind.PADDING, nbytes, "up to the first weights")
-            alignment = file.alignment
-            ends_aligned = (part.end - file.header_bytes) % alignment == 0
-            if part.start >= file.header_bytes and nbytes < alignment and ends_aligned:
-                return _Piece(FieldKind.PADDING, nbytes, "behind the tensor before")
-        return _Piece(FieldKind.UNUSED, nbytes, "nothing in the header refers to it")
+                padding = "up to the first weights"
+            elif part.start >= file.header_bytes and nbytes < file.alignment and ends_aligned:
+                padding = "behind the tensor before"
+        if padding is not None:
+            yield _Piece(FieldKind.PADDING, nbytes, padding)
+        else:
+            yield _Piece(FieldKind.UNUSED, nbytes, "nothing in the header refers to it")
 
 
 def _weights_label(tensor: Tensor, part: _Part) -> str:
     label = f"{tensor.name} ({tensor.type.name})"
     if len(tensor.extents) > 1:
-        label += f", part {part.piece + 1} of {len(tensor.extents)}"
-    if part.what is _What.UNKNOWN_WEIGHTS:
+        label += f", part {part.extent + 1} of {len(tensor.extents)}"
+    if part.unknown:
         return f"{label}; how far they go is not known, at most to here"
     if part.start > part.origin:
         return f"{label}; the first {part.start - part.origin:,} bytes are another tensor's too"
     return label
-
-
-__all__ = ["Field", "FieldKind", "Structure"]
