@@ -1,8 +1,7 @@
 """A model's tensors as NumPy columns, so that a table filters and sorts without touching a tensor.
 
-Made once for a model, in a worker: it makes every `Tensor` and works out a rank for each text.
-Sorting a column of text is then a sort of integers; comparing texts while sorting, as a proxy model
-does, holds up the window.
+Made once for a model, in a worker, with a rank for each name: sorting a column of text is then a
+sort of integers. Comparing texts while sorting, as a proxy model does, blocks the window.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ K = TypeVar("K", bound=Hashable)
 class TensorArrays:
     """The columns of a tensor table, a row for each tensor in file order.
 
-    What repeats (types, roles, shapes, files) is kept once, with a code for each row. Numbers that
-    do not fit into 64 bits are held at the largest that does.
+    Values that repeat (types, roles, shapes, files) are kept once, with a code a row. Numbers
+    that do not fit into 64 bits are replaced by the largest that does.
 
     Attributes:
         names: Names in lower case.
@@ -155,7 +154,7 @@ def text_ranks(texts: Sequence[str], check: Callable[[], None] = lambda: None) -
 
     Args:
         texts: Any texts.
-        check: Called every few thousand texts; raises to give up.
+        check: Called every few thousand texts; raises to stop.
     """
     keys: list[tuple[Any, str]] = []
     for row, text in enumerate(texts):

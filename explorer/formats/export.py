@@ -37,7 +37,7 @@ def write_npy(
 
     Args:
         tensor: The tensor.
-        stream: Where to write. Nothing is written if the tensor cannot be decoded at all.
+        stream: Where to write. Nothing is written if the tensor cannot be decoded.
         check: Called before every chunk; raises to stop.
         progress: Called with the number of weights written so far.
 
@@ -69,7 +69,7 @@ def write_csv(
 
     Args:
         tensor: The tensor.
-        stream: Where to write. Nothing is written if the tensor cannot be decoded at all.
+        stream: Where to write. Nothing is written if the tensor cannot be decoded.
         check: Called before every piece of at most 8,192 weights; raises to stop.
         progress: Called with the number of weights written so far.
 
@@ -95,12 +95,9 @@ def _pieces(values: Values, column: int, columns: int) -> Iterator[str]:
         stop = min(values.size, position + min(_PIECE, columns - column))
         column += stop - position
         end = "\n" if column == columns else ","
-        # nine digits are enough to tell every float32 from its neighbours (IEEE 754, 5.12.2)
+        # nine digits distinguish every float32 from its neighbours (IEEE 754, 5.12.2)
         yield ",".join([f"{value:.9g}" for value in values[position:stop].tolist()]) + end
         position, column = stop, column % columns
-
-
-# What must not be written over: the files that a model is read from.
 
 
 def refuse_to_overwrite_model(files: Iterable[Path], target: Path) -> None:

@@ -1,7 +1,6 @@
 """What a model is, in the words of its metadata (GGUF) or its config.json (Hugging Face).
 
-Files say such things in many ways and hostile ones say them wrongly, so a fact is read only if it
-has the type that it should have; everything else is "not known" (None) and never an error.
+A value that has not the type that it should have is "not known" (None) and never an error.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class TypeShare:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a model is. What is not known, or not told in a usable way, is None.
+    """What a model is. What is not known, or not said in a usable way, is None.
 
     Attributes:
         name: The model's own name.

@@ -1,9 +1,8 @@
 """Models of several files: a Hugging Face folder, or a safetensors index.
 
-safetensors_and_blobs.md section 1, "Shards". What the transformers library refuses outright (a
-missing shard, a tensor that is not where the index says) is a problem of the model here, as long as
-one shard opens. File names in an index are a stranger's words: one that leaves the folder is never
-opened.
+docs/safetensors_and_blobs.md, section 1, "Shards". What the transformers library refuses (a missing
+shard, a tensor that is not where the index says) is a problem of the model here, as long as one
+shard opens. File names in an index are untrusted: one that leaves the folder is never opened.
 """
 
 from __future__ import annotations
@@ -157,13 +156,13 @@ def _read_index(path: Path, log: ProblemLog) -> _Index:
 
 
 def _leaves_folder(name: str) -> bool:
-    """Tell whether a file name points out of its folder, by the rules of any system."""
+    """Return whether a file name points out of its folder, by the rules of any system."""
     kinds = (PurePosixPath(name), PureWindowsPath(name))
     return any(kind.anchor or ".." in kind.parts for kind in kinds) or not kinds[0].name
 
 
 def _link_escapes(folder: Path, name: str) -> bool:
-    """Tell whether a shard is a link to where no shard of that folder may be.
+    """Return whether a shard is a link to where no shard of that folder may be.
 
     In a snapshot of the hub's cache, links lead to blobs of that cache. Into any other folder an
     older hub client may have put links to blobs of a cache (`--local-dir-use-symlinks`).

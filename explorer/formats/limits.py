@@ -40,10 +40,10 @@ MAX_NAMES_BYTES: Final = 32 << 20
 """Most bytes of all keys, or of all tensor names, of one file together."""
 
 EAGER_STRING_BYTES: Final = 4096
-"""Longest string value that is decoded while opening; a longer one is read when looked at."""
+"""Longest string value that is decoded while opening; a longer one is decoded on first use."""
 
 EAGER_TOTAL_BYTES: Final = 8 << 20
-"""String bytes that opening decodes at most; behind them every string is read when looked at."""
+"""String bytes that opening decodes at most; behind them every string is decoded on first use."""
 
 MAX_TEXT_BYTES: Final = 64 << 20
 """Longest single string that is decoded for looking at."""

@@ -16,14 +16,6 @@ from numpy.typing import NDArray
 from explorer.formats.tensors import TensorGroup, TensorTable
 from explorer.sources import ByteSource
 
-# Metadata: ordered keys with typed values, of which the large ones stay on disk until looked at.
-#
-# A vocabulary of 262,144 tokens is most of a header's bytes and seldom what one opens a file for,
-# so opening only notes where a large value lies. `MetadataEntry.value` reads it on first access.
-# Small values are plain Python objects from the start; decoding everything at once, as the `gguf`
-# package does, was measured at 9 s for such a file.
-
-
 Scalar: TypeAlias = int | float | bool | str
 Value: TypeAlias = "Scalar | Sequence[Value]"
 
@@ -99,6 +91,9 @@ class NumberArray(Sequence[int | float | bool]):
 @dataclass(frozen=True)
 class MetadataEntry:
     """One key of the metadata.
+
+    A large value stays on disk until it is first read: a vocabulary of 262,144 tokens is most of a
+    header's bytes, and decoding it takes the `gguf` package 9 s.
 
     Attributes:
         key: The key, as decoded text (see `decode_text`).
@@ -321,9 +316,6 @@ class Model:
 def _text(config: Mapping[str, Any], key: str) -> str | None:
     value = config.get(key)
     return value if isinstance(value, str) and value else None
-
-
-# A list of problems that a hostile file cannot make endless.
 
 
 _MOST = 200

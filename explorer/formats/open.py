@@ -1,4 +1,4 @@
-"""One door for every format: find out what a path is, and open it."""
+"""Find out which format a path has, and open it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def open_model(path: Path | str) -> Model:
 
 
 def _is_safetensors_blob(path: Path) -> bool:
-    """Tell whether a file of a store, named by a digest, holds safetensors; else it is GGUF."""
+    """Return whether a file of a store, named by a digest, holds safetensors rather than GGUF."""
     if path.suffix or path.parent.name != BLOBS:
         return False
     with FileSource(path) as source:

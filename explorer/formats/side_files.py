@@ -1,7 +1,7 @@
 """`config.json` of a Hugging Face model, as a mapping for scripts and as metadata for the window.
 
-safetensors_and_blobs.md section 5: values may be null or of any type, and nothing promises that the
-file is right. What cannot be used is a warning; the weights open without it.
+docs/safetensors_and_blobs.md, section 5: values may be null or of any type. What cannot be used is
+a warning; the weights open without it.
 """
 
 from __future__ import annotations
@@ -138,30 +138,23 @@ def _array_type(values: list[Any]) -> str | None:
     return None
 
 
-# Whether a path that a stranger's file names stays where it belongs.
-#
-# A digest or a file name in an index is checked as text before it becomes a path. What text
-# cannot tell is whether the path is a symbolic link: an archive or a repository may bring one
-# that points anywhere.
-
-
 HUB_REPOSITORY: Final = "models--"
 """What the folders of repositories in the Hugging Face hub's cache begin with."""
 
 
 def escapes(path: Path, *roots: Path) -> bool:
-    """Tell whether a path, all symbolic links followed, is outside of all the folders given.
+    """Return whether a path, all symbolic links followed, is outside of all the folders given.
 
-    A folder may be a link itself: whoever uses the program put it there. A path that cannot be
-    looked at leads nowhere.
+    An archive or a repository may bring a link that points anywhere. A folder itself may be a link:
+    the user made it. A path that cannot be resolved escapes nowhere.
 
     Args:
         path: A path that begins in one of the folders.
         roots: Folders that it may lead into.
     """
     try:
-        target = os.path.realpath(path)
-        return not any(_is_inside(target, os.path.realpath(root)) for root in roots)
+        target = Path(os.path.realpath(path))
+        return not any(target.is_relative_to(os.path.realpath(root)) for root in roots)
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return False
 
@@ -173,10 +166,3 @@ def hub_cache(folder: Path) -> Path | None:
             repository = parent.parents[1]
             return repository.parent if repository.name.startswith(HUB_REPOSITORY) else None
     return None
-
-
-def _is_inside(target: str, folder: str) -> bool:
-    try:
-        return os.path.commonpath((target, folder)) == folder
-    except ValueError:  # on different drives
-        return False

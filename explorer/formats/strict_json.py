@@ -1,10 +1,10 @@
 """JSON as strict as serde_json reads it, within bounds of memory, depth and time.
 
-`json.loads` alone is not enough for files of strangers: it accepts NaN, lone surrogates and
-repeated keys, takes `true` for an integer, allocates 20 times the text for `[],[],[]`, and recurses
-as deep as the text says (safetensors_and_blobs.md section 1, "Python json differs"). A parser of
-our own in Python was rejected: it takes 30 times as long as the one in C. So the text is measured
-first, with operations that run at memory speed, and what passes is given to the C parser.
+`json.loads` alone is not enough for untrusted files: it accepts NaN, lone surrogates and repeated
+keys, takes `true` for an integer, allocates 20 times the text for `[],[],[]`, and recurses as deep
+as the text says (docs/safetensors_and_blobs.md, section 1, "Python json differs"). A parser in
+Python would take 30 times as long as the one in C. So the text is measured first, with operations
+that run at memory speed, and what passes is given to the C parser.
 """
 
 from __future__ import annotations

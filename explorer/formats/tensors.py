@@ -269,7 +269,7 @@ class Tensor:
 
     @property
     def parsed_name(self) -> TensorName:
-        """Stack, layer and role, as the name tells them."""
+        """Stack, layer and role by the name."""
         return parse_name(self.name)
 
     def read(self) -> bytes:
@@ -340,7 +340,7 @@ def _reader(tensor: Tensor) -> WeightReader:
 
 
 def _never() -> None:
-    """Do nothing: nobody can cancel."""
+    """Do nothing: the check of work that cannot be cancelled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -293,8 +293,7 @@ def _make_columns(
 def _haystack(text: str, meaning: str, shown: str, shown_meaning: str) -> str:
     """Return what is searched for one token, in lower case.
 
-    A shown text that differs from the true one belongs to it: one may look for what one sees. The
-    parts are set apart by NUL, which nobody types.
+    A shown text that differs from the true one is searched too. NUL separates the parts.
     """
     parts = text if meaning is text else f"{text}\0{meaning}"
     if shown != text or shown_meaning != meaning:

@@ -165,7 +165,7 @@ instead of 1.75 times as fast; with twice of it, 3 % slower and 1.69 times.
 """
 
 RUN_WEIGHTS: Final = 1 << 21
-"""Most weights of a run of blocks that nobody decoded: some 4 ms of work."""
+"""Most weights of a run of undecoded blocks: some 4 ms of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Chunk:
     Attributes:
         start: Flat, row-major index of the first weight in the tensor.
         values: float32 [n].
-        stored: The blocks that `values` lie in, for taking them apart.
+        stored: The blocks that hold `values`.
     """
 
     start: int
@@ -437,7 +437,7 @@ def fold_parts(
         fold: What is gathered.
         workers: Threads.
         check: Called before every part, in the thread that reads it; raises to stop.
-        watch: Told how far it is.
+        watch: Called with the progress.
 
     Raises:
         FormatError: The tensor cannot be decoded.

@@ -137,8 +137,7 @@ def open_gguf(path: Path, others: Sequence[Path] = ()) -> Model:
 
     Args:
         path: The file.
-        others: The shards behind it, in order, where file names do not tell them: in a store they
-            are digests.
+        others: The other shards, in order, where file names are digests, as in a store.
 
     Raises:
         FormatError: The file is not GGUF, or its header is damaged.

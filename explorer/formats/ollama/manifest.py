@@ -1,7 +1,7 @@
 """Ollama's manifests: which blobs a model is made of, and what each of them is.
 
-safetensors_and_blobs.md section 2. A manifest comes from a registry, so nothing in it is trusted: a
-digest becomes a file name only if it is one, and what is wrong with a layer stays with the layer.
+docs/safetensors_and_blobs.md, section 2. A manifest comes from a registry, so nothing in it is
+trusted: a digest becomes a file name only if it is one, and a fault of a layer stays with it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,6 @@ from explorer.formats.side_files import escapes
 from explorer.formats.strict_json import read_json_file, shorten
 from explorer.text import plain_text
 
-# Names of Ollama's models: ``registry.ollama.ai/library/llama3:8b``, shown as ``llama3:8b``.
-#
-# safetensors_and_blobs.md section 2; ollama/types/model/name.go. A name is four path components
-# below ``manifests``, so a valid one can never lead out of it.
-
-
 SCHEME: Final = "ollama:"
 """Begins a name where a path may stand too."""
 
@@ -38,7 +32,10 @@ _PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
 
 @dataclass(frozen=True, slots=True)
 class OllamaName:
-    """The name of one model.
+    """The name of one model: ``registry.ollama.ai/library/llama3:8b``, shown as ``llama3:8b``.
+
+    Four path components below ``manifests``, so a valid one never leads out of it
+    (ollama/types/model/name.go).
 
     Attributes:
         host: Registry that it comes from.
@@ -76,12 +73,12 @@ class OllamaName:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text names a model, as ``ollama:NAME[:TAG]``, rather than a path."""
+    """Return whether a text names a model, as ``ollama:NAME[:TAG]``, rather than a path."""
     return text.startswith(SCHEME)
 
 
 def parse_name(text: str) -> OllamaName:
-    """Understand a name as people type it: ``[HOST/][NAMESPACE/]MODEL[:TAG]``.
+    """Parse a name as people type it: ``[HOST/][NAMESPACE/]MODEL[:TAG]``.
 
     Raises:
         FormatError: It is no valid name.
@@ -163,9 +160,9 @@ class Manifest:
 
 
 def is_manifest_path(path: Path) -> bool:
-    """Tell whether a path lies where a manifest does: four levels below ``manifests``.
+    """Return whether a path lies where a manifest does: four levels below ``manifests``.
 
-    A tag may end as the file of a model does; then the blobs beside the manifests tell.
+    A tag may end as the file of a model does; then there must be blobs beside the manifests.
     """
     place = _absolute(path)
     if place.parts[-_DEPTH - 1 : -_DEPTH] != (MANIFESTS,):
@@ -174,7 +171,7 @@ def is_manifest_path(path: Path) -> bool:
 
 
 def name_of(path: Path) -> OllamaName:
-    """Return the name that a manifest's place tells; `is_manifest_path` says that it is one."""
+    """Return the name that a manifest has by its place; see `is_manifest_path`."""
     return OllamaName(*_absolute(path).parts[-_DEPTH:])
 
 
@@ -235,17 +232,11 @@ def _read_layer(value: Any, kind: str) -> Layer:
     digest = value.get("digest")
     match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
-        told = shorten(digest) if isinstance(digest, str) else "of no text"
-        fault = f"its digest {told} is no SHA-256, so no blob is opened for it"
+        shown = shorten(digest) if isinstance(digest, str) else "(not a text)"
+        fault = f"its digest {shown} is no SHA-256, so no blob is opened for it"
         return Layer(kind, "", nbytes, name, fault)
     unknown = None if nbytes is not None else "the manifest does not say its size"
     return Layer(kind, f"sha256-{match['hex']}", nbytes, name, unknown)
-
-
-# Blobs of an Ollama store: found by their digest, never outside of the store.
-
-
-_PREFIX: Final = "sha256-"
 
 
 def find_blob(models: Path, layer: Layer) -> Path:
@@ -263,7 +254,7 @@ def find_blob(models: Path, layer: Layer) -> Path:
     folder = models / BLOBS
     path = folder / layer.digest
     if not os.path.lexists(path):
-        old = folder / layer.digest.replace(_PREFIX, "sha256:", 1)  # as very old stores name them
+        old = folder / layer.digest.replace("sha256-", "sha256:", 1)  # as very old stores name them
         path = old if os.path.lexists(old) else path
     if os.path.islink(path) and escapes(path, folder, models):
         raise FormatError("is a link out of the store; it is not opened", path)
@@ -271,7 +262,7 @@ def find_blob(models: Path, layer: Layer) -> Path:
 
 
 def size_fault(layer: Layer, found_bytes: int) -> str | None:
-    """Tell what is wrong with a blob's size, or None."""
+    """Return what is wrong with a blob's size, or None."""
     if layer.nbytes is None or layer.nbytes == found_bytes:
         return None
     return (

@@ -1,9 +1,9 @@
 """Open a model of Ollama's store by its manifest.
 
-safetensors_and_blobs.md sections 2 and 3. The weights are a GGUF file, and then the model is a GGUF
-model with what the manifest adds; or they are hundreds of safetensors blobs, a tensor or a group of
-tensors in each, and then they become one model. A blob that is missing or damaged is a problem of
-the model, and stays in the list of tensors, as long as one opens.
+docs/safetensors_and_blobs.md, sections 2 and 3. The weights are a GGUF file, or hundreds of
+safetensors blobs with a tensor or a group of tensors in each, which become one model. A blob that
+is missing or damaged is a problem of the model, and stays in the list of tensors, as long as one
+blob opens.
 """
 
 from __future__ import annotations
@@ -46,13 +46,6 @@ from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import Extent, Spec, natural_key
 from explorer.quantization import TensorType
 from explorer.sources import FileSource, MemorySource
-
-# What an Ollama model carries beside its weights: template, system prompt, licence, parameters.
-#
-# docs/safetensors_and_blobs.md, section 2. All of it becomes metadata: ``ollama.template``,
-# ``ollama.params.temperature``, ``ollama.config.renderer`` and so on. A file of a model of tensor
-# blobs becomes ``config.…`` (config.json, as in a Hugging Face folder) or a text by its name.
-
 
 NAME_KEY: Final = "ollama.name"
 
@@ -97,7 +90,10 @@ def blob_fault(layer: Layer, error: ExplorerError) -> str:
 
 
 def read_texts(manifest: Manifest, log: ProblemLog) -> tuple[Config, list[MetadataEntry]]:
-    """Read all layers but the weights.
+    """Read all layers but the weights: template, system prompt, licence, parameters.
+
+    They become metadata: ``ollama.template``, ``ollama.params.temperature`` and so on. A file of a
+    model of tensor blobs becomes ``config.…`` (config.json) or a text by its name.
 
     Args:
         manifest: The model's manifest.
@@ -156,13 +152,13 @@ def _entries_of(
 
 
 def _text_entry(key: str, path: Path, nbytes: int) -> MetadataEntry:
-    """Return a text; a long one (a tokenizer has megabytes) is read when it is looked at."""
+    """Return a text; a long one (a tokenizer has megabytes) is read on first use."""
     load = _text_loader(path)
     if nbytes > EAGER_STRING_BYTES:
         return MetadataEntry(key, "string", None, load)
     try:
         return loaded_entry(key, "string", load())
-    except ExplorerError:  # it went away just now: looking at it will tell
+    except ExplorerError:  # it went away just now: reading it will raise
         return MetadataEntry(key, "string", None, load)
 
 
@@ -207,7 +203,7 @@ def open_manifest(path: Path, check: Callable[[], None] = lambda: None) -> Model
 
     Args:
         path: A file four levels below ``manifests``.
-        check: Called before each blob; raises to give up.
+        check: Called before each blob; raises to stop.
 
     Raises:
         FormatError: It is no manifest, has no weights, or none of its blobs can be used.
@@ -275,7 +271,7 @@ class _TensorBlobs:
         """Read the header of every blob and make one model of them."""
         try:
             return self._open()
-        except BaseException:  # whatever `check` raises to give up, too
+        except BaseException:  # whatever `check` raises, too
             for file in self._files:
                 file.source.close()
             raise

@@ -1,8 +1,8 @@
-"""From tensors as they are stored to the tensors of a model: a weight and its scales become one.
+"""Stored tensors become tensors of a model: a quantized weight and its scales become one.
 
-safetensors_and_blobs.md section 3. Ollama's blobs and MLX's folders store a quantized weight as two
-to four tensors, and both name them their own way. What the weight is, its metadata, `config.json`
-and the shapes tell together; `explorer.quantization.grouped.detection` weighs them.
+docs/safetensors_and_blobs.md, section 3. Ollama's blobs and MLX's folders store a quantized weight
+as two to four tensors, each with names of its own. `explorer.quantization.grouped.detection` infers
+the quantization from metadata, `config.json` and shapes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EXPERTS: Final = re.compile(
 
 
 class Naming(NamedTuple):
-    """How somebody names what belongs to a weight: endings that take the place of its own.
+    """How a program names the companions of a weight: endings that replace its own.
 
     Attributes:
         weight: What the weight's own name ends in.
@@ -157,7 +157,7 @@ class Assembly:
 
 
 class ExpertGroups(Sequence[TensorGroup]):
-    """Groups of experts, put together when somebody looks: a model may have 90,000 of them.
+    """Groups of experts, made on first use: a model may have 90,000 of them.
 
     Args:
         table: The tensors of a model.
@@ -182,7 +182,7 @@ class ExpertGroups(Sequence[TensorGroup]):
 
 
 def may_hold_weights(names: Sequence[str]) -> bool:
-    """Tell quickly whether some weights may have their scales apart; mostly none have."""
+    """Return quickly whether some weights may have separate scales; mostly none have."""
     return ".scale" in "\n".join(names)
 
 
@@ -212,7 +212,7 @@ def assemble(
             continue
         found = resolver.resolve(weight)
         if found.layout is None:
-            what = f"it cannot be told how it is quantized: {found.problem}"
+            what = f"its quantization is not known: {found.problem}"
             log.add(Severity.ERROR, weight.weight.name, what)
             continue
         if not found.groups_per_global_scale:  # a scale that means nothing stays on its own
@@ -252,14 +252,14 @@ def find_weights(stored: Iterable[Stored], namings: Sequence[Naming]) -> Iterato
 
 
 class _Resolver:
-    """Tells how weights are quantized; thousands are alike, and are resolved once."""
+    """Resolves how weights are quantized; thousands are alike, and are resolved once."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = config
         self._known: dict[tuple[Parts, str | None, str | None, int], Resolution] = {}
 
     def resolve(self, weight: Weight) -> Resolution:
-        """Return what a weight is, and what is said wrongly about it."""
+        """Return how a weight is quantized, and contradictions."""
         stored, metadata = weight.weight, weight.weight.metadata
         bias, global_scale = weight.bias, weight.global_scale
         parts = Parts(
@@ -282,7 +282,7 @@ def _report_guesses(guesses: Sequence[tuple[str, str]], log: ProblemLog) -> None
     if guesses:
         name, guess = guesses[0]
         more = f", and {len(guesses) - 1} more like it" if len(guesses) > 1 else ""
-        what = f"neither metadata nor config.json tells how it is quantized: {guess}{more}"
+        what = f"neither metadata nor config.json says how it is quantized: {guess}{more}"
         log.add(Severity.WARNING, name, what)
 
 
@@ -333,7 +333,7 @@ def group_of_name(name: str) -> str | None:
 
 
 def is_group_name(name: str) -> bool:
-    """Tell whether a layer's name is that of a group of experts, and so of no tensor."""
+    """Return whether a layer's name is that of a group of experts, and so of no tensor."""
     return group_of_name(f"{name}.") == name
 
 

@@ -89,7 +89,7 @@ def read_dtype(value: Any) -> str:
     """Return the name of a type of `SAFETENSORS_TYPES`.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not one.
     """
     if type(value) is dict and list(value.values()) == [None]:
         value = next(iter(value))  # serde's other way to write an enum's variant
@@ -142,7 +142,7 @@ def make_spec(dtype: str, shape: tuple[int, ...]) -> Spec:
 
 LENGTH_BYTES: Final = 8
 
-# What a file begins with that is called .safetensors and is none.
+# Other files found under the name .safetensors, by their first bytes.
 _LOOKS_LIKE: Final = (
     (b"version ", "a Git LFS pointer, not the model; fetch it with `git lfs pull`"),
     (b"GGUF", "a GGUF file; give it the ending .gguf"),

@@ -82,7 +82,7 @@ def open_safetensors(path: Path) -> Model:
 
     Raises:
         FormatError: Its header cannot be read.
-        SourceError: It cannot be read at all.
+        SourceError: It cannot be read.
     """
     log = ProblemLog()
     file = open_file(path, log)
@@ -98,7 +98,7 @@ def open_file(path: Path, log: ProblemLog) -> SafetensorsFile:
 
     Raises:
         FormatError: Its header cannot be read.
-        SourceError: It cannot be read at all.
+        SourceError: It cannot be read.
     """
     source = FileSource(path)
     try:

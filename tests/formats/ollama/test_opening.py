@@ -262,7 +262,7 @@ def test_scales_that_fit_nothing_leave_the_weight_as_it_is_stored(store: OllamaS
             "m.scale": "BF16",
             "m.bias": "BF16",
         }
-        assert "cannot be told" in told(model)["m"]
+        assert "is not known" in told(model)["m"]
 
 
 def test_draft_tensors_are_listed_last_and_not_counted(store: OllamaStore) -> None:
