@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -136,12 +136,7 @@ def level_error(levels: NDArray[np.float32]) -> float:
     Args:
         levels: float32 [codes], in any order; several codes may have one level.
     """
-    return _level_error(levels.tobytes())
-
-
-@lru_cache(maxsize=64)  # a type's levels are those of all its tensors
-def _level_error(levels: bytes) -> float:
-    known = np.unique(np.frombuffer(levels, np.float32).astype(np.float64))
+    known = np.unique(levels.astype(np.float64))
     gaps = np.diff(known[np.isfinite(known)])
     if gaps.size == 0:
         return 0.0

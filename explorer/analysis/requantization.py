@@ -81,43 +81,47 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
     weighing = None if importance is None else checked_importance(importance, tensor)
     for name in type_names:
         rounder(name)  # all names are checked before the first type is tried
-    return _Walks(tensor, weighing, workers, cancel or never).each(type_names, progress)
 
-
-@dataclass(frozen=True, slots=True)
-class _Walks:
-    """The arguments of `requantize`."""
-
-    tensor: Tensor
-    importance: Values | None
-    workers: int
-    check: Check
-
-    def each(
-        self, type_names: Sequence[str], progress: Callable[[int], object] | None
-    ) -> Iterator[Requantized]:
+    def each() -> Iterator[Requantized]:
         for number, name in enumerate(type_names):
-            before = number * self.tensor.parameters
+            before = number * tensor.parameters
 
             def report(done: int, before: int = before) -> None:
                 if progress is not None:
                     progress(before + done)
 
-            yield self._one(name, report)
-            report(self.tensor.parameters)
+            yield _in_type(
+                tensor,
+                name,
+                importance=weighing,
+                workers=workers,
+                check=cancel or never,
+                progress=report,
+            )
+            report(tensor.parameters)
 
-    def _one(self, name: str, progress: Callable[[int], object]) -> Requantized:
-        tensor = self.tensor
-        kind = rounder(name, tensor.type.name).type
-        problem = Folding(tensor.shape).block_problem(kind)
-        if problem is not None:
-            return Requantized(name, None, None, None, problem=problem)
-        errors, saturated = round_weights(
-            tensor, name, self.importance, self.workers, check=self.check, progress=progress
-        )
-        nbytes = kind.nbytes(tensor.parameters)
-        assert nbytes is not None  # its rows are whole blocks
-        return Requantized(name, nbytes, kind.bits_per_weight, errors.figures(), saturated)
+    return each()
+
+
+def _in_type(  # noqa: PLR0913 - the arguments of `requantize`
+    tensor: Tensor,
+    name: str,
+    *,
+    importance: Values | None,
+    workers: int,
+    check: Check,
+    progress: Callable[[int], object],
+) -> Requantized:
+    kind = rounder(name, tensor.type.name).type
+    problem = Folding(tensor.shape).block_problem(kind)
+    if problem is not None:
+        return Requantized(name, None, None, None, problem=problem)
+    errors, saturated = round_weights(
+        tensor, name, importance, workers, check=check, progress=progress
+    )
+    nbytes = kind.nbytes(tensor.parameters)
+    assert nbytes is not None  # its rows are whole blocks
+    return Requantized(name, nbytes, kind.bits_per_weight, errors.figures(), saturated)
 
 
 def round_weights(  # noqa: PLR0913 - all but the first two have a default

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from math import isnan
 from typing import Final
 
@@ -24,7 +23,7 @@ from explorer.analysis.matching import Matching, TensorView
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.requantization import round_weights
-from explorer.analysis.rounding import rounder
+from explorer.analysis.rounding import rounded_type
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Folding
@@ -69,7 +68,7 @@ class TensorSet:
 
     def kind(self, type_name: str) -> TensorType:
         """Return the tensor type of that name; see `rounding.rounder`."""
-        return _kind(type_name, self.original.type_name)
+        return rounded_type(type_name, self.original.type_name)
 
     def problem(self, type_name: str) -> str | None:
         """Return why it cannot have a type; None if it can."""
@@ -84,11 +83,6 @@ class TensorSet:
             return type_name
         other = CURRENT.fallbacks.get(type_name)
         return other if other is not None and self.problem(other) is None else PRESENT
-
-
-@lru_cache(maxsize=1024)
-def _kind(type_name: str, scale_type: str) -> TensorType:
-    return rounder(type_name, scale_type).type
 
 
 def matrix_rows(model: Model) -> list[int]:

@@ -1,4 +1,4 @@
-"""Where the kernel of errors keeps what in its arrays; apart from it, to be known without Numba."""
+"""Layout of the arrays of the kernels of errors and of pictures; needs no Numba."""
 
 from __future__ import annotations
 
@@ -60,11 +60,9 @@ def new_work() -> Work:
     )
 
 
-# Where the kernel of pictures keeps what in its arrays; apart from it, to be known without Numba.
-#
-# A level is the exponent of a float32 as it is stored: a pair of level n has one weight, and none
-# farther out, of 2^(n - 127) to 2^(n - 126). Each level has a grid over the square from -2^(n -
-# 126) to 2^(n - 126) in both directions, for the pairs of that level alone. Grids of two
+# Kernel of pictures. A level is the exponent of a float32 as it is stored: a pair of level n has
+# one weight, and none farther out, of 2^(n-127) to 2^(n-126). Each level has a grid over the square
+# from -2^(n-126) to 2^(n-126) in both directions, for the pairs of that level alone. Grids of two
 # neighbours fit into each other, four cells into one: so the counts of any level and all below it
 # can be added up, exactly, without looking at a weight again.
 
@@ -88,8 +86,6 @@ NO_CELL: Final = LEVELS * ACROSS * ACROSS
 
 PAIR_KEYS: Final = 1 << 16
 """Counters of errors: one for each upper half of a float32's bits."""
-
-"""Pairs whose places are worked out together."""
 
 NEXT, TOP = range(2)
 """In `state`, int64 [2]: the first pair that is not counted, and the highest level."""

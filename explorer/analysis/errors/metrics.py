@@ -82,26 +82,16 @@ def kernels() -> Any:
 class RunningErrors:
     """Sums over the pairs so far; small, so that there can be one for each run of pairs.
 
-    Where |e| is counted is apart: these counters are large, and one thread needs one set of them
-    for all its runs. They may be added in the end, as `keys`.
+    Attributes:
+        keys: Counts of |e|, int64 [KEYS]; None until they are set in the end. They are large, and
+            a thread needs one set of them for all its runs.
     """
 
     def __init__(self) -> None:
         self._counts = np.zeros(at.COUNTS, np.int64)
         self._sums = np.zeros((3, at.SUMS), np.float64)
         self._seen = 0
-        self._keys: NDArray[np.int64] | None = None
-
-    @property
-    def keys(self) -> NDArray[np.int64]:
-        """Counts of |e|, int64 [KEYS], to be added to."""
-        if self._keys is None:
-            self._keys = np.zeros(at.KEYS, np.int64)
-        return self._keys
-
-    @keys.setter
-    def keys(self, counts: NDArray[np.int64]) -> None:
-        self._keys = counts
+        self.keys: NDArray[np.int64] | None = None
 
     def add(self, reference: Values, candidate: Values, work: at.Work) -> None:
         """Add pairs of weights, float32 [n] each, apart in memory; |e| is counted in `work`."""
@@ -139,14 +129,9 @@ class RunningErrors:
             sign_flips=counts[at.SIGN_FLIPS],
             zeroed=counts[at.ZEROED],
             max_abs_error=most if pairs else math.nan,
-            percentiles=self._percentiles(counts[at.EQUAL], most),
+            percentiles=_percentiles(self.keys, counts[at.EQUAL], most),
             **_figures(totals, pairs),
         )
-
-    def _percentiles(self, equal: int, most: float) -> dict[float, float]:
-        if self._keys is None:
-            return dict.fromkeys(ERROR_PERCENTS, math.nan)
-        return _percentiles(self._keys, equal, most)
 
 
 def _figures(totals: list[float], pairs: int) -> dict[str, float]:
@@ -202,8 +187,10 @@ def one_minus_cosine(totals: list[float]) -> float:
     return min(2.0, max(0.0, distance))
 
 
-def _percentiles(keys: NDArray[np.int64], equal: int, most: float) -> dict[float, float]:
+def _percentiles(keys: NDArray[np.int64] | None, equal: int, most: float) -> dict[float, float]:
     """Return percentiles of |e|, linearly between the two nearest pairs."""
+    if keys is None:
+        return dict.fromkeys(ERROR_PERCENTS, math.nan)
     used = np.flatnonzero(keys != 0)  # few are; of booleans they are found sooner
     counts = keys[used]
     if equal:

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 
 from explorer.analysis.blocks import CodeCounts
-from explorer.analysis.errors.kernel_api import new_work
+from explorer.analysis.errors.kernel_api import KEYS, new_work
 from explorer.analysis.errors.metrics import RunningErrors
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorView, ViewReader
@@ -82,10 +82,7 @@ def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
                 progress(done)
             if watch is not None:
                 watch(total)
-    keys, *others = [room.keys for _, room in tools.made] or [total.keys]
-    for other in others:
-        keys += other
-    total.keys = keys
+    total.keys = sum((room.keys for _, room in tools.made), np.zeros(KEYS, np.int64))
     return total
 
 

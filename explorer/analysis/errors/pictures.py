@@ -491,6 +491,7 @@ def picture_errors(
     if isinstance(pair, MatchedPair):
         saturated = saturated_share(pair.match.candidate, workers, check)
     whole = _picture(errors, counts, pair.parameters)
+    assert errors.keys is not None
     magnitudes = magnitude_histogram(errors.keys)
     return replace(whole, saturated_codes=saturated, magnitudes=magnitudes, complete=True)
 

@@ -24,7 +24,7 @@ def _errors(*runs: tuple[Weights, Weights]) -> ErrorMetrics:
         part = RunningErrors()
         part.add(reference, candidate, work)
         total.combine(part)
-    total.keys += work.keys
+    total.keys = work.keys
     return total.figures()
 
 
