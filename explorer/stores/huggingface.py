@@ -51,7 +51,7 @@ class _Repository:
 
 
 def is_hub_cache(path: Path) -> bool:
-    """Tell whether a folder is a hub cache: whether it holds a repository."""
+    """Return whether a folder is a hub cache: whether it holds a repository."""
     try:
         with os.scandir(path) as children:
             return any(child.name.startswith(HUB_REPOSITORY) for child in children)
@@ -193,7 +193,7 @@ def _branches(refs: Path) -> dict[str, str]:
 
 
 def _read_commit(path: Path) -> str | None:
-    """Return what a reference says, or None if it is no commit."""
+    """Return the commit in a reference, or None if there is none."""
     try:
         with FileSource(path) as source:
             text = source.read(0, min(source.size, 64))

@@ -107,9 +107,9 @@ def read_details(entry: Entry, check: Check = lambda: None) -> Details:
         facts = Facts()
         what = f"{error.what} {error.where}".rstrip()
         problems = (Problem(Severity.ERROR, entry.name, what),)
-    # Listing told some of them already, in its own words.
-    told = {(problem.severity, problem.where) for problem in entry.problems}
-    new = (problem for problem in problems if (problem.severity, problem.where) not in told)
+    # the scan has reported some of them already, in its own words
+    known = {(problem.severity, problem.where) for problem in entry.problems}
+    new = (problem for problem in problems if (problem.severity, problem.where) not in known)
     return Details(facts.architecture, facts.parameters, facts.file_type, (*entry.problems, *new))
 
 

@@ -100,7 +100,7 @@ class _Scan:
         self._readable = False
         try:
             self._models = models_folder(root)
-        except OSError:  # reading it, next, tells the reason
+        except OSError:  # reading it, next, reports the reason
             self._models = root
         self._manifests = self._models / MANIFESTS
 
@@ -170,7 +170,7 @@ class _Scan:
         return None
 
     def _paths(self, folder: Path, above: tuple[str, ...]) -> Iterator[tuple[Path, Entry | None]]:
-        """Yield what lies four levels down, or an entry that says why a folder is not read."""
+        """Yield what lies four levels down, or an entry for a folder that cannot be read."""
         try:
             children = list_folder(folder)
         except OSError as error:
@@ -279,7 +279,7 @@ def digest_fault(
     """
     sha256 = _SHA256.fullmatch(name)
     if sha256 is None and _GIT_SHA1.fullmatch(name) is None:
-        return "its name is no digest, so nothing says what its content should be"
+        return "its name is no digest, so its content cannot be checked"
     try:
         with FileSource(path) as source:
             if sha256 is not None:

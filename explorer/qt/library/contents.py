@@ -1,6 +1,6 @@
-"""What is inside one downloaded model: files or layers → groups → tensors. For a worker.
+"""The contents of one downloaded model: files or layers → groups → tensors. For a worker.
 
-A model that cannot be opened still lists its files, so that one sees what is missing.
+A model that cannot be opened still lists its files, to show what is missing.
 """
 
 from __future__ import annotations
@@ -36,16 +36,15 @@ from explorer.stores import Entry, StoreKind
 from explorer.stores.entries import Check
 from explorer.text import integer_text, shape_text
 
-# Rows for the tensors of a model: by file, then by group or layer. Made page by page.
-
-
 _CHECK_EVERY: Final = 512
 _SHOWN_TYPES: Final = 3
 _PARTS: Final = ("weight", "scale", "bias", "global scale")
 
 
 class TensorRows:
-    """The tensors of a model by the file that holds them; usable after the model is closed.
+    """Rows of a model's tensors, by file, then by group or layer; made page by page.
+
+    Usable after the model is closed.
 
     Args:
         model: The model, open.
@@ -190,9 +189,6 @@ def _array_rows(tensor: Tensor) -> Iterator[Row]:
             )
 
 
-# Texts that come with a model: template, system prompt, licence, parameters, messages.
-
-
 _TEXT_LAYERS: Final = frozenset(
     {"template", "prompt", "system", "license", "params", "messages", "json", CONFIG_KIND}
 )
@@ -203,17 +199,17 @@ _MOST_BYTES: Final = 128 << 10
 
 
 def is_text_layer(kind: str, name: str) -> bool:
-    """Tell whether a layer's content is text."""
+    """Return whether a layer's content is text."""
     return kind in _TEXT_LAYERS or (not kind and is_text_file(Path(name)))
 
 
 def is_text_file(path: Path) -> bool:
-    """Tell by its name whether a file's content is text."""
+    """Return whether a file's content is text, by its name."""
     return path.suffix.lower() in _TEXT_SUFFIXES or path.stem.lower() in _TEXT_NAMES
 
 
 def read_text(path: Path) -> str:
-    """Return a text as it is to be read; JSON is laid out in lines. For a worker.
+    """Return a text of a model, such as its template or licence; JSON is indented.
 
     Raises:
         SourceError: It cannot be read.
@@ -257,8 +253,9 @@ def read_contents(kind: StoreKind, entry: Entry, check: Check = lambda: None) ->
         entry: The model.
         check: Called now and then; raises to give up.
     """
-    if entry.format is None:  # listing told why nothing may be opened
-        return tuple(_problem_rows(entry)) or (note_row(translate("nothing is here")),)
+    if entry.format is None:  # nothing may be opened, as its problems explain
+        rows = [note_row(problem.what, problem.severity) for problem in entry.problems]
+        return tuple(rows) or (note_row(translate("nothing is here")),)
     if kind is StoreKind.OLLAMA:
         return tuple(_manifest_rows(entry.path, check))
     try:
@@ -271,11 +268,6 @@ def read_contents(kind: StoreKind, entry: Entry, check: Check = lambda: None) ->
         files = [_file_row(file.path, entry.path, tensors) for file in model.files]
     others = _side_files(entry.path, {file.path for file in model.files})
     return (*files, *others)
-
-
-def _problem_rows(entry: Entry) -> Iterator[Row]:
-    for problem in entry.problems:
-        yield note_row(problem.what, problem.severity)
 
 
 def _sentence(error: ExplorerError) -> str:

@@ -12,7 +12,6 @@ from typing import Final
 
 from explorer.formats import Problem
 from explorer.qt.library.rows import (
-    Pages,
     Row,
     RowKind,
     gravest,
@@ -48,12 +47,12 @@ class Node:
 
     Attributes:
         id: What indexes refer to; an index of a row that is gone finds no node.
-        row: What it says.
+        row: Its content.
         parent: The node above; None for the root.
         place: Its position among the children shown.
         every: All nodes below, in the order shown, those filtered out included.
         children: The nodes below that are shown.
-        details: What the model's header says, of an ENTRY.
+        details: Facts of the model's header, of an ENTRY.
         expanded: Whether it is open in the view.
         requested: Whether its contents were asked for, of an ENTRY.
     """
@@ -79,11 +78,6 @@ class Node:
     def listed(self) -> bool:
         """Whether the rows below come from the scan, not from opening a model."""
         return self.row.kind in _LISTED
-
-    @property
-    def pages(self) -> Pages | None:
-        """Rows below that are made on demand."""
-        return self.row.pages
 
     @property
     def pending(self) -> bool:
@@ -135,8 +129,8 @@ class Node:
         if self.row.kind is RowKind.FAMILY:
             known = {node.architecture for node in self.every}
             return known.pop() if len(known) == 1 else ""
-        known_one = None if self.details is None else self.details.architecture
-        return title_of(known_one) if known_one else ""
+        name = None if self.details is None else self.details.architecture
+        return title_of(name) if name else ""
 
     @property
     def parameters(self) -> int | None:

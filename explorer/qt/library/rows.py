@@ -223,7 +223,7 @@ def store_row(place: Place, entries: Sequence[Entry], store: Store | None = None
     problems: tuple[Problem, ...] = ()
     if store is not None:
         children += _leftovers(store)
-        note = ""  # `Node.note` says what the store holds
+        note = ""  # `Node.note` sums up the store
         problems = _with_advice(place, store.problems)
         nbytes = store.nbytes + sum(partial.nbytes for partial in store.partials)
     return Row(

@@ -144,7 +144,7 @@ class SurveyBar(QWidget):
 
 
 class Notice(QWidget):
-    """Says what has to be read before a figure is known; is not there where nothing has to be."""
+    """Shows what has to be read before a figure is known; hidden if nothing has to be."""
 
     pressed = Signal()
 
@@ -162,14 +162,14 @@ class Notice(QWidget):
         layout.addWidget(self.button)
         self.hide()
 
-    def tell(self, source: Source) -> None:
+    def show_missing(self, source: Source) -> None:
         """Say what keeps figures of a source from being known."""
         session = self._session
         ready = session.state is SurveyState.READY
         tensors, pairs = session.missing
         text = ""
         if source is Source.ERRORS and session.references.chosen is None:
-            text = self.tr("Choose above what to compare with: errors are told against it.")
+            text = self.tr("Choose above what to compare with: errors need a reference.")
         elif source is Source.ERRORS and session.comparison is None:
             text = self.tr("The tensors of both models are being matched.")
         elif source is Source.ERRORS and pairs:
@@ -188,7 +188,7 @@ class Notice(QWidget):
 
 
 def start_text(widget: QWidget, session: SurveySession) -> str:
-    """Return what the button that starts a survey says."""
+    """Return the text of the button that starts a survey."""
     tensors, pairs = session.missing
     size = bytes_text(session.missing_bytes)
     if tensors and pairs:

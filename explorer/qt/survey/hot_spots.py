@@ -197,7 +197,7 @@ class HotSpotsPage(ListPanel):
         before = self._document, self.chosen
         if session.comparison is not None and not self._chose:
             self._set_metric(_FIRST_WITH_ERRORS)
-        self.notice.tell(self.chosen.source)
+        self.notice.show_missing(self.chosen.source)
         if content is None:
             self._clear()
             return
@@ -228,7 +228,7 @@ class HotSpotsPage(ListPanel):
 
     def grow(self) -> None:
         """Show more of the same, not too often."""
-        self.notice.tell(self.chosen.source)
+        self.notice.show_missing(self.chosen.source)
         if self._spots is not None and not self._renewing.isActive():
             self._renewing.start()
 
@@ -269,7 +269,7 @@ class HotSpotsPage(ListPanel):
 
     def _choose_metric(self) -> None:
         self._chose = True
-        self.notice.tell(self.chosen.source)
+        self.notice.show_missing(self.chosen.source)
         self._renew()
         self._rank()
 
@@ -308,4 +308,4 @@ class HotSpotsPage(ListPanel):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.LocaleChange:
-            self.notice.tell(self.chosen.source)
+            self.notice.show_missing(self.chosen.source)

@@ -1,4 +1,4 @@
-"""Where each cell of the map of a model stands. Knows no painter; all lengths are pixels.
+"""Places of the cells of the map of a model. Knows no painter; all lengths are pixels.
 
 From top to bottom: what is before the layers, each stack of layers under its roles, what is behind.
 Tensors outside of layers are wrapped like words; layers are as wide as they have roles.
@@ -17,8 +17,8 @@ from PySide6.QtCore import QRectF
 from explorer.analysis.model_grid import GridSection, Kind, ModelGrid
 
 _PAD: Final = 8
-_LEAST_WIDTH: Final = 54
-_MOST_WIDTH: Final = 132
+_MIN_WIDTH: Final = 54
+_MAX_WIDTH: Final = 132
 _LONGEST_WORD: Final = 12  # characters of a word of a role, or of a layer, that widths follow
 _USUAL_FIGURE: Final = "0.00000"
 _ROW_PAD: Final = 5
@@ -86,11 +86,11 @@ class MapLayout:
             w[:_LONGEST_WORD] for s in layers for c in s.columns[:256] for w in c.label.split()
         }
         wanted = max((advance(word) for word in words), default=0.0)
-        wanted = max(_LEAST_WIDTH, wanted + _PAD, advance(_USUAL_FIGURE) + _PAD)
+        wanted = max(_MIN_WIDTH, wanted + _PAD, advance(_USUAL_FIGURE) + _PAD)
         last = max((str(s.layers[-1])[:_LONGEST_WORD] for s in layers), key=len, default="")
         self.label_width = advance(last) + 2 * _PAD if layers else 0.0
         room = (width - self.label_width - _PAD) / max(columns, 1)
-        self.cell_width = float(int(min(max(wanted, room), max(wanted, _MOST_WIDTH))))
+        self.cell_width = float(int(min(max(wanted, room), max(wanted, _MAX_WIDTH))))
         self.width = max(width, self.label_width + columns * self.cell_width + _PAD)
         self._row_height = line_height + _ROW_PAD
         self._line_height = line_height

@@ -412,8 +412,8 @@ class MapPicture:
         for metric in METRICS:
             values = metric.of_groups(self._known, groups)
             if not np.isnan(values).all():
-                told = [None if np.isnan(value) else value for value in values.tolist()]
-                columns.append((metric.name, told))
+                known = [None if np.isnan(value) else value for value in values.tolist()]
+                columns.append((metric.name, known))
         return columns
 
     def _types(self, rows: tuple[int, ...]) -> str:
@@ -530,7 +530,7 @@ class MapPage(QWidget):
         meaning = "" if metric is None else f"\n\n{metric.title}: {metric.tip}"
         for part in (self.map, self.colour_by):
             part.setWhatsThis(picture_text("model_map") + meaning)
-        self.notice.tell(Source.HEADER if metric is None else metric.source)
+        self.notice.show_missing(Source.HEADER if metric is None else metric.source)
         colouring = self._colouring(metric)
         if colouring is not None:
             self.map.show_colouring(colouring)
@@ -638,8 +638,8 @@ class MapPage(QWidget):
         """Show the details of a cell; of the selected one if it is -1."""
         cell = self.map.current if cell < 0 else cell
         lines = self.lines(cell) if cell >= 0 else []
-        told = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
-        text = "   ·   ".join(told)
+        parts = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
+        text = "   ·   ".join(parts)
         hint = self.tr("Point at a cell to read it; arrow keys go from cell to cell.")
         self.readout.setText(text or hint)
         self.map.setAccessibleDescription(text)
