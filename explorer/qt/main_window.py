@@ -378,9 +378,9 @@ class MainWindow(QMainWindow):
 
     def show_quick_open(self) -> None:
         """Open the search over everything."""
-        from explorer.qt.quick_open import GoTo  # noqa: PLC0415 - not needed for the first paint
+        from explorer.qt import quick_open  # noqa: PLC0415 - not needed for the first paint
 
-        GoTo(self, self, self.runner).show(self.actions())
+        quick_open.show_quick_open(self, self)
 
     def _ask_files(self) -> None:
         self.open_paths(ask_models(self))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from heapq import merge
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -14,7 +15,8 @@ from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import QDialog, QLineEdit, QListView, QVBoxLayout, QWidget
 
 from explorer.errors import ExplorerError
-from explorer.qt.document import Document, Match, NameList, name_list
+from explorer.formats.tensors import natural_key
+from explorer.qt.document import Document
 from explorer.qt.help.guide import plain_title
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.widgets.labels import plain_label
@@ -22,14 +24,13 @@ from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
 from explorer.text import integer_text, plain_text, shorten
 
-# Everything that Ctrl+K can jump to, and which of it a query finds.
-
-
 MOST_FOUND: Final = 200
 _LONGEST_TEXT: Final = 300
+_CHECK_EVERY: Final = 4096  # names
+_NO_WORD: Final = re.compile(r"[\W_]")
 
 
-class Target(Enum):
+class ResultKind(Enum):
     """What a result leads to."""
 
     MODEL = "model"
@@ -43,114 +44,117 @@ class Entry:
     """Something to jump to.
 
     Attributes:
-        target: What it is.
+        kind: What it is.
         text: Its text, safe to show.
         document: The model, of a MODEL, KEY or TENSOR.
         position: Position of the key or tensor, or of the action.
     """
 
-    target: Target
+    kind: ResultKind
     text: str
     document: Document | None
     position: int
 
 
 @dataclass(frozen=True, eq=False)
-class Shelf:
-    """Things of one kind to jump to.
+class SearchSource:
+    """Names of one kind to search.
 
     Attributes:
-        target: What they are.
-        names: Their names, ready for searching.
-        text: Returns the name at a position as the file has it; called in a worker.
+        kind: What they are names of.
+        names: The names as the file has them.
         document: The model that they belong to, or None.
     """
 
-    target: Target
-    names: NameList
-    text: Callable[[int], str]
+    kind: ResultKind
+    names: Sequence[str]
     document: Document | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a query found.
-
-    Attributes:
-        entries: The best, in order.
-        count: How many there are in all.
-    """
+    """The best results of a query, in order, and the number of all."""
 
     entries: Sequence[Entry]
     count: int
 
 
-def text_shelf(target: Target, texts: Sequence[str], document: Document | None = None) -> Shelf:
-    """Return a shelf of a few texts."""
-    return Shelf(target, name_list([text.lower() for text in texts]), texts.__getitem__, document)
-
-
-def all_shelves(documents: Sequence[Document], commands: Sequence[str]) -> list[Shelf]:
-    """Return everything to jump to. What there is little of comes first among equals."""
-    models = [text_shelf(Target.MODEL, [document.title], document) for document in documents]
+def search_sources(documents: Sequence[Document], commands: Sequence[str]) -> list[SearchSource]:
+    """Return everything to jump to; of equal results, those of the first source come first."""
+    kind = ResultKind
+    models = [SearchSource(kind.MODEL, [document.title], document) for document in documents]
     keys = [
-        Shelf(Target.KEY, document.key_names, _key_text(document), document)
+        SearchSource(kind.KEY, [entry.key for entry in document.model.metadata.entries], document)
         for document in documents
     ]
     tensors = [
-        Shelf(
-            Target.TENSOR,
-            document.tensor_names,
-            document.model.tensors.columns.names.__getitem__,
-            document,
-        )
+        SearchSource(kind.TENSOR, document.model.tensors.columns.names, document)
         for document in documents
     ]
-    return [*models, text_shelf(Target.ACTION, commands), *keys, *tensors]
+    return [*models, SearchSource(kind.ACTION, commands), *keys, *tensors]
 
 
-def search(shelves: Sequence[Shelf], query: str, check: Callable[[], None] = lambda: None) -> Found:
-    """Return the best entries that hold every word of the query.
+def search(
+    sources: Sequence[SearchSource], query: str, check: Callable[[], None] = lambda: None
+) -> Found:
+    """Return the best entries that hold every word of the query; for a worker.
 
     A word that is a whole word of the name ranks before one that is only a part of it: with
     ``attn 0``, ``blk.0.attn_norm`` comes before ``blk.10.attn_k``. Then come names that begin with
-    the query's first word. Equals are in the order of the shelves, on a shelf in natural order.
+    the query's first word. Equals are in the order of the sources, within one in natural order.
 
     Args:
-        shelves: Where to look.
+        sources: Where to look.
         query: Any text; case does not count.
         check: Called every few thousand names; raises to give up.
     """
     words = query.lower().split()
-    count = 0
-    found: list[list[tuple[int, bool, int, Match]]] = []
-    for number, shelf in enumerate(shelves):
-        matches, all_count = shelf.names.search(words, MOST_FOUND, check)
-        count += all_count
-        found.append([(match.misses, match.inside, number, match) for match in matches])
-    best = islice(merge(*found), MOST_FOUND)
-    return Found([_entry(shelves[number], match) for _, _, number, match in best], count)
+    matches = (
+        (number, position)
+        for number, source in enumerate(sources)
+        for position in _matches(source.names, words, check)
+    )
+    if not words:
+        first = [_entry(sources[number], place) for number, place in islice(matches, MOST_FOUND)]
+        return Found(first, sum(len(source.names) for source in sources))
+    ranked = [
+        (*_badness(sources[number].names[place], words), number, place) for number, place in matches
+    ]
+    check()
+    best = nsmallest(
+        MOST_FOUND,
+        ranked,
+        key=lambda one: (*one[:3], natural_key(sources[one[2]].names[one[3]]), one[3]),
+    )
+    return Found([_entry(sources[number], place) for *_, number, place in best], len(ranked))
 
 
-def _entry(shelf: Shelf, match: Match) -> Entry:
-    text = plain_text(shelf.text(match.position)[: 2 * _LONGEST_TEXT])
-    return Entry(shelf.target, shorten(text, _LONGEST_TEXT), shelf.document, match.position)
+def _matches(
+    names: Sequence[str], words: Sequence[str], check: Callable[[], None]
+) -> Iterator[int]:
+    for position, name in enumerate(names):
+        if position % _CHECK_EVERY == 0:
+            check()
+        folded = name.lower()
+        if all(word in folded for word in words):
+            yield position
 
 
-def _key_text(document: Document) -> Callable[[int], str]:
-    entries = document.model.metadata.entries
-    return lambda position: entries[position].key
+def _badness(name: str, words: Sequence[str]) -> tuple[int, bool]:
+    """Return how many words are only parts of words of a name, and whether it starts otherwise."""
+    folded = name.lower()
+    spaced = f" {_NO_WORD.sub(' ', folded)} "
+    parts = sum(f" {_NO_WORD.sub(' ', word)} " not in spaced for word in words)
+    return parts, not folded.startswith(words[0])
 
 
-# What Ctrl+K has found, as a list.
+def _entry(source: SearchSource, position: int) -> Entry:
+    text = plain_text(source.names[position][: 2 * _LONGEST_TEXT])
+    return Entry(source.kind, shorten(text, _LONGEST_TEXT), source.document, position)
 
 
 class FoundList(QAbstractListModel):
-    """Entries in the order of their ranks.
-
-    Attributes:
-        entries: The entries.
-    """
+    """The entries that were found, best first."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -164,12 +168,12 @@ class FoundList(QAbstractListModel):
 
     def _text(self, entry: Entry) -> str:
         place = {
-            Target.MODEL: self.tr("model"),
-            Target.KEY: self.tr("key"),
-            Target.TENSOR: self.tr("tensor"),
-            Target.ACTION: self.tr("command"),
-        }[entry.target]
-        if entry.document is not None and entry.target is not Target.MODEL:
+            ResultKind.MODEL: self.tr("model"),
+            ResultKind.KEY: self.tr("key"),
+            ResultKind.TENSOR: self.tr("tensor"),
+            ResultKind.ACTION: self.tr("command"),
+        }[entry.kind]
+        if entry.document is not None and entry.kind is not ResultKind.MODEL:
             place += f" — {plain_text(entry.document.title)}"
         return f"{entry.text}    ({place})"
 
@@ -208,12 +212,12 @@ class QuickOpen(QDialog):
     chosen = Signal(object)
 
     def __init__(
-        self, shelves: Sequence[Shelf], runner: JobRunner, parent: QWidget | None = None
+        self, sources: Sequence[SearchSource], runner: JobRunner, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.setWindowTitle(self.tr("Go to"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._shelves = shelves
+        self._sources = sources
         self._jobs = JobSlot(runner, self)
         self._choose_when_found = False
         self.edit = QLineEdit(self)
@@ -243,7 +247,7 @@ class QuickOpen(QDialog):
         self._choose_when_found = False
         self._jobs.run(
             self.tr("Searching names"),
-            lambda job: search(self._shelves, text, job.check),
+            lambda job: search(self._sources, text, job.check),
             self._show,
             self._show_failure,
         )
@@ -290,13 +294,11 @@ class QuickOpen(QDialog):
         return super().eventFilter(watched, event)
 
 
-# Ctrl+K for the window: collects what one can go to, and goes there.
-
-
-class Places(Protocol):
-    """What a window lets one go to."""
+class Window(Protocol):
+    """What the search needs of the window."""
 
     documents: list[Document]
+    runner: JobRunner
 
     def reveal_model(self, document: Document) -> None:
         """Show a model."""
@@ -308,38 +310,30 @@ class Places(Protocol):
         """Show a tensor."""
 
 
-class GoTo:
-    """Opens the search over everything for a window.
+def show_quick_open(window: Window, parent: QWidget) -> None:
+    """Open the search over the models and commands of a window.
 
     Args:
-        places: Where one can go: the window.
-        window: The same as a widget: its dialogs belong to it.
-        runner: Runs the searching.
+        window: The window.
+        parent: The same as a widget: the dialog belongs to it.
     """
+    commands = [action for action in parent.actions() if action.text()]
+    texts = [plain_title(action) for action in commands]
+    dialog = QuickOpen(search_sources(window.documents, texts), window.runner, parent)
+    dialog.chosen.connect(lambda entry: _go(window, entry, commands))
+    dialog.open()
 
-    def __init__(self, places: Places, window: QWidget, runner: JobRunner) -> None:
-        self._places = places
-        self._window = window
-        self._runner = runner
 
-    def show(self, actions: Sequence[QAction]) -> None:
-        """Open the search; the commands of `actions` can be found too."""
-        commands = [action for action in actions if action.text()]
-        texts = [plain_title(action) for action in commands]
-        dialog = QuickOpen(all_shelves(self._places.documents, texts), self._runner, self._window)
-        dialog.chosen.connect(lambda entry: self._go(entry, commands))
-        dialog.open()
-
-    def _go(self, entry: Entry, commands: Sequence[QAction]) -> None:
-        document = entry.document
-        if entry.target is Target.ACTION:
-            # once the dialog is gone: the command may open another one
-            QTimer.singleShot(0, commands[entry.position].trigger)
-        elif document is None or document not in self._places.documents:
-            return
-        elif entry.target is Target.MODEL:
-            self._places.reveal_model(document)
-        elif entry.target is Target.KEY:
-            self._places.reveal_key(document, entry.position)
-        else:
-            self._places.reveal_tensor(document, entry.position)
+def _go(window: Window, entry: Entry, commands: Sequence[QAction]) -> None:
+    document = entry.document
+    if entry.kind is ResultKind.ACTION:
+        # once the dialog is gone: the command may open another one
+        QTimer.singleShot(0, commands[entry.position].trigger)
+    elif document is None or document not in window.documents:
+        return
+    elif entry.kind is ResultKind.MODEL:
+        window.reveal_model(document)
+    elif entry.kind is ResultKind.KEY:
+        window.reveal_key(document, entry.position)
+    else:
+        window.reveal_tensor(document, entry.position)

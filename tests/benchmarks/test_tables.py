@@ -20,7 +20,7 @@ from explorer.qt.contents.tensors import TensorsView
 from explorer.qt.contents.vocabulary import VocabularyView
 from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.quick_open import QuickOpen, all_shelves
+from explorer.qt.quick_open import QuickOpen, search_sources
 from explorer.qt.widgets.table_view import ListPanel
 from tests.helpers.gguf_writer import (
     ARRAY,
@@ -241,7 +241,7 @@ def test_going_to_one_of_262144_names_never_holds_up_the_window_for_50_ms(  # ty
     runner, dialogs = JobRunner(), []
 
     def open_dialog() -> None:
-        dialogs.append(QuickOpen(all_shelves([document], ["Quit"]), runner))
+        dialogs.append(QuickOpen(search_sources([document], ["Quit"]), runner))
         dialogs[-1].open()
 
     ours = {"open": _longest_pause(open_dialog, lambda: dialogs[0].found.rowCount() > 0)}

@@ -10,9 +10,8 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from explorer.qt.document import NameList, name_list
 from explorer.qt.jobs import JobRunner
-from explorer.qt.quick_open import Entry, QuickOpen, Shelf, Target, text_shelf
+from explorer.qt.quick_open import Entry, QuickOpen, ResultKind, SearchSource
 from explorer.qt.widgets.table_view import ROW_PADDING
 from tests.helpers.patience import PATIENCE_S
 
@@ -21,9 +20,9 @@ TEXTS = [f"name {number}" for number in range(300)] + ["other"]
 
 
 @pytest.fixture
-def make(qtbot: QtBot, runner: JobRunner) -> Callable[[Shelf], QuickOpen]:
-    def make_one(shelf: Shelf) -> QuickOpen:
-        dialog = QuickOpen([shelf], runner)
+def make(qtbot: QtBot, runner: JobRunner) -> Callable[[SearchSource], QuickOpen]:
+    def make_one(source: SearchSource) -> QuickOpen:
+        dialog = QuickOpen([source], runner)
         dialog.open()
         return dialog
 
@@ -31,25 +30,24 @@ def make(qtbot: QtBot, runner: JobRunner) -> Callable[[Shelf], QuickOpen]:
 
 
 @pytest.fixture
-def dialog(qtbot: QtBot, make: Callable[[Shelf], QuickOpen]) -> Iterator[QuickOpen]:
-    dialog = make(text_shelf(Target.ACTION, TEXTS))
+def dialog(qtbot: QtBot, make: Callable[[SearchSource], QuickOpen]) -> Iterator[QuickOpen]:
+    dialog = make(SearchSource(ResultKind.ACTION, TEXTS))
     qtbot.waitUntil(lambda: dialog.found.rowCount() == 200)
     yield dialog
     if isValid(dialog):  # it goes when something is chosen
         dialog.reject()
 
 
-class WaitingNames(NameList):
-    """Names whose search waits for the test, which says how often it may go on."""
+class WaitingNames(list[str]):
+    """Names that are read when the test says so, each search anew."""
 
     def __init__(self) -> None:
-        names = name_list(TEXTS)
-        super().__init__(names.folded, names.ranks, names._spaced)
-        object.__setattr__(self, "go_on", threading.Semaphore(0))  # the class is frozen
+        super().__init__(TEXTS)
+        self.go_on = threading.Semaphore(0)
 
-    def search(self, words, most, check=lambda: None):  # type: ignore[no-untyped-def] # as above
+    def __iter__(self) -> Iterator[str]:
         assert self.go_on.acquire(timeout=PATIENCE_S)
-        return super().search(words, most, check)
+        return super().__iter__()
 
 
 def type_text(qtbot: QtBot, dialog: QuickOpen, text: str, count: int) -> None:
@@ -98,11 +96,11 @@ def test_a_double_click_chooses(qtbot: QtBot, dialog: QuickOpen) -> None:
 
 
 def test_return_waits_for_the_results_of_what_was_typed(
-    qtbot: QtBot, make: Callable[[Shelf], QuickOpen]
+    qtbot: QtBot, make: Callable[[SearchSource], QuickOpen]
 ) -> None:
     waiting = WaitingNames()
     waiting.go_on.release()
-    dialog = make(Shelf(Target.ACTION, waiting, TEXTS.__getitem__))
+    dialog = make(SearchSource(ResultKind.ACTION, waiting))
     qtbot.waitUntil(lambda: dialog.found.rowCount() == 200)
     qtbot.keyClicks(dialog.edit, "other")
     with qtbot.assertNotEmitted(dialog.chosen):
@@ -112,10 +110,10 @@ def test_return_waits_for_the_results_of_what_was_typed(
 
 
 def test_escape_in_the_middle_of_a_search(
-    qtbot: QtBot, runner: JobRunner, make: Callable[[Shelf], QuickOpen]
+    qtbot: QtBot, runner: JobRunner, make: Callable[[SearchSource], QuickOpen]
 ) -> None:
     waiting = WaitingNames()
-    dialog = make(Shelf(Target.ACTION, waiting, TEXTS.__getitem__))
+    dialog = make(SearchSource(ResultKind.ACTION, waiting))
     qtbot.keyClick(dialog.edit, KEY.Key_Escape)
     assert not dialog.isVisible()
     waiting.go_on.release()
