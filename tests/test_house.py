@@ -31,7 +31,6 @@ IMPORT_SHARE = 0.08
 SINGLE_IMPORTERS = 40
 
 LONG: dict[str, str] = {
-    "Actions.__init__": "a table of actions, one call an action",
     "measure": "one kernel: all moments in one walk over the weights",
     "tensor_columns": "a table of columns",
     "tensor_statistics": "20 lines of it document the arguments",

@@ -16,10 +16,10 @@ from tests.helpers.patience import PROGRAM_S
 _ROOT: Final = Path(__file__).parent.parent
 
 LIMITS: Final = {
-    "click": {"modules": 79, "pairs": 17, "direct": 11},
-    "slider": {"modules": 49, "pairs": 7, "direct": 0},
-    "compare": {"modules": 63, "pairs": 9, "direct": 8},
-    "open": {"modules": 80, "pairs": 7, "direct": 6},
+    "click": {"modules": 40, "pairs": 12, "direct": 9},
+    "slider": {"modules": 20, "pairs": 2, "direct": 1},
+    "compare": {"modules": 32, "pairs": 6, "direct": 6},
+    "open": {"modules": 33, "pairs": 6, "direct": 5},
 }
 
 

@@ -21,83 +21,45 @@ class Actions:
 
     def __init__(self, window: QMainWindow) -> None:
         self._window = window
-        tr = window.tr
-        self.open_files = self._make(
-            "open_files", tr("&Open file…"), Key.Open, tr("Open model files")
-        )
-        self.open_folder = self._make(
-            "open_folder",
-            tr("Open &folder…"),
-            "Ctrl+Shift+O",
-            tr("Open the folder of a Hugging Face model"),
-        )
-        self.open_demo = self._make(
-            "open_demo",
-            tr("Open &demo model"),
-            "",
-            tr("Open a small model that this program makes"),
-        )
-        self.close_model = self._make(
-            "close_model", tr("&Close model"), "Ctrl+W", tr("Close the current model")
-        )
-        self.clear_recent = self._make(
-            "clear_recent", tr("&Forget these"), "", tr("Empty the list of recent models")
-        )
-        self.quit = self._make("quit", tr("&Quit"), Key.Quit, tr("Close the program"))
-        self.find = self._make("find", tr("&Find"), Key.Find, tr("Search or filter what is shown"))
-        self.go_to = self._make(
-            "go_to", tr("&Go to…"), "Ctrl+K", tr("Jump to any model, key, tensor or command")
-        )
-        self.copy_path = self._make(
-            "copy_path",
-            tr("Copy model's &path"),
-            "Ctrl+Alt+C",
-            tr("Copy the path of the current model"),
-        )
-        self.guide = self._make(
-            "guide",
-            tr("&Guide"),
-            Key.HelpContents,
-            tr("Open the guide at the panel in front"),
-        )
-        self.shortcuts = self._make(
-            "shortcuts", tr("&Keyboard shortcuts"), "Ctrl+?", tr("List every shortcut")
-        )
-        self.whats_this = self._make(
-            "whats_this",
-            tr("&What's this?"),
-            Key.WhatsThis,
-            tr("Point at a figure to read what it means"),
-        )
-        self.explain = self._make(
-            "explain",
-            tr("&Explain the current figure"),
-            "Ctrl+F1",
-            tr("Say what the figure means that the keyboard is at"),
-        )
-        self.tour = self._make(
-            "tour", tr("&Tour"), "", tr("Show the parts of the window one after another")
-        )
-        self.about = self._make("about", tr("&About"), "", tr("Version and licence"))
-        self.reset_layout = self._make(
-            "reset_layout",
-            tr("&Reset layout"),
-            "",
-            tr("Put every panel back to where it was at first"),
-        )
+        tr, make = window.tr, self._make
+        self.open_files = make("open_files", tr("&Open file…"), Key.Open, tr("Open model files"))
+        tip = tr("Open the folder of a Hugging Face model")
+        self.open_folder = make("open_folder", tr("Open &folder…"), "Ctrl+Shift+O", tip)
+        tip = tr("Open a small model that this program makes")
+        self.open_demo = make("open_demo", tr("Open &demo model"), "", tip)
+        tip = tr("Close the current model")
+        self.close_model = make("close_model", tr("&Close model"), "Ctrl+W", tip)
+        tip = tr("Empty the list of recent models")
+        self.clear_recent = make("clear_recent", tr("&Forget these"), "", tip)
+        self.quit = make("quit", tr("&Quit"), Key.Quit, tr("Close the program"))
+        self.find = make("find", tr("&Find"), Key.Find, tr("Search or filter what is shown"))
+        tip = tr("Jump to any model, key, tensor or command")
+        self.go_to = make("go_to", tr("&Go to…"), "Ctrl+K", tip)
+        tip = tr("Copy the path of the current model")
+        self.copy_path = make("copy_path", tr("Copy model's &path"), "Ctrl+Alt+C", tip)
+        tip = tr("Open the guide at the panel in front")
+        self.guide = make("guide", tr("&Guide"), Key.HelpContents, tip)
+        tip = tr("List every shortcut")
+        self.shortcuts = make("shortcuts", tr("&Keyboard shortcuts"), "Ctrl+?", tip)
+        tip = tr("Point at a figure to read what it means")
+        self.whats_this = make("whats_this", tr("&What's this?"), Key.WhatsThis, tip)
+        tip = tr("Explain the figure that has the focus")
+        self.explain = make("explain", tr("&Explain the current figure"), "Ctrl+F1", tip)
+        tip = tr("Show the parts of the window one after another")
+        self.tour = make("tour", tr("&Tour"), "", tip)
+        self.about = make("about", tr("&About"), "", tr("Version and licence"))
+        tip = tr("Put every panel back to its default place")
+        self.reset_layout = make("reset_layout", tr("&Reset layout"), "", tip)
         self.schemes = {
-            Scheme.SYSTEM: self._make("scheme_system", tr("As the &system"), "", ""),
-            Scheme.LIGHT: self._make("scheme_light", tr("&Light"), "", ""),
-            Scheme.DARK: self._make("scheme_dark", tr("&Dark"), "", ""),
-            Scheme.CONTRAST: self._make("scheme_contrast", tr("High &contrast"), "", ""),
+            Scheme.SYSTEM: make("scheme_system", tr("As the &system"), "", ""),
+            Scheme.LIGHT: make("scheme_light", tr("&Light"), "", ""),
+            Scheme.DARK: make("scheme_dark", tr("&Dark"), "", ""),
+            Scheme.CONTRAST: make("scheme_contrast", tr("High &contrast"), "", ""),
         }
+        binary, decimal = tr("KiB, MiB, GiB (powers of &1024)"), tr("kB, MB, GB (powers of 1&000)")
         self.units = {
-            ByteUnits.BINARY: self._make(
-                "units_binary", tr("KiB, MiB, GiB (powers of &1024)"), "", tr("As memory is sold")
-            ),
-            ByteUnits.DECIMAL: self._make(
-                "units_decimal", tr("kB, MB, GB (powers of 1&000)"), "", tr("As disks are sold")
-            ),
+            ByteUnits.BINARY: make("units_binary", binary, "", tr("As memory is sold")),
+            ByteUnits.DECIMAL: make("units_decimal", decimal, "", tr("As disks are sold")),
         }
         for choices in (self.schemes, self.units):
             group = QActionGroup(window)
@@ -122,11 +84,8 @@ class Actions:
         return action
 
 
-# How everything looks, as the user chose it: colours, and the units of sizes.
-
-
 class Look(QObject):
-    """Follows the commands of the menu View, and remembers what they chose."""
+    """Applies and saves the colours and units that the menu View offers."""
 
     def __init__(self, settings: Settings, actions: Actions, window: QWidget) -> None:
         super().__init__(window)

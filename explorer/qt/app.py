@@ -23,15 +23,12 @@ from explorer.qt.settings import Settings
 from explorer.qt.theme import apply_scheme
 from explorer.text import plain_text
 
-# Tells screen readers what the program's own widgets are: Qt calls everything it did not draw a
-# client area.
-#
-# A class says it itself, in its attribute `accessible_role`. Names and descriptions stay those of
-# the widget; only the role comes from here.
 
+def install_roles() -> None:
+    """Give screen readers the role of each widget class that has an `accessible_role`.
 
-def tell_roles() -> None:
-    """Have Qt ask the program's classes what they are; a second call changes nothing."""
+    Qt calls every widget that it does not draw itself a client area.
+    """
     QAccessible.installFactory(_interface_of)
 
 
@@ -42,20 +39,15 @@ def _interface_of(_class_name: str, thing: QObject) -> QAccessibleInterface | No
     return QAccessibleWidget(thing, role)
 
 
-# Has threads share the memory that they free.
-
-
 _ARENA_MAX: Final = -8  # `M_ARENA_MAX` of glibc's malloc.h
 _ARENAS: Final = 2
 
 
 def share_arenas() -> None:
-    """Have all threads take memory from two arenas; before there are any. For glibc only.
+    """Let all threads share two arenas of glibc's malloc; call it before there are threads.
 
-    It gives each thread an arena of its own, up to eight for each core. What is free in one is of
-    no use to other threads, and up to 32 MiB at its end never go back to the system. After some
-    thousand actions in the window 130 MiB were free in ten arenas, where a single one had 20. Two
-    make no thread wait: who asks for memory mostly holds the interpreter's lock.
+    By default a thread has its own arena, whose free memory no other thread can use: after some
+    thousand actions in the window 130 MiB were free in ten arenas, and 20 in a single one.
     """
     if sys.platform == "linux":
         set_option = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -64,7 +56,7 @@ def share_arenas() -> None:
 
 
 DESKTOP_FILE: Final = "io.github.gguf_explorer.GGUFExplorer"
-"""Name of the desktop entry in packaging/linux/, by which a desktop tells whose window it is."""
+"""Name of the desktop entry in packaging/linux/, by which a desktop finds a window's program."""
 
 _SIGNAL_POLL_MS = 250
 
@@ -88,7 +80,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     app.setDesktopFileName(DESKTOP_FILE)
     app.setStyle("Fusion")
     settings = Settings(fresh=fresh)
-    tell_roles()
+    install_roles()
     take_locale(QLocale.system(), settings.byte_units)
     apply_scheme(settings.scheme)
     app.styleHints().colorSchemeChanged.connect(lambda _: apply_scheme(settings.scheme))
@@ -111,7 +103,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
         problem = settings.problem()
         if problem is not None:
             window.message_bar.show_error(problem)
-        window.crashes.tell_of_last_run()
+        window.crashes.report_last_run()
         window.help.start_tour_once()
 
     with catching(window.crashes):
@@ -127,10 +119,7 @@ def _icon() -> QIcon:
 
 
 class _AfterFirstPaint(QObject):
-    """Calls a function once the window was painted: what it loads must not keep it off the screen.
-
-    A timer of 0 ms would fire before.
-    """
+    """Calls a function after the first paint of the window; a timer of 0 ms would fire before."""
 
     def __init__(self, then: Callable[[], None], window: MainWindow) -> None:
         super().__init__(window)

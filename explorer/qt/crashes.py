@@ -1,13 +1,15 @@
-"""Faults of the program that nobody caught: each is told and written down once, and work goes on.
+"""Uncaught exceptions: log each once, report it to the user, keep running.
 
 They come from slots, from methods that Qt calls (a `paintEvent` that fails does so at every frame),
-from jobs, from other threads, from objects that are being destroyed, and from Qt itself. All of
-them end here.
+from jobs and other threads, from objects that are being destroyed, and from Qt itself. Reports are
+files on this machine, which the user can read, send or delete. A Python error is written when it
+happens. A crash of the process (a segmentation fault, a fatal message of Qt) leaves what
+`faulthandler` still writes, in a file that every running program keeps open; the next start finds
+it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
 import platform
@@ -38,13 +40,6 @@ from explorer import __version__
 from explorer.paths import cache_folder
 from explorer.text import plain_text, shorten
 
-# Reports of the program's own faults: files that the user can look at, send or delete.
-#
-# They stay on this machine. A Python error is written when it happens. A crash of the process (a
-# segmentation fault, a fatal message of Qt) leaves what `faulthandler` can still write, in a file
-# that every running program keeps open; the next start finds it.
-
-
 MOST_REPORTS: Final = 20
 MOST_CHARACTERS: Final = 64_000
 
@@ -65,7 +60,7 @@ class CrashReports:
 
     @classmethod
     def of_user(cls) -> CrashReports:
-        """Return the user's own."""
+        """Return the reports of the user who runs the program."""
         try:
             return cls(cache_folder() / "crashes")
         except RuntimeError:  # a user without a home
@@ -81,8 +76,8 @@ class CrashReports:
             self._folder.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             self._remove_oldest()
-        except OSError:  # a full disk, say: then the window alone tells of it
-            with contextlib.suppress(OSError):
+        except OSError:  # a full disk, say: then the window alone reports it
+            with suppress(OSError):
                 path.unlink()
             return None
         return path
@@ -93,10 +88,10 @@ class CrashReports:
             path.unlink(missing_ok=True)
 
     def watch(self) -> None:
-        """Have a crash of this process written into a file of its own, until `stop_watching`."""
+        """Write a crash of this process into a file of its own, until `stop_watching`."""
         if self._folder is None:
             return
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             # the time, since in a sandbox every process of a program has the same number
             path = self._folder / f"{_FAULT}{time.time_ns()}-{os.getpid()}.txt"
@@ -105,29 +100,29 @@ class CrashReports:
             faulthandler.enable(self._fault)
 
     def stop_watching(self) -> None:
-        """End what `watch` began, at the end of a process that did not crash."""
+        """Remove the file of `watch`, at the end of a process that did not crash."""
         if self._fault is not None:
             faulthandler.disable()
             self._fault.close()
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.unlink(self._fault.name)
             self._fault = None
 
     def note_before_abort(self, text: str) -> None:
-        """Write into the file that `watch` made: the process is about to be ended."""
+        """Write into the file of `watch`: Qt is about to end the process."""
         if self._fault is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._fault.write(f"{_safe(text)}\n")
                 self._fault.flush()
 
     def take_crash(self) -> tuple[str, Path | None] | None:
-        """Return how a program crashed since this was asked last, and the report of it, or None.
+        """Return the latest crash since the last call and the file of its report, or None.
 
-        What programs left that were ended from outside, as at a power failure, is removed.
+        Files of processes that were killed, as at a power failure, are empty and are removed.
         """
         found = None
         if self._folder is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 for path in sorted(self._folder.glob(f"{_FAULT}*.txt")):
                     found = self._take_one(path) or found
         return found
@@ -145,7 +140,7 @@ class CrashReports:
 
 
 def error_report(error: BaseException) -> str:
-    """Return all that is known of an error, safe to show, without the name of the home folder."""
+    """Return an error with its traceback, safe to show, without the name of the home folder."""
     return _headed("met an error inside itself", "".join(traceback.format_exception(error)))
 
 
@@ -174,7 +169,7 @@ def _safe(text: str) -> str:
 def _mark_as_running(file: TextIO) -> bool:
     """Lock a file for as long as it is open; return False if another process has locked it."""
     if sys.platform == "win32":
-        return True  # there a file that is open cannot be removed, which tells the same
+        return True  # an open file cannot be removed there, which shows the same
     import fcntl  # noqa: PLC0415 - not on every system
 
     try:
@@ -188,19 +183,19 @@ _MOST_OF_A_MESSAGE: Final = 100
 
 
 class QtFault(RuntimeError):
-    """Something that Qt calls critical."""
+    """A critical message of Qt."""
 
 
 class Crashes(QObject):
-    """Takes in faults of the program.
+    """Reports faults of the program.
 
     Args:
         reports: Where they are written.
         parent: The owner.
 
     Signals:
-        happened: A sentence for the user, and all that is known. Of a fault that happens again and
-            again it is sent the 1st, 10th, 100th … time.
+        happened: A sentence for the user, and the report; for a fault that repeats, the 1st, 10th,
+            100th … time.
     """
 
     happened = Signal(str, str)
@@ -213,7 +208,7 @@ class Crashes(QObject):
         self._written: dict[str, Path | None] = {}
 
     def note(self, error: BaseException) -> None:
-        """Take in an error that nobody caught. Safe in any thread."""
+        """Report an uncaught exception. Safe in any thread."""
         place = _place(error)
         with self._lock:
             self._counts[place] += 1
@@ -226,29 +221,29 @@ class Crashes(QObject):
             self._written[place] = self.reports.write(report)
         if not isValid(self):  # the window is gone
             return
-        told = self.tr(
+        sentence = self.tr(
             "Something went wrong inside the program ({kind}). Please report the details."
         ).format(kind=type(error).__name__)
         if count > 1:
-            told += " " + self.tr("It has happened {count} times.").format(count=count)
-        self.happened.emit(told + self._place_told(self._written.get(place)), report)
+            sentence += " " + self.tr("It has happened {count} times.").format(count=count)
+        self._report(sentence, report, self._written.get(place))
 
-    def tell_of_last_run(self) -> None:
-        """Tell if the program crashed the last time; only once."""
+    def report_last_run(self) -> None:
+        """Report once that the program crashed the last time, if it did."""
         found = self.reports.take_crash()
         if found is not None:
-            report, path = found
-            told = self.tr("The program crashed the last time. Please report the details.")
-            self.happened.emit(told + self._place_told(path), report)
+            self._report(
+                self.tr("The program crashed the last time. Please report the details."), *found
+            )
 
-    def _place_told(self, path: Path | None) -> str:
-        if path is None:
-            return ""
-        return " " + self.tr("They are also in {path}").format(path=path)
+    def _report(self, sentence: str, report: str, path: Path | None) -> None:
+        if path is not None:
+            sentence += " " + self.tr("They are also in {path}").format(path=path)
+        self.happened.emit(sentence, report)
 
 
 def _place(error: BaseException) -> str:
-    """Return what tells a fault from others: its kind, and where it was raised."""
+    """Return what identifies a fault: its kind, and where it was raised."""
     trace = error.__traceback__
     if trace is None:
         return f"{type(error).__name__} {shorten(str(error), _MOST_OF_A_MESSAGE)}"
@@ -267,16 +262,13 @@ def _print(text: str) -> None:
 
 @contextmanager
 def catching(crashes: Crashes) -> Iterator[None]:
-    """Send all that nobody catches to `crashes`, for as long as the context lasts."""
+    """Send uncaught exceptions to `crashes`, for as long as the context lasts."""
 
     def note(_kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
         if error is not None and not isinstance(error, KeyboardInterrupt):
             crashes.note(error)
 
-    def note_of_thread(arguments: threading.ExceptHookArgs) -> None:
-        note(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
-
-    def note_unraisable(arguments: sys.UnraisableHookArgs) -> None:
+    def note_of_hook(arguments: threading.ExceptHookArgs | sys.UnraisableHookArgs) -> None:
         note(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
 
     def note_of_qt(kind: QtMsgType, _context: QMessageLogContext, message: str) -> None:
@@ -288,8 +280,7 @@ def catching(crashes: Crashes) -> Iterator[None]:
             crashes.note(QtFault(line))
 
     before = sys.excepthook, threading.excepthook, sys.unraisablehook
-    sys.excepthook, threading.excepthook = note, note_of_thread
-    sys.unraisablehook = note_unraisable
+    sys.excepthook, threading.excepthook, sys.unraisablehook = note, note_of_hook, note_of_hook
     handler = qInstallMessageHandler(note_of_qt)
     crashes.reports.watch()
     try:

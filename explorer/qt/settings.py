@@ -1,4 +1,4 @@
-"""What the program remembers between two runs: one class owns the file."""
+"""Settings that are kept between two runs: one class owns the file."""
 
 from __future__ import annotations
 
@@ -29,12 +29,8 @@ class Settings:
     def __init__(self, file: Path | None = None, *, fresh: bool = False) -> None:
         self._fresh = fresh
         if file is None:
-            self._store = QSettings(
-                QSettings.Format.IniFormat,
-                QSettings.Scope.UserScope,
-                "gguf-explorer",
-                "gguf-explorer",
-            )
+            ini, user = QSettings.Format.IniFormat, QSettings.Scope.UserScope
+            self._store = QSettings(ini, user, "gguf-explorer", "gguf-explorer")
         else:
             self._store = QSettings(str(file), QSettings.Format.IniFormat)
         self._damaged = False
@@ -54,16 +50,20 @@ class Settings:
         path = plain_text(self._store.fileName())
         tr = partial(QCoreApplication.translate, "Settings")
         if self._damaged:
-            told = tr("The settings file {path} is damaged. What it cannot tell is as at first.")
-            return told.format(path=path)
+            sentence = tr(
+                "The settings file {path} is damaged; defaults are used for what could not be read."
+            )
+            return sentence.format(path=path)
         if not self._fresh and not self._store.isWritable():
-            told = tr("Settings cannot be kept in {path}. Changes last until the program ends.")
-            return told.format(path=path)
+            sentence = tr(
+                "Settings cannot be saved in {path}. Changes last until the program ends."
+            )
+            return sentence.format(path=path)
         return None
 
     @property
     def scheme(self) -> Scheme:
-        """Light, dark, of high contrast, or as the system has it."""
+        """Light, dark, high contrast, or the system's."""
         value = self._text("scheme")
         return Scheme(value) if value in tuple(Scheme) else Scheme.SYSTEM
 
@@ -73,7 +73,7 @@ class Settings:
 
     @property
     def byte_units(self) -> ByteUnits:
-        """Units that sizes are told in."""
+        """Units of sizes."""
         value = self._text("byte_units")
         return ByteUnits(value) if value in tuple(ByteUnits) else ByteUnits.BINARY
 
@@ -114,16 +114,16 @@ class Settings:
         self._set("library_folders", [str(folder) for folder in folders])
 
     def note(self, name: str) -> str:
-        """Return a text that a panel wants to be remembered; empty if there is none."""
+        """Return a text that a panel saved; empty if there is none."""
         return self._text(f"notes/{name}")
 
     def set_note(self, name: str, text: str) -> None:
-        """Remember a text for a panel."""
+        """Save a text for a panel."""
         self._set(f"notes/{name}", text)
 
     @property
     def tour_done(self) -> bool:
-        """Whether the tour of the window was shown; one that remembers nothing asks for none."""
+        """Whether the tour of the window was shown; always for settings that are not saved."""
         return self._fresh or self._text("tour_done") == "yes"
 
     @tour_done.setter
@@ -140,9 +140,9 @@ class Settings:
         self._set("histogram", choices.to_text())
 
     def layout(self, name: str) -> QByteArray:
-        """Return a remembered layout (geometry, header, splitter); empty if there is none.
+        """Return a saved layout (geometry, header, splitter); empty if there is none.
 
-        One that is damaged is none: Qt trusts what it restores, and can crash.
+        A damaged one is left out, by its checksum: Qt trusts what it restores, and can crash.
         """
         value = None if self._fresh else self._store.value(f"layout/{name}")
         kept = bytes(value.data()) if isinstance(value, QByteArray) else b""
@@ -150,7 +150,7 @@ class Settings:
         return QByteArray(state if checksum == _checksum(state) else b"")
 
     def set_layout(self, name: str, state: QByteArray) -> None:
-        """Remember a layout."""
+        """Save a layout."""
         plain = bytes(state.data())
         self._set(f"layout/{name}", QByteArray(_checksum(plain) + plain))
 

@@ -14,7 +14,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette, QStyleHints
 from PySide6.QtWidgets import QApplication
 
-# Okabe & Ito's colours, which every kind of colour vision tells apart (jfly.uni-koeln.de/color)
+# Okabe & Ito's colours, distinct for every kind of colour vision (jfly.uni-koeln.de/color)
 SERIES: Final = (
     "#0072B2",
     "#E69F00",
@@ -121,7 +121,7 @@ def apply_scheme(scheme: Scheme) -> None:
     palette = _palette(ink)
     QApplication.setPalette(palette)  # takes palettes of classes away
     if ink.box is not None:
-        # Fusion outlines a box in a darker shade of what it stands on: on dark, nobody sees it
+        # Fusion outlines a box in a darker shade of what it stands on: invisible on dark
         palette.setColor(QPalette.ColorRole.Window, QColor(ink.box))
         for name in _OUTLINED_CONTRAST if ink is _CONTRAST else _OUTLINED_DARK:
             QApplication.setPalette(palette, name)  # type: ignore[arg-type] # the stub says bytes, which raise
@@ -188,5 +188,5 @@ def warning_colour(palette: QPalette) -> QColor:
 
 
 def series_colour(index: int) -> QColor:
-    """Return the colour of one of several things that are told apart."""
+    """Return the colour of one of several series."""
     return QColor(SERIES[index % len(SERIES)])

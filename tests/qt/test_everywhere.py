@@ -28,7 +28,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.app import tell_roles
+from explorer.qt.app import install_roles
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
@@ -95,7 +95,7 @@ def full(
     pseudo: None, make_window: Callable[..., MainWindow], demo_path: Path, qtbot: QtBot
 ) -> MainWindow:
     """A window of the usual size, with a tensor selected."""
-    tell_roles()
+    install_roles()
     window = make_window(demo_path)
     window.resize(_WIDTH, _HEIGHT)
     window.reveal_tensor(window.documents[0], 3)

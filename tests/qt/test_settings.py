@@ -98,7 +98,7 @@ def test_a_folder_that_cannot_be_written_is_told_of(tmp_path: Path) -> None:
     settings._store.sync()
     problem = settings.problem()
     assert problem is not None
-    assert "cannot be kept in" in problem
+    assert "cannot be saved in" in problem
 
 
 def everything(settings: Settings) -> list[object]:
