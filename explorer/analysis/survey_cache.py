@@ -117,6 +117,8 @@ class SurveyCache:
     def connect(self) -> sqlite3.Connection:
         """Open the database, which is made if it is not there; raises OSError, sqlite3.Error."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        if not self.path.exists():
+            self.path.touch(0o600)
         database = sqlite3.connect(
             self.path, _LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
@@ -145,7 +147,7 @@ class SurveyCache:
     def remove_if_damaged(self, error: sqlite3.Error | OSError) -> None:
         """Log why the database cannot be used, and remove one that is damaged."""
         _log.info("%s: results cannot be kept there: %s", self.path, error)
-        if getattr(error, "sqlite_errorcode", None) in _DAMAGED:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
             with contextlib.suppress(OSError):
                 self.path.unlink()
 
@@ -178,13 +180,9 @@ class _KeptResults(ABC, Generic[Result]):
     def _decode(self, number: int, fields: dict[str, Any]) -> Result:
         """Return what `_encode` was given; raise one of `_ODD_VALUES` for anything else."""
 
-    def _in_memory(self, result: Result) -> Result:
-        """Return the part of a result that is kept in memory."""
-        return result
-
     def add(self, number: int, result: Result) -> None:
         """Keep a result, on disk as well if possible."""
-        self.rows[number] = self._in_memory(result)
+        self.rows[number] = result
         if self._cache is None:
             return
         # floats keep every bit, NaN is written as NaN
@@ -231,8 +229,11 @@ class KeptSurvey(_KeptResults[TensorStatistics]):
         self._slim = slim
         super().__init__(cache, None if cache is None else identify(model))
 
-    def _in_memory(self, result: TensorStatistics) -> TensorStatistics:
-        return dataclasses.replace(result, histogram=NO_HISTOGRAM) if self._slim else result
+    def add(self, number: int, result: TensorStatistics) -> None:
+        """Keep statistics, on disk as well if possible."""
+        super().add(number, result)
+        if self._slim:
+            self.rows[number] = dataclasses.replace(result, histogram=NO_HISTOGRAM)
 
     def _encode(self, number: int, result: TensorStatistics) -> dict[str, Any]:
         return {
