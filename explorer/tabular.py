@@ -128,7 +128,6 @@ def to_tsv(header: Sequence[str] | None, rows: Iterable[Sequence[Cell]]) -> str:
 
     Args:
         header: Names of the columns, or None for the rows alone.
-        rows: The rows.
     """
     lines = [] if header is None else ["\t".join(map(_tsv_cell, header))]
     lines += ["\t".join(map(_tsv_cell, row)) for row in rows]

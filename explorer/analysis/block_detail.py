@@ -268,7 +268,6 @@ def _numbers(
     """Return the numbers that a field stores; none if it stores codes.
 
     Args:
-        field: The field.
         raw: uint8 [bytes], little-endian.
         scales: float32 [scales]: what small floats are worth.
     """

@@ -110,7 +110,6 @@ def places_in_part(part: TensorPart, flat: Places) -> Places:
     for more than all that the smaller ones reach.
 
     Args:
-        part: The part.
         flat: int64 [n]: flat indices in the tensor.
 
     Returns:

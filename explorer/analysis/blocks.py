@@ -196,8 +196,6 @@ def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -
     """Return how many codes of a tensor are saturated or zero; None if it is not quantized.
 
     Args:
-        tensor: The tensor.
-        workers: Threads.
         cancel: Called before every run of blocks, in the thread that reads it; what it raises is
             passed on.
 
@@ -317,7 +315,6 @@ def block_statistics(
     """Return statistics of a tensor's codes and scales; None if it is not quantized.
 
     Args:
-        tensor: The tensor.
         bins: Bins of the histograms.
         workers: Threads. The result is the same to the bit for any number.
         cancel: Called before every run of blocks, in the thread that reads it; what it raises is

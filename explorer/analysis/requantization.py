@@ -67,7 +67,6 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
         type_names: See `rounding.rounder`.
         importance: float32 [columns], or [matrices, columns] for a tensor of several matrices, such
             as experts: how much the square error of a weight counts where a type is searched for.
-        workers: Threads.
         cancel: Called before every run, in the thread that reads it; what it raises is passed on.
         progress: Called in the caller's thread with the number of weights rounded so far, of all
             types together.
@@ -139,7 +138,6 @@ def round_weights(  # noqa: PLR0913 - all but the first two have a default
         weights: A tensor or a view, whose rows are whole blocks of the type.
         type_name: See `rounding.rounder`.
         importance: float32 [matrices, columns], as `checked_importance` returns it.
-        workers: Threads.
         check: Called before every run, in the thread that reads it; raises to stop.
         progress: Called in the caller's thread with the number of weights rounded so far.
 

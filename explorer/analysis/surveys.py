@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import WeightsPair, flat_spans, measure_pairs
-from explorer.analysis.remembering import remembered_bytes
 from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.analysis.survey_cache import KeptErrors, KeptSurvey
 from explorer.errors import ExplorerError
@@ -28,7 +27,6 @@ Progress: TypeAlias = Callable[[int], object] | None
 
 _LEAST_SPANS: Final = 2  # for each thread that shares an item
 _HUGE: Final = 1 << 27  # weights, which take a thread a quarter of a second
-_MEMORY: Final = 24 << 20  # bytes that items worked on at once may take
 _WAITING: Final = 256  # results that may wait for one before theirs, some KiB each
 _STATISTICS_WALKS: Final = 2
 _POLL_S: Final = 0.05
@@ -41,13 +39,11 @@ class WorkItem(Generic[Item]):
     Attributes:
         item: What `work` gets.
         weights: Number of weights.
-        nbytes: Their stored bytes, if these are kept in memory meanwhile.
         walks: How often the weights are walked over.
     """
 
     item: Item
     weights: int
-    nbytes: int = 0
     walks: int = 1
 
 
@@ -64,20 +60,18 @@ def map_tensors(
     Threads that share a tensor wait for the last of them at the end of each walk; threads that take
     a tensor each need not. So they share one only if it would keep a single thread busy when the
     others have nothing left to do, and a huge one, whose result would be long in coming.
+    Memory is bounded by what a thread keeps of its tensor: up to 16 MiB of stored bytes.
 
     When the iterator is closed, or anything raises, no thread is left running.
 
     Args:
-        items: The items.
         work: Gets an item, the number of threads that share it, a check to call now and then, and
             what to call with the number of its weights walked over, in any thread.
-        workers: Threads.
         check: Called before every item, and as often as `work` calls what it got, in that thread;
             raises to cancel.
         progress: Called in the caller's thread with the weights walked over so far, of all items.
     """
     tasks = _tasks(items, workers)
-    memory = _MemoryBudget(_MEMORY)
     finished = 0
     unfinished: dict[int, int] = {}  # weights walked over, by number of the task
 
@@ -93,8 +87,7 @@ def map_tensors(
 
         check()
         threads = workers if task.is_shared else 1
-        with memory.taken(task.item.nbytes, check):
-            return work(task.item.item, threads, check, None if progress is None else walked)
+        return work(task.item.item, threads, check, None if progress is None else walked)
 
     ahead = max(AHEAD, _WAITING // workers)
     for is_shared, group in groupby(tasks, key=lambda task: task.is_shared):
@@ -131,30 +124,6 @@ def _tasks(items: Iterable[WorkItem[Item]], workers: int) -> list[_Task[Item]]:
         enough = least if keeps_others_waiting else max(least, _HUGE)
         tasks.append(_Task(number, one, workers <= 1 or one.weights >= enough))
     return tasks
-
-
-class _MemoryBudget:
-    """Bounds the memory that several threads take together."""
-
-    def __init__(self, nbytes: int) -> None:
-        self._changed = threading.Condition()
-        self._all = self._left = nbytes
-
-    @contextmanager
-    def taken(self, nbytes: int, check: Check) -> Iterator[None]:
-        """Wait for room; what is larger than all of it is admitted alone."""
-        wanted = min(nbytes, self._all)
-        with self._changed:
-            while self._left < wanted:
-                check()
-                self._changed.wait(_POLL_S)
-            self._left -= wanted
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._left += wanted
-                self._changed.notify_all()
 
 
 class SurveyCancelled(Exception):
@@ -249,7 +218,6 @@ def survey(
     """Yield a row for each tensor, in the order of the model, as soon as it is known.
 
     Args:
-        model: An open model.
         workers: Threads, which take a tensor each, or share the work on a large one.
         cancel: Called before every chunk, in the thread that reads it; what it raises is passed on.
         progress: Called in the caller's thread now and then with the weights walked over so far; in
@@ -272,7 +240,6 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
     """Yield a row for each tensor, in the order of the model; known results come at once.
 
     Args:
-        model: An open model.
         kept: Known results; new ones are added.
         workers: Threads, which take a tensor each, or share the work on a large one.
         control: Pauses and cancels.
@@ -292,10 +259,7 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
             return SurveyRow(tensors[number], known)
         return survey_row(tensors[number], workers, check, progress)
 
-    items = [
-        WorkItem(row, tensors[row].parameters, remembered_bytes(tensors[row]), _STATISTICS_WALKS)
-        for row in numbers
-    ]
+    items = [WorkItem(row, tensors[row].parameters, _STATISTICS_WALKS) for row in numbers]
     found = map_tensors(items, work, workers=workers, check=check, progress=progress)
     for number, row in zip(numbers, found, strict=True):
         if row.statistics is not None and number not in kept.rows:
@@ -332,7 +296,6 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
     """Yield the errors of each pair in order; known results come at once.
 
     Args:
-        pairs: The pairs.
         kept: Known results; new ones are added.
         workers: Threads, which take a pair each, or share the work on a large one.
         control: Pauses and cancels.

@@ -108,7 +108,6 @@ def original_sets(model: Model, rows: Collection[int], matching: Matching) -> li
     file has made several.
 
     Args:
-        model: The model.
         rows: Rows of its tensor table.
         matching: The originals as its reference, the model as its candidate.
     """
@@ -381,7 +380,6 @@ def present_size(model: Model, rows: Collection[int]) -> SizeAfter:
     """Return the present sizes.
 
     Args:
-        model: The model.
         rows: The tensors, by row.
     """
     columns = model.tensors.columns
@@ -401,7 +399,6 @@ def size_after(
     A tensor of which only some sets can have the type stays as it is.
 
     Args:
-        model: The model.
         present: The present sizes; the sets' tensors are among them.
         sets: The sets that get the type.
         type_name: The type; see `rounding.rounder`.

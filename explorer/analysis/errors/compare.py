@@ -120,7 +120,6 @@ def saturated_share(view: TensorView, workers: int = 1, check: Check = never) ->
 
     Args:
         view: The candidate.
-        workers: Threads.
         check: Called before every chunk, in the thread that reads it; raises to stop.
 
     Raises:

@@ -318,7 +318,6 @@ def verdict(model: Model, fits: Sequence[RecipeFit]) -> str:
     """Return a sentence: what the file says it is, and what is in it. Safe to show.
 
     Args:
-        model: The model.
         fits: What `compare_with_recipes` says of it.
     """
     reason = why_no_recipe(model)

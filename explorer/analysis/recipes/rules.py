@@ -218,8 +218,6 @@ class RuleRun:
     """One recipe on its way through a model's tensors.
 
     Args:
-        model: The model.
-        recipe: The recipe.
         revision: The state of the rules.
         imatrix: Whether llama-quantize was given an importance matrix.
     """

@@ -317,7 +317,6 @@ def weight_facts(tensor: Tensor, index: int, check: Check = never) -> WeightFact
     """Return the facts of a weight; reads its block only.
 
     Args:
-        tensor: The tensor.
         index: Flat, row-major index of the weight.
         check: Raises to stop.
 

@@ -1,9 +1,8 @@
-"""Many tensors at once: in order, all threads busy, memory bounded, nothing left running."""
+"""Many tensors at once: in order, all threads busy, nothing left running."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -41,7 +40,7 @@ def test_results_and_progress_come_in_order(workers: int) -> None:
         assert threading.current_thread() is threading.main_thread()
         told.append(done)
 
-    items = [WorkItem(item, size, 8, walks=2) for item, size in enumerate(sizes)]
+    items = [WorkItem(item, size, walks=2) for item, size in enumerate(sizes)]
     found = map_tensors(items, work, workers=workers, check=never, progress=hear)
     assert list(found) == list(range(8))
     assert told == sorted(told)
@@ -94,7 +93,7 @@ def test_one_is_shared_that_would_keep_others_waiting_or_is_huge(
         if threads == workers:
             found.append(item)
 
-    items = [WorkItem(item, size, 8) for item, size in enumerate(sizes)]
+    items = [WorkItem(item, size) for item, size in enumerate(sizes)]
     list(map_tensors(items, work, workers=workers, check=never))
     assert found == shared
 
@@ -110,7 +109,7 @@ def test_others_go_on_while_one_takes_long() -> None:
                 assert others.acquire(timeout=PATIENCE_S)
         return item
 
-    items = [WorkItem(item, 10, 8) for item in range(101)]
+    items = [WorkItem(item, 10) for item in range(101)]
     assert list(map_tensors(items, work, workers=2, check=never)) == list(range(101))
 
 
@@ -121,32 +120,8 @@ def test_small_ones_are_worked_on_at_once() -> None:
         meeting.wait()  # passes only if two are here
         return workers
 
-    items = [WorkItem(item, 10, 8) for item in range(6)]
+    items = [WorkItem(item, 10) for item in range(6)]
     assert list(map_tensors(items, work, workers=2, check=never)) == [1] * 6
-
-
-def test_no_more_at_once_than_there_is_memory_for() -> None:
-    lock, crowded = threading.Lock(), threading.Event()
-    inside, most = 0, 0
-
-    def work(_item: int, _workers: int, _check: Check, _tell: Progress) -> None:
-        nonlocal inside, most
-        with lock:
-            inside += 1
-            most = max(most, inside)
-        if most > 1:
-            crowded.set()
-        assert crowded.wait(PATIENCE_S)
-        time.sleep(0.005)  # long enough for one more, if there were room for it
-        with lock:
-            inside -= 1
-
-    items = [WorkItem(item, 10, 10 << 20) for item in range(12)]
-    list(map_tensors(items, work, workers=6, check=never))
-    assert most == 2
-    most = 0
-    list(map_tensors([WorkItem(0, 10, 1 << 40)] * 3, work, workers=6, check=never))
-    assert most == 1
 
 
 def test_what_stops_it_arrives_and_leaves_nothing_running() -> None:
@@ -165,7 +140,7 @@ def test_what_stops_it_arrives_and_leaves_nothing_running() -> None:
         return item
 
     for size in (10, LARGE):
-        items = [WorkItem(item, size, 8) for item in range(20)]
+        items = [WorkItem(item, size) for item in range(20)]
         found = map_tensors(items, work, workers=2, check=failing(12))
         with pytest.raises(InterruptedError):
             list(found)
