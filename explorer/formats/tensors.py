@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -488,36 +488,25 @@ class _Rows(Sequence[Tensor]):
         return self._count
 
 
-class TensorFile(Protocol):
-    """A file of a model, whose header was read."""
-
-    @property
-    def names(self) -> list[str]:
-        """Names of its tensors."""
-
-    @property
-    def specs(self) -> list[Spec]:
-        """Type, shape and size of each."""
-
-    def tensor(self, row: int) -> Tensor:
-        """Return one of them."""
+FileTensors: TypeAlias = tuple[list[str], list[Spec], Callable[[int], Tensor]]
+"""Tensors of one file: names, what each is, and what makes one of them by its place."""
 
 
-def table_of(files: Sequence[TensorFile]) -> TensorTable:
+def table_of(files: Sequence[FileTensors]) -> TensorTable:
     """Return the table of all tensors of some files, in order."""
-    specs = [spec for file in files for spec in file.specs]
+    specs = [spec for _, specs, _ in files for spec in specs]
     columns = TensorColumns(
-        names=[name for file in files for name in file.names],
+        names=[name for names, _, _ in files for name in names],
         shapes=[spec.shape for spec in specs],
         types=[spec.type for spec in specs],
         parameters=[spec.parameters for spec in specs],
         nbytes=[spec.nbytes for spec in specs],
     )
-    first_rows = list(accumulate((len(file.names) for file in files), initial=0))
+    first_rows = list(accumulate((len(names) for names, _, _ in files), initial=0))
 
     def build(row: int) -> Tensor:
         # the last file whose first row is not above: a file without tensors is skipped
         index = bisect_right(first_rows, row) - 1
-        return files[index].tensor(row - first_rows[index])
+        return files[index][2](row - first_rows[index])
 
     return TensorTable(columns, build)

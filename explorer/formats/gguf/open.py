@@ -30,16 +30,6 @@ class Shard:
     header: GgufHeader
 
     @property
-    def names(self) -> list[str]:
-        """Names of its tensors."""
-        return self.header.names
-
-    @property
-    def specs(self) -> list[Spec]:
-        """Type, shape and size of each."""
-        return self.header.specs
-
-    @property
     def available(self) -> int:
         """Bytes that the file has for tensors."""
         return max(0, self.source.size - self.header.data_offset)
@@ -121,7 +111,7 @@ def _check_names(shards: Sequence[Shard], log: ProblemLog) -> None:
     seen: set[str] = set()
     repeated = []
     for shard in shards:
-        for name in shard.names:
+        for name in shard.header.names:
             if name in seen:
                 repeated.append(name)
             seen.add(name)
@@ -258,7 +248,7 @@ def _check_split(shards: list[Shard], log: ProblemLog) -> None:
                 Severity.ERROR, name, f"its split.count is {count}, its name says {match['count']}"
             )
         declared_tensors = keys.integer("split.tensors.count") or declared_tensors
-    present = sum(len(shard.names) for shard in shards)
+    present = sum(len(shard.header.names) for shard in shards)
     complete = len(shards) == expected
     if complete and declared_tensors is not None and declared_tensors != present:
         log.add(
@@ -307,7 +297,7 @@ def assemble(path: Path, opened: Shard, shards: Sequence[Shard], log: ProblemLog
         path=path,
         files=tuple(files),
         metadata=Metadata(first.entries),
-        tensors=table_of(shards),
+        tensors=table_of([(s.header.names, s.header.specs, s.tensor) for s in shards]),
         problems=log.problems(),
         version=first.version,
         byte_order=first.layout.order,

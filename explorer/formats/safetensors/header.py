@@ -67,7 +67,7 @@ class Header:
         self.ends = list(map(self.ends.__getitem__, rows))
 
 
-def read_fields(value: Any) -> tuple[Any, Any, Any]:
+def _read_fields(value: Any) -> tuple[Any, Any, Any]:
     """Return dtype, shape and data_offsets; serde takes an array of the three for an object too.
 
     Raises:
@@ -85,7 +85,7 @@ def read_fields(value: Any) -> tuple[Any, Any, Any]:
     return value["dtype"], value["shape"], value["data_offsets"]
 
 
-def read_dtype(value: Any) -> str:
+def _read_dtype(value: Any) -> str:
     """Return the name of a type of `SAFETENSORS_TYPES`.
 
     Raises:
@@ -93,36 +93,29 @@ def read_dtype(value: Any) -> str:
     """
     if type(value) is dict and list(value.values()) == [None]:
         value = next(iter(value))  # serde's other way to write an enum's variant
-    if not isinstance(value, str) or value not in SAFETENSORS_TYPES:
-        raise ValueError(
-            f"its dtype {shorten(value)} is unknown"
-            if isinstance(value, str)
-            else "its dtype is not a text"
-        )
+    if not isinstance(value, str):
+        raise ValueError("its dtype is not a text")  # noqa: TRY004 - becomes a FormatError
+    if value not in SAFETENSORS_TYPES:
+        raise ValueError(f"its dtype {shorten(value)} is unknown")
     return value
 
 
-def read_integers(value: Any, key: str, length: int | None = None) -> list[int]:
-    """Return a list of integers from 0 to 2^64 - 1, as a shape and offsets are.
-
-    Args:
-        value: What the header holds.
-        key: The field, for the message.
-        length: How many there must be; None for any number.
+def _read_integers(value: Any, key: str, length: int | None = None) -> list[int]:
+    """Return a field's integers from 0 to 2^64 - 1; `length` of them, or any number if None.
 
     Raises:
         ValueError: It is anything else.
     """
-    if isinstance(value, list) and (length is None or len(value) == length):
-        for number in value:
-            if type(number) is not int or not 0 <= number < U64:
-                break
-        else:
-            return value
+    if (
+        isinstance(value, list)
+        and (length is None or len(value) == length)
+        and all(type(number) is int and 0 <= number < U64 for number in value)
+    ):
+        return value
     raise ValueError(f"its {key} is not {length or 'a list of'} integers from 0 to 2^64")
 
 
-def make_spec(dtype: str, shape: tuple[int, ...]) -> Spec:
+def _make_spec(dtype: str, shape: tuple[int, ...]) -> Spec:
     """Multiply the shape as the library does: the running product must fit, even before a 0."""
     kind = SAFETENSORS_TYPES[dtype]
     parameters = 1
@@ -215,11 +208,9 @@ class _Walk:
     def run(self) -> Header:
         """Walk over the entries and return the header."""
         text = self._text
-        position = text.skip_white(0)
-        if text.text[position : position + 1] != "{":
-            raise text.error("has a header that does not begin with '{'; it is damaged", position)
-        position = text.skip_white(position + 1)
-        if text.text[position : position + 1] == "}":
+        what = "has a header that does not begin with '{'; it is damaged"
+        position = self._expect("{", 0, what)
+        if text.text.startswith("}", position):
             position += 1
         else:
             position = self._entries(position)
@@ -240,9 +231,11 @@ class _Walk:
         decode, count, starts_with = scan_integers, text.count, text.startswith
         while True:
             name, position = self._key(position)
-            start = position = (
-                position + 1 if starts_with(":{", position) else self._colon(position)
-            )
+            if starts_with(":{", position):
+                start = position = position + 1
+            else:
+                what = "has a header where ':' is missing; it is damaged"
+                start = position = self._expect(":", position, what)
             if name == METADATA:
                 position = self._metadata(start)
             else:
@@ -269,9 +262,10 @@ class _Walk:
                 position += 1
                 continue
             position = self._text.skip_white(position)
-            if text.startswith("}", position):
+            if starts_with("}", position):
                 return position + 1
-            position = self._comma(position)
+            what = "has a header where ',' or '}' is missing; it is damaged"
+            position = self._expect(",", position, what)
 
     def _key(self, position: int) -> tuple[str, int]:
         text = self._text
@@ -282,17 +276,12 @@ class _Walk:
         except (ValueError, StopIteration):
             return decode_value(text, position)  # raises, with the place
 
-    def _colon(self, position: int) -> int:
+    def _expect(self, character: str, position: int, what: str) -> int:
+        """Return the position behind a character and the white space around it."""
         text = self._text
         position = text.skip_white(position)
-        if not text.text.startswith(":", position):
-            raise text.error("has a header where ':' is missing; it is damaged", position)
-        return text.skip_white(position + 1)
-
-    def _comma(self, position: int) -> int:
-        text = self._text
-        if not text.text.startswith(",", position):
-            raise text.error("has a header where ',' or '}' is missing; it is damaged", position)
+        if not text.text.startswith(character, position):
+            raise text.error(what, position)
         return text.skip_white(position + 1)
 
     def _metadata(self, start: int) -> int:
@@ -317,14 +306,14 @@ class _Walk:
         """
         value, position = decode_value(self._text, start)
         try:
-            dtype, shape, offsets = read_fields(value)
-            begin, end = read_integers(offsets, "data_offsets", 2)
-            key = (read_dtype(dtype), tuple(read_integers(shape, "shape")))
+            dtype, shape, offsets = _read_fields(value)
+            begin, end = _read_integers(offsets, "data_offsets", 2)
+            key = (_read_dtype(dtype), tuple(_read_integers(shape, "shape")))
         except ValueError as error:
             raise self._text.error(f"tensor {shorten(name)}: {error}", start) from None
         spec = self._specs.get(key)
         if spec is None:
-            spec = make_spec(*key)
+            spec = _make_spec(*key)
             if spec.fault is None:
                 self._specs[key] = spec
         if spec.fault is not None:

@@ -30,7 +30,7 @@ from explorer.formats.safetensors.header import (
     sort_and_check,
 )
 from explorer.formats.side_files import Config, loaded_entry, read_config
-from explorer.formats.tensors import Extent, Spec, Tensor, table_of
+from explorer.formats.tensors import Extent, Tensor, table_of
 from explorer.sources import ByteSource, FileSource
 
 
@@ -47,16 +47,6 @@ class SafetensorsFile:
     source: ByteSource
     header: Header
     damage: dict[int, str]
-
-    @property
-    def names(self) -> list[str]:
-        """Names of its tensors."""
-        return self.header.names
-
-    @property
-    def specs(self) -> list[Spec]:
-        """Type, shape and size of each."""
-        return self.header.specs
 
     def tensor(self, row: int) -> Tensor:
         """Return one tensor as the file stores it."""
@@ -102,21 +92,16 @@ def open_file(path: Path, log: ProblemLog) -> SafetensorsFile:
     """
     source = FileSource(path)
     try:
-        return read_file(source, log)
+        header = read_header(source)
     except ExplorerError:
         source.close()
         raise
-
-
-def read_file(source: ByteSource, log: ProblemLog) -> SafetensorsFile:
-    """Read and check the header of an open file; raises as `open_file` does."""
-    header = read_header(source)
     for name in header.repeated:
         what = "the tensor name occurs more than once in the header; the last one counts"
         log.add(Severity.WARNING, name, what)
     for key in header.repeated_metadata:
         log.add(Severity.WARNING, key, f"the key occurs more than once in {METADATA}")
-    damage = sort_and_check(header, source.size - header.data_offset, source.path.name, log)
+    damage = sort_and_check(header, source.size - header.data_offset, path.name, log)
     return SafetensorsFile(source, header, damage)
 
 
@@ -138,7 +123,10 @@ def build_model(
                 entries[key] = loaded_entry(key, "string", value, index)
     metadata = Metadata([*entries.values(), *config.entries])
     assembly = _assembly(files, config, log)
-    table = table_of(files) if assembly is None else assembly.table()
+    if assembly is None:
+        table = table_of([(file.header.names, file.header.specs, file.tensor) for file in files])
+    else:
+        table = assembly.table()
     return Model(
         format="safetensors",
         path=path,
