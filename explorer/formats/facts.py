@@ -13,29 +13,11 @@ from typing import Any
 from explorer.errors import ExplorerError
 from explorer.formats.enums import FILE_TYPE_KEY, enum_name
 from explorer.formats.model import Metadata, Model
+from explorer.formats.tensors import TypeShare
 
 _MAX_LAYERS = 65_536  # a longer array of head counts is not one
 _MAX_COUNT = 1 << 62  # a number beyond this counts nothing that exists
 _COUNT_TYPES = ("int", "uint", "array[int", "array[uint")
-
-
-@dataclass(frozen=True, slots=True)
-class TypeShare:
-    """How much of a model one tensor type takes.
-
-    Attributes:
-        name: The tensor type.
-        tensors: Number of tensors.
-        parameters: Number of weights.
-        nbytes: Stored bytes.
-        share: Part of the model's stored bytes, 0 to 1.
-    """
-
-    name: str
-    tensors: int
-    parameters: int
-    nbytes: int
-    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +103,7 @@ def describe(model: Model) -> Facts:
         tokenizer=_attempt(lambda: _tokenizer(model.metadata)),
         license=_attempt(lambda: model.metadata.text("general.license.name"))
         or _attempt(lambda: model.metadata.text("general.license")),
-        types=_type_shares(model),
+        types=tuple(model.tensors.totals_by_type.values()),
     )
 
 
@@ -229,11 +211,3 @@ def _tokenizer(metadata: Metadata) -> str | None:
     if not kind:
         return None
     return f"{kind} ({pre})" if pre and pre != kind else kind
-
-
-def _type_shares(model: Model) -> tuple[TypeShare, ...]:
-    whole = model.nbytes or 1
-    return tuple(
-        TypeShare(name, total.tensors, total.parameters, total.nbytes, total.nbytes / whole)
-        for name, total in model.tensors.totals_by_type.items()
-    )

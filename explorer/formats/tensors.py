@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -387,12 +386,22 @@ class TensorColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeTotal:
-    """What a model holds of one tensor type."""
+class TypeShare:
+    """How much of a model one tensor type takes.
 
+    Attributes:
+        name: The tensor type.
+        tensors: Number of tensors.
+        parameters: Number of weights.
+        nbytes: Stored bytes.
+        share: Part of the model's stored bytes, 0 to 1.
+    """
+
+    name: str
     tensors: int
     parameters: int
     nbytes: int
+    share: float
 
 
 class TensorTable(Mapping[str, Tensor]):
@@ -432,19 +441,17 @@ class TensorTable(Mapping[str, Tensor]):
         return sum(self.columns.nbytes[: self.main_rows])
 
     @cached_property
-    def totals_by_type(self) -> dict[str, TypeTotal]:
-        """Totals for each tensor type, the one with most bytes first."""
-        tensors: Counter[str] = Counter()
-        parameters: Counter[str] = Counter()
-        nbytes: Counter[str] = Counter()
+    def totals_by_type(self) -> dict[str, TypeShare]:
+        """Totals for each tensor type, the one with most bytes first; without a draft model's."""
+        sums: dict[str, tuple[int, int, int]] = {}
         columns = self.columns
         rows = zip(columns.types, columns.parameters, columns.nbytes, strict=True)
         for kind, weights, size in islice(rows, self.main_rows):
-            tensors[kind.name] += 1
-            parameters[kind.name] += weights
-            nbytes[kind.name] += size
-        order = sorted(tensors, key=lambda name: (-nbytes[name], name))
-        return {name: TypeTotal(tensors[name], parameters[name], nbytes[name]) for name in order}
+            tensors, parameters, nbytes = sums.get(kind.name, (0, 0, 0))
+            sums[kind.name] = tensors + 1, parameters + weights, nbytes + size
+        whole = self.nbytes or 1
+        order = sorted(sums, key=lambda name: (-sums[name][2], name))
+        return {name: TypeShare(name, *sums[name], sums[name][2] / whole) for name in order}
 
     def row_of(self, name: str) -> int | None:
         """Return the position of the first tensor of that name, or None."""

@@ -7,7 +7,7 @@ from PySide6.QtGui import QAccessible, QFont, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QFormLayout, QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from explorer.formats import Problem
-from explorer.formats.facts import TypeShare
+from explorer.formats.tensors import TypeShare
 from explorer.present import Figure
 from explorer.present.explanations import fact_texts, picture_text
 from explorer.present.model import model_facts

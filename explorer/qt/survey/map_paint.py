@@ -14,7 +14,7 @@ from PySide6.QtCore import QCoreApplication, QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QLinearGradient, QPainter, QPen
 
 from explorer.analysis.model_grid import Kind, ModelGrid
-from explorer.formats.facts import TypeShare
+from explorer.formats.tensors import TypeShare
 from explorer.present.survey import Groups, Known, Metric, Source
 from explorer.qt.survey.map_layout import Line, LineKind, MapLayout
 from explorer.qt.survey.work import ComparisonContent, SurveyContent
