@@ -32,7 +32,7 @@ SHEETS = (
 DEMO_VIEWS = "metadata"  # of the demo model, which has a chat template
 PAGES = {  # views that are pages of a panel: the panel, and the page in its body
     "map": ("weights", "map"),
-    "block": ("weights", "microscope"),
+    "block": ("weights", "block_page"),
     "errors": ("errors", "pictures.errors"),
     "density": ("errors", "pictures.density"),
     "what-if": ("errors", "what_if"),

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
-from explorer.qt.weights.curves import Gathered
+from explorer.qt.weights.curves import HistogramResult
 from explorer.qt.weights.histogram import HistogramPage
 from explorer.qt.weights.panel import WeightsView
 from explorer.qt.widgets.plot import ThemedPlot
@@ -45,10 +45,10 @@ class Panel:
         self.view.show_document(document)
 
     @property
-    def gathered(self) -> Gathered:
+    def result(self) -> HistogramResult:
         """What the histogram page shows."""
-        assert self.view.histogram.gathered is not None
-        return self.view.histogram.gathered
+        assert self.view.histogram.result is not None
+        return self.view.histogram.result
 
     def row(self, name: str) -> int:
         """Return the content row of a tensor."""

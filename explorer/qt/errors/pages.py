@@ -7,34 +7,33 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QObject, QSignalBlocker, QTimer, Signal
-from PySide6.QtGui import QHideEvent, QPalette, QShowEvent
-from PySide6.QtWidgets import QComboBox, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QByteArray, QCoreApplication, QObject, QSignalBlocker, Signal
+from PySide6.QtGui import QPalette
+from PySide6.QtWidgets import QComboBox, QVBoxLayout, QWidget
 
-from explorer.analysis.blocks import BlockStatistics
+from explorer.analysis.blocks import BlockStatistics, is_quantized
 from explorer.analysis.errors.compare import ExpectedRounding, expected_rounding
 from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
-from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Recent
 from explorer.qt.errors.plots import CellReading, DensityPlot, ErrorPlot
 from explorer.qt.errors.work import (
-    PairSubject,
+    SelectedPair,
     error_lines,
-    gather_errors,
     implied_lines,
     known_picture,
+    read_errors,
 )
-from explorer.qt.jobs import Job, JobRunner, JobSlot
-from explorer.qt.weights.curves import HistogramCurve, Subject, is_quantized
+from explorer.qt.jobs import JobRunner
+from explorer.qt.weights.curves import HistogramCurve, SelectedTensor
 from explorer.qt.weights.statistics_table import StatisticsTable
-from explorer.qt.weights.work import block_figures
-from explorer.qt.widgets.labels import StatePage, plain_label
-from explorer.qt.widgets.pages import PlotPage
+from explorer.qt.weights.work import blocks_request
+from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.pages import Phase, PlotPage, Reader, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings, percent_text
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import float_text, integer_text, plain_text
+from explorer.text import float_text, integer_text
 
 # The three pictures of an error with table and read-out: weights, errors, density.
 
@@ -258,7 +257,7 @@ class PicturePage(PlotPage[AnyPanel]):
         self.bar.insertWidget(1, self.range)
 
 
-class PicturePages(QObject):
+class PicturePages(QObject, Reader[ErrorPicture]):
     """Reads a tensor and its reference, and shows what comes of it as it comes.
 
     Attributes:
@@ -278,145 +277,75 @@ class PicturePages(QObject):
 
     def __init__(self, runner: JobRunner, progress: ProgressLine, parent: QWidget) -> None:
         super().__init__(parent)
-        self._runner = runner
-        self._slot = JobSlot(runner, self)
-        self._progress = progress
-        self._subject: PairSubject | None = None
+        self._subject: SelectedPair | None = None
         self._recent = Recent(0)
+        self._progress = progress
         self.picture: ErrorPicture | None = None
         self.table = StatisticsTable(self)
         self.weights = PicturePage(WeightsPanel, runner, self.table)
         self.errors = PicturePage(ErrorPanel, runner, self.table)
         self.density = PicturePage(DensityPanel, runner, self.table)
         self.density.logarithmic.setChecked(True)
+        self.pages = self.weights, self.errors, self.density
         for page in self.pages:
             page.exported.connect(self.exported)
             page.failed.connect(self.failed)
-            page.state.pressed.connect(self._load)
-            page.shown.connect(self._load)
-            page.hidden.connect(self._leave)
             page.range.changed.connect(partial(self._change_range, page))
-        progress.cancel_requested.connect(self.cancel)
-        progress.resume_requested.connect(self._load)
+        self.begin_life(runner, self.pages, progress)
 
-    @property
-    def pages(self) -> tuple[PicturePage, PicturePage, PicturePage]:
-        """Return all pages."""
-        return self.weights, self.errors, self.density
-
-    @property
-    def busy(self) -> bool:
-        """Whether weights are read."""
-        return self._slot.busy
-
-    def show_subject(self, subject: PairSubject | None, recent: Recent) -> None:
-        """Show another tensor; it is read when one of the pages is looked at.
+    def show_subject(self, subject: SelectedPair | None, recent: Recent) -> None:
+        """Show another tensor; it is read when one of the pages is visible.
 
         Args:
             subject: The tensor; None ends all reading.
             recent: What is known of its model.
         """
-        self._slot.cancel()
-        self._progress.finish()
         self._subject = subject
         self._recent = recent
+        self.restart()
+
+    def clear(self) -> None:
         self.picture = None
-        for page in self.pages:
-            page.tell("", "")
-        if subject is None:
-            return
-        if subject.pair is None:
-            for page in self.pages:
-                heading = self.tr("Preparing…") if subject.waiting else self.tr("Not comparable")
-                page.tell(heading, subject.reason)
-        elif self._seen:
-            self._load()
 
-    def cancel(self) -> None:
-        """Stop reading; what was read so far stays."""
-        if self._slot.busy:
-            self._slot.cancel()
-            self._tell_stopped()
-
-    @property
-    def _seen(self) -> bool:
-        return any(page.isVisible() for page in self.pages)
-
-    def _load(self) -> None:
+    def request(self) -> Request[ErrorPicture] | Refusal | None:
         subject, recent = self._subject, self._recent
-        if subject is None or subject.pair is None or not self._seen:
-            return
-        if self.picture is not None:
-            self._fill()
-            if self.picture.complete:
-                return
-        if self._slot.busy:
-            return
-        found = known_picture(subject, recent)
-        if found is not None:
-            self._finish(found)
-            return
-        for page in self.pages:
-            if not page.has_content:
-                page.tell(self.tr("Reading the weights…"), subject.name)
-        self._progress.start()
+        if subject is None:
+            return None
+        if subject.pair is None:
+            heading = self.tr("Preparing…") if subject.waiting else self.tr("Not comparable")
+            return Refusal(heading, subject.reason)
 
-        def read(job: Job) -> ErrorPicture:
-            return gather_errors(subject, recent, job)
+        return Request(
+            key=(subject.key, id(recent)),
+            title=self.tr("Comparing {name}").format(name=subject.name),
+            heading=self.tr("Reading the weights…"),
+            failure=self.tr("The weights could not be compared"),
+            work=lambda job: read_errors(subject, recent, job),
+            name=subject.name,
+            known=lambda: known_picture(subject, recent),
+        )
 
-        title = self.tr("Comparing {name}").format(name=subject.name)
-        job = self._slot.run(title, read, self._finish, self._fail)
-        job.published.connect(self._grow)
-        job.finished.connect(partial(self._look_for_cancelled, job))
+    def show_part(self, part: ErrorPicture) -> None:
+        assert self._subject is not None
+        share = part.done / part.total if part.total else 1.0
+        nbytes = round(share * self._subject.nbytes)
+        self._progress.show_progress(part.done, part.total, nbytes)
+        self.show_result(part)
 
-    def _leave(self) -> None:
-        # from one page to another, the first is hidden before the second is shown
-        QTimer.singleShot(0, self, self._stop_unseen)
-
-    def _stop_unseen(self) -> None:
-        if not self._seen:
-            self.cancel()
-
-    def _grow(self, picture: ErrorPicture) -> None:
-        subject = self._subject
-        if subject is not None:
-            share = picture.done / picture.total if picture.total else 1.0
-            nbytes = round(share * subject.nbytes)
-            self._progress.show_progress(picture.done, picture.total, nbytes)
-            self._show(picture)
-
-    def _finish(self, picture: ErrorPicture) -> None:
-        self._progress.finish()
-        self._show(picture)
-
-    def _fail(self, error: ExplorerError) -> None:
-        self._progress.finish()
-        for page in self.pages:
-            heading = self.tr("The weights could not be compared")
-            page.tell(heading, str(error), self.tr("Try again"))
-
-    def _look_for_cancelled(self, job: Job) -> None:
-        """Tell of a job that somebody else cancelled, such as the status bar."""
-        if self._slot.stopped and job.cancelled and self._progress.running:
-            self._tell_stopped()
-
-    def _tell_stopped(self) -> None:
-        self._progress.stop()
-        for page in self.pages:
-            if not page.has_content:
-                page.tell(self.tr("Cancelled"), "", self.tr("Read on"))
-
-    def _show(self, picture: ErrorPicture) -> None:
+    def show_result(self, result: ErrorPicture) -> None:
         first = self.picture is None
-        self.picture = picture
-        self.table.show_lines(error_lines(picture))
+        self.picture = result
+        self.table.show_lines(error_lines(result))
         for page in self.pages:
             if first and not page.isVisible():
-                page.tell("", "")  # it is filled when it is looked at
+                page.tell("", "")  # it is filled when it becomes visible
         self._fill(first=first)
 
+    def refill(self) -> None:
+        self._fill()
+
     def _fill(self, *, first: bool = False) -> None:
-        """Fill the page that is looked at."""
+        """Fill the visible page."""
         picture, subject = self.picture, self._subject
         if picture is None or subject is None or subject.pair is None:
             return
@@ -431,7 +360,7 @@ class PicturePages(QObject):
                 panel.show_resting("")
             if picture.figures.compared:
                 types = pair.reference_type, pair.candidate_type
-                page.show_content(panel.show_picture(picture, types, page.range.currentIndex()))
+                page.show_plot(panel.show_picture(picture, types, page.range.currentIndex()))
             elif picture.complete:
                 heading = self.tr("Nothing to draw")
                 page.tell(heading, self.tr("No weight is finite in both tensors."))
@@ -452,11 +381,11 @@ class PicturePages(QObject):
 # What is known of a tensor's rounding as long as nothing is chosen to compare it with.
 
 
-class ImpliedPage(QWidget):
-    """A table of what blocks imply, or a sentence. Reads only while it is visible.
+class ImpliedPage(ReadingPage[BlockStatistics]):
+    """A table of the expected rounding error, or a sentence.
 
     Attributes:
-        state: The sentence.
+        implied: What is shown; None while nothing is known.
         hint: How to learn more.
         table: The figures.
 
@@ -472,18 +401,14 @@ class ImpliedPage(QWidget):
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._runner = runner
-        self._slot = JobSlot(runner, self)
-        self._subject: Subject | None = None
+        self._subject: SelectedTensor | None = None
         self._recent = Recent(0)
         self.implied: ExpectedRounding | None = None
-        self.state = StatePage(self)
-        self.state.pressed.connect(self._press)
         self.hint = plain_label(
             self,
             self.tr(
-                "Nothing is chosen to compare with. This is what the tensor's own blocks tell of "
-                "its rounding. For true errors choose above: the unquantized model, or a type "
+                "Nothing is chosen to compare with. These figures follow from the tensor's own "
+                "blocks. For true errors choose above: the unquantized model, or a type "
                 "that the weights are rounded to."
             ),
         )
@@ -492,106 +417,51 @@ class ImpliedPage(QWidget):
         self.hint.setContentsMargins(8, 8, 8, 8)
         self.model = StatisticsTable(self)
         self.table = TableView(self.model, runner, self)
-        self.table.setAccessibleName(self.tr("What the blocks imply"))
+        self.table.setAccessibleName(self.tr("Expected rounding error"))
         self.table.exported.connect(self.exported)
         self.table.failed.connect(self.failed)
-        content = QWidget(self)
-        column = QVBoxLayout(content)
+        column = QVBoxLayout(self.content)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.hint)
         column.addWidget(self.table, 1)
-        self._content = content
-        self._stack = QStackedWidget(self)
-        self._stack.addWidget(self.state)
-        self._stack.addWidget(content)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._stack)
+        self.begin_life(runner, (self,))
 
-    @property
-    def busy(self) -> bool:
-        """Whether blocks are read."""
-        return self._slot.busy
-
-    def show_subject(self, subject: Subject | None, recent: Recent) -> None:
+    def show_subject(self, subject: SelectedTensor | None, recent: Recent) -> None:
         """Show another tensor; None ends all reading.
 
         Args:
             subject: The tensor.
             recent: What is known of its model.
         """
-        self._slot.cancel()
         self._subject = subject
         self._recent = recent
+        self.restart()
+
+    def clear(self) -> None:
         self.implied = None
-        self._tell("", "")
-        if subject is not None and self.isVisible():
-            self._load()
 
-    def cancel(self) -> None:
-        """Stop reading."""
-        if self._slot.busy:
-            self._slot.cancel()
-            self._tell(self.tr("Cancelled"), "", self.tr("Read on"))
-
-    def _press(self) -> None:
-        if self._subject is not None and not is_quantized(self._subject.tensor):
+    def press(self) -> None:
+        if self.phase is Phase.UNSUPPORTED:
             self.reference_wanted.emit()
         else:
-            self._load()
+            self.load()
 
-    def _load(self) -> None:
-        subject, recent = self._subject, self._recent
-        if subject is None or self.implied is not None or self._slot.busy:
-            return
-        if not is_quantized(subject.tensor):
-            self._tell(
-                self.tr("Not quantized"),
-                self.tr(
-                    "{name} is stored as {type}, without blocks that would tell of rounding. "
-                    "Choose what to compare it with: another model, or a type that its weights "
-                    "are rounded to."
-                ).format(name=subject.name, type=subject.tensor.type.name),
-                self.tr("Choose"),
-            )
-            return
-        self._tell(self.tr("Reading the blocks…"), subject.name)
+    def request(self) -> Request[BlockStatistics] | Refusal | None:
+        subject = self._subject
+        if subject is None:
+            return None
+        if is_quantized(subject.tensor):
+            return blocks_request(subject, self._recent)
+        sentence = self.tr(
+            "{name} is stored as {type}, without blocks of which a rounding error could be "
+            "expected. Choose what to compare it with: another model, or a type that its weights "
+            "are rounded to."
+        ).format(name=subject.name, type=subject.tensor.type.name)
+        return Refusal(self.tr("Not quantized"), sentence, self.tr("Choose"))
 
-        def read(job: Job) -> BlockStatistics | None:
-            return block_figures(subject, recent, job.check)
-
-        title = self.tr("Reading the blocks of {name}").format(name=subject.name)
-        job = self._slot.run(title, read, self._show, self._fail)
-        job.finished.connect(self._look_for_cancelled)
-
-    def _show(self, blocks: BlockStatistics | None) -> None:
-        assert blocks is not None  # it is quantized
-        self.implied = expected_rounding(blocks)
+    def show_result(self, result: BlockStatistics) -> None:
+        self.implied = expected_rounding(result)
         self.model.show_lines(implied_lines(self.implied))
         self.table.show_columns(QByteArray())
-        self._stack.setCurrentWidget(self._content)
-
-    def _fail(self, error: ExplorerError) -> None:
-        heading = self.tr("The blocks could not be read")
-        self._tell(heading, str(error), self.tr("Try again"))
-
-    def _look_for_cancelled(self) -> None:
-        if self._slot.stopped:
-            self._tell(self.tr("Cancelled"), "", self.tr("Read on"))
-
-    def _tell(self, heading: str, sentence: str, button: str = "") -> None:
-        self.state.tell(heading, plain_text(sentence), button)
-        self._stack.setCurrentWidget(self.state)
-
-    # Qt
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        if not event.spontaneous():
-            self._load()
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        if not event.spontaneous():
-            self.cancel()
+        self.show_content()

@@ -9,10 +9,10 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.qt.document import Document, Recent
 from explorer.qt.errors.pages import ImpliedPage, PicturePages
-from explorer.qt.errors.work import PairSubject
+from explorer.qt.errors.work import SelectedPair
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import ReferenceBar, References, Rounding
-from explorer.qt.weights.curves import Subject
+from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import Header, TensorPanel
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab
@@ -131,13 +131,13 @@ class ErrorsView(TensorPanel):
     def _clear(self) -> None:
         self._show_pair(None, Recent(0))
 
-    def _show_pair(self, subject: PairSubject | None, recent: Recent) -> None:
+    def _show_pair(self, subject: SelectedPair | None, recent: Recent) -> None:
         compared = subject is not None and subject.reference is not None
         self._offer(compared)
         self.pictures.show_subject(subject if compared else None, recent)
         alone = None
         if subject is not None and not compared:
-            alone = Subject(subject.row, subject.name, subject.tensor)
+            alone = SelectedTensor(subject.row, subject.name, subject.tensor)
         self.implied.show_subject(alone, recent)
         self._what_if.refresh()
         if subject is None:
@@ -157,12 +157,12 @@ class ErrorsView(TensorPanel):
         for page in hidden:
             self.offer_page(page, False)
 
-    def _pair(self, document: Document, row: int) -> PairSubject:
+    def _pair(self, document: Document, row: int) -> SelectedPair:
         tensor = document.model.tensors.rows[row]
         partner = self._references.partner_of(row, tensor)
         chosen = self._references.chosen
         key: Hashable = chosen if chosen is None or isinstance(chosen, Rounding) else id(chosen)
-        return PairSubject(
+        return SelectedPair(
             row,
             plain_text(tensor.name),
             tensor,
@@ -172,7 +172,7 @@ class ErrorsView(TensorPanel):
             partner.waiting,
         )
 
-    def _show_header(self, subject: PairSubject) -> None:
+    def _show_header(self, subject: SelectedPair) -> None:
         tensor, pair = subject.tensor, subject.pair
         types, shape, weights, notes = tensor.type.name, tensor.shape, tensor.parameters, []
         if pair is not None:

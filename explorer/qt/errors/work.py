@@ -30,7 +30,7 @@ from explorer.text import float_text, integer_text
 
 
 @dataclass(frozen=True, slots=True)
-class PairSubject:
+class SelectedPair:
     """A tensor of which the errors are shown.
 
     Attributes:
@@ -65,13 +65,13 @@ class PairSubject:
         return self.tensor.nbytes
 
 
-def known_picture(subject: PairSubject, recent: Recent) -> ErrorPicture | None:
+def known_picture(subject: SelectedPair, recent: Recent) -> ErrorPicture | None:
     """Return what is known of a tensor; None if it has to be read."""
     found = recent.get(subject.key)
     return found if isinstance(found, ErrorPicture) else None
 
 
-def gather_errors(subject: PairSubject, recent: Recent, worker: Worker) -> ErrorPicture:
+def read_errors(subject: SelectedPair, recent: Recent, worker: Worker) -> ErrorPicture:
     """Read a tensor and its reference; called in a worker.
 
     Args:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from PySide6.QtCore import QByteArray, QCoreApplication, QObject, QTimer, Signal
+from PySide6.QtCore import QByteArray, QCoreApplication, QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import BlockStatistics, Distribution
-from explorer.errors import ExplorerError
+from explorer.analysis.blocks import is_quantized
 from explorer.present.explanations import code_texts, picture_text
 from explorer.qt.document import Recent
-from explorer.qt.jobs import Job, JobRunner, JobSlot
-from explorer.qt.weights.curves import HistogramCurve, Subject, histogram_of, is_quantized
+from explorer.qt.jobs import JobRunner
+from explorer.qt.weights.curves import HistogramCurve, SelectedTensor, histogram_of
 from explorer.qt.weights.statistics_table import StatisticsTable, moment_lines
-from explorer.qt.weights.work import block_figures
-from explorer.qt.widgets.pages import PlotPage
+from explorer.qt.weights.work import blocks_request
+from explorer.qt.widgets.pages import PlotPage, Reader, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotPanel, Readings, percent_text
 from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.text import float_text, integer_text
@@ -106,13 +106,13 @@ def code_ticks(blocks: BlockStatistics) -> list[tuple[float, str]] | None:
 _CODES_WIDTH = 360  # of the table: four columns
 
 
-class BlockPages(QObject):
+class BlockPages(QObject, Reader[BlockStatistics]):
     """The pages of codes, scales and minima, which one walk over the blocks fills.
 
     Attributes:
         codes: How often each code is used.
-        scales: How the blocks' scales spread.
-        minima: The same for minima.
+        scales: Distribution of the blocks' scales.
+        minima: Distribution of their minima.
 
     Signals:
         minima_known: Whether the tensor has minima, as far as that is known of its type.
@@ -126,9 +126,7 @@ class BlockPages(QObject):
 
     def __init__(self, runner: JobRunner, parent: QWidget) -> None:
         super().__init__(parent)
-        self._runner = runner
-        self._slot = JobSlot(runner, self)
-        self._subject: Subject | None = None
+        self._subject: SelectedTensor | None = None
         self._recent = Recent(0)
         self._prefix = ""
         self._blocks: BlockStatistics | None = None
@@ -137,100 +135,49 @@ class BlockPages(QObject):
         self.codes = PlotPage(self._make_codes)
         self.scales = PlotPage(partial(self._make_spread, self.tr("Scale"), self.tr("Scales")))
         self.minima = PlotPage(partial(self._make_spread, self.tr("Minimum"), self.tr("Minima")))
-        for page in self.pages:
-            page.state.pressed.connect(self._load)
-            page.shown.connect(self._load)
-            page.hidden.connect(self._leave)
+        self.pages = self.codes, self.scales, self.minima
+        self.begin_life(runner, self.pages)
 
-    @property
-    def pages(self) -> tuple[PlotPage[PlotPanel], PlotPage[PlotPanel], PlotPage[PlotPanel]]:
-        """Return all pages."""
-        return self.codes, self.scales, self.minima
-
-    def show_subject(self, subject: Subject | None, recent: Recent, *, named: bool = False) -> None:
-        """Show another tensor; it is read when one of the pages is looked at.
+    def show_subject(
+        self, subject: SelectedTensor | None, recent: Recent, *, named: bool = False
+    ) -> None:
+        """Show another tensor; it is read when one of the pages is visible.
 
         Args:
             subject: The tensor.
             recent: What is known of its model.
-            named: Whether to say its name: it is one of several.
+            named: Whether to show its name: it is one of several.
         """
-        self._slot.cancel()
         self._prefix = f"{subject.name}:   " if named and subject is not None else ""
         self._subject = subject
         self._recent = recent
-        self._blocks = None
         self.minima_known.emit(
             subject is not None and subject.tensor.type.name in self._with_minima
         )
-        for page in self.pages:
-            page.tell(self.tr("Reading the blocks…"), "")
-        if any(page.isVisible() for page in self.pages):
-            self._load()
+        self.restart()
 
-    def cancel(self) -> None:
-        """Stop reading."""
-        if self._slot.busy:
-            self._slot.cancel()
-            self._show_cancelled()
+    def clear(self) -> None:
+        self._blocks = None
 
-    def _load(self) -> None:
+    def request(self) -> Request[BlockStatistics] | Refusal | None:
         subject, recent = self._subject, self._recent
-        if self._blocks is not None:
-            self._fill()
-        if subject is None or self._blocks is not None or self._slot.busy:
-            return
-        if not is_quantized(subject.tensor):
-            self._show(None)
-            return
-        for page in self.pages:
-            page.tell(self.tr("Reading the blocks…"), subject.name)
-
-        def read(job: Job) -> BlockStatistics | None:
-            return block_figures(subject, recent, job.check)
-
-        title = self.tr("Reading the blocks of {name}").format(name=subject.name)
-        job = self._slot.run(title, read, self._show, self._fail)
-        job.finished.connect(self._look_for_cancelled)
-
-    def _look_for_cancelled(self) -> None:
-        """Show that the job was cancelled from elsewhere, such as the status bar."""
-        if self._slot.stopped:
-            self._show_cancelled()
-
-    def _show_cancelled(self) -> None:
-        for page in self.pages:
-            page.tell(self.tr("Cancelled"), "", self.tr("Read on"))
-
-    def _leave(self) -> None:
-        # from one page to another, the first is hidden before the second is shown
-        QTimer.singleShot(0, self, self._stop_unseen)
-
-    def _stop_unseen(self) -> None:
-        if not any(page.isVisible() for page in self.pages):
-            self._slot.cancel()
-
-    def _fail(self, error: ExplorerError) -> None:
-        for page in self.pages:
-            page.tell(self.tr("The blocks could not be read"), str(error), self.tr("Try again"))
-
-    def _show(self, blocks: BlockStatistics | None) -> None:
-        subject = self._subject
         if subject is None:
-            return
-        if blocks is None:
-            for page in self.pages:
-                sentence = self.tr("{name} has no codes and no scales.").format(name=subject.name)
-                page.tell(self.tr("Not quantized"), sentence)
-            return
-        self._blocks = blocks
-        if blocks.minima is not None:
-            self._with_minima.add(subject.tensor.type.name)
-        self.minima_known.emit(blocks.minima is not None)
-        self._fill()
+            return None
+        if not is_quantized(subject.tensor):
+            sentence = self.tr("{name} has no codes and no scales.").format(name=subject.name)
+            return Refusal(self.tr("Not quantized"), sentence)
+        return blocks_request(subject, recent)
 
-    def _fill(self) -> None:
-        """Fill the page that is looked at."""
+    def show_result(self, result: BlockStatistics) -> None:
+        assert self._subject is not None
+        self._blocks = result
+        if result.minima is not None:
+            self._with_minima.add(self._subject.tensor.type.name)
+        self.minima_known.emit(result.minima is not None)
+        self.refill()
+
+    def refill(self) -> None:
+        """Fill the visible page."""
         subject, blocks = self._subject, self._blocks
         if subject is None or blocks is None:
             return
@@ -262,7 +209,7 @@ class BlockPages(QObject):
         panel.failed.connect(self.failed)
         return panel
 
-    def _show_codes(self, subject: Subject, blocks: BlockStatistics) -> None:
+    def _show_codes(self, subject: SelectedTensor, blocks: BlockStatistics) -> None:
         panel = self.codes.panel
         panel.file_name = f"{subject.name}-codes"
         even = has_even_levels(blocks)
@@ -279,10 +226,10 @@ class BlockPages(QObject):
             used=integer_text(used), all=integer_text(len(blocks.code_counts))
         )
         panel.show_resting("")
-        self.codes.show_content(self._prefix + text)
+        self.codes.show_plot(self._prefix + text)
 
     def _show_spread(
-        self, page: PlotPage[PlotPanel], subject: Subject, spread: Distribution, noun: str
+        self, page: PlotPage[PlotPanel], subject: SelectedTensor, spread: Distribution, noun: str
     ) -> None:
         assert self._blocks is not None
         panel = page.panel
@@ -300,7 +247,7 @@ class BlockPages(QObject):
             noun=noun,
             n=integer_text(self._blocks.weights_per_scale),
         )
-        page.show_content(self._prefix + text)
+        page.show_plot(self._prefix + text)
 
     def _describe_code(self, readings: Readings) -> str:
         reading, blocks = readings[0], self._blocks

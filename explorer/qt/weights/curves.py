@@ -230,7 +230,7 @@ class HistogramChoices:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class HistogramRequest:
     """How a histogram is to be.
 
     Attributes:
@@ -247,7 +247,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class SelectedTensor:
     """A tensor to show.
 
     Attributes:
@@ -271,13 +271,13 @@ class Figures:
         complete: The statistics of all weights; None while they are gathered.
     """
 
-    subject: Subject
+    subject: SelectedTensor
     moments: Moments
     complete: TensorStatistics | None
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class HistogramResult:
     """What is known of all tensors that were asked for.
 
     Attributes:
@@ -296,7 +296,7 @@ class Gathered:
     done: int
     total: int
     nbytes: int
-    failures: tuple[tuple[Subject, ExplorerError], ...] = ()
+    failures: tuple[tuple[SelectedTensor, ExplorerError], ...] = ()
 
 
 def is_quantized(tensor: Tensor) -> bool:
@@ -324,7 +324,9 @@ def can_divide(low: float, high: float, bins: int) -> bool:
     return True
 
 
-def binnings_of(figures: Sequence[TensorStatistics], wish: Wish) -> list[Binning | None]:
+def binnings_of(
+    figures: Sequence[TensorStatistics], wish: HistogramRequest
+) -> list[Binning | None]:
     """Return the bins of each tensor; None for those that have no finite weight to draw.
 
     Raises:
@@ -335,7 +337,7 @@ def binnings_of(figures: Sequence[TensorStatistics], wish: Wish) -> list[Binning
     return [_binning([each], wish) for each in figures]
 
 
-def _binning(figures: Sequence[TensorStatistics], wish: Wish) -> Binning | None:
+def _binning(figures: Sequence[TensorStatistics], wish: HistogramRequest) -> Binning | None:
     """Return bins that hold the weights of all of some tensors; None if no weight is finite."""
     if wish.kind is RangeKind.TYPED and wish.typed is not None:
         return Binning.of_range(*wish.typed, wish.bins)
@@ -354,7 +356,7 @@ def _binning(figures: Sequence[TensorStatistics], wish: Wish) -> Binning | None:
 
 
 def rough_curves(
-    figures: Sequence[Figures], fine: Sequence[Histogram], wish: Wish
+    figures: Sequence[Figures], fine: Sequence[Histogram], wish: HistogramRequest
 ) -> tuple[HistogramCurve, ...]:
     """Return curves in about the bins asked for, from finer histograms."""
     if not wish.common:

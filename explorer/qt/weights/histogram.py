@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QByteArray, QLocale, Qt, QTimer, Signal
-from PySide6.QtGui import QDoubleValidator, QFontMetrics, QHideEvent, QShowEvent
+from PySide6.QtGui import QDoubleValidator, QFontMetrics
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -14,30 +14,29 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QScrollArea,
     QSpinBox,
-    QVBoxLayout,
     QWidget,
 )
 
-from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Recent
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.curves import (
     MOST_BINS,
     Figures,
-    Gathered,
     HistogramChoices,
     HistogramCurve,
+    HistogramRequest,
+    HistogramResult,
     Range,
     RangeKind,
-    Subject,
-    Wish,
+    SelectedTensor,
     can_divide,
 )
 from explorer.qt.weights.statistics_table import StatisticsTable, figure_lines
-from explorer.qt.weights.work import gather, known
+from explorer.qt.weights.work import known, read_histograms
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
 from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.pages import ReadingPage, Request
 from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.small_multiples import SmallMultiples
@@ -53,11 +52,11 @@ class HistogramControls(QWidget):
     """A line of controls above the plot.
 
     Signals:
-        wish_changed: Other bins or another range are wanted.
+        request_changed: Other bins or another range are wanted.
         refused: A range was typed that cannot be; a sentence, empty when it is right again.
     """
 
-    wish_changed = Signal()
+    request_changed = Signal()
     refused = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -93,7 +92,7 @@ class HistogramControls(QWidget):
         self._typing = QTimer(self)
         self._typing.setSingleShot(True)
         self._typing.setInterval(_TYPING_MS)
-        self._typing.timeout.connect(self.wish_changed)
+        self._typing.timeout.connect(self.request_changed)
         self._lay_out()
         self.bins.valueChanged.connect(lambda _: self._typing.start())
         self.range.currentIndexChanged.connect(self._choose_range)
@@ -132,13 +131,13 @@ class HistogramControls(QWidget):
         self.marks.setChecked(choices.marks)
         self._typing.stop()
 
-    def wish(self) -> Wish | None:
-        """Return what is wanted; None if the typed range cannot be, of which `refused` tells."""
+    def wanted(self) -> HistogramRequest | None:
+        """Return what is wanted; None if the typed range is impossible, which `refused` says."""
         kind = RangeKind(self.range.currentData())
         bins = self.bins.value()
         if kind is not RangeKind.TYPED:
             self.refused.emit("")
-            return Wish(bins, kind, common=not self.own_ranges)
+            return HistogramRequest(bins, kind, common=not self.own_ranges)
         low, low_right = QLocale.c().toDouble(self.low.text())
         high, high_right = QLocale.c().toDouble(self.high.text())
         if not low_right or not high_right:
@@ -149,7 +148,7 @@ class HistogramControls(QWidget):
             self.refused.emit(self.tr("That range is too narrow for so many bins."))
         else:
             self.refused.emit("")
-            return Wish(bins, kind, (low, high))
+            return HistogramRequest(bins, kind, (low, high))
         return None
 
     def suggest(self, shown: Range) -> None:
@@ -196,12 +195,12 @@ class HistogramControls(QWidget):
             self.low.setFocus(Qt.FocusReason.OtherFocusReason)
             self.low.selectAll()
         self._typing.stop()
-        self.wish_changed.emit()
+        self.request_changed.emit()
 
     def _typed(self) -> None:
         if self._typing.isActive():
             self._typing.stop()
-            self.wish_changed.emit()
+            self.request_changed.emit()
 
     def _show_typed(self, on: bool) -> None:
         for widget in (self.low, self._to, self.high):
@@ -213,35 +212,32 @@ _PLOT_HEIGHT, _TABLE_HEIGHT = 420, 190
 _PLOT_WIDTH = 600
 
 
-class HistogramPage(QWidget):
-    """Controls, plot, statistics and progress. Reads only while it is visible.
+class HistogramPage(ReadingPage[HistogramResult]):
+    """Controls, plot, statistics and progress.
 
     Attributes:
-        gathered: What is shown; None while nothing is known.
+        result: What is shown; None while nothing is known.
         chosen_row: Content row of the one of several tensors that was brought to the front.
 
     Signals:
-        unreadable: The only tensor cannot be read; an `ExplorerError`.
         opened: One of several tensors was opened; its content row.
         row_chosen: One of several tensors was brought to the front; its content row.
     """
 
-    unreadable = Signal(object)
     opened = Signal(int)
     row_chosen = Signal(int)
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._runner = runner
-        self._slot = JobSlot(runner, self)
-        self._subjects: tuple[Subject, ...] = ()
+        self.statistics = StatisticsTable()
+        self.panel = PlotPanel(runner, self.statistics)
+        super().__init__(parent, self.panel)
+        self.statistics.setParent(self)
+        self._subjects: tuple[SelectedTensor, ...] = ()
         self._recent = Recent(0)
         self._beside = QByteArray()  # the splitter while the table stands beside one plot
-        self.gathered: Gathered | None = None
+        self.result: HistogramResult | None = None
         self.chosen_row: int | None = None
         self.controls = HistogramControls(self)
-        self.statistics = StatisticsTable(self)
-        self.panel = PlotPanel(runner, self.statistics, parent=self)
         self.plot = self.panel.plot
         self.plot.setAccessibleName(self.tr("Histogram of weights"))
         self.plot.setWhatsThis(picture_text("histogram"))
@@ -258,18 +254,15 @@ class HistogramPage(QWidget):
         self.note.setAccessibleName(self.tr("Note"))
         self.note.hide()
         self.progress = ProgressLine(self)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.controls)
-        layout.addWidget(self.note)
-        layout.addWidget(self.panel, 1)
-        layout.addWidget(self.progress)
+        self.frame.insertWidget(0, self.controls)
+        self.frame.insertWidget(1, self.note)
+        self.frame.addWidget(self.progress)
         self._connect()
+        self.begin_life(runner, (self,), self.progress)
 
     def _connect(self) -> None:
         controls = self.controls
-        controls.wish_changed.connect(self._load)
+        controls.request_changed.connect(self.load)
         controls.refused.connect(self._show_note)
         controls.logarithmic.toggled.connect(self.plot.set_logarithmic)
         controls.logarithmic.toggled.connect(self.multiples.set_logarithmic)
@@ -282,37 +275,30 @@ class HistogramPage(QWidget):
         self.multiples.opened.connect(self.opened)
         self.panel.table.row_selected.connect(self._highlight)
         self.panel.table.row_opened.connect(self._open_line)
-        self.progress.cancel_requested.connect(self.cancel)
-        self.progress.resume_requested.connect(self._load)
 
-    @property
-    def busy(self) -> bool:
-        """Whether weights are read."""
-        return self._slot.busy
-
-    def show_subjects(self, subjects: Sequence[Subject], recent: Recent) -> None:
+    def show_subjects(self, subjects: Sequence[SelectedTensor], recent: Recent) -> None:
         """Show other tensors; what was read for those before is no longer wanted.
 
         Args:
             subjects: The tensors; may be none.
             recent: What is known of their model.
         """
-        self._slot.cancel()
-        self.progress.finish()
         self._subjects = tuple(subjects)
         self._recent = recent
-        self.gathered = None
-        self.chosen_row = None
-        self._show_note("")
         self.panel.file_name = subjects[0].name if len(subjects) == 1 else self.tr("tensors")
         self.controls.set_several(len(subjects) > 1)
+        self.restart()
+
+    def clear(self) -> None:
+        self.result = None
+        self.chosen_row = None
+        self._show_note("")
         self._arrange()
         self.plot.show_curves(())
         self.plot.forget_zoom()
         self.multiples.show_curves(())
         self.statistics.set_content((), 0)
-        if self.isVisible():
-            self._load()
+        self.show_content()
 
     def choose_row(self, row: int) -> None:
         """Bring one of several tensors to the front, here and in the table.
@@ -340,56 +326,33 @@ class HistogramPage(QWidget):
         elif state.isEmpty() or not splitter.restoreState(state):
             splitter.setSizes([_PLOT_WIDTH, TABLE_WIDTH])
 
-    def cancel(self) -> None:
-        """Stop reading; what was read so far stays."""
-        if self._slot.busy:
-            self._slot.cancel()
-            self.progress.stop()
-
-    def _load(self) -> None:
-        """Show what is wanted: at once if it is known, else as it is read."""
-        wish = self.controls.wish()
-        if wish is None or not self._subjects or not self.isVisible():
-            return
+    def request(self) -> Request[HistogramResult] | None:
+        wanted = self.controls.wanted()
         subjects, recent = self._subjects, self._recent
-        found = known(subjects, wish, recent)
-        if found is not None:
-            self._slot.cancel()
-            self._finish(found)
-            return
+        if wanted is None or not subjects:
+            return None
         title = self.tr("Reading {name}").format(name=plain_text(subjects[0].name))
         if len(subjects) > 1:
             title = self.tr("Reading {n} tensors").format(n=len(subjects))
-        self.progress.start()
+        return Request(
+            key=(subjects, wanted, id(recent)),
+            title=title,
+            heading="",
+            failure=self.tr("The weights could not be read"),
+            work=lambda job: read_histograms(subjects, wanted, recent, job),
+            known=lambda: known(subjects, wanted, recent),
+        )
 
-        def read(job: Job) -> Gathered:
-            return gather(subjects, wish, recent, job)
+    def show_part(self, part: HistogramResult) -> None:
+        self.progress.show_progress(part.done, part.total, part.nbytes)
+        self.show_result(part)
 
-        job = self._slot.run(title, read, self._finish, self._fail)
-        job.published.connect(self._grow)
-        job.finished.connect(lambda: self._look_for_cancelled(job))
+    def show_result(self, result: HistogramResult) -> None:
 
-    def _grow(self, gathered: Gathered) -> None:
-        self.progress.show_progress(gathered.done, gathered.total, gathered.nbytes)
-        self._show(gathered)
-
-    def _finish(self, gathered: Gathered) -> None:
-        self.progress.finish()
-        self._show(gathered)
-
-    def _fail(self, error: ExplorerError) -> None:
-        self.progress.finish()
-        self.unreadable.emit(error)
-
-    def _look_for_cancelled(self, job: Job) -> None:
-        """Tell of a job that somebody else cancelled, such as the status bar."""
-        if self._slot.stopped and job.cancelled and self.progress.running:
-            self.progress.stop()
-
-    def _show(self, gathered: Gathered) -> None:
-        first = self.gathered is None
-        self.gathered = gathered
-        curves = gathered.curves
+        self.show_content()
+        first = self.result is None
+        self.result = result
+        curves = result.curves
         if self.controls.side_by_side and len(self._subjects) > 1:
             self.multiples.show_curves(curves)
             self.multiples.highlight(self.chosen_row)
@@ -399,18 +362,18 @@ class HistogramPage(QWidget):
             if grown and self.chosen_row is not None:
                 self.plot.highlight(self.chosen_row)
         if len(self._subjects) > 1:
-            self.statistics.show_several(gathered.figures)
-        elif gathered.figures:
-            self.statistics.show_lines(figure_lines(gathered.figures[0]))
+            self.statistics.show_several(result.figures)
+        elif result.figures:
+            self.statistics.show_lines(figure_lines(result.figures[0]))
         if first:
             self.panel.table.show_columns(QByteArray(), _RARE_COLUMNS)
         if curves:
             histogram = curves[0].histogram
             self.controls.suggest((histogram.low, histogram.high))
         self.panel.show_resting(self._summary(curves))
-        if gathered.failures:
-            self._show_note(self._failure_text(gathered))
-        elif gathered.exact and not any(each.moments.finite for each in gathered.figures):
+        if result.failures:
+            self._show_note(self._failure_text(result))
+        elif result.exact and not any(each.moments.finite for each in result.figures):
             self._show_note(self.tr("No weight is finite: there is nothing to draw."))
 
     def _summary(self, curves: Sequence[HistogramCurve]) -> str:
@@ -425,17 +388,17 @@ class HistogramPage(QWidget):
         text = self.tr("{bins} bins of {width}").format(
             bins=integer_text(bins), width=float_text(width, 3)
         )
-        if self.gathered is not None and self.gathered.exact and curve.outside:
+        if self.result is not None and self.result.exact and curve.outside:
             share = 100 * curve.outside / curve.total
             text += self.tr("   {count} weights ({share} %) lie outside").format(
                 count=integer_text(curve.outside), share=float_text(share, 2)
             )
         return text
 
-    def _failure_text(self, gathered: Gathered) -> str:
-        subject, error = gathered.failures[0]
+    def _failure_text(self, result: HistogramResult) -> str:
+        subject, error = result.failures[0]
         text = self.tr("Not shown: {name}: {what}").format(name=subject.name, what=error.what)
-        more = len(gathered.failures) - 1
+        more = len(result.failures) - 1
         return f"{text} {self.tr('And {n} more.').format(n=more)}" if more else text
 
     def _show_note(self, text: str) -> None:
@@ -463,16 +426,16 @@ class HistogramPage(QWidget):
             )
             if not several:
                 splitter.restoreState(self._beside)
-        if self.gathered is not None:
-            self._show(self.gathered)
+        if self.result is not None:
+            self.show_result(self.result)
 
     def _rearrange(self) -> None:
         self._arrange()
-        self._load()
+        self.load()
 
     def _figures_at(self, line: int) -> Figures | None:
-        several = len(self._subjects) > 1 and self.gathered is not None
-        figures = self.gathered.figures if several and self.gathered is not None else ()
+        several = len(self._subjects) > 1 and self.result is not None
+        figures = self.result.figures if several and self.result is not None else ()
         return figures[line] if 0 <= line < len(figures) else None
 
     def _highlight(self, line: int) -> None:
@@ -493,18 +456,6 @@ class HistogramPage(QWidget):
 
     def _select_row(self, row: int) -> bool:
         """Select the line of a tensor; return whether there is one."""
-        figures = () if self.gathered is None else self.gathered.figures
+        figures = () if self.result is None else self.result.figures
         rows = [each.subject.row for each in figures]
         return row in rows and self.panel.table.select_row(rows.index(row))
-
-    # Qt
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        if not event.spontaneous() and (self.gathered is None or not self.gathered.exact):
-            self._load()
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        if not event.spontaneous():  # a minimized window goes on
-            self.cancel()

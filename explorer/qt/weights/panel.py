@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import QByteArray, QEvent, Signal
 from PySide6.QtWidgets import QWidget
 
-from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.qt.document import Document, Recent
 from explorer.qt.jobs import JobRunner
@@ -17,7 +16,7 @@ from explorer.qt.weights.blocks import BlockPages
 from explorer.qt.weights.curves import (
     HistogramChoices,
     Scope,
-    Subject,
+    SelectedTensor,
     is_quantized,
     unsupported_reason,
 )
@@ -28,7 +27,7 @@ from explorer.qt.widgets.lazy import LazyTab
 from explorer.text import bytes_text, integer_text, plain_text, shape_text
 
 if TYPE_CHECKING:
-    from explorer.qt.weights.block.page import MicroscopePage
+    from explorer.qt.weights.block.page import BlockPage
     from explorer.qt.weights.map.page import MapPage
     from explorer.qt.weights.values import Place, ValuesPage
 
@@ -63,7 +62,7 @@ class WeightsView(TensorPanel):
         super().__init__(runner, _MOST_RESULTS, parent)
         self._references = references
         self._recent = Recent(0)
-        self._subject: Subject | None = None  # of the pages of one tensor
+        self._subject: SelectedTensor | None = None  # of the pages of one tensor
         self._place: Place | None = None  # that was chosen in it
         self._named = False
         self.header = Header(self)
@@ -73,7 +72,7 @@ class WeightsView(TensorPanel):
         self.histogram = HistogramPage(runner, self)
         self.blocks = BlockPages(runner, self)
         self._map = LazyTab(self._make_map, self._fill_map, self)
-        self._microscope = LazyTab(self._make_microscope, self._fill_microscope, self)
+        self._block_page = LazyTab(self._make_block_page, self._fill_block_page, self)
         self._values = LazyTab(self._make_values, self._fill_values, self)
         self._add_pages()
         self.addActions([self.picker.back_action, self.picker.on_action])
@@ -88,7 +87,7 @@ class WeightsView(TensorPanel):
             (codes, self.tr("Codes")),
             (scales, self.tr("Scales")),
             (minima, self.tr("Minima")),
-            (self._microscope, self.tr("Block")),
+            (self._block_page, self.tr("Block")),
             (self._values, self.tr("Values")),
         ):
             self.tabs.addTab(page, title)
@@ -98,7 +97,6 @@ class WeightsView(TensorPanel):
         self.picker.picked.connect(self._follow_picker)
         self.place_chosen.connect(self._follow_place)
         self.histogram.row_chosen.connect(self.picker.choose)
-        self.histogram.unreadable.connect(self._show_unreadable)
         self.histogram.opened.connect(self.tensor_chosen)
         minima = self.blocks.minima
         self.blocks.minima_known.connect(lambda on: self.offer_page(minima, on))
@@ -113,9 +111,9 @@ class WeightsView(TensorPanel):
         return self._map.widget
 
     @property
-    def microscope(self) -> MicroscopePage:
+    def block_page(self) -> BlockPage:
         """The page of one block."""
-        return self._microscope.widget
+        return self._block_page.widget
 
     @property
     def values(self) -> ValuesPage:
@@ -134,16 +132,16 @@ class WeightsView(TensorPanel):
     def _fill_map(self, page: MapPage) -> None:
         page.show_subject(self._subject, self._recent, named=self._named)
 
-    def _make_microscope(self) -> MicroscopePage:
-        from explorer.qt.weights.block.page import MicroscopePage  # noqa: PLC0415 - see LazyTab
+    def _make_block_page(self) -> BlockPage:
+        from explorer.qt.weights.block.page import BlockPage  # noqa: PLC0415 - see LazyTab
 
-        page = MicroscopePage(self._runner, self._references, self)
+        page = BlockPage(self._runner, self._references, self)
         page.open_requested.connect(self.open_requested)
         page.bytes_requested.connect(self.bytes_requested)
         self.pass_on(page)
         return page
 
-    def _fill_microscope(self, page: MicroscopePage) -> None:
+    def _fill_block_page(self, page: BlockPage) -> None:
         subject = self._subject
         quantized = subject is not None and is_quantized(subject.tensor)
         page.show_subject(subject if quantized else None, self._recent, named=self._named)
@@ -187,7 +185,7 @@ class WeightsView(TensorPanel):
     def cancel(self) -> None:
         self.histogram.cancel()
         self.blocks.cancel()
-        for tab in (self._map, self._microscope):
+        for tab in (self._map, self._block_page):
             if tab.isVisible():  # a hidden page reads nothing
                 tab.widget.cancel()
 
@@ -207,10 +205,6 @@ class WeightsView(TensorPanel):
             self.show_state(self.tr("Select a tensor"), sentence)
         else:
             self.show_state(self.tr("Weights"), self.tr("Open a model to see its weights."))
-
-    def _show_unreadable(self, error: ExplorerError) -> None:
-        heading = self.tr("The weights could not be read")
-        self.show_state(heading, str(error), self.tr("Try again"))
 
     def _shown(self, document: Document) -> Sequence[int]:
         return spread(self._wanted(document))
@@ -242,7 +236,7 @@ class WeightsView(TensorPanel):
         self._show_subjects((), Recent(0), ())
 
     def _show_subjects(
-        self, subjects: Sequence[Subject], recent: Recent, offered: Sequence[Subject]
+        self, subjects: Sequence[SelectedTensor], recent: Recent, offered: Sequence[SelectedTensor]
     ) -> None:
         """Show `subjects` together, and one of those `offered` on the pages of one tensor."""
         self._recent = recent
@@ -253,7 +247,7 @@ class WeightsView(TensorPanel):
             self.histogram.choose_row(in_front)
         self._named = len(subjects) > 1
         quantized = any(is_quantized(subject.tensor) for subject in offered)
-        for page in (self.blocks.codes, self.blocks.scales, self._microscope):
+        for page in (self.blocks.codes, self.blocks.scales, self._block_page):
             self.offer_page(page, quantized)
         self._show_one()
 
@@ -263,7 +257,7 @@ class WeightsView(TensorPanel):
         if self._subject is None or before is None or before.tensor is not self._subject.tensor:
             self._place = None
         self.blocks.show_subject(self._subject, self._recent, named=self._named)
-        for tab in (self._map, self._microscope, self._values):
+        for tab in (self._map, self._block_page, self._values):
             tab.refresh()
             if self._subject is None:
                 tab.catch_up()  # the model may be closed
@@ -275,7 +269,7 @@ class WeightsView(TensorPanel):
 
     def _follow_place(self, place: Place) -> None:
         self._place = place
-        self._microscope.refresh()
+        self._block_page.refresh()
         self._values.refresh()
 
     # The header
@@ -318,6 +312,6 @@ class WeightsView(TensorPanel):
             self.refresh()
 
 
-def _subjects(document: Document, rows: Sequence[int]) -> list[Subject]:
+def _subjects(document: Document, rows: Sequence[int]) -> list[SelectedTensor]:
     tensors = document.model.tensors.rows
-    return [Subject(row, plain_text(tensors[row].name), tensors[row]) for row in rows]
+    return [SelectedTensor(row, plain_text(tensors[row].name), tensors[row]) for row in rows]

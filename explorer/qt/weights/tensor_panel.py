@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Document, Recent
 from explorer.qt.jobs import JobRunner
-from explorer.qt.weights.curves import Scope, Subject, unsupported_reason
+from explorer.qt.weights.curves import Scope, SelectedTensor, unsupported_reason
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.lazy import TabbedPanel
 from explorer.text import plain_text, shorten
@@ -205,7 +205,7 @@ class TensorPicker(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._subjects: tuple[Subject, ...] = ()
+        self._subjects: tuple[SelectedTensor, ...] = ()
         self.list = QComboBox(self)
         self.list.setAccessibleName(self.tr("Tensor"))
         self.list.setToolTip(self.tr("Which of the tensors the pages of one tensor show"))
@@ -234,12 +234,12 @@ class TensorPicker(QWidget):
         self.hide()
 
     @property
-    def subject(self) -> Subject | None:
+    def subject(self) -> SelectedTensor | None:
         """The tensor that is chosen; None if there is none."""
         place = self.list.currentIndex()
         return self._subjects[place] if 0 <= place < len(self._subjects) else None
 
-    def offer(self, subjects: Sequence[Subject], row: int | None) -> bool:
+    def offer(self, subjects: Sequence[SelectedTensor], row: int | None) -> bool:
         """Offer tensors. Emits nothing.
 
         Args:
@@ -294,7 +294,7 @@ class TensorPicker(QWidget):
         self.on_action.setEnabled(0 <= place < count - 1)
 
 
-def _same(before: Sequence[Subject], now: Sequence[Subject]) -> bool:
+def _same(before: Sequence[SelectedTensor], now: Sequence[SelectedTensor]) -> bool:
     return len(before) == len(now) and all(
         one.tensor is other.tensor for one, other in zip(before, now, strict=True)
     )

@@ -20,7 +20,7 @@ from PySide6.QtCore import (
     QTimer,
     Signal,
 )
-from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QHideEvent, QKeySequence
+from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -28,7 +28,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QTableView,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -39,8 +38,9 @@ from explorer.formats.weights import WeightReader
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.theme import monospace_font
-from explorer.qt.weights.curves import Subject
+from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.pages import Phase, ReadingPage, Request
 from explorer.qt.widgets.saving import FileSaver, file_name
 from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
 from explorer.tabular import to_tsv, write_atomically
@@ -149,11 +149,17 @@ class ValuesTable(QAbstractTableModel):
         self._failed.update(places)
         self._tell(places)
 
-    def retry(self) -> None:
-        """Ask again for what could not be read."""
-        places = tuple(self._failed)
+    def retry(self) -> dict[Place, None]:
+        """Forget which tiles cannot be read, so that they are asked for again; return them."""
+        places = dict.fromkeys(self._failed)
         self._failed.clear()
         self._tell(places)
+        return places
+
+    @property
+    def has_values(self) -> bool:
+        """Whether any tile is here."""
+        return bool(self._tiles)
 
     def value(self, index: Index) -> float | None:
         """Return a value, or None if it is not here."""
@@ -275,82 +281,6 @@ class PlaceField(QLineEdit):
         )
 
 
-# Fetches the tiles of a value table that are looked at.
-
-
-_MOST_AT_ONCE = 64  # of a burst of looks, the last ones: a fast scroll passes thousands
-
-
-class TileReader(QObject):
-    """Reads for a `ValuesTable`, one job at a time.
-
-    Signals:
-        failed: Tiles could not be read; a sentence.
-    """
-
-    failed = Signal(str)
-
-    def __init__(self, runner: JobRunner, table: ValuesTable, parent: QObject) -> None:
-        super().__init__(parent)
-        self._table = table
-        self._runner = runner
-        self._slot = JobSlot(runner, self)
-        self._tensor: Tensor | None = None
-        self._wanted: dict[Place, None] = {}  # in the order of the looks
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(0)  # all looks of one paint together
-        self._timer.timeout.connect(self._fetch)
-        table.tile_wanted.connect(self._want)
-
-    def set_tensor(self, tensor: Tensor | None) -> None:
-        """Read from another tensor from now on."""
-        self.cancel()
-        self._tensor = tensor
-
-    def cancel(self) -> None:
-        """Stop reading."""
-        self._slot.cancel()
-        self._timer.stop()
-        self._wanted.clear()
-
-    def _want(self, place: Place) -> None:
-        self._wanted.pop(place, None)
-        self._wanted[place] = None
-        if not self._slot.busy and not self._timer.isActive():
-            self._timer.start()
-
-    def _fetch(self) -> None:
-        tensor = self._tensor
-        places = [place for place in self._wanted if not self._table.has_tile(place)]
-        self._wanted.clear()
-        if tensor is None or not places:
-            return
-        del places[:-_MOST_AT_ONCE]
-
-        def read(job: Job) -> dict[Place, Tile]:
-            reader = WeightReader(tensor)
-            return {place: read_tile(reader, place, job.check) for place in places}
-
-        def fail(error: ExplorerError) -> None:
-            self._table.set_failed(places)
-            self.failed.emit(str(error))
-            self._go_on()
-
-        self._slot.run(self.tr("Reading values"), read, self._take, fail)
-
-    def _take(self, tiles: dict[Place, Tile]) -> None:
-        for place, tile in tiles.items():
-            self._table.set_tile(place, tile)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Fetch what was looked at meanwhile."""
-        self._wanted = {p: None for p in self._wanted if not self._table.has_tile(p)}
-        if self._wanted:
-            self._timer.start()
-
-
 # Save the weights of a tensor as a NumPy file or as CSV, in the background.
 
 
@@ -391,11 +321,15 @@ def _tr(text: str) -> str:
 MOST_COPIED = 1 << 18
 """Most values that are copied: a clipboard is no file format."""
 
+_MOST_AT_ONCE: Final = 64  # tiles of a burst, the last ones: a fast scroll passes thousands
 _WIDEST = "-0.000000e-00"
 
 
-class ValuesPage(QWidget):
-    """A table of values, and a line to go to a row and column.
+Tiles: TypeAlias = dict[Place, Tile]
+
+
+class ValuesPage(ReadingPage[Tiles]):
+    """A table of values, and a line to go to a row and column; reads the tiles that are painted.
 
     Attributes:
         model: The values.
@@ -414,13 +348,17 @@ class ValuesPage(QWidget):
     failed = Signal(object)
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        self.grid = QTableView()
+        super().__init__(parent, self.grid)
         self._tensor: Tensor | None = None
-        self._runner = runner
+        self._wanted: dict[Place, None] = {}  # tiles, in the order in which they were painted
+        self._read_now: list[Place] = []
         self._copying = JobSlot(runner, self)
         self.export = ValuesExport(runner, self, self.exported.emit, self.failed.emit)
         self.model = ValuesTable(self)
-        self.tiles = TileReader(runner, self.model, self)
+        self._painted = QTimer(self)
+        self._painted.setSingleShot(True)
+        self._painted.setInterval(0)  # all tiles of one paint together
         self.title = plain_label(self)
         self.title.setWhatsThis(picture_text("values"))
         self.goto = PlaceField(self)
@@ -428,7 +366,6 @@ class ValuesPage(QWidget):
         self.save_button.setText(self.tr("Save all…"))
         self.save_button.setToolTip(self.tr("Save all values of the tensor as a NumPy file or CSV"))
         self.save_button.clicked.connect(self.ask_export)
-        self.grid = QTableView(self)
         self.grid.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # columns have their order
         self.place = plain_label(self)
         self.place.setAccessibleName(self.tr("Current value"))
@@ -439,24 +376,24 @@ class ValuesPage(QWidget):
         bar.addWidget(self.title, 1)
         bar.addWidget(self.goto)
         bar.addWidget(self.save_button)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(bar)
-        layout.addWidget(self.grid, 1)
-        layout.addWidget(self.place)
+        self.frame.insertLayout(0, bar)
+        self.frame.addWidget(self.place)
         self.place.setContentsMargins(8, 3, 8, 4)
         self.goto.place_typed.connect(self._go)
-        self.goto.refused.connect(self._tell)
-        self.tiles.failed.connect(self._tell)
+        self.goto.refused.connect(self._say)
+        self.model.tile_wanted.connect(self._want)
+        self._painted.timeout.connect(self.load)
+        self.hidden.connect(self.cancel)
         self.model.dataChanged.connect(lambda *_: self._show_place())
         self.grid.selectionModel().currentChanged.connect(lambda *_: self._show_place())
+        self.begin_life(runner, (self,))
+        self.show_content()
 
-    def show_subject(self, subject: Subject | None, *, named: bool = False) -> None:
+    def show_subject(self, subject: SelectedTensor | None, *, named: bool = False) -> None:
         """Show another tensor from its start, with its name if it is one of several."""
         self._tensor = None if subject is None else subject.tensor
         self._copying.cancel()
-        self.tiles.set_tensor(self._tensor)
+        self.restart()
         self.model.set_tensor(self._tensor)
         self.goto.folding = self.model.folding
         prefix = f"{subject.name}:   " if named and subject is not None else ""
@@ -494,7 +431,7 @@ class ValuesPage(QWidget):
         height, width = area.height(), area.width()
         if height * width > MOST_COPIED:
             sentence = self.tr("At most {most} values can be copied; “Save all…” saves them all.")
-            self._tell(sentence.format(most=integer_text(MOST_COPIED)))
+            self._say(sentence.format(most=integer_text(MOST_COPIED)))
             return
         columns = self.model.folding.columns
 
@@ -507,15 +444,80 @@ class ValuesPage(QWidget):
 
         def take(text: str) -> None:
             QGuiApplication.clipboard().setText(text)
-            self._tell(self.tr("Values copied: {n}").format(n=integer_text(height * width)))
+            self._say(self.tr("Values copied: {n}").format(n=integer_text(height * width)))
             self.copied.emit(height * width)
 
-        self._copying.run(self.tr("Copying values"), read, take, self._fail)
+        self._copying.run(
+            self.tr("Copying values"), read, take, lambda error: self._say(str(error))
+        )
 
     def cancel(self) -> None:
-        """Stop reading; what is in sight is asked for again when it is painted."""
-        self.tiles.cancel()
+        self._painted.stop()
         self._copying.cancel()
+        super().cancel()
+
+    # Reading of tiles
+
+    def clear(self) -> None:
+        self._painted.stop()
+        self._wanted.clear()
+        self.show_content()
+
+    def refill(self) -> None:
+        self.show_content()
+
+    def request(self) -> Request[Tiles] | None:
+        tensor = self._tensor
+        if tensor is None or self.busy:  # what is painted meanwhile is read next
+            return None
+        places = [place for place in self._wanted if not self.model.has_tile(place)]
+        self._wanted.clear()
+        if not places:
+            self.show_content()
+            return None
+        self._read_now = places = places[-_MOST_AT_ONCE:]
+
+        def read(job: Job) -> Tiles:
+            reader = WeightReader(tensor)
+            return {place: read_tile(reader, place, job.check) for place in places}
+
+        return Request(
+            key=object(),
+            title=self.tr("Reading values"),
+            heading=self.tr("Reading values…"),
+            failure=self.tr("The values could not be read"),
+            work=read,
+        )
+
+    def show_result(self, result: Tiles) -> None:
+        for place, tile in result.items():
+            self.model.set_tile(place, tile)
+        self.show_content()
+        self.load()
+
+    def show_cancelled(self) -> None:
+        self._painted.stop()
+        self._wanted |= dict.fromkeys(self._read_now)
+        self.tell("", "")  # instead of cells that nothing fills
+        super().show_cancelled()
+
+    def show_failed(self, heading: str, error: ExplorerError) -> None:
+        self.model.set_failed(self._read_now)
+        self._say(f"{heading}: {error}")
+        if self.model.has_values:
+            self.load()
+        else:
+            super().show_failed(heading, error)
+
+    def press(self) -> None:
+        self._wanted |= self.model.retry()
+        self.load()
+
+    def _want(self, place: Place) -> None:
+        self._wanted.pop(place, None)
+        self._wanted[place] = None
+        if not self.busy and not self._slot.stopped and self.phase is not Phase.CANCELLED:
+            self._painted.start()
 
     def _set_up_grid(self) -> None:
         grid = self.grid
@@ -544,7 +546,7 @@ class ValuesPage(QWidget):
         self.copy_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         self.copy_action.triggered.connect(self.copy)
         retry = QAction(self.tr("&Read again"), grid)
-        retry.triggered.connect(self.model.retry)
+        retry.triggered.connect(self.press)
         save = QAction(self.tr("&Save all values…"), grid)
         save.triggered.connect(self.ask_export)
         grid.addActions([self.copy_action, save, retry])
@@ -574,21 +576,11 @@ class ValuesPage(QWidget):
             column=column,
             value="…" if value is None else float_text(value, 9),
         )
-        self._tell(text)
+        self._say(text)
 
     def _go(self, place: Place) -> None:
         self.go_to(place)
         self.grid.setFocus(Qt.FocusReason.OtherFocusReason)
 
-    def _fail(self, error: ExplorerError) -> None:
-        self._tell(str(error))
-
-    def _tell(self, sentence: str) -> None:
+    def _say(self, sentence: str) -> None:
         self.place.setText(plain_text(sentence))
-
-    # Qt
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        if not event.spontaneous():
-            self.cancel()

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
+from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis import (
     BlockStatistics,
@@ -27,18 +28,19 @@ from explorer.analysis.histogram import Binning, count_weights
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor, TensorName, parse_name
 from explorer.qt.document import Document, Recent
-from explorer.qt.jobs import drop_frames
+from explorer.qt.jobs import Job, drop_frames
 from explorer.qt.weights.curves import (
     Figures,
-    Gathered,
     HistogramCurve,
-    Subject,
-    Wish,
+    HistogramRequest,
+    HistogramResult,
+    SelectedTensor,
     binnings_of,
     curve_of,
     histogram_of,
     rough_curves,
 )
+from explorer.qt.widgets.pages import Request
 
 _FINE_BINS: Final = 8192  # 128 KiB for each tensor that is remembered
 _WALKS: Final = 3  # over the weights: two for statistics, one for the bins asked for
@@ -61,12 +63,12 @@ def worker_count() -> int:
     return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) - 1))
 
 
-def gather(
-    subjects: Sequence[Subject],
-    wish: Wish,
+def read_histograms(
+    subjects: Sequence[SelectedTensor],
+    wish: HistogramRequest,
     recent: Recent,
     worker: Worker,
-) -> Gathered:
+) -> HistogramResult:
     """Gather statistics and histograms; called in a worker.
 
     Of several tensors those that cannot be read are left out and told of; so a damaged one does not
@@ -82,11 +84,13 @@ def gather(
         ExplorerError: The only tensor cannot be read.
         ValueError: The typed range cannot be divided into so many bins.
     """
-    return _Gathering(subjects, wish, recent, worker).run()
+    return _HistogramJob(subjects, wish, recent, worker).run()
 
 
-def known(subjects: Sequence[Subject], wish: Wish, recent: Recent) -> Gathered | None:
-    """Return what `gather` would if it has nothing to do; else None. Never reads."""
+def known(
+    subjects: Sequence[SelectedTensor], wish: HistogramRequest, recent: Recent
+) -> HistogramResult | None:
+    """Return what `read_histograms` would if it has nothing to do; else None. Never reads."""
     found = [recent.get(_figures_key(subject)) for subject in subjects]
     figures = [each for each in found if isinstance(each, TensorStatistics)]
     if len(figures) < len(subjects):
@@ -95,13 +99,13 @@ def known(subjects: Sequence[Subject], wish: Wish, recent: Recent) -> Gathered |
         if binning is not None and recent.get(_counts_key(subject, binning)) is None:
             return None
     try:
-        return gather(subjects, wish, recent, _Idle())
+        return read_histograms(subjects, wish, recent, _Idle())
     except _NotKnown:  # a worker has just pushed something out
         return None
 
 
 def block_figures(
-    subject: Subject, recent: Recent, check: Callable[[], None]
+    subject: SelectedTensor, recent: Recent, check: Callable[[], None]
 ) -> BlockStatistics | None:
     """Return the statistics of codes and scales; None if the tensor is not quantized.
 
@@ -116,6 +120,29 @@ def block_figures(
     if statistics is not None:
         recent.put(key, statistics)
     return statistics
+
+
+def blocks_request(subject: SelectedTensor, recent: Recent) -> Request[BlockStatistics]:
+    """Return the request for codes and scales of a quantized tensor."""
+
+    def read(job: Job) -> BlockStatistics:
+        blocks = block_figures(subject, recent, job.check)
+        assert blocks is not None  # it is quantized
+        return blocks
+
+    title = _tr("Reading the blocks of {name}").format(name=subject.name)
+    return Request(
+        key=("blocks", subject.row, id(recent)),
+        title=title,
+        heading=_tr("Reading the blocks…"),
+        failure=_tr("The blocks could not be read"),
+        work=read,
+        name=subject.name,
+    )
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("Weights", text)
 
 
 class _NotKnown(Exception):
@@ -133,13 +160,13 @@ class _Idle:
         """Show nothing."""
 
 
-class _Gathering:
-    """One run of `gather`."""
+class _HistogramJob:
+    """One run of `read_histograms`."""
 
     def __init__(
         self,
-        subjects: Sequence[Subject],
-        wish: Wish,
+        subjects: Sequence[SelectedTensor],
+        wish: HistogramRequest,
         recent: Recent,
         worker: Worker,
     ) -> None:
@@ -149,12 +176,12 @@ class _Gathering:
         self._worker = worker
         self._figures: list[Figures] = []
         self._complete: list[TensorStatistics] = []
-        self._failures: list[tuple[Subject, ExplorerError]] = []
+        self._failures: list[tuple[SelectedTensor, ExplorerError]] = []
         self._total = _WALKS * sum(subject.tensor.parameters for subject in subjects)
         self._done = 0
         self._nbytes = 0.0
 
-    def run(self) -> Gathered:
+    def run(self) -> HistogramResult:
         for subject in self._subjects:
             with self._forgiving(subject):
                 self._describe(subject)
@@ -165,7 +192,7 @@ class _Gathering:
                 histogram = self._count(figures.subject, binning)
                 curves.append(curve_of(figures, histogram))
         drawn = {curve.row for curve in curves}
-        return Gathered(
+        return HistogramResult(
             figures=tuple(each for each in self._figures if each.subject.row in drawn),
             curves=tuple(curves),
             exact=True,
@@ -176,7 +203,7 @@ class _Gathering:
         )
 
     @contextmanager
-    def _forgiving(self, subject: Subject) -> Iterator[None]:
+    def _forgiving(self, subject: SelectedTensor) -> Iterator[None]:
         """Note what cannot be read, so that the others are shown; of one tensor, pass it on."""
         try:
             yield
@@ -186,7 +213,7 @@ class _Gathering:
             drop_frames(error)
             self._failures.append((subject, error))
 
-    def _describe(self, subject: Subject) -> None:
+    def _describe(self, subject: SelectedTensor) -> None:
         """Gather statistics and the fine histogram of a tensor."""
         key = _figures_key(subject)
         found = self._recent.get(key)
@@ -205,7 +232,7 @@ class _Gathering:
         self._figures.append(Figures(subject, found, found))
         self._complete.append(found)
 
-    def _count(self, subject: Subject, binning: Binning | None) -> Histogram:
+    def _count(self, subject: SelectedTensor, binning: Binning | None) -> Histogram:
         """Count the bins that were asked for."""
         if binning is None:  # of no finite weight
             return histogram_of(np.array([0.0, 1.0]), np.zeros(1, np.int64))
@@ -224,11 +251,11 @@ class _Gathering:
         self._advance(subject, subject.tensor.parameters)
         return found
 
-    def _advance(self, subject: Subject, weights: int) -> None:
+    def _advance(self, subject: SelectedTensor, weights: int) -> None:
         self._done += weights
         self._nbytes += weights * _bytes_per_weight(subject.tensor)
 
-    def _so_far(self, subject: Subject, snapshot: Snapshot) -> Gathered:
+    def _so_far(self, subject: SelectedTensor, snapshot: Snapshot) -> HistogramResult:
         """Return what is known while a tensor streams."""
         growing = Figures(subject, snapshot.moments, None)
         fine = [figures.histogram for figures in self._complete] + [snapshot.histogram]
@@ -245,15 +272,17 @@ class _Gathering:
 
     def _state(
         self, figures: tuple[Figures, ...], curves: tuple[HistogramCurve, ...], done: int
-    ) -> Gathered:
-        return Gathered(figures, curves, False, self._done + done, self._total, round(self._nbytes))
+    ) -> HistogramResult:
+        return HistogramResult(
+            figures, curves, False, self._done + done, self._total, round(self._nbytes)
+        )
 
 
-def _figures_key(subject: Subject) -> tuple[object, ...]:
+def _figures_key(subject: SelectedTensor) -> tuple[object, ...]:
     return ("figures", subject.row)
 
 
-def _counts_key(subject: Subject, binning: Binning) -> tuple[object, ...]:
+def _counts_key(subject: SelectedTensor, binning: Binning) -> tuple[object, ...]:
     edges = binning.edges
     return ("counts", subject.row, binning.bins, float(edges[0]), float(edges[-1]))
 

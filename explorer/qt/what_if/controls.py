@@ -28,7 +28,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.weights.work import same_role
 from explorer.qt.what_if.chart import Measure
-from explorer.qt.what_if.question import ImportanceMatrix
+from explorer.qt.what_if.estimate import ImportanceMatrix
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.registry import family
 from explorer.text import integer_text, plain_text, shorten

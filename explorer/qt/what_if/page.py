@@ -9,13 +9,10 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QByteArray, QCoreApplication, QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QProgressBar,
     QPushButton,
-    QStackedWidget,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -26,11 +23,17 @@ from explorer.planner.inputs import PlanInputs
 from explorer.present.errors import error_label, error_text
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import References, Rounding
 from explorer.qt.what_if.chart import WhatIfChart
 from explorer.qt.what_if.controls import WhatIfControls
-from explorer.qt.what_if.question import Kept, OriginalsKeeper, Prospect, Question, look_ahead
+from explorer.qt.what_if.estimate import (
+    SourceFollower,
+    WhatIfCache,
+    WhatIfEstimate,
+    WhatIfRequest,
+    estimate_of,
+)
 from explorer.qt.what_if.table import (
     GPU_COLUMNS,
     Line,
@@ -40,7 +43,8 @@ from explorer.qt.what_if.table import (
     note_text,
 )
 from explorer.qt.what_if.work import WhatIfState, WhatIfWork
-from explorer.qt.widgets.labels import ElidedLabel, StatePage, plain_label
+from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel
 from explorer.qt.widgets.progress import duration_text
 from explorer.qt.widgets.table_model import Column, TableModel
@@ -49,53 +53,53 @@ from explorer.text import bytes_text, float_text, integer_text, plain_text
 # What the page of what-ifs says in words.
 
 
-def basis_text(prospect: Prospect) -> str:
+def basis_text(estimate: WhatIfEstimate) -> str:
     """Return what errors are measured against, and what is left out."""
-    question, parts = prospect.question, []
-    types = question.document.model.tensors.columns.types
-    if question.originals is not None and prospect.measured_against_originals:
+    request, parts = estimate.request, []
+    types = request.document.model.tensors.columns.types
+    if request.source is not None and estimate.against_source:
         text = _tr(
             "The original, {title}, is rounded. What this file itself has lost against it stands "
             "in the first line."
         )
-        parts.append(text.format(title=question.originals.title))
+        parts.append(text.format(title=request.source.title))
     else:
-        if question.originals is not None:
+        if request.source is not None:
             parts.append(_tr("The reference has no tensor that matches."))
         parts.append(_tr("The file's own weights are rounded."))
-        if any(types[row].quantized for piece in prospect.pieces for row in piece.rows):
+        if any(types[row].quantized for piece in estimate.pieces for row in piece.rows):
             parts.append(
                 _tr(
                     "They are quantized already: errors come on top of what they have lost "
                     "before. To see all of it, choose the original above."
                 )
             )
-    if prospect.alone:
+    if estimate.alone:
         text = _tr("{n} tensors have no partner in the reference and stay as they are.")
-        parts.append(text.format(n=integer_text(prospect.alone)))
-    if question.matrix is not None:
+        parts.append(text.format(n=integer_text(estimate.alone)))
+    if request.matrix is not None:
         text = _tr(
             "The importance matrix knows {n} of {all} tensors; it steers the search, while errors "
             "count all weights alike."
         )
-        count, total = prospect.importance_count, len(prospect.pieces)
+        count, total = estimate.importance_count, len(estimate.pieces)
         parts.append(text.format(n=integer_text(count), all=integer_text(total)))
     return " ".join(parts)
 
 
-def planned_text(prospect: Prospect) -> str:
+def planned_text(estimate: WhatIfEstimate) -> str:
     """Return what memory is planned for."""
-    if prospect.plan_problem:
-        return _tr("There is no memory plan: {why}.").format(why=prospect.plan_problem)
-    plan = prospect.plans.get(PRESENT)
+    if estimate.plan_problem:
+        return _tr("There is no memory plan: {why}.").format(why=estimate.plan_problem)
+    plan = estimate.plans.get(PRESENT)
     if plan is None:
         return _tr("There is no memory plan for the planner's settings.")
-    context = prospect.planned.settings.context
+    context = estimate.planned.settings.context
     if context is None:
         text = _tr("Memory is planned with the planner's settings")
     else:
         text = _tr("Memory is planned for a context of {n} tokens").format(n=integer_text(context))
-    devices = ", ".join(device.label for device in prospect.planned.devices)
+    devices = ", ".join(device.label for device in estimate.planned.devices)
     if devices:
         return _tr("{text}, on {devices}.").format(text=text, devices=devices)
     return _tr("{text}; no GPU is known.").format(text=text)
@@ -346,27 +350,26 @@ AUTOMATIC_COST: Final = 4_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Ahead:
-    """What a look ahead found."""
+class _Estimated:
+    """An estimate, what is known of its errors, and how much work the others are."""
 
     machine: Machine
-    prospect: Prospect
+    estimate: WhatIfEstimate
     errors: dict[str, TypeErrors]
     missing_types: int
     cost: int
 
 
-class WhatIfPage(QWidget):
-    """A chart and a table of types. Reads weights by itself only while it is visible.
+class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
+    """A chart and a table of types: first an estimate, then the errors that were measured.
 
     Attributes:
         controls: The line above.
         note: What errors are measured against.
         panel: Chart and table.
         progress: The line below.
-        state: What stands there while there is nothing to show.
-        prospect: What is shown; None while nothing is.
-        plan_inputs: Returns what the planner plans for, for a model; None for something usual.
+        estimate: What is shown; None while nothing is.
+        plan_inputs: Returns the inputs of the planner for a model; None for something usual.
 
     Signals:
         exported: A file was written; its path.
@@ -379,40 +382,30 @@ class WhatIfPage(QWidget):
     def __init__(
         self, runner: JobRunner, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self._runner = runner
+        self.panel = WhatIfPanel(runner)
+        super().__init__(parent, self.panel)
         self._references = references
-        self._keeper = OriginalsKeeper(references)
+        self._follower = SourceFollower(references)
         self._document: Document | None = None
-        self._found: WeakKeyDictionary[Document, Kept] = WeakKeyDictionary()
-        self._looking = JobSlot(runner, self)
-        self._measuring = JobSlot(runner, self)
+        self._caches: WeakKeyDictionary[Document, WhatIfCache] = WeakKeyDictionary()
         self._work: WhatIfWork | None = None
+        self._wants_errors = False  # whether the estimate is to be followed by measuring
         self._asked_for = False  # whether the user started the work
-        self._question: Question | None = None
+        self._wanted: WhatIfRequest | None = None
         self._machine: Machine | None = None
         self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
-        self.prospect: Prospect | None = None
+        self.estimate: WhatIfEstimate | None = None
         self.controls = WhatIfControls(runner, self)
         self.note = plain_label(self)
         self.note.setWordWrap(True)
         self.note.setContentsMargins(8, 0, 8, 2)
         self.note.setAccessibleName(self.tr("What errors are measured against"))
-        self.panel = WhatIfPanel(runner, self)
         self.progress = WhatIfProgress(self)
-        self.state = StatePage(self)
-        self._stack = QStackedWidget(self)
-        self._stack.addWidget(self.state)
-        self._stack.addWidget(self.panel)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.controls)
-        layout.addWidget(self.note)
-        layout.addWidget(self._stack, 1)
-        layout.addWidget(self.progress)
+        self.frame.insertWidget(0, self.controls)
+        self.frame.insertWidget(1, self.note)
+        self.frame.addWidget(self.progress)
         self._connect()
-        self._renew()
+        self.begin_life(runner, (self,))
 
     def _connect(self) -> None:
         controls, progress = self.controls, self.progress
@@ -424,7 +417,6 @@ class WhatIfPage(QWidget):
             lambda _: self.panel.chart.set_measure(controls.chosen_measure)
         )
         controls.use.clicked.connect(self.use_as_reference)
-        self.state.pressed.connect(self._press)
         self.panel.marked.connect(lambda line: controls.use.setEnabled(can_be_used(line)))
         self.panel.table.row_opened.connect(lambda _row: self.use_as_reference())
         self.panel.exported.connect(self.exported)
@@ -434,11 +426,6 @@ class WhatIfPage(QWidget):
         progress.cancel_requested.connect(self.cancel)
         self._references.changed.connect(self._renew)
         self._references.documents_changed.connect(self._renew)
-
-    @property
-    def busy(self) -> bool:
-        """Whether weights are read."""
-        return self._measuring.busy
 
     def show_subject(self, document: Document | None, rows: Sequence[int] = ()) -> None:
         """Show other tensors; None ends all reading.
@@ -453,16 +440,9 @@ class WhatIfPage(QWidget):
 
     def start(self) -> None:
         """Measure what is not known."""
-        if self.prospect is not None:
-            self._asked_for = True
-            self._measure(self.prospect)
-
-    def cancel(self) -> None:
-        """Stop reading; what was found stays known."""
-        if self._stop():
-            self.progress.rest(
-                self.tr("Cancelled: what was found stays known."), self.tr("Measure the rest")
-            )
+        if self.estimate is not None:
+            self._asked_for = self._wants_errors = True
+            self.load()
 
     def use_as_reference(self) -> None:
         """Compare with the marked type in every panel."""
@@ -475,92 +455,158 @@ class WhatIfPage(QWidget):
     # What is asked
 
     def _renew(self) -> None:
-        """Tell of what is chosen, unless that is told already."""
-        self._keeper.follow()
-        question = self._wanted()
-        if question is None:
-            self._question = None
-            self._stop()
-            self._looking.cancel()
-            self.prospect = None
-            self._explain()
-        elif not _same(question, self._question):
-            self._question, self.prospect = None, None  # a closed model is not kept
-            self._stop()
-            if self.isVisible():
-                self._question = question
-                self._look(question)
+        """Drop what is shown or read if something else is wanted, and read that."""
+        self._follower.follow()
+        wanted = self._next()
+        if wanted is None or not _same(wanted, self._wanted):
+            self._wanted = self.estimate = None  # a closed model is not kept
+            self._wants_errors = self._asked_for = False
+            self.stop()
+        self.load()
 
-    def _wanted(self) -> Question | None:
+    def request(self) -> Request[_Estimated | WhatIfState] | Refusal | None:
+        wanted = self._next()
+        if wanted is None:
+            return self._refusal()
+        if not _same(wanted, self._wanted):
+            self.estimate, self._wants_errors = None, False
+        self._wanted = wanted
+        if self.estimate is None:
+            return self._estimate_request(wanted)
+        return self._measure_request(self.estimate) if self._wants_errors else None
+
+    def _next(self) -> WhatIfRequest | None:
         document, rows, types = self._document, self.controls.rows, self.controls.types.types
-        if document is None or rows == () or not types or self._keeper.waiting:
+        if document is None or rows == () or not types or self._follower.waiting:
             return None
-        matrix, originals = self.controls.matrix.matrix, self._keeper.originals
+        matrix, source = self.controls.matrix.matrix, self._follower.source
         inputs = self.plan_inputs(document)
-        if self._work is not None and self._question is not None:
-            inputs = self._question.inputs  # other plans are no reason to measure again
-        return Question(document, rows, types, originals, matrix, inputs)
+        if self._work is not None and self._wanted is not None:
+            inputs = self._wanted.inputs  # other plans are no reason to measure again
+        return WhatIfRequest(document, rows, types, source, matrix, inputs)
 
-    def _explain(self) -> None:
-        """Say why there is nothing to show."""
+    def _refusal(self) -> Refusal:
         self.note.clear()
-        self.progress.rest("", "")
         self.controls.use.setEnabled(False)
         if self._document is None or self.controls.rows == ():
-            self._tell(
+            return Refusal(
                 self.tr("Select a tensor"),
                 self.tr("Choose one in the tree or in the tensor table to try other types."),
             )
-        elif self._keeper.waiting:
-            self._tell(self.tr("The tensors of both models are being matched."), "")
-        else:
-            self._tell(
-                self.tr("No type is chosen"),
-                self.tr("Choose the types to try."),
-                self.tr("Choose types…"),
-            )
+        if self._follower.waiting:
+            return Refusal(self.tr("The tensors of both models are being matched."), "")
+        return Refusal(
+            self.tr("No type is chosen"),
+            self.tr("Choose the types to try."),
+            self.tr("Choose types…"),
+        )
 
-    def _press(self) -> None:
+    def press(self) -> None:
         if self.controls.types.types:
-            self._question = None
-            self._renew()
+            self.load()
         else:
             self.controls.types.open_list()
 
-    def _look(self, question: Question) -> None:
-        kept = self._kept(question.document)
+    def _estimate_request(self, wanted: WhatIfRequest) -> Request[_Estimated | WhatIfState]:
+        cache = self._cache(wanted.document)
 
-        def look(job: Job) -> _Ahead:
+        def read(job: Job) -> _Estimated:
             machine = self._machine or detect()
-            prospect = look_ahead(question, machine, job.check)
-            return _Ahead(
+            estimate = estimate_of(wanted, machine, job.check)
+            return _Estimated(
                 machine,
-                prospect,
-                prospect.known(kept),
-                len(prospect.unknown_types(kept)),
-                sum(task.cost for task in prospect.missing(kept)),
+                estimate,
+                estimate.known(cache),
+                len(estimate.unknown_types(cache)),
+                sum(task.cost for task in estimate.missing(cache)),
             )
 
-        self._looking.run(self.tr("Looking at other types"), look, self._take, self._fail)
+        return Request(
+            key=("estimate", _key(wanted)),
+            title=self.tr("Looking at other types"),
+            heading=self.tr("Looking at other types…"),
+            failure=self.tr("Other types cannot be tried"),
+            work=read,
+        )
 
-    def _take(self, ahead: _Ahead) -> None:
-        self._machine, self.prospect = ahead.machine, ahead.prospect
-        prospect = ahead.prospect
-        self.note.setText(plain_text(basis_text(prospect)))
-        self.panel.show_planned(planned_text(prospect))
-        self._show(ahead.errors)
-        self._stack.setCurrentWidget(self.panel)
-        if not ahead.cost:
+    def _measure_request(self, estimate: WhatIfEstimate) -> Request[_Estimated | WhatIfState]:
+        if self._work is None:
+            self._work = WhatIfWork(estimate, self._cache(estimate.request.document))
+        work = self._work
+        return Request(
+            key=("errors", _key(estimate.request)),
+            title=self.tr("Trying other types"),
+            heading="",
+            failure=self.tr("Other types cannot be tried"),
+            work=work.run,
+        )
+
+    # Life
+
+    def keeps_reading(self) -> bool:
+        return self._asked_for  # the status bar shows it
+
+    def show_begun(self) -> None:
+        if self.estimate is not None:
+            self.progress.begin(self.tr("Preparing…"))
+
+    def show_ended(self) -> None:
+        self._work = None
+        self.progress.rest("", "")
+
+    def show_cancelled(self) -> None:
+        self._work = None
+        if self.estimate is None:
+            super().show_cancelled()
+            return
+        if self.visible or self._asked_for:  # else it begins again when the page is visible
+            self._wants_errors = self._asked_for = False
+        self.progress.rest(
+            self.tr("Cancelled: what was found stays known."), self.tr("Measure the rest")
+        )
+
+    def show_failed(self, heading: str, error: ExplorerError) -> None:
+        self.estimate = None
+        self.controls.use.setEnabled(False)
+        super().show_failed(heading, error)
+
+    def show_part(self, part: WhatIfState) -> None:
+        if self._work is not None and not self._work.control.paused:
+            self.progress.show_state(part)
+        self._show(part.errors)
+
+    def show_result(self, result: _Estimated | WhatIfState) -> None:
+        if isinstance(result, _Estimated):
+            self._show_estimate(result)
+            return
+        self._wants_errors = self._asked_for = False
+        self._show(result.errors)
+        text = self._all_known()
+        if result.failures:
+            name, error = result.failures[0]
+            text = self.tr("{n} tensors could not be read and are left out: {name}: {what}").format(
+                n=integer_text(len(result.failures)), name=plain_text(name), what=error.what
+            )
+        self.progress.rest(plain_text(text), "")
+
+    def _show_estimate(self, found: _Estimated) -> None:
+        self._machine, self.estimate = found.machine, found.estimate
+        estimate = found.estimate
+        self.note.setText(plain_text(basis_text(estimate)))
+        self.panel.show_planned(planned_text(estimate))
+        self._show(found.errors)
+        self.show_content()
+        if not found.cost:
             self.progress.rest(self._all_known(), "")
-        elif len(prospect.pieces) == 1 and ahead.cost <= AUTOMATIC_COST:
-            self._asked_for = False
-            self._measure(prospect)
+        elif len(estimate.pieces) == 1 and found.cost <= AUTOMATIC_COST:
+            self._wants_errors = True
+            self.load()
         else:
             text = self.tr("{weights} weights in {tensors} tensors would be rounded").format(
-                weights=integer_text(prospect.parameters),
-                tensors=integer_text(len(prospect.pieces)),
+                weights=integer_text(estimate.parameters),
+                tensors=integer_text(len(estimate.pieces)),
             )
-            button = self.tr("Measure {n} types").format(n=ahead.missing_types)
+            button = self.tr("Measure {n} types").format(n=found.missing_types)
             self.progress.rest(text, button)
 
     def _all_known(self) -> str:
@@ -569,56 +615,11 @@ class WhatIfPage(QWidget):
             return self.tr("None of these types is possible here.")
         return self.tr("All {n} types are measured.").format(n=len(fit))
 
-    # Measuring
-
-    def _measure(self, prospect: Prospect) -> None:
-        work = WhatIfWork(prospect, self._kept(prospect.question.document))
-        self._work = work
-        self.progress.begin(self.tr("Preparing…"))
-        job = self._measuring.run(
-            self.tr("Trying other types"),
-            work.run,
-            self._finish,
-            self._fail,
-        )
-        job.published.connect(self._grow)
-        job.finished.connect(lambda: self._look_for_cancelled(job))
-
-    def _grow(self, state: WhatIfState) -> None:
-        if self._work is not None and not self._work.control.paused:
-            self.progress.show_state(state)
-        self._show(state.errors)
-
-    def _finish(self, state: WhatIfState) -> None:
-        self._work = None
-        self._show(state.errors)
-        text = self._all_known()
-        if state.failures:
-            name, error = state.failures[0]
-            text = self.tr("{n} tensors could not be read and are left out: {name}: {what}").format(
-                n=integer_text(len(state.failures)), name=plain_text(name), what=error.what
-            )
-        self.progress.rest(plain_text(text), "")
-
-    def _fail(self, error: ExplorerError) -> None:
-        self._work = None
-        self.prospect = None
-        self.progress.rest("", "")
-        self.controls.use.setEnabled(False)
-        self._tell(self.tr("Other types cannot be tried"), str(error), self.tr("Try again"))
-
-    def _stop(self) -> bool:
-        """End the work; return whether there was any."""
-        work, self._work = self._work, None
-        if work is not None:
-            self._measuring.cancel()
-            work.control.cancel()
-        return work is not None
-
-    def _look_for_cancelled(self, job: Job) -> None:
-        """Tell of a job that somebody else cancelled, such as the status bar."""
-        if self._work is not None and self._measuring.stopped and job.cancelled:
-            self.cancel()
+    def _show(self, errors: Mapping[str, TypeErrors]) -> None:
+        estimate = self.estimate
+        if estimate is not None:
+            gpus = bool(estimate.planned.devices)
+            self.panel.show_lines(lines_of(estimate, errors), gpus=gpus)
 
     def _pause_or_resume(self) -> None:
         if self._work is None:
@@ -630,37 +631,15 @@ class WhatIfPage(QWidget):
             control.pause()
         self.progress.set_paused(control.paused)
 
-    # What is shown
-
-    def _show(self, errors: Mapping[str, TypeErrors]) -> None:
-        prospect = self.prospect
-        if prospect is not None:
-            gpus = bool(prospect.planned.devices)
-            self.panel.show_lines(lines_of(prospect, errors), gpus=gpus)
-
-    def _kept(self, document: Document) -> Kept:
-        return self._found.setdefault(document, Kept())
-
-    def _tell(self, heading: str, sentence: str, button: str = "") -> None:
-        self.state.tell(heading, sentence, button)
-        self._stack.setCurrentWidget(self.state)
-
-    # Qt
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        if not event.spontaneous():
-            self._renew()
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        # what the user started goes on, as the status bar tells; the rest begins again when seen
-        if not event.spontaneous() and not self._asked_for and self._stop():
-            self._question = None
+    def _cache(self, document: Document) -> WhatIfCache:
+        return self._caches.setdefault(document, WhatIfCache())
 
 
-def _same(one: Question, other: Question | None) -> bool:
-    return other is not None and (
-        (one.document, one.originals, one.matrix) == (other.document, other.originals, other.matrix)
-        and (one.rows, one.types, one.inputs) == (other.rows, other.types, other.inputs)
-    )
+def _key(request: WhatIfRequest) -> tuple[object, ...]:
+    """Return what tells requests apart."""
+    models = request.document, request.source, request.matrix
+    return *models, request.rows, request.types, request.inputs
+
+
+def _same(one: WhatIfRequest, other: WhatIfRequest | None) -> bool:
+    return other is not None and _key(one) == _key(other)

@@ -14,7 +14,7 @@ from PySide6.QtCore import QCoreApplication
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
 from explorer.present.errors import ERROR_TEXTS, error_text
 from explorer.present.explanations import what_if_texts
-from explorer.qt.what_if.question import PlanThen, Prospect
+from explorer.qt.what_if.estimate import PlanThen, WhatIfEstimate
 from explorer.qt.widgets.table_model import Cell, Column
 from explorer.text import bytes_text, float_text, integer_text, plain_text
 
@@ -90,22 +90,22 @@ class Line:
         return sizes.get(name) if fits else None
 
 
-def lines_of(prospect: Prospect, errors: Mapping[str, TypeErrors]) -> list[Line]:
+def lines_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list[Line]:
     """Return a line for the tensors as they are, and one for each type that was asked for."""
-    plan_now = prospect.plans.get(PRESENT)
-    now = prospect.present
+    plan_now = estimate.plans.get(PRESENT)
+    now = estimate.present
 
     def line(name: str, title: str, size: SizeAfter) -> Line:
-        plan = prospect.plans.get(name)
-        measurable = name != PRESENT or prospect.measured_against_originals
+        plan = estimate.plans.get(name)
+        measurable = name != PRESENT or estimate.against_source
         return Line(name, title, size, now, plan, plan_now, errors.get(name), measurable)
 
-    title = prospect.present_type or _tr("several types")
-    facts = prospect.question.document.facts
-    if prospect.question.rows is None and facts.file_type:
+    title = estimate.present_type or _tr("several types")
+    facts = estimate.request.document.facts
+    if estimate.request.rows is None and facts.file_type:
         title = facts.file_type
     present = line(PRESENT, _tr("{type} (as it is)").format(type=plain_text(title)), now)
-    others = [line(name, name, size) for name, size in prospect.sizes.items()]
+    others = [line(name, name, size) for name, size in estimate.sizes.items()]
     points = [(one.size.bits_per_weight, _or_nan(one.figure("relative_rmse"))) for one in others]
     front = pareto_front(points)
     return [

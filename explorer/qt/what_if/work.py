@@ -18,7 +18,7 @@ from explorer.analysis.what_if import (
 from explorer.errors import ExplorerError
 from explorer.formats.weights import Values
 from explorer.qt.jobs import Job, all_cores, drop_frames
-from explorer.qt.what_if.question import Kept, Prospect, piece_name
+from explorer.qt.what_if.estimate import WhatIfCache, WhatIfEstimate, piece_name
 from explorer.quantization.registry import uses_importance
 
 _MOST_WORKERS: Final = 8  # each holds about 6 MiB
@@ -44,17 +44,17 @@ class WhatIfState:
 
 
 class WhatIfWork:
-    """Measures what is not known of a prospect; made on the GUI thread, runs in a worker.
+    """Measures what an estimate does not know; made on the GUI thread, runs in a worker.
 
     Attributes:
         control: Pauses it.
     """
 
-    def __init__(self, prospect: Prospect, kept: Kept) -> None:
+    def __init__(self, estimate: WhatIfEstimate, cache: WhatIfCache) -> None:
         self.control = SurveyControl()
-        self._prospect = prospect
-        self._question = prospect.question
-        self._kept = kept
+        self._estimate = estimate
+        self._request = estimate.request
+        self._cache = cache
         self._errors: dict[str, TypeErrors] = {}
         self._failures: dict[tuple[object, ...], tuple[str, ExplorerError]] = {}
         self._total = 0
@@ -67,16 +67,16 @@ class WhatIfWork:
             ExplorerError: The only tensor cannot be read.
         """
         self.control.obey(job.check)
-        # what is known is told first: a type that takes minutes must not hide the others
-        self._errors = self._prospect.known(self._kept)
-        self._total = sum(task.cost for task in self._prospect.missing(self._kept))
-        for name, tasks in self._prospect.tasks.items():
-            if self._prospect.total(name, self._kept) is None:
+        # what is known is shown first: a type that takes minutes must not hide the others
+        self._errors = self._estimate.known(self._cache)
+        self._total = sum(task.cost for task in self._estimate.missing(self._cache))
+        for name, tasks in self._estimate.tasks.items():
+            if self._estimate.total(name, self._cache) is None:
                 self._measure_type(name, tasks, job)
         return self._state(None, self._done)
 
     def _measure_type(self, name: str, tasks: Sequence[Task], job: Job) -> None:
-        total = RunningTotal(self._prospect.parameters)
+        total = RunningTotal(self._estimate.parameters)
         for task in tasks:
             errors = self._task(name, task, total, job)
             if errors is None:
@@ -86,14 +86,14 @@ class WhatIfWork:
         whole = total.errors()
         self._errors = {**self._errors, name: whole}
         if not self._failures:
-            self._kept.totals.put(self._question.total_key(name), whole)
+            self._cache.totals.put(self._request.total_key(name), whole)
 
     def _task(self, name: str, task: Task, total: RunningTotal, job: Job) -> SetErrors | None:
         """Measure a piece unless it is known; None if it cannot be read."""
         if task.tensor_set.key in self._failures:
             return None
-        key = self._question.key(task)
-        found = self._kept.pieces.get(key)
+        key = self._request.key(task)
+        found = self._cache.pieces.get(key)
         if isinstance(found, SetErrors):
             return found
         rate = task.cost / max(1, task.tensor_set.parameters)
@@ -115,23 +115,23 @@ class WhatIfWork:
                 progress=tell,
             )
         except ExplorerError as error:
-            if len(self._prospect.pieces) == 1:
+            if len(self._estimate.pieces) == 1:
                 raise
-            called = piece_name(self._question.document, task.tensor_set)
+            called = piece_name(self._request.document, task.tensor_set)
             drop_frames(error)
             self._failures[task.tensor_set.key] = (called, error)
             found = None
         else:
-            self._kept.pieces.put(key, found)
+            self._cache.pieces.put(key, found)
         self._done += task.cost
         return found
 
     def _importance(self, task: Task) -> Values | None:
-        matrix = self._question.matrix
+        matrix = self._request.matrix
         if matrix is None or not uses_importance(task.type_name):
             return None
         return matrix.importance(
-            task.tensor_set, piece_name(self._question.document, task.tensor_set)
+            task.tensor_set, piece_name(self._request.document, task.tensor_set)
         )
 
     def _state(self, name: str | None, done: int) -> WhatIfState:

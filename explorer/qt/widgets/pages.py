@@ -1,12 +1,14 @@
-"""A page with one plot on it, or a sentence in its place."""
+"""The life of a page that reads: alone, or with others that the same walk over a tensor fills."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import QCoreApplication, QObject, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -16,37 +18,343 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
+from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.widgets.labels import ElidedLabel, StatePage
-from explorer.qt.widgets.plot_panel import PicturePanel
+from explorer.qt.widgets.progress import ProgressLine
 
-Panel = TypeVar("Panel", bound=PicturePanel)
+if TYPE_CHECKING:
+    from explorer.qt.widgets.plot_panel import PicturePanel
 
 
-class PlotPage(QWidget, Generic[Panel]):
-    """One picture, or a sentence in its place. Its plot is made soon after it is first looked at.
-
-    Args:
-        make_panel: Makes plot and table.
+class ContentPage(QWidget):
+    """A content, or a sentence in its place.
 
     Attributes:
         state: The sentence.
-        bar: The line above the plot.
-        title: What the line says.
-        logarithmic: Whether counts are shown logarithmically.
+        content: What stands in its place once there is something to show.
+        frame: Layout of the page: what stands above and below both.
 
     Signals:
-        shown: The page came into sight.
-        hidden: It went out of sight.
+        shown: The page became visible.
+        hidden: The page was hidden; not while the window is only minimized.
     """
 
     shown = Signal()
     hidden = Signal()
 
+    def __init__(self, parent: QWidget | None = None, content: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.state = StatePage(self)
+        self.content = QWidget(self) if content is None else content
+        self.stack = QStackedWidget(self)
+        self.stack.addWidget(self.state)
+        self.stack.addWidget(self.content)
+        self.frame = QVBoxLayout(self)
+        self.frame.setContentsMargins(0, 0, 0, 0)
+        self.frame.setSpacing(0)
+        self.frame.addWidget(self.stack, 1)
+
+    def show_content(self) -> None:
+        """Show the content."""
+        self.stack.setCurrentWidget(self.content)
+
+    def tell(self, heading: str, sentence: str, button: str = "") -> None:
+        """Show a sentence in place of the content."""
+        self.state.tell(heading, sentence, button)
+        self.stack.setCurrentWidget(self.state)
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the content is shown."""
+        return self.stack.currentWidget() is self.content
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if not event.spontaneous():
+            self.shown.emit()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        if not event.spontaneous():
+            self.hidden.emit()
+
+
+class Phase(Enum):
+    """How far the reading of a page is."""
+
+    EMPTY = auto()  # nothing is wanted, or nobody has looked yet
+    UNSUPPORTED = auto()  # it cannot be shown, and the page says why
+    READING = auto()  # nothing is shown yet
+    PARTLY_SHOWN = auto()  # still reading
+    COMPLETE = auto()
+    CANCELLED = auto()  # by the user; a button reads on
+    FAILED = auto()  # a button tries again
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[Result]):
+    """What a page reads.
+
+    Attributes:
+        key: Differs from the keys of other requests; the same request is not started twice.
+        title: Shown in the status bar.
+        heading: Shown on the page meanwhile, if it has no content.
+        failure: Heading of the page if reading fails.
+        work: Reads; called in a worker.
+        name: Shown below `heading`.
+        known: Returns the result if nothing has to be read, else None.
+    """
+
+    key: object
+    title: str
+    heading: str
+    failure: str
+    work: Callable[[Job], Result]
+    name: str = ""
+    known: Callable[[], Result | None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nothing is read: a heading, a sentence, and perhaps what to do about it."""
+
+    heading: str
+    sentence: str
+    button: str = ""
+
+
+class Reader(Generic[Result]):
+    """The life of what one page reads, or several pages together; mixed into a `QObject`.
+
+    It reads only while one of the pages is visible. A new request replaces the one that runs,
+    whose result is dropped. A job that was cancelled from elsewhere, such as the status bar, is
+    shown like one that was cancelled here.
+
+    Attributes:
+        phase: How far the reading is.
+    """
+
+    def begin_life(
+        self, runner: JobRunner, pages: Sequence[ContentPage], progress: ProgressLine | None = None
+    ) -> None:
+        """Set up; called once by the constructor, when the pages exist.
+
+        Args:
+            runner: Runs the reading.
+            pages: The pages that show it.
+            progress: Shows how far it is, and has the buttons to cancel and to read on.
+        """
+        assert isinstance(self, QObject)
+        self.phase = Phase.EMPTY
+        self._runner = runner
+        self._slot = JobSlot(runner, self)
+        self._request: Request[Result] | None = None
+        self._pages = pages
+        self._line = progress
+        for page in pages:
+            page.shown.connect(self._follow_shown)
+            page.hidden.connect(self._follow_hidden)
+            page.state.pressed.connect(self.press)
+        if progress is not None:
+            progress.cancel_requested.connect(self.cancel)
+            progress.resume_requested.connect(self.load)
+
+    # What a page says of itself
+
+    def request(self) -> Request[Result] | Refusal | None:
+        """Return what is to be read now, why it cannot be; None for nothing, or nothing new."""
+        raise NotImplementedError
+
+    def show_part(self, part: Any) -> None:
+        """Show what was published so far."""
+
+    def show_result(self, result: Result) -> None:
+        """Show all that was read."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Remove what is shown."""
+
+    def refill(self) -> None:
+        """Show again what is known; another of several pages became visible."""
+
+    def press(self) -> None:
+        """React to the button below the sentence."""
+        self.load()
+
+    def keeps_reading(self) -> bool:
+        """Return whether the reading goes on while no page is visible."""
+        return False
+
+    def show_begun(self) -> None:
+        """Show that reading begins."""
+        if self._line is not None:
+            self._line.start()
+
+    def show_ended(self) -> None:
+        """Show that nothing is read any more."""
+        if self._line is not None:
+            self._line.finish()
+
+    def show_cancelled(self) -> None:
+        """Show that reading was cancelled; what was read so far stays."""
+        if self._line is not None:
+            self._line.stop()
+        self._tell_empty(_tr("Cancelled"), "", _tr("Read on"))
+
+    def show_failed(self, heading: str, error: ExplorerError) -> None:
+        """Show why reading failed."""
+        for page in self._pages:
+            page.tell(heading, str(error), _tr("Try again"))
+
+    # Life
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is read."""
+        return self._slot.busy
+
+    @property
+    def visible(self) -> bool:
+        """Whether a page is visible."""
+        return any(page.isVisible() for page in self._pages)
+
+    def restart(self) -> None:
+        """Remove what is shown, and read what is wanted now once a page is visible."""
+        self.stop()
+        for page in self._pages:
+            page.tell("", "")
+        self.clear()
+        self.load()
+
+    def load(self) -> None:
+        """Read what is wanted, unless it is under way or no page is visible."""
+        if not self.visible:
+            return
+        wanted = self.request()
+        if isinstance(wanted, Refusal):
+            self.stop()
+            self.phase = Phase.UNSUPPORTED
+            for page in self._pages:
+                page.tell(wanted.heading, wanted.sentence, wanted.button)
+        elif wanted is not None and not self._has(wanted.key):
+            self._start(wanted)
+
+    def cancel(self) -> None:
+        """Stop reading; what was read so far stays."""
+        if self.busy:
+            self._slot.cancel()
+            self.phase = Phase.CANCELLED
+            self.show_cancelled()
+
+    def stop(self) -> None:
+        """Stop reading without a word: something else is wanted."""
+        self._slot.cancel()
+        self._request = None
+        self.phase = Phase.EMPTY
+        self.show_ended()
+
+    @property
+    def request_key(self) -> object:
+        """Key of the latest request; None without one."""
+        return None if self._request is None else self._request.key
+
+    def _has(self, key: object) -> bool:
+        """Return whether a request runs or was answered."""
+        return (self.busy or self.phase is Phase.COMPLETE) and self.request_key == key
+
+    def _start(self, wanted: Request[Result]) -> None:
+        self._slot.cancel()
+        self._request = wanted
+        known = wanted.known()
+        if known is not None:
+            self._finish(known)
+            return
+        self.phase = Phase.READING
+        self._tell_empty(wanted.heading, wanted.name)
+        self.show_begun()
+        job = self._slot.run(wanted.title, wanted.work, self._finish, self._fail)
+        job.published.connect(self._grow)
+        job.finished.connect(lambda: self._look_for_cancelled(job))
+
+    def _grow(self, part: object) -> None:
+        self.phase = Phase.PARTLY_SHOWN
+        self.show_part(part)
+
+    def _finish(self, result: Result) -> None:
+        self.phase = Phase.COMPLETE
+        self.show_ended()
+        self.show_result(result)
+
+    def _fail(self, error: ExplorerError) -> None:
+        assert self._request is not None
+        self.phase = Phase.FAILED
+        self.show_ended()
+        self.show_failed(self._request.failure, error)
+
+    def _look_for_cancelled(self, job: Job) -> None:
+        if self._slot.stopped and job.cancelled and self.phase is not Phase.CANCELLED:
+            self.phase = Phase.CANCELLED
+            self.show_cancelled()
+
+    def _tell_empty(self, heading: str, sentence: str, button: str = "") -> None:
+        """Show a sentence on the pages that have nothing else to show."""
+        for page in self._pages:
+            if not page.has_content:
+                page.tell(heading, sentence, button)
+
+    def _follow_shown(self) -> None:
+        if self.phase in {Phase.PARTLY_SHOWN, Phase.COMPLETE}:
+            self.refill()
+        self.load()
+
+    def _follow_hidden(self) -> None:
+        assert isinstance(self, QObject)
+        if len(self._pages) == 1:
+            self._stop_unseen()
+        else:  # in a turn of its own: a tab is hidden before the next one is shown
+            QTimer.singleShot(0, self, self._stop_unseen)
+
+    def _stop_unseen(self) -> None:
+        if self.busy and not self.visible and not self.keeps_reading():
+            self._slot.cancel()
+            self.phase = Phase.CANCELLED
+            self.show_cancelled()
+
+
+class ReadingPage(ContentPage, Reader[Result]):
+    """One page that reads; see `Reader` for what a subclass defines."""
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("ReadingPage", text)
+
+
+Panel = TypeVar("Panel", bound="PicturePanel")
+
+
+class PlotPage(ContentPage, Generic[Panel]):
+    """One picture, or a sentence in its place. Its plot is created soon after it is first shown.
+
+    Args:
+        make_panel: Creates plot and table.
+
+    Attributes:
+        bar: The line above the plot.
+        title: What the line says.
+        logarithmic: Whether counts are shown logarithmically.
+    """
+
     def __init__(self, make_panel: Callable[[], Panel]) -> None:
         super().__init__()
         self._make_panel = make_panel
-        self.state = StatePage(self)
         self.title = ElidedLabel(self)
         self.title.setWhatsThis(picture_text("caption"))
         self.logarithmic = QCheckBox(self.tr("&Logarithmic"), self)
@@ -54,17 +362,10 @@ class PlotPage(QWidget, Generic[Panel]):
         self.bar.setContentsMargins(8, 6, 8, 4)
         self.bar.addWidget(self.title, 1)
         self.bar.addWidget(self.logarithmic)
-        self._content = QWidget(self)
-        self._column = QVBoxLayout(self._content)
+        self._column = QVBoxLayout(self.content)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(0)
         self._column.addLayout(self.bar)
-        self._stack = QStackedWidget(self)
-        self._stack.addWidget(self.state)
-        self._stack.addWidget(self._content)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._stack)
 
     @cached_property
     def panel(self) -> Panel:
@@ -76,35 +377,19 @@ class PlotPage(QWidget, Generic[Panel]):
         return panel
 
     def _prepare(self) -> None:
-        """Make the plot, if the page is still looked at."""
+        """Create the plot, if the page is still visible."""
         if self.isVisible():
             _ = self.panel
 
-    def show_content(self, title: str) -> None:
-        """Show the plot."""
+    def show_plot(self, title: str) -> None:
+        """Show the plot below a title."""
         self.title.setText(title)
-        self._stack.setCurrentWidget(self._content)
-
-    def tell(self, heading: str, sentence: str, button: str = "") -> None:
-        """Say something in place of the plot."""
-        self.state.tell(heading, sentence, button)
-        self._stack.setCurrentWidget(self.state)
-
-    @property
-    def has_content(self) -> bool:
-        """Whether the plot is shown."""
-        return self._stack.currentWidget() is self._content
+        self.show_content()
 
     # Qt
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         if not event.spontaneous():
-            self.shown.emit()
             # in a turn of its own, while weights are read: it takes as long as to fill it
             QTimer.singleShot(0, self, self._prepare)
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        if not event.spontaneous():
-            self.hidden.emit()

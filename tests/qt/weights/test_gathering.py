@@ -1,4 +1,4 @@
-"""What the panel shows is what the analysis tells, whether gathered, streamed or remembered."""
+"""What the panel shows is what the analysis tells, whether result, streamed or remembered."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ from explorer.analysis import tensor_statistics
 from explorer.errors import FormatError
 from explorer.qt.document import Document, Recent
 from explorer.qt.weights.curves import (
-    Gathered,
+    HistogramRequest,
+    HistogramResult,
     RangeKind,
-    Subject,
-    Wish,
+    SelectedTensor,
     can_divide,
     histogram_of,
     resampled,
     robust_range,
 )
 from explorer.qt.weights.statistics_table import figure_lines
-from explorer.qt.weights.work import MOST_TENSORS, gather, known, same_role, sibling_factors, spread
+from explorer.qt.weights.work import (
+    MOST_TENSORS,
+    known,
+    read_histograms,
+    same_role,
+    sibling_factors,
+    spread,
+)
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.weight_files import LAYERS, OUTLIER, layer_weights, weights_model
 
@@ -36,14 +43,14 @@ class Watcher:
 
     def __init__(self) -> None:
         self.checks = 0
-        self.states: list[Gathered] = []
+        self.states: list[HistogramResult] = []
 
     def check(self) -> None:
         self.checks += 1
 
     def publish(self, make: Callable[[], object]) -> None:
         state = make()
-        assert isinstance(state, Gathered)
+        assert isinstance(state, HistogramResult)
         self.states.append(state)
 
 
@@ -52,20 +59,20 @@ def document(load: Callable[[Path], Document], tmp_path: Path) -> Document:
     return load(weights_model().write(tmp_path / "weights.gguf"))
 
 
-def subject(document: Document, name: str) -> Subject:
+def subject(document: Document, name: str) -> SelectedTensor:
     row = document.model.tensors.row_of(name)
     assert row is not None
-    return Subject(row, name, document.model.tensors.rows[row])
+    return SelectedTensor(row, name, document.model.tensors.rows[row])
 
 
-def layers(document: Document) -> list[Subject]:
+def layers(document: Document) -> list[SelectedTensor]:
     return [subject(document, f"blk.{layer}.attn_q.weight") for layer in range(LAYERS)]
 
 
 @pytest.mark.parametrize("bins", [1, 10, 256, 4096])
 def test_all_weights_are_counted_as_numpy_counts(document: Document, bins: int) -> None:
     one = subject(document, "blk.2.attn_q.weight")
-    found = gather([one], Wish(bins, FULL), Recent(10), Watcher())
+    found = read_histograms([one], HistogramRequest(bins, FULL), Recent(10), Watcher())
     counts, edges = np.histogram(layer_weights(2), bins)
     assert found.curves[0].histogram.counts.tolist() == counts.tolist()
     np.testing.assert_array_equal(found.curves[0].histogram.edges, edges)
@@ -75,7 +82,7 @@ def test_all_weights_are_counted_as_numpy_counts(document: Document, bins: int) 
 
 def test_the_robust_range_leaves_an_outlier_out(document: Document) -> None:
     one = subject(document, "blk.2.attn_q.weight")
-    found = gather([one], Wish(64, ROBUST), Recent(10), Watcher())
+    found = read_histograms([one], HistogramRequest(64, ROBUST), Recent(10), Watcher())
     curve = found.curves[0]
     figures = tensor_statistics(one.tensor, 8192)
     shown = figures.percentiles[0.1], figures.percentiles[99.9]
@@ -87,7 +94,7 @@ def test_the_robust_range_leaves_an_outlier_out(document: Document) -> None:
 
 def test_a_typed_range_is_counted_as_numpy_counts(document: Document) -> None:
     one = subject(document, "blk.0.attn_q.weight")
-    found = gather([one], Wish(7, TYPED, (-0.01, 0.5)), Recent(10), Watcher())
+    found = read_histograms([one], HistogramRequest(7, TYPED, (-0.01, 0.5)), Recent(10), Watcher())
     counts, edges = np.histogram(layer_weights(0), 7, (-0.01, 0.5))
     assert found.curves[0].histogram.counts.tolist() == counts.tolist()
     np.testing.assert_allclose(found.curves[0].histogram.edges, edges, rtol=1e-6)
@@ -95,7 +102,7 @@ def test_a_typed_range_is_counted_as_numpy_counts(document: Document) -> None:
 
 def test_the_figures_are_those_of_the_analysis(document: Document) -> None:
     one = subject(document, "blk.0.ffn_up.weight")
-    found = gather([one], Wish(), Recent(10), Watcher())
+    found = read_histograms([one], HistogramRequest(), Recent(10), Watcher())
     lines = {line.name: line.value for line in figure_lines(found.figures[0])}
     told = tensor_statistics(one.tensor)
     for name in ("count", "finite", "zeros", "min", "max", "mean", "std", "rms", "skewness"):
@@ -105,7 +112,7 @@ def test_the_figures_are_those_of_the_analysis(document: Document) -> None:
 
 
 def test_several_tensors_have_the_same_bins(document: Document) -> None:
-    found = gather(layers(document), Wish(32, ROBUST), Recent(20), Watcher())
+    found = read_histograms(layers(document), HistogramRequest(32, ROBUST), Recent(20), Watcher())
     edges = [curve.histogram.edges for curve in found.curves]
     assert len(found.curves) == LAYERS
     for other in edges[1:]:
@@ -121,7 +128,7 @@ def test_several_tensors_can_have_bins_of_their_own(document: Document) -> None:
     names = ("norm.weight", "blk.0.attn_q.weight", "nothing.weight")
     both = [subject(document, name) for name in names]
     watcher = Watcher()
-    found = gather(both, Wish(8, FULL, common=False), Recent(20), watcher)
+    found = read_histograms(both, HistogramRequest(8, FULL, common=False), Recent(20), watcher)
     norm, query, nothing = (curve.histogram for curve in found.curves)
     assert norm.counts.tolist() == [5] * 8
     assert query.counts.tolist() == np.histogram(layer_weights(0), 8)[0].tolist()
@@ -133,7 +140,7 @@ def test_several_tensors_can_have_bins_of_their_own(document: Document) -> None:
 
 def test_what_streams_grows_and_ends_with_all_weights(document: Document) -> None:
     watcher = Watcher()
-    found = gather(layers(document), Wish(16, FULL), Recent(20), watcher)
+    found = read_histograms(layers(document), HistogramRequest(16, FULL), Recent(20), watcher)
     done = [state.done for state in watcher.states]
     assert done == sorted(done)
     assert not any(state.exact for state in watcher.states)
@@ -145,13 +152,13 @@ def test_what_streams_grows_and_ends_with_all_weights(document: Document) -> Non
 
 def test_what_is_known_is_not_read_again(document: Document) -> None:
     recent, one = Recent(10), subject(document, "blk.0.attn_q.weight")
-    assert known([one], Wish(), recent) is None
-    first = gather([one], Wish(), recent, Watcher())
+    assert known([one], HistogramRequest(), recent) is None
+    first = read_histograms([one], HistogramRequest(), recent, Watcher())
     document.model.close()
-    again = known([one], Wish(), recent)
+    again = known([one], HistogramRequest(), recent)
     assert again is not None
     assert again.curves[0].histogram is first.curves[0].histogram
-    assert known([one], Wish(bins=9), recent) is None
+    assert known([one], HistogramRequest(bins=9), recent) is None
 
 
 def test_of_several_the_damaged_one_is_told_of(
@@ -161,18 +168,22 @@ def test_of_several_the_damaged_one_is_told_of(
     tensors.append(TensorSpec("blk.1.q.weight", (4, 1000), 0, b""))
     document = load(GgufFile(tensors=tensors).write(tmp_path / "cut.gguf"))
     both = [subject(document, "blk.0.q.weight"), subject(document, "blk.1.q.weight")]
-    found = gather(both, Wish(4, FULL), Recent(10), Watcher())
+    found = read_histograms(both, HistogramRequest(4, FULL), Recent(10), Watcher())
     assert [curve.name for curve in found.curves] == ["blk.0.q.weight"]
     assert [failed.name for failed, _ in found.failures] == ["blk.1.q.weight"]
     with pytest.raises(FormatError, match=r"blk\.1"):
-        gather(both[1:], Wish(), Recent(10), Watcher())
+        read_histograms(both[1:], HistogramRequest(), Recent(10), Watcher())
 
 
 @pytest.mark.parametrize("kind", [FULL, ROBUST])
 def test_tensors_without_a_spread_are_drawn_too(document: Document, kind: RangeKind) -> None:
-    equal = gather([subject(document, "equal.weight")], Wish(8, kind), Recent(9), Watcher())
+    equal = read_histograms(
+        [subject(document, "equal.weight")], HistogramRequest(8, kind), Recent(9), Watcher()
+    )
     assert equal.curves[0].histogram.counts.sum() == 64
-    nothing = gather([subject(document, "nothing.weight")], Wish(8, kind), Recent(9), Watcher())
+    nothing = read_histograms(
+        [subject(document, "nothing.weight")], HistogramRequest(8, kind), Recent(9), Watcher()
+    )
     assert nothing.curves[0].histogram.counts.sum() == 0
     assert nothing.figures[0].moments.nan == 8
 

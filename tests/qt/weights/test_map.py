@@ -23,7 +23,7 @@ from explorer.qt.document import Document, Recent
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References, Rounding
 from explorer.qt.theme import Scheme, apply_scheme
-from explorer.qt.weights.curves import Subject
+from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.page import MapPage
 from explorer.qt.weights.values import Place
 from explorer.quantization import dequantize, quantize
@@ -78,7 +78,7 @@ class Map:
         row = self.document.model.tensors.row_of(name)
         assert row is not None
         tensor = self.document.model.tensors.rows[row]
-        self.page.show_subject(Subject(row, name, tensor), self.recent)
+        self.page.show_subject(SelectedTensor(row, name, tensor), self.recent)
 
     def show(self, name: str) -> None:
         """Select a tensor and wait for its map."""
@@ -492,7 +492,7 @@ def test_a_huge_tensor_streams_and_is_cancelled_at_once(
     assert "Cancelled at" in page.progress.label.text()
     assert page.plot.layers  # what was read stays
     page.progress.button.click()
-    qtbot.waitUntil(lambda: page.reader.busy)
+    qtbot.waitUntil(lambda: page.busy)
     view.select("blk.1.ffn_up.weight")
     assert len([job for job in runner.jobs if not job.cancelled]) == 1
     page.hide()
@@ -504,9 +504,9 @@ def test_another_reference_does_not_disturb_the_values(
 ) -> None:
     view = Map(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 31)))
     view.select("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: view.page.reader.busy)
+    qtbot.waitUntil(lambda: view.page.busy)
     view.references.choose(Rounding("Q4_0"))
-    assert view.page.reader.busy
+    assert view.page.busy
     view.page.cancel()
     qtbot.waitUntil(lambda: not runner.jobs)
 
@@ -516,8 +516,8 @@ def test_a_zoom_ends_the_reading_before_it(
 ) -> None:
     view = Map(qtbot, runner, load(huge_model(tmp_path / "huge.gguf", 1 << 33)))
     view.select("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: view.page.reader.busy)
-    first = view.page.reader.grid
+    qtbot.waitUntil(lambda: view.page.busy)
+    first = view.page.request_key
     watch = Stopwatch()
     view.page.plot.box.zoom_to(QRectF(100, 1_000_000, 200, 100))
     view.settle()
@@ -534,7 +534,7 @@ def test_closing_the_model_while_it_is_read(
     document = load(huge_model(tmp_path / "huge.gguf", 1 << 32))
     view = Map(qtbot, runner, document)
     view.select("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: view.page.reader.busy)
+    qtbot.waitUntil(lambda: view.page.busy)
     document.model.close()
     view.references.show_document(None)
     view.settle()

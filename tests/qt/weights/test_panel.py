@@ -161,7 +161,7 @@ def test_a_tensor_seen_before_is_there_at_once(
     runner.started.connect(jobs.append)
     panel.select("blk.1.attn_q.weight")
     assert panel.statistics() == first
-    assert panel.gathered.exact
+    assert panel.result.exact
     assert jobs == []
 
 
@@ -182,10 +182,10 @@ def test_reads_only_while_it_is_visible(runner: JobRunner, huge: Panel) -> None:
 
 def test_the_histogram_grows_and_tells_how_fast(huge: Panel) -> None:
     page = huge.begin("blk.0.ffn_up.weight")
-    huge.qtbot.waitUntil(lambda: page.gathered is not None)
-    seen = huge.gathered.curves[0].total
+    huge.qtbot.waitUntil(lambda: page.result is not None)
+    seen = huge.result.curves[0].total
     assert 0 < seen < 1 << 32
-    huge.qtbot.waitUntil(lambda: huge.gathered.curves[0].total > seen)
+    huge.qtbot.waitUntil(lambda: huge.result.curves[0].total > seen)
     huge.qtbot.waitUntil(lambda: "weights/s" in page.progress.label.text())
     assert "B/s" in page.progress.label.text()
     shown = huge.statistics()
@@ -200,7 +200,7 @@ def test_a_cancel_ends_the_reading_within_200_ms(
     qtbot: QtBot, runner: JobRunner, huge: Panel, way: str
 ) -> None:
     page = huge.begin("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: page.gathered is not None)
+    qtbot.waitUntil(lambda: page.result is not None)
     watch = Stopwatch()
     if way == "escape":
         page.plot.setFocus()
@@ -236,7 +236,7 @@ def test_what_the_user_chose_is_there_again(
     other.view.restore(panel.view.choices, panel.view.histogram.splitter_state())
     assert other.view.choices == HistogramChoices(77, RangeKind.FULL, logarithmic=True, marks=False)
     other.show("blk.1.attn_q.weight")
-    assert other.gathered.curves[0].histogram.counts.size == 77
+    assert other.result.curves[0].histogram.counts.size == 77
     assert other.view.histogram.plot.logarithmic
     sizes = [each.view.histogram.panel.splitter.sizes() for each in (panel, other)]
     assert sizes[0] == sizes[1]
@@ -251,8 +251,8 @@ def test_selecting_another_tensor_cancels_the_first(runner: JobRunner, huge: Pan
     huge.select("blk.1.ffn_up.weight")
     assert first.cancelled
     huge.qtbot.waitUntil(lambda: first not in runner.jobs)
-    huge.qtbot.waitUntil(lambda: huge.view.histogram.gathered is not None)
-    assert huge.gathered.curves[0].name == "blk.1.ffn_up.weight"
+    huge.qtbot.waitUntil(lambda: huge.view.histogram.result is not None)
+    assert huge.result.curves[0].name == "blk.1.ffn_up.weight"
     huge.view.cancel()
     huge.settle()
 
@@ -261,16 +261,16 @@ def test_a_file_cut_while_it_is_read_is_told_and_the_rest_goes_on(
     qtbot: QtBot, huge: Panel, tmp_path: Path
 ) -> None:
     page = huge.begin("blk.0.ffn_up.weight")
-    qtbot.waitUntil(lambda: page.gathered is not None)
+    qtbot.waitUntil(lambda: page.result is not None)
     os.truncate(tmp_path / "huge.gguf", 4096)
-    qtbot.waitUntil(huge.view.state.isVisible)
-    assert huge.view.state.heading.text() == "The weights could not be read"
-    assert "at byte" in huge.view.state.sentence.text()
-    assert "huge.gguf" in huge.view.state.sentence.text()
+    qtbot.waitUntil(page.state.isVisible)
+    assert page.state.heading.text() == "The weights could not be read"
+    assert "at byte" in page.state.sentence.text()
+    assert "huge.gguf" in page.state.sentence.text()
     huge.settle()
     os.truncate(tmp_path / "huge.gguf", 1 << 36)
-    qtbot.mouseClick(huge.view.state.button, Qt.MouseButton.LeftButton)
-    huge.qtbot.waitUntil(lambda: not huge.view.state.isVisible() or not huge.runner.jobs)
+    qtbot.mouseClick(page.state.button, Qt.MouseButton.LeftButton)
+    huge.qtbot.waitUntil(lambda: not page.state.isVisible() or not huge.runner.jobs)
     huge.view.cancel()
     huge.settle()
 

@@ -121,12 +121,12 @@ def test_every_page_shows_the_chosen_tensor(panel: Panel) -> None:
         assert scales.panel.plot.curves[0].mean == told.scales.moments.mean
         body.show_page(minima)
         assert minima.panel.plot.curves[0].mean == told.minima.moments.mean
-        body.show_page(body.microscope)
-        panel.qtbot.waitUntil(lambda: body.microscope.shown is not None)
+        body.show_page(body.block_page)
+        panel.qtbot.waitUntil(lambda: body.block_page.block is not None)
         panel.settle()
-        assert body.microscope.shown is not None
-        assert body.microscope.shown.detail.values.tolist() == decoded(name)[0].tolist()
-        assert name in body.microscope.bar.place.text()
+        assert body.block_page.block is not None
+        assert body.block_page.block.detail.values.tolist() == decoded(name)[0].tolist()
+        assert name in body.block_page.bar.place.text()
         body.show_page(body.values)
         panel.settle()
         body.values.grid.grab()  # what is painted is read
@@ -223,10 +223,10 @@ def test_stepping_over_a_tensor_without_codes_stays_on_the_page(panel: Panel) ->
     step(panel, NEXT)
     assert codes.has_content
     assert codes.title.text().startswith(NAMES[1])
-    panel.view.show_page(panel.view.microscope)
+    panel.view.show_page(panel.view.block_page)
     panel.settle()
     step(panel, BEFORE)
-    assert panel.view.microscope.state.sentence.text() == "This tensor is not quantized."
+    assert panel.view.block_page.state.sentence.text() == "This tensor is not quantized."
     assert not panel.view.tabs.isTabVisible(panel.view.place_of(minima))
 
 
@@ -265,12 +265,12 @@ def test_places_chosen_on_the_map_belong_to_the_chosen_tensor(panel: Panel) -> N
     drag(body.map.plot, spot, spot)
     panel.settle()
     assert body._values.built is None  # not shown yet
-    body.tabs.setCurrentIndex(body.place_of(body._microscope))
-    panel.qtbot.waitUntil(lambda: body._microscope.built is not None)
-    panel.qtbot.waitUntil(lambda: body.microscope.shown is not None)
+    body.tabs.setCurrentIndex(body.place_of(body._block_page))
+    panel.qtbot.waitUntil(lambda: body._block_page.built is not None)
+    panel.qtbot.waitUntil(lambda: body.block_page.block is not None)
     panel.settle()
-    assert body.microscope.shown is not None
-    assert body.microscope.shown.detail.values.tolist() == decoded(NAMES[1])[2].tolist()
+    assert body.block_page.block is not None
+    assert body.block_page.block.detail.values.tolist() == decoded(NAMES[1])[2].tolist()
     body.tabs.setCurrentIndex(body.place_of(body._values))
     panel.qtbot.waitUntil(lambda: body._values.built is not None)
     panel.settle()

@@ -1,4 +1,4 @@
-"""The block microscope: one block of a quantized tensor, from its bytes to its weights."""
+"""The block inspector: one block of a quantized tensor, from its bytes to its weights."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QCoreApplication, Signal
-from PySide6.QtGui import QGuiApplication, QHideEvent, QShowEvent
-from PySide6.QtWidgets import QStackedLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.analysis.block_detail import BlockDetail, BlockReader, block_record
 from explorer.analysis.block_search import (
@@ -24,19 +24,19 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.parallel import Check
 from explorer.qt.document import Recent
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import References
 from explorer.qt.weights.block.bar import BlockBar, BlockSearch, Search
 from explorer.qt.weights.block.panes import BlockPanes
 from explorer.qt.weights.block.strip import Look, Part
-from explorer.qt.weights.curves import Subject
+from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.work import worker_count
-from explorer.qt.widgets.labels import StatePage
+from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.text import plain_text
 
-# What the block microscope reads in a worker.
+# What a worker reads.
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,13 @@ def read_block(
 _MOST_BLOCKS = 64  # that are kept: 20 KiB each
 
 
-class MicroscopePage(QWidget):
-    """Shows a block, and the ways to others. Reads only while it is visible.
+class BlockPage(ReadingPage[ShownBlock]):
+    """The block inspector: shows a block, and the ways to others.
 
     Attributes:
         bar: Chooses the block.
         panes: Shows it.
-        state: What stands there while there is no block.
-        shown: The block; None until it is read.
+        block: The block that is shown; None until it is read.
 
     Signals:
         exported: A file was written; its path.
@@ -130,21 +129,18 @@ class MicroscopePage(QWidget):
         self, runner: JobRunner, references: References, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._runner = runner
         self._references = references
-        self._reading = JobSlot(runner, self)
-        self._subject: Subject | None = None
+        self._subject: SelectedTensor | None = None
         self._recent = Recent(0)
         self._blocks = Recent(_MOST_BLOCKS)
         self._comparison: Comparison | None = None
         self._index = 0
         self._name = ""
-        self._sentence = ""  # to be said of the block once it is read
-        self._looked_for: tuple[int, int] | None = None  # a place to be marked once it is read
-        self.shown: ShownBlock | None = None
+        self._sentence = ""  # shown with the block once it is read
+        self._looked_for: tuple[int, int] | None = None  # a place to mark once it is read
+        self.block: ShownBlock | None = None
         self.bar = BlockBar(references, self)
         self.panes = BlockPanes(runner, self)
-        self.state = StatePage(self)
         self.progress = ProgressLine(self)
         self._search = BlockSearch(runner, self.progress, self)
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
@@ -154,32 +150,32 @@ class MicroscopePage(QWidget):
         self._bottom.setFixedHeight(max(self.progress.height(), self.panes.readout.height()) + 2)
         self._lay_out()
         self._connect()
+        self.begin_life(runner, (self,))
 
-    def show_subject(self, subject: Subject | None, recent: Recent, *, named: bool = False) -> None:
-        """Show another tensor's first block; it is read when the page is looked at.
+    def show_subject(
+        self, subject: SelectedTensor | None, recent: Recent, *, named: bool = False
+    ) -> None:
+        """Show another tensor's first block; it is read when the page is visible.
 
         Args:
             subject: A quantized tensor; None for none.
             recent: What is known of its model.
-            named: Whether to say its name: it is one of several.
+            named: Whether to show its name: it is one of several.
         """
-        self._stop()
         self._subject, self._recent = subject, recent
-        self._blocks, self._comparison = Recent(_MOST_BLOCKS), None
-        self._index, self.shown, self._looked_for, self._sentence = 0, None, None, ""
+        self._index, self._name = 0, subject.name if named and subject is not None else ""
+        self._looked_for, self._sentence = None, ""
         self.panes.looked_at = None
-        if subject is None:
-            self._tell(self.tr("No blocks"), self.tr("This tensor is not quantized."))
-            return
-        kind = subject.tensor.type
-        count = subject.tensor.parameters // max(1, kind.block_weights)
-        self.bar.set_tensor(subject.tensor.shape, kind.block_weights, count)
-        self._name = subject.name if named else ""
-        if not count:
-            self._tell(self.tr("No blocks"), self.tr("This tensor has no weights."))
-            return
-        self._tell(self.tr("Reading the block…"), subject.name)
-        self._load()
+        if subject is not None:
+            kind = subject.tensor.type
+            count = subject.tensor.parameters // max(1, kind.block_weights)
+            self.bar.set_tensor(subject.tensor.shape, kind.block_weights, count)
+        self.restart()
+
+    def clear(self) -> None:
+        self._search.stop()
+        self._blocks, self._comparison = Recent(_MOST_BLOCKS), None
+        self.block = None
 
     def show_block(self, index: int) -> None:
         """Show another block of the tensor."""
@@ -202,26 +198,17 @@ class MicroscopePage(QWidget):
         self._go(index)
 
     def cancel(self) -> None:
-        """Stop reading and searching; what is shown stays."""
-        if self._reading.busy and self.shown is None:
-            self._tell(self.tr("Cancelled"), "", self.tr("Read on"))
         self._search.cancel()
-        self._reading.cancel()
+        super().cancel()
 
     def _lay_out(self) -> None:
-        content = QWidget(self)
-        column = QVBoxLayout(content)
+        column = QVBoxLayout(self.content)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.bar)
         column.addWidget(self.panes, 1)
         column.addWidget(self._bottom)
         self.panes.readout.setContentsMargins(8, 2, 8, 0)
-        self._content = content
-        self._stack = QStackedLayout(self)
-        self._stack.setContentsMargins(0, 0, 0, 0)
-        self._stack.addWidget(self.state)
-        self._stack.addWidget(content)
         self.addActions([self.bar.back_action, self.bar.on_action])
 
     def _connect(self) -> None:
@@ -237,10 +224,10 @@ class MicroscopePage(QWidget):
         self.panes.plot.export_requested.connect(self.ask_export)
         self.panes.exported.connect(self.exported)
         self.panes.failed.connect(self.failed)
-        self.state.pressed.connect(self._load)
         self._search.began.connect(lambda: self._bottom.setCurrentWidget(self.progress))
         self._search.found.connect(self._show_found)
         self._search.ended.connect(self._end_search)
+        self.hidden.connect(self._search.stop)
         self._references.changed.connect(self._compare_anew)
 
     # Reading
@@ -248,13 +235,21 @@ class MicroscopePage(QWidget):
     def _go(self, index: int) -> None:
         self._index = index
         self.bar.set_block(index)
-        self._load()
+        if self.phase is Phase.COMPLETE and self._has(index):
+            self.refill()
+        else:
+            self.load()
+
+    def refill(self) -> None:
+        if self.block is not None:
+            self.show_result(self.block)
 
     def _compare_anew(self) -> None:
         """Read again: the reference is another one."""
         self._blocks, self._comparison = Recent(_MOST_BLOCKS), None
-        self._stop()
-        self._load()
+        self._search.stop()
+        self.stop()
+        self.load()
 
     def _compared(self) -> Comparison:
         """Return what the blocks of the tensor are compared with."""
@@ -263,31 +258,36 @@ class MicroscopePage(QWidget):
             self._comparison = Comparison.of(self._references, subject.row, subject.tensor)
         return self._comparison or Comparison((), "")
 
-    def _load(self) -> None:
-        """Show the block that is wanted: at once if it is known, else when it is read."""
-        subject, index = self._subject, self._index
-        if subject is None or not subject.tensor.parameters or not self.isVisible():
-            return
+    def request(self) -> Request[ShownBlock] | Refusal | None:
+        subject, index, blocks = self._subject, self._index, self._blocks
+        if subject is None:
+            return Refusal(self.tr("No blocks"), self.tr("This tensor is not quantized."))
+        if not subject.tensor.parameters // max(1, subject.tensor.type.block_weights):
+            return Refusal(self.tr("No blocks"), self.tr("This tensor has no weights."))
         compared = self._compared()
         self.bar.set_comparing(bool(compared.pairs))
-        found = self._blocks.get(index)
-        if isinstance(found, ShownBlock):
-            self._reading.cancel()
-            self._show(found)
-            return
-        blocks = self._blocks
 
         def read(job: Job) -> ShownBlock:
             shown = read_block(subject.tensor, index, compared.pairs, compared.note, job.check)
             blocks.put(index, shown)
             return shown
 
-        title = self.tr("Reading a block of {name}").format(name=subject.name)
-        job = self._reading.run(title, read, self._show, self._fail)
-        job.finished.connect(lambda: self._look_for_cancelled(job))
+        def known() -> ShownBlock | None:
+            found = blocks.get(index)
+            return found if isinstance(found, ShownBlock) else None
 
-    def _show(self, shown: ShownBlock) -> None:
-        self.shown = shown
+        return Request(
+            key=index,
+            title=self.tr("Reading a block of {name}").format(name=subject.name),
+            heading=self.tr("Reading the block…"),
+            failure=self.tr("The block could not be read"),
+            work=read,
+            name=subject.name,
+            known=known,
+        )
+
+    def show_result(self, result: ShownBlock) -> None:
+        self.block = shown = result
         detail = shown.detail
         self.bar.set_block(detail.index)
         extent = detail.parts[0].extent
@@ -304,24 +304,16 @@ class MicroscopePage(QWidget):
         if self._sentence:
             self.panes.readout.setText(self._sentence)
             self._sentence = ""
-        self._stack.setCurrentWidget(self._content)
+        self.show_content()
 
-    def _fail(self, error: ExplorerError) -> None:
-        self.shown = None
-        self._tell(self.tr("The block could not be read"), str(error), self.tr("Try again"))
+    def show_cancelled(self) -> None:
+        if self.block is not None and self.block.detail.index != self._index:
+            self.tell("", "")  # another block than the one that was chosen
+        super().show_cancelled()
 
-    def _look_for_cancelled(self, job: Job) -> None:
-        """Tell of a job that somebody else cancelled, such as the status bar."""
-        if self._reading.stopped and job.cancelled and self.shown is None:
-            self._tell(self.tr("Cancelled"), "", self.tr("Read on"))
-
-    def _stop(self) -> None:
-        self._reading.cancel()
-        self._search.stop()
-
-    def _tell(self, heading: str, sentence: str, button: str = "") -> None:
-        self.state.tell(heading, sentence, button)
-        self._stack.setCurrentWidget(self.state)
+    def show_failed(self, heading: str, error: ExplorerError) -> None:
+        self.block = None
+        super().show_failed(heading, error)
 
     # Searching
 
@@ -375,20 +367,20 @@ class MicroscopePage(QWidget):
 
     def copy_block(self) -> None:
         """Copy everything that is known of the block as JSON."""
-        if self.shown is not None:
-            record = block_record(self.shown.detail, self.shown.beside)
+        if self.block is not None:
+            record = block_record(self.block.detail, self.block.beside)
             QGuiApplication.clipboard().setText(json.dumps(record, indent=1))
             self.panes.readout.setText(self.tr("The block was copied as JSON."))
 
     def ask_export(self) -> None:
         """Ask for a file and save the picture or its data into it."""
-        if self._subject is not None and self.shown is not None:
-            name = f"{self._subject.name}-block-{self.shown.detail.index}"
+        if self._subject is not None and self.block is not None:
+            name = f"{self._subject.name}-block-{self.block.detail.index}"
             self._export.ask(self.panes.plot, name)
 
     def _request_bytes(self) -> None:
         """Show the bytes that are looked at, or the whole block."""
-        subject, shown = self._subject, self.shown
+        subject, shown = self._subject, self.block
         if subject is None or shown is None:
             return
         look, detail = self.panes.looked_at, shown.detail
@@ -399,15 +391,3 @@ class MicroscopePage(QWidget):
             field = detail.fields[look.number]
             first, nbytes = field.offset, field.nbytes
         self.bytes_requested.emit(subject.row, detail.extent_of(first, nbytes))
-
-    # Qt
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        if not event.spontaneous():
-            self._load()
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        if not event.spontaneous():
-            self._stop()

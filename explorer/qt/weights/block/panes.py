@@ -216,7 +216,7 @@ def _tr(text: str) -> str:
     return QCoreApplication.translate("BlockColumns", text)
 
 
-# The tables of the block microscope: like every other, with rows that can be marked.
+# The tables of the block inspector: like every other, with rows that can be marked.
 
 
 _EDGES = 6  # pixels that the style takes of a cell

@@ -2,47 +2,76 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from typing import Final
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.errors.pairs import RoundedPair
+from explorer.analysis.tensor_map.draw import MapBuilder, draw_map, weights_per_scale
 from explorer.analysis.tensor_map.map import Grid, Reduction, TensorMap, Window, levels_of
 from explorer.errors import ExplorerError
 from explorer.qt.document import Recent
-from explorer.qt.jobs import JobRunner
+from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import ReferenceBar, References
-from explorer.qt.weights.curves import Subject
+from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import BlockSizes, Layer, MapPlot
 from explorer.qt.weights.map.side import MapControls, MapReadout
 from explorer.qt.weights.map.subject import (
     Drawable,
-    MapReader,
-    Refusal,
     block_weights,
     drawable_of,
     quantity_name,
 )
 from explorer.qt.weights.values import Place
-from explorer.qt.widgets.labels import StatePage
+from explorer.qt.weights.work import worker_count
+from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.progress import ProgressLine
 from explorer.text import integer_text
 
+_MOST_KEPT: Final = 2  # maps of whole tensors, up to 10 MiB each
+_REDRAW_S: Final = 0.2  # a picture takes longer to paint than what jobs usually publish
 _REST_MS: Final = 120  # the view stays that long before something finer is read
 _AROUND: Final = (32, 64)  # rows and columns that are shown around a place one goes to
 
 
-class MapPage(QWidget):
-    """Controls, picture, read-out and progress. Reads only while it is visible.
+@dataclass(frozen=True, slots=True)
+class DrawnMap:
+    """A map, and how many weights of its tensor share a scale; 1 if none do."""
+
+    cells: TensorMap
+    group_weights: int
+
+
+def draw(drawable: Drawable, grid: Grid, job: Job) -> DrawnMap:
+    """Draw a map, and publish what there is of it; called in a worker.
+
+    Raises:
+        ExplorerError: The tensor, or its reference, cannot be read.
+    """
+    shown = 0.0
+
+    def publish(growing: MapBuilder) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if not growing.map.complete and now - shown >= _REDRAW_S:
+            shown = now
+            job.publish(growing.snapshot)
+
+    cells = draw_map(drawable.source, grid, workers=worker_count(), check=job.check, watch=publish)
+    return DrawnMap(cells, weights_per_scale(drawable.subject.tensor))
+
+
+class MapPage(ReadingPage[DrawnMap]):
+    """Controls, picture, read-out and progress.
 
     Attributes:
         controls: What is shown and how.
-        references: What errors are told against.
+        references: What errors are measured against.
         plot: The picture.
-        state: What stands in its place.
         readout: What is under the cursor.
         progress: How far the reading is.
         export: What saves it.
@@ -62,18 +91,19 @@ class MapPage(QWidget):
     def __init__(
         self, runner: JobRunner, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
+        self.plot = MapPlot()
+        super().__init__(parent, self.plot)
         self._references = references
-        self._subject: Subject | None = None
+        self._subject: SelectedTensor | None = None
         self._recent: Recent | None = None
         self._prefix = ""
         self._drawable: Drawable | None = None
+        self._refusal: Refusal | None = None
+        self._kept = Recent(_MOST_KEPT)
+        self._group_weights = 1
         self._maps: list[TensorMap] = []  # of the whole, then of what is in sight
-        self.reader = MapReader(runner, self)
         self.controls = MapControls(self)
         self.references = ReferenceBar(references, self)
-        self.plot = MapPlot(self)
-        self.state = StatePage(self)
         self.readout = MapReadout(runner, self.plot, self)
         self.progress = ProgressLine(self)
         self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
@@ -82,8 +112,11 @@ class MapPage(QWidget):
         self._rest.setInterval(_REST_MS)
         self._lay_out()
         self._connect()
+        self.begin_life(runner, (self,), self.progress)
 
-    def show_subject(self, subject: Subject | None, recent: Recent, *, named: bool = False) -> None:
+    def show_subject(
+        self, subject: SelectedTensor | None, recent: Recent, *, named: bool = False
+    ) -> None:
         """Show another tensor; it is read when the page is looked at.
 
         Args:
@@ -92,22 +125,19 @@ class MapPage(QWidget):
             named: Whether to say its name: it is one of several.
         """
         if recent is not self._recent:
-            self.reader.forget()
+            self._kept = Recent(_MOST_KEPT)
             self._recent = recent
         self._prefix = f"{subject.name}:   " if named and subject is not None else ""
         if subject is None or self._subject is None or subject.tensor is not self._subject.tensor:
             self._subject = subject
             self.controls.set_shape((0,) if subject is None else subject.tensor.shape)
             self.plot.show_matrix(Window(0, 0, 0, 0), str, BlockSizes())
-        self._restart()
+        self.restart()
 
     def cancel(self) -> None:
-        """Stop reading; what was read so far stays."""
         self._rest.stop()
         self.readout.pointer.cancel()
-        if self.reader.busy:
-            self.reader.cancel()
-            self._show_stopped()
+        super().cancel()
 
     def focus_search(self) -> None:
         """Put the cursor into the line for a row and column."""
@@ -140,78 +170,86 @@ class MapPage(QWidget):
 
     # What is drawn
 
-    def _restart(self) -> None:
-        """Draw what is wanted from the beginning."""
-        self.reader.cancel()
-        self.progress.finish()
+    def clear(self) -> None:
         self._maps = []
-        self._drawable = None
+        self._drawable = self._refusal = None
+        self.plot.clear_layers()
         self.readout.show_drawable(None)
         quantity = self.controls.quantity
         self.references.setVisible(quantity.needs_reference)
         if self._subject is None:
-            self.plot.clear_layers()
             return
         found = drawable_of(self._subject, quantity, self._references)
         if isinstance(found, Refusal):
-            self._tell(found.heading, found.sentence)
+            self._refusal = found
             return
         self._drawable = found
         self.readout.show_drawable(found)
         self.controls.goto.folding = found.folding
         sheet = found.sheet(self.controls.sheet)
         self.plot.show_matrix(sheet, found.folding.row_name, BlockSizes(block_weights(found)))
-        self._stack.setCurrentWidget(self.plot)
         self.readout.rest(self.tr("Reading…"))
-        self._look()
+        self.show_content()
 
-    def _look(self) -> None:
-        """Draw what is in sight, and read it if what is there is too coarse."""
-        self._rest.stop()
-        drawable = self._drawable
-        if drawable is None or not self.isVisible():
-            return
+    def request(self) -> Request[DrawnMap] | Refusal | None:
+        drawable, kept = self._drawable, self._kept
+        if drawable is None:
+            return self._refusal
         wanted = self._wanted(drawable)
-        if self.reader.grid == wanted or not wanted.window.weights:
-            return
-        if any(_serves(each, wanted) for each in self._maps):
-            self.reader.cancel()
-            self.progress.finish()
-            self._draw()
-            return
-        known = self.reader.known(drawable, wanted)
-        if known is not None:
-            self.reader.cancel()
-            self._finish(known)
-            return
+        if not wanted.window.weights:
+            return None
+        key = drawable.subject.row, drawable.quantity, wanted
         whole = drawable.sheet(self.controls.sheet)
-        self.reader.read(drawable, wanted, keep=wanted.window == whole)
-        self.progress.finish()
+
+        def known() -> DrawnMap | None:
+            for each in self._maps:
+                if _serves(each, wanted):
+                    return DrawnMap(each, self._group_weights)
+            found = kept.get(key)
+            return found if isinstance(found, DrawnMap) else None
+
+        def read(job: Job) -> DrawnMap:
+            drawn = draw(drawable, wanted, job)
+            if wanted.window == whole:
+                kept.put(key, drawn)
+            return drawn
+
+        return Request(
+            key=wanted,
+            title=self.tr("Drawing {name}").format(name=drawable.subject.name),
+            heading=self.tr("Reading…"),
+            failure=self.tr("The map could not be drawn"),
+            work=read,
+            known=known,
+        )
 
     def _wanted(self, drawable: Drawable) -> Grid:
         """Return the cells that what is in sight has room for."""
         whole = drawable.sheet(self.controls.sheet)
         return Grid.of(self.plot.seen(), whole, *self.plot.room())
 
-    def _grow(self, growing: TensorMap) -> None:
+    def show_part(self, part: TensorMap) -> None:
         drawable = self._drawable
         if drawable is None:
             return
         if not self.progress.running:
             self.progress.start()
-        total = growing.grid.window.weights
-        tensor = drawable.subject.tensor
-        nbytes = round(growing.done * tensor.bits_per_weight / 8)
-        self.progress.show_progress(growing.done, total, nbytes)
-        self._take(growing)
+        total = part.grid.window.weights
+        nbytes = round(part.done * drawable.subject.tensor.bits_per_weight / 8)
+        self.progress.show_progress(part.done, total, nbytes)
+        self._take(part)
 
-    def _finish(self, drawn: TensorMap) -> None:
-        self.progress.finish()
-        self._take(drawn)
+    def show_result(self, result: DrawnMap) -> None:
+        self.show_content()
+        if any(each is result.cells for each in self._maps):
+            self._draw()
+        else:
+            self._take(result.cells)
+        self._group_weights = result.group_weights
         if self._drawable is not None:
             block = block_weights(self._drawable)
             rounded = isinstance(self._drawable.pair, RoundedPair)  # scales are of another type
-            group = 1 if rounded or block == 1 else self.reader.group_weights
+            group = 1 if rounded or block == 1 else self._group_weights
             self.plot.set_sizes(BlockSizes(block, group))
         self._describe()
 
@@ -261,28 +299,29 @@ class MapPage(QWidget):
             text += self.tr(".   {n} in sight are not finite (purple)").format(n=integer_text(odd))
         return text
 
-    # States
+    # Life
 
-    def _tell(self, heading: str, sentence: str, button: str = "") -> None:
-        self.plot.clear_layers()
-        self.readout.rest("")
-        self.state.tell(heading, sentence, button)
-        self._stack.setCurrentWidget(self.state)
+    def press(self) -> None:
+        self.restart()
 
-    def _fail(self, error: ExplorerError) -> None:
-        self.progress.finish()
-        self._maps = []
-        self._tell(self.tr("The map could not be drawn"), str(error), self.tr("Try again"))
+    def show_begun(self) -> None:
+        self.progress.finish()  # most reads are too short for a line of progress
 
-    def _show_stopped(self) -> None:
+    def show_cancelled(self) -> None:
         if not self.progress.running:  # it was cancelled before anything was read
             self.progress.start()
-        self.progress.stop()
+        super().show_cancelled()
+
+    def show_failed(self, heading: str, error: ExplorerError) -> None:
+        self._maps = []
+        self.plot.clear_layers()
+        self.readout.rest("")
+        super().show_failed(heading, error)
 
     def _follow_references(self) -> None:
-        self.reader.forget()
+        self._kept = Recent(_MOST_KEPT)
         if self.controls.quantity.needs_reference:
-            self._restart()
+            self.restart()
 
     # The cursor
 
@@ -298,51 +337,26 @@ class MapPage(QWidget):
 
     def _lay_out(self) -> None:
         self.references.setContentsMargins(8, 0, 8, 4)
-        self._stack = QStackedWidget(self)
-        self._stack.addWidget(self.plot)
-        self._stack.addWidget(self.state)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.controls)
-        layout.addWidget(self.references)
-        layout.addWidget(self._stack, 1)
-        layout.addWidget(self.readout)
-        layout.addWidget(self.progress)
+        self.frame.insertWidget(0, self.controls)
+        self.frame.insertWidget(1, self.references)
+        self.frame.addWidget(self.readout)
+        self.frame.addWidget(self.progress)
 
     def _connect(self) -> None:
-        self._rest.timeout.connect(self._look)
-        self.controls.quantity_changed.connect(self._restart)
-        self.controls.sheet_changed.connect(self._restart)
+        self._rest.timeout.connect(self.load)
+        self.controls.quantity_changed.connect(self.restart)
+        self.controls.sheet_changed.connect(self.restart)
         self.controls.look_changed.connect(self._draw)
         self.controls.goto.place_typed.connect(self.go_to)
         self.controls.goto.refused.connect(self.readout.say)
         self.references.open_requested.connect(self.open_requested)
         self._references.changed.connect(self._follow_references)
-        self.reader.grown.connect(self._grow)
-        self.reader.finished.connect(self._finish)
-        self.reader.failed.connect(self._fail)
-        self.reader.stopped.connect(self._show_stopped)
         self.plot.view_changed.connect(self._rest.start)
         self.plot.place_pointed.connect(lambda _: self._describe())
         self.plot.place_chosen.connect(self._choose)
         self.plot.export_requested.connect(self.ask_export)
         self.readout.save_wanted.connect(self.ask_export)
-        self.progress.cancel_requested.connect(self.cancel)
-        self.progress.resume_requested.connect(self._look)
-        self.state.pressed.connect(self._restart)
-
-    # Qt
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        if not event.spontaneous():
-            self._look()
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        if not event.spontaneous():  # a minimized window goes on
-            self.cancel()
+        self.hidden.connect(self.cancel)
 
 
 def _serves(drawn: TensorMap, wanted: Grid) -> bool:

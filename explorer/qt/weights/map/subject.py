@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
-from PySide6.QtCore import QCoreApplication, QObject, Signal
+from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.blocks import is_quantized
 from explorer.analysis.errors.pairs import RoundedPair, WeightsPair
 from explorer.analysis.tensor_map.draw import (
-    MapBuilder,
     Quantity,
     Source,
-    draw_map,
     pair_source,
     tensor_source,
-    weights_per_scale,
 )
-from explorer.analysis.tensor_map.map import Grid, TensorMap, Window, places_agree
-from explorer.errors import ExplorerError
+from explorer.analysis.tensor_map.map import Window, places_agree
 from explorer.formats.tensors import Folding, Shape
-from explorer.qt.document import Recent
-from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.references import References
-from explorer.qt.weights.curves import Subject
-from explorer.qt.weights.work import worker_count
+from explorer.qt.weights.curves import SelectedTensor
+from explorer.qt.widgets.pages import Refusal
 from explorer.quantization import TENSOR_TYPES, TensorType
 
 
@@ -44,7 +36,7 @@ class Drawable:
         in_place: Whether a row and column of the matrix are those of the tensor.
     """
 
-    subject: Subject
+    subject: SelectedTensor
     quantity: Quantity
     source: Source
     pair: WeightsPair | None = None
@@ -68,19 +60,6 @@ class Drawable:
         return place[0] * self.source.columns + place[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why nothing is drawn.
-
-    Attributes:
-        heading: In a few words.
-        sentence: What to do about it.
-    """
-
-    heading: str
-    sentence: str
-
-
 def sheet_count(shape: Shape) -> int:
     """Return how many matrices a tensor is made of."""
     return math.prod(shape[:-2])
@@ -96,7 +75,9 @@ def block_weights(drawable: Drawable) -> int:
     return kind.block_weights
 
 
-def drawable_of(subject: Subject, quantity: Quantity, references: References) -> Drawable | Refusal:
+def drawable_of(
+    subject: SelectedTensor, quantity: Quantity, references: References
+) -> Drawable | Refusal:
     """Return what to draw of a tensor; reads nothing."""
     tensor = subject.tensor
     if not tensor.parameters:
@@ -110,7 +91,7 @@ def drawable_of(subject: Subject, quantity: Quantity, references: References) ->
 
 
 def _beside_reference(
-    subject: Subject, quantity: Quantity, references: References
+    subject: SelectedTensor, quantity: Quantity, references: References
 ) -> Drawable | Refusal:
     partner = references.partner_of(subject.row, subject.tensor)
     if partner.pair is not None:
@@ -154,120 +135,3 @@ def texts_of_place(drawable: Drawable, window: Window) -> Iterator[str]:
 
 def _tr(text: str) -> str:
     return QCoreApplication.translate("MapSubject", text)
-
-
-# Reads maps in the background, one at a time, and keeps those that were drawn last.
-
-
-_REDRAW_S: Final = 0.2  # a picture is more to paint than what jobs are used to publish
-_MOST_KEPT: Final = 2  # maps of whole tensors, up to 10 MiB each
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """A map, and how many weights of its tensor share a scale."""
-
-    cells: TensorMap
-    group_weights: int
-
-
-class MapReader(QObject):
-    """Draws maps.
-
-    Attributes:
-        group_weights: How many weights of the tensor drawn last share a scale; 1 if none do.
-
-    Signals:
-        grown: What there is of a map so far.
-        finished: A map that is complete.
-        failed: It cannot be drawn; an `ExplorerError`.
-        stopped: Somebody else, such as the status bar, cancelled the reading.
-    """
-
-    grown = Signal(object)
-    finished = Signal(object)
-    failed = Signal(object)
-    stopped = Signal()
-
-    def __init__(self, runner: JobRunner, parent: QObject) -> None:
-        super().__init__(parent)
-        self._runner = runner
-        self._slot = JobSlot(runner, self)
-        self._grid: Grid | None = None
-        self.group_weights = 1
-        self._kept = Recent(_MOST_KEPT)
-
-    @property
-    def grid(self) -> Grid | None:
-        """What is read at the moment."""
-        return self._grid if self._slot.busy else None
-
-    @property
-    def busy(self) -> bool:
-        """Whether something is read."""
-        return self._slot.busy
-
-    def cancel(self) -> None:
-        """Stop reading."""
-        self._slot.cancel()
-
-    def forget(self) -> None:
-        """Forget what was drawn: it was of something else."""
-        self._kept = Recent(_MOST_KEPT)
-
-    def known(self, drawable: Drawable, grid: Grid) -> TensorMap | None:
-        """Return a map that was drawn lately, or None."""
-        found = self._kept.get(_key(drawable, grid))
-        if not isinstance(found, _Drawn):
-            return None
-        self.group_weights = found.group_weights
-        return found.cells
-
-    def read(self, drawable: Drawable, grid: Grid, *, keep: bool) -> None:
-        """Draw a map; what was read before is no longer wanted.
-
-        Args:
-            drawable: What is drawn.
-            grid: The window and its cells.
-            keep: Whether it is worth keeping.
-        """
-        kept = self._kept
-
-        def read(job: Job) -> _Drawn:
-            shown = 0.0
-
-            def tell(growing: MapBuilder) -> None:
-                nonlocal shown
-                now = time.monotonic()
-                if not growing.map.complete and now - shown >= _REDRAW_S:
-                    shown = now
-                    job.publish(growing.snapshot)
-
-            cells = draw_map(
-                drawable.source, grid, workers=worker_count(), check=job.check, watch=tell
-            )
-            drawn = _Drawn(cells, weights_per_scale(drawable.subject.tensor))
-            if keep:
-                kept.put(_key(drawable, grid), drawn)
-            return drawn
-
-        self._grid = grid
-        title = self.tr("Drawing {name}").format(name=drawable.subject.name)
-        job = self._slot.run(title, read, self._finish, self._fail)
-        job.published.connect(self.grown)
-        job.finished.connect(lambda: self._look_for_cancelled(job))
-
-    def _finish(self, drawn: _Drawn) -> None:
-        self.group_weights = drawn.group_weights
-        self.finished.emit(drawn.cells)
-
-    def _fail(self, error: ExplorerError) -> None:
-        self.failed.emit(error)
-
-    def _look_for_cancelled(self, job: Job) -> None:
-        if self._slot.stopped and job.cancelled:
-            self.stopped.emit()
-
-
-def _key(drawable: Drawable, grid: Grid) -> tuple[object, ...]:
-    return drawable.subject.row, drawable.quantity, grid

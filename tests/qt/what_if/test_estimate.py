@@ -19,7 +19,13 @@ from explorer.planner import Host
 from explorer.present.errors import share_text
 from explorer.qt.document import Document, Recent
 from explorer.qt.what_if.controls import USUAL_TYPES, type_groups
-from explorer.qt.what_if.question import Kept, PlanThen, Prospect, Question, look_ahead
+from explorer.qt.what_if.estimate import (
+    PlanThen,
+    WhatIfCache,
+    WhatIfEstimate,
+    WhatIfRequest,
+    estimate_of,
+)
 from explorer.qt.what_if.table import Line, WhatIfColumns, change_text, lines_of, note_text
 from explorer.qt.what_if.work import WhatIfState, WhatIfWork
 from explorer.qt.widgets.table_model import TableModel
@@ -58,22 +64,22 @@ def test_every_type_is_offered_once_and_the_usual_ones_are_quick() -> None:
 
 
 def test_quick_types_come_first_and_impossible_ones_not_at_all(document: Document) -> None:
-    question = Question(document, (0,), ("IQ3_S", "Q3_K", "Q8_0"))
-    prospect = look_ahead(question, MACHINE, lambda: None)
-    assert list(prospect.tasks) == ["Q8_0", "Q3_K", "IQ3_S"]
-    odd = look_ahead(Question(document, (1,), ("Q4_K", "Q8_0")), MACHINE, lambda: None)
+    request = WhatIfRequest(document, (0,), ("IQ3_S", "Q3_K", "Q8_0"))
+    estimate = estimate_of(request, MACHINE, lambda: None)
+    assert list(estimate.tasks) == ["Q8_0", "Q3_K", "IQ3_S"]
+    odd = estimate_of(WhatIfRequest(document, (1,), ("Q4_K", "Q8_0")), MACHINE, lambda: None)
     assert list(odd.tasks) == ["Q8_0"]
     assert odd.sizes["Q4_K"].problem is not None
     assert "Q4_K" not in odd.plans
-    assert odd.missing(Kept()) == list(odd.tasks["Q8_0"])
-    assert odd.known(Kept()) == {}
+    assert odd.missing(WhatIfCache()) == list(odd.tasks["Q8_0"])
+    assert odd.known(WhatIfCache()) == {}
 
 
 def test_the_whole_model_is_all_tensors_but_only_matrices_change(document: Document) -> None:
-    prospect = look_ahead(Question(document, None, ("Q8_0",)), MACHINE, lambda: None)
-    assert len(prospect.pieces) == 6
-    assert prospect.present.nbytes == document.model.nbytes
-    assert prospect.present.parameters == document.model.parameters
+    estimate = estimate_of(WhatIfRequest(document, None, ("Q8_0",)), MACHINE, lambda: None)
+    assert len(estimate.pieces) == 6
+    assert estimate.present.nbytes == document.model.nbytes
+    assert estimate.present.parameters == document.model.parameters
 
 
 def test_cancelled_before_it_is_read(document: Document) -> None:
@@ -81,14 +87,14 @@ def test_cancelled_before_it_is_read(document: Document) -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        look_ahead(Question(document, None, ("Q8_0",)), MACHINE, check)
+        estimate_of(WhatIfRequest(document, None, ("Q8_0",)), MACHINE, check)
 
 
 def test_the_front_is_of_types_that_were_measured_to_the_end(document: Document) -> None:
-    question = Question(document, (0,), ("Q4_0", "Q4_1", "Q8_0"))
-    prospect = look_ahead(question, MACHINE, lambda: None)
+    request = WhatIfRequest(document, (0,), ("Q4_0", "Q4_1", "Q8_0"))
+    estimate = estimate_of(request, MACHINE, lambda: None)
     lines = lines_of(
-        prospect, {"Q4_0": _known(0.1), "Q4_1": _known(0.2), "Q8_0": _known(0.3, done=10)}
+        estimate, {"Q4_0": _known(0.1), "Q4_1": _known(0.2), "Q8_0": _known(0.3, done=10)}
     )
     assert [line.front for line in lines] == [False, True, False, False]
     assert lines[0].title == "F32 (as it is)"
@@ -141,13 +147,13 @@ def test_the_table_in_every_state(
     columns, model = WhatIfColumns(), TableModel()
     model.set_content(columns.columns(), 0)
     qtmodeltester.check(model)
-    prospect = look_ahead(Question(document, (0,), ("Q4_0", "Q8_0")), MACHINE, lambda: None)
-    columns.lines = lines_of(prospect, {})
+    estimate = estimate_of(WhatIfRequest(document, (0,), ("Q4_0", "Q8_0")), MACHINE, lambda: None)
+    columns.lines = lines_of(estimate, {})
     model.set_content(columns.columns(), 3)
     qtmodeltester.check(model)
     names = [column.name for column in model.columns]
     model.sort(names.index("relative_rmse"))
-    columns.lines = lines_of(prospect, {"Q8_0": _known(0.01), "Q4_0": _known(0.2)})
+    columns.lines = lines_of(estimate, {"Q8_0": _known(0.01), "Q4_0": _known(0.2)})
     model.renew(columns.columns())
     qtmodeltester.check(model)
     assert model.index(0, 0).data() == "Q8_0"  # sorted again when more is known
@@ -166,29 +172,29 @@ class _Job:
         make()
 
 
-def _run(prospect: Prospect, kept: Kept) -> WhatIfState:
-    return WhatIfWork(prospect, kept).run(_Job())  # type: ignore[arg-type]
+def _run(estimate: WhatIfEstimate, kept: WhatIfCache) -> WhatIfState:
+    return WhatIfWork(estimate, kept).run(_Job())  # type: ignore[arg-type]
 
 
 def test_more_pieces_than_are_kept_are_not_measured_again(document: Document) -> None:
-    question = Question(document, None, ("Q8_0", "Q4_0"))
-    prospect = look_ahead(question, MACHINE, lambda: None)
-    kept = Kept(Recent(3))
-    first = _run(prospect, kept)
+    request = WhatIfRequest(document, None, ("Q8_0", "Q4_0"))
+    estimate = estimate_of(request, MACHINE, lambda: None)
+    kept = WhatIfCache(Recent(3))
+    first = _run(estimate, kept)
     assert first.done == first.total
-    assert prospect.unknown_types(kept) == []
-    assert prospect.missing(kept) == []
-    again = _run(look_ahead(question, MACHINE, lambda: None), kept)
+    assert estimate.unknown_types(kept) == []
+    assert estimate.missing(kept) == []
+    again = _run(estimate_of(request, MACHINE, lambda: None), kept)
     assert again.total == 0
     assert again.errors == first.errors
     # what was found of one tensor is not all of the model's
-    one = look_ahead(Question(document, (0,), ("Q8_0",)), MACHINE, lambda: None)
+    one = estimate_of(WhatIfRequest(document, (0,), ("Q8_0",)), MACHINE, lambda: None)
     assert one.total("Q8_0", kept) is None
 
 
 def test_the_state_of_a_run_ends_with_every_type(document: Document) -> None:
-    prospect = look_ahead(Question(document, (0,), ("Q8_0", "Q4_0")), MACHINE, lambda: None)
-    state = _run(prospect, Kept())
+    estimate = estimate_of(WhatIfRequest(document, (0,), ("Q8_0", "Q4_0")), MACHINE, lambda: None)
+    state = _run(estimate, WhatIfCache())
     assert set(state.errors) == {"Q8_0", "Q4_0"}
     assert all(errors.complete for errors in state.errors.values())
     assert state.type_name is None

@@ -1,7 +1,7 @@
-"""What the page of what-ifs asks, and what can be told before a weight is read. Knows no Qt.
+"""The estimate of a what-if: what follows from headers, before a weight is read. Knows no Qt.
 
 Sizes and memory plans follow from the header at once. Errors take a walk over all weights for each
-type; what one walk finds is kept, so that coming back to a type, or from one tensor to all of its
+type; what one walk finds is cached, so that coming back to a type, or from one tensor to all of its
 role, does nothing twice.
 """
 
@@ -62,7 +62,7 @@ class ImportanceMatrix:
     Attributes:
         model: The file.
         names: Tensors that it knows of.
-        key: What tells it from others; keeps no file open.
+        key: Identifies it; keeps no file open.
     """
 
     model: Model
@@ -187,13 +187,13 @@ _MOST_TOTALS: Final = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What was found of a model, the latest of it; bounded.
+class WhatIfCache:
+    """The latest results of a model; bounded.
 
     Attributes:
-        pieces: What pieces lose, each less than a KiB.
-        totals: What all pieces of a question lose together; apart, for a model may have more pieces
-            than are kept, and is not measured again.
+        pieces: Errors of pieces, each less than a KiB.
+        totals: Errors of all pieces of a request together; apart, for a model may have more pieces
+            than are cached, and is not measured again.
     """
 
     pieces: Recent = field(default_factory=lambda: Recent(_MOST_PIECES))
@@ -201,13 +201,13 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Originals:
+class SourceModel:
     """A model that the current one was made of.
 
     Attributes:
-        key: What tells it from others; keeps no model open.
+        key: Identifies it; keeps no model open.
         title: What it is called, plain text.
-        matching: How the tensors of both belong together, the originals being the reference.
+        matching: How the tensors of both belong together; the source is the reference.
     """
 
     key: Hashable
@@ -216,14 +216,14 @@ class Originals:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
-    """What shall be told.
+class WhatIfRequest:
+    """Tensors, and the types to try.
 
     Attributes:
         document: The model.
         rows: Tensors that would get another type, by row; None for all matrices of the model.
         types: The types.
-        originals: What is rounded; None for the model's own weights.
+        source: What is rounded; None for the model's own weights.
         matrix: How much columns count, or None.
         inputs: What to plan for; None for something usual.
     """
@@ -231,33 +231,33 @@ class Question:
     document: Document
     rows: tuple[int, ...] | None
     types: tuple[str, ...]
-    originals: Originals | None = None
+    source: SourceModel | None = None
     matrix: ImportanceMatrix | None = None
     inputs: PlanInputs | None = None
 
     def key(self, task: Task) -> Hashable:
-        """Return under what the outcome of a task is kept."""
+        """Return the cache key of a task."""
         matrix = self.matrix if uses_importance(task.type_name) else None
         return (*self._basis(matrix), task.key)
 
     def total_key(self, type_name: str) -> Hashable:
-        """Return under what is kept what all pieces together lose in a type."""
+        """Return the cache key of the error of all pieces in a type."""
         return (*self._basis(self.matrix), "total", type_name, self.rows)
 
     def _basis(self, matrix: ImportanceMatrix | None) -> tuple[Hashable, ...]:
-        originals = None if self.originals is None else self.originals.key
-        return ("what if", originals, None if matrix is None else matrix.key)
+        source = None if self.source is None else self.source.key
+        return ("what if", source, None if matrix is None else matrix.key)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prospect:
-    """What is known of a question before weights are read.
+class WhatIfEstimate:
+    """What is known before weights are read.
 
     Attributes:
-        question: The question.
+        request: The request.
         pieces: What would get other types.
-        measured_against_originals: Whether the pieces are those of the originals.
-        alone: Tensors that have no original, and stay as they are.
+        against_source: Whether the pieces are those of the source model.
+        alone: Tensors that the source model does not have; they stay as they are.
         present: How large the tensors are.
         present_type: The type that they have; "" if there are several.
         sizes: How large they would be, by type.
@@ -268,9 +268,9 @@ class Prospect:
         importance_count: Pieces that the importance matrix knows of.
     """
 
-    question: Question
+    request: WhatIfRequest
     pieces: Sequence[TensorSet]
-    measured_against_originals: bool
+    against_source: bool
     alone: int
     present: SizeAfter
     present_type: str
@@ -286,40 +286,40 @@ class Prospect:
         """Weights of all pieces."""
         return sum(piece.parameters for piece in self.pieces)
 
-    def missing(self, kept: Kept) -> list[Task]:
+    def missing(self, cache: WhatIfCache) -> list[Task]:
         """Return what is not known yet, each once, in the order in which it is measured."""
         tasks = [
             task
             for name, some in self.tasks.items()
-            if self.total(name, kept) is None
+            if self.total(name, cache) is None
             for task in some
         ]
 
         def known(task: Task) -> bool:
-            return kept.pieces.get(self.question.key(task)) is not None
+            return cache.pieces.get(self.request.key(task)) is not None
 
         return list(missing_tasks(tasks, known))
 
-    def unknown_types(self, kept: Kept) -> list[str]:
+    def unknown_types(self, cache: WhatIfCache) -> list[str]:
         """Return the types of which something is not known yet, of those that were asked for."""
 
         def unknown(name: str) -> bool:
-            keys = map(self.question.key, self.tasks[name])
-            return self.total(name, kept) is None and None in map(kept.pieces.get, keys)
+            keys = map(self.request.key, self.tasks[name])
+            return self.total(name, cache) is None and None in map(cache.pieces.get, keys)
 
-        return [name for name in self.question.types if name in self.tasks and unknown(name)]
+        return [name for name in self.request.types if name in self.tasks and unknown(name)]
 
-    def known(self, kept: Kept) -> dict[str, TypeErrors]:
-        """Return what is known of each type, without reading; types of which nothing is are not."""
+    def known(self, cache: WhatIfCache) -> dict[str, TypeErrors]:
+        """Return the known error of each type; reads nothing, and leaves out unknown types."""
         found = {}
         for name, tasks in self.tasks.items():
-            total = self.total(name, kept)
+            total = self.total(name, cache)
             if total is not None:
                 found[name] = total
                 continue
             running, some = RunningTotal(self.parameters), False
             for task in tasks:
-                errors = kept.pieces.get(self.question.key(task))
+                errors = cache.pieces.get(self.request.key(task))
                 if isinstance(errors, SetErrors):
                     running.add(task.tensor_set, errors)
                     some = True
@@ -327,45 +327,47 @@ class Prospect:
                 found[name] = running.errors()
         return found
 
-    def total(self, type_name: str, kept: Kept) -> TypeErrors | None:
-        """Return what is lost in a type, if it was measured to the end."""
-        found = kept.totals.get(self.question.total_key(type_name))
+    def total(self, type_name: str, cache: WhatIfCache) -> TypeErrors | None:
+        """Return the error in a type, if it was measured to the end."""
+        found = cache.totals.get(self.request.total_key(type_name))
         return found if isinstance(found, TypeErrors) else None
 
 
-def look_ahead(question: Question, machine: Machine, check: Callable[[], None]) -> Prospect:
-    """Tell what can be told without reading weights; in a worker.
+def estimate_of(
+    request: WhatIfRequest, machine: Machine, check: Callable[[], None]
+) -> WhatIfEstimate:
+    """Return what follows from headers; in a worker.
 
     Args:
-        question: The question.
-        machine: What to plan for, unless the question says.
+        request: The request.
+        machine: What to plan for, unless the request says.
         check: Called now and then; raises to stop.
 
     Raises:
         ExplorerError: The model's header is damaged.
     """
-    model = question.document.model
-    rows = tuple(matrix_rows(model)) if question.rows is None else question.rows
+    model = request.document.model
+    rows = tuple(matrix_rows(model)) if request.rows is None else request.rows
     pieces: list[TensorSet] = []
-    if question.originals is not None:
-        pieces = original_sets(model, rows, question.originals.matching)
+    if request.source is not None:
+        pieces = original_sets(model, rows, request.source.matching)
     against = bool(pieces)
     pieces = pieces or own_sets(model, rows)
     held = {row for piece in pieces for row in piece.rows}
-    looked_at = set(range(model.tensors.main_rows)) if question.rows is None else set(rows)
+    looked_at = set(range(model.tensors.main_rows)) if request.rows is None else set(rows)
     present = present_size(model, looked_at | held)
-    plans = Plans(model, question.inputs, machine)
+    plans = Plans(model, request.inputs, machine)
     sizes: dict[str, SizeAfter] = {}
     found: dict[str, PlanThen | None] = {PRESENT: plans.plan({})}
-    for name in question.types:
+    for name in request.types:
         check()
         sizes[name] = size_after(model, present, pieces, name)
         found[name] = plans.plan(sizes[name].types) if sizes[name].problem is None else None
     kinds = {model.tensors.columns.types[row].name for row in held}
-    return Prospect(
-        question=question,
+    return WhatIfEstimate(
+        request=request,
         pieces=pieces,
-        measured_against_originals=against,
+        against_source=against,
         alone=len(set(rows) - held),
         present=present,
         present_type=kinds.pop() if len(kinds) == 1 else "",
@@ -373,8 +375,8 @@ def look_ahead(question: Question, machine: Machine, check: Callable[[], None]) 
         plans={name: plan for name, plan in found.items() if plan is not None},
         planned=plans.inputs,
         plan_problem=plans.problem,
-        tasks=_tasks(question, pieces, against=against),
-        importance_count=_importance_count(question, pieces),
+        tasks=_tasks(request, pieces, against=against),
+        importance_count=_importance_count(request, pieces),
     )
 
 
@@ -384,32 +386,32 @@ def piece_name(document: Document, piece: TensorSet) -> str:
 
 
 def _tasks(
-    question: Question, pieces: Sequence[TensorSet], *, against: bool
+    request: WhatIfRequest, pieces: Sequence[TensorSet], *, against: bool
 ) -> dict[str, Sequence[Task]]:
-    tasks = {name: tasks_of(pieces, name) for name in question.types}
-    order = sorted(question.types, key=lambda name: sum(task.cost for task in tasks[name]))
+    tasks = {name: tasks_of(pieces, name) for name in request.types}
+    order = sorted(request.types, key=lambda name: sum(task.cost for task in tasks[name]))
     first = {PRESENT: tasks_of(pieces, PRESENT)} if against else {}
     return {**first, **{name: tasks[name] for name in order if tasks[name]}}
 
 
-def _importance_count(question: Question, pieces: Sequence[TensorSet]) -> int:
-    if question.matrix is None:
+def _importance_count(request: WhatIfRequest, pieces: Sequence[TensorSet]) -> int:
+    if request.matrix is None:
         return 0
-    names = question.matrix.names
-    return sum(piece_name(question.document, piece) in names for piece in pieces)
+    names = request.matrix.names
+    return sum(piece_name(request.document, piece) in names for piece in pieces)
 
 
 # Which model is rounded on the page of what-ifs: the one that the current model was made of.
 
 
-class OriginalsKeeper:
+class SourceFollower:
     """Follows what the current model is compared with.
 
-    Another model is taken for the original. A type is what this very page offers to compare with:
-    when it is chosen, the original before it stays.
+    Another model is taken for the source. A type is what this very page offers to compare with:
+    when it is chosen, the source before it stays.
 
     Attributes:
-        originals: The original, or None.
+        source: The model that the current one was made of, or None.
         waiting: Whether tensors are being matched; `References.changed` will follow.
     """
 
@@ -418,22 +420,22 @@ class OriginalsKeeper:
         self._document: Document | None = None
         self._other: Document | None = None
         self._keys: WeakKeyDictionary[Document, object] = WeakKeyDictionary()
-        self.originals: Originals | None = None
+        self.source: SourceModel | None = None
         self.waiting = False
 
     def follow(self) -> None:
         """Look at what is chosen now."""
         references = self._references
         chosen = references.chosen
-        kept = isinstance(chosen, Rounding) and references.document is self._document
-        if kept and self._other in references.documents:
+        stays = isinstance(chosen, Rounding) and references.document is self._document
+        if stays and self._other in references.documents:
             return
         self._document = references.document
-        self._other, self.originals, self.waiting = None, None, False
+        self._other, self.source, self.waiting = None, None, False
         if not isinstance(chosen, Document):
             return
         matched = references.matched
         self._other, self.waiting = chosen, matched is None
         if matched is not None:
             key = self._keys.setdefault(chosen, object())
-            self.originals = Originals(key, plain_text(chosen.title), matched.matching)
+            self.source = SourceModel(key, plain_text(chosen.title), matched.matching)

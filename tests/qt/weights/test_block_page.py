@@ -1,4 +1,4 @@
-"""The block microscope as a person uses it: go to a block, point at its parts, compare, search."""
+"""The block inspector as a person uses it: go to a block, point at its parts, compare, search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
-from explorer.qt.weights.block.page import MicroscopePage
+from explorer.qt.weights.block.page import BlockPage
 from explorer.qt.weights.block.panes import MarkedTable
 from explorer.qt.weights.block.strip import Look, Part
 from explorer.qt.widgets.plot import ThemedPlot
@@ -78,10 +78,10 @@ def panel(qtbot: QtBot, runner: JobRunner, load: Load, candidate_path: Path) -> 
     return panel
 
 
-def open_block(panel: Panel, name: str = NAME, index: int = 0) -> MicroscopePage:
+def open_block(panel: Panel, name: str = NAME, index: int = 0) -> BlockPage:
     """Select a tensor and look at one of its blocks."""
     panel.show(name)
-    page = panel.view.microscope
+    page = panel.view.block_page
     panel.view.show_page(page)
     page.show_block(index)
     wait_for(panel, index)
@@ -89,8 +89,8 @@ def open_block(panel: Panel, name: str = NAME, index: int = 0) -> MicroscopePage
 
 
 def wait_for(panel: Panel, index: int) -> None:
-    page = panel.view.microscope
-    panel.qtbot.waitUntil(lambda: page.shown is not None and page.shown.detail.index == index)
+    page = panel.view.block_page
+    panel.qtbot.waitUntil(lambda: page.block is not None and page.block.detail.index == index)
     panel.settle()
 
 
@@ -116,8 +116,8 @@ def test_the_tables_tell_what_the_decoder_tells(panel: Panel) -> None:
     assert place.startswith("Row 2, columns 256 to 511   ·   bytes 0x")
     offset = panel.document.model.tensors[NAME].offset + 5 * 144
     assert f"0x{offset:X} to 0x{offset + 143:X}" in place
-    assert page.shown is not None
-    assert page.shown.detail.stored == stored()[5].tobytes()
+    assert page.block is not None
+    assert page.block.detail.stored == stored()[5].tobytes()
 
 
 def test_only_quantized_tensors_have_the_page(panel: Panel) -> None:
@@ -191,7 +191,7 @@ def test_keys_walk_over_the_bytes_and_copy_them(qtbot: QtBot, panel: Panel) -> N
     page = open_block(panel, SMALL, 2)
     strip = page.panes.strip
     strip.setFocus()
-    whole = page.shown.detail.stored if page.shown is not None else b""
+    whole = page.block.detail.stored if page.block is not None else b""
     assert copied(qtbot, lambda: qtbot.keyClick(strip, KEY.Key_C, CTRL)) == whole.hex(" ")
     qtbot.keyClick(strip, KEY.Key_Right)
     assert page.panes.looked_at == Look(Part.BYTE, 0)
@@ -246,8 +246,8 @@ def test_the_mouse_in_the_plot_reads_weights(qtbot: QtBot, panel: Panel) -> None
     assert page.panes.readout.text().startswith("Weight 100 ")
     assert plot.weight_at(-3) == plot.weight_at(256.0) == plot.weight_at(float("nan")) == -1
     heights = np.unique(np.asarray(plot._levels.yData))
-    assert page.shown is not None
-    np.testing.assert_allclose(heights, page.shown.detail.values_of_levels(3), atol=1e-7)
+    assert page.block is not None
+    np.testing.assert_allclose(heights, page.block.detail.values_of_levels(3), atol=1e-7)
     qtbot.mouseClick(plot.viewport(), LEFT, pos=plot.mapFromScene(place))
     qtbot.waitUntil(lambda: page.panes.looked_at == Look(Part.WEIGHT, 100))
 
@@ -274,7 +274,7 @@ def test_another_model_beside_the_block(
     reference = load(reference_path)
     references.set_documents([panel.document, reference])
     references.choose(reference)
-    qtbot.waitUntil(lambda: page.shown is not None and page.shown.beside is not None)
+    qtbot.waitUntil(lambda: page.block is not None and page.block.beside is not None)
     panel.settle()
     expected = VALUES.reshape(8, 256)[3]
     assert column(page.panes.weights, "reference") == expected.tolist()
@@ -291,22 +291,22 @@ def test_another_model_beside_the_block(
     assert text.startswith(f"Block {squares.argmax()} has the greatest RMS error: ")
     assert float(text.split(": ")[1]) == pytest.approx(np.sqrt(squares.max()), rel=1e-5)
     references.choose(None)
-    qtbot.waitUntil(lambda: page.shown is not None and page.shown.beside is None)
+    qtbot.waitUntil(lambda: page.block is not None and page.block.beside is None)
     assert "reference" not in [one.name for one in page.panes.weights.table.columns]
 
 
 def test_a_rounding_beside_the_block(qtbot: QtBot, panel: Panel) -> None:
     page = open_block(panel, index=3)
     panel.view._references.choose(Rounding("Q4_0"))
-    qtbot.waitUntil(lambda: page.shown is not None and page.shown.beside is not None)
+    qtbot.waitUntil(lambda: page.block is not None and page.block.beside is not None)
     panel.settle()
     rounded = dequantize(quantize(decoded()[3], "Q4_0"), "Q4_0")
     assert column(page.panes.weights, "rounded") == rounded.tolist()
     assert page.panes.plot._other.yData.tolist() == rounded.tolist()
     panel.view._references.choose(Rounding("Q6_K"))  # has blocks of 256
     open_block(panel, SMALL, 1)
-    assert page.shown is not None
-    assert page.shown.beside is None
+    assert page.block is not None
+    assert page.block.beside is None
     assert "cannot have type Q6_K" in page.bar.note.text()
     assert not page.bar.worst.isEnabled()
 
@@ -330,8 +330,8 @@ def test_a_block_seen_before_is_there_at_once(panel: Panel) -> None:
     jobs: list[object] = []
     panel.runner.started.connect(jobs.append)
     page.show_block(0)
-    assert page.shown is not None
-    assert page.shown.detail.index == 0
+    assert page.block is not None
+    assert page.block.detail.index == 0
     assert jobs == []
 
 
@@ -390,10 +390,10 @@ def large(qtbot: QtBot, runner: JobRunner, load: Load, tmp_path: Path) -> Panel:
     return panel
 
 
-def open_large(panel: Panel) -> MicroscopePage:
+def open_large(panel: Panel) -> BlockPage:
     panel.select("blk.0.ffn_up.weight")
     panel.qtbot.waitUntil(lambda: panel.view is not None)
-    page = panel.view.microscope
+    page = panel.view.block_page
     panel.view.show_page(page)
     wait_for(panel, 0)
     return page
@@ -441,19 +441,19 @@ def test_a_tensor_of_eight_billion_weights(qtbot: QtBot, large: Panel) -> None:
 
 def test_reads_only_while_it_is_visible(panel: Panel) -> None:
     panel.show(NAME)
-    page = panel.view.microscope
+    page = panel.view.block_page
     page.show_block(3)
     assert panel.runner.jobs == []
-    assert page.shown is None
+    assert page.block is None
     panel.view.show_page(page)
     wait_for(panel, 3)
     panel.view.show_page(panel.view.values)
     panel.settle()
     panel.view._references.choose(Rounding("Q8_0"))
-    assert page.shown is not None
-    assert page.shown.beside is None
+    assert page.block is not None
+    assert page.block.beside is None
     panel.view.show_page(page)
-    panel.qtbot.waitUntil(lambda: page.shown is not None and page.shown.beside is not None)
+    panel.qtbot.waitUntil(lambda: page.block is not None and page.block.beside is not None)
     panel.settle()
 
 
@@ -471,7 +471,7 @@ def test_a_cut_file_is_told_and_can_be_tried_again(
     candidate_path.write_bytes(content)
     qtbot.mouseClick(page.state.button, LEFT)
     panel.settle()
-    assert page.state.isVisible() or page.shown is not None
+    assert page.state.isVisible() or page.block is not None
 
 
 def test_a_cut_reference_does_not_hide_the_block(
@@ -482,12 +482,12 @@ def test_a_cut_reference_does_not_hide_the_block(
     references = panel.view._references
     references.set_documents([panel.document, reference])
     references.choose(reference)
-    qtbot.waitUntil(lambda: page.shown is not None and page.shown.beside is not None)
+    qtbot.waitUntil(lambda: page.block is not None and page.block.beside is not None)
     os.truncate(reference_path, 200)
     page.show_block(6)
     wait_for(panel, 6)
-    assert page.shown is not None
-    assert page.shown.beside is None
+    assert page.block is not None
+    assert page.block.beside is None
     assert page.bar.note.text().startswith("Not compared: ")
     assert "reference.gguf" in page.bar.note.text()
 
@@ -499,7 +499,7 @@ def test_the_model_may_be_closed_meanwhile(qtbot: QtBot, panel: Panel) -> None:
     panel.view._references.show_document(None)
     panel.settle()
     assert panel.view.state.isVisible()
-    assert page.shown is None
+    assert page.block is None
 
 
 def test_a_broken_block_is_shown(
@@ -514,7 +514,7 @@ def test_a_broken_block_is_shown(
     panel = Panel(qtbot, runner, load(file.write(tmp_path / "broken.gguf")))
     panel.view.show_tensors([0])
     panel.settle()
-    page = panel.view.microscope
+    page = panel.view.block_page
     panel.view.show_page(page)
     wait_for(panel, 0)
     for index in (0, 1):
@@ -549,8 +549,8 @@ def test_the_smallest_and_largest_numbers(
         for weight in range(0, 32, 5):
             page.panes.look_at(Look(Part.WEIGHT, weight))
             page.panes.grab()
-    assert page.shown is not None
-    assert np.isinf(page.shown.detail.values).any()
+    assert page.block is not None
+    assert np.isinf(page.block.detail.values).any()
     page.panes.look_at(Look(Part.WEIGHT, 32))  # there is none
     assert page.panes.looked_at is None
 
@@ -594,11 +594,11 @@ def test_the_bytes_are_shown_in_their_file(
     window.reveal_tensor(document, row)
     window.panels.setCurrentWidget(window.panels.weights)
     view = window.panels.weights.widget
-    page = view.microscope
+    page = view.block_page
     view.show_page(page)
-    qtbot.waitUntil(lambda: page.shown is not None)
+    qtbot.waitUntil(lambda: page.block is not None)
     page.show_block(4)
-    qtbot.waitUntil(lambda: page.shown is not None and page.shown.detail.index == 4)
+    qtbot.waitUntil(lambda: page.block is not None and page.block.detail.index == 4)
     asked: list[tuple[int, Extent]] = []
     page.bytes_requested.connect(lambda row, extent: asked.append((row, extent)))
     page.panes.fields.select_row(2)
