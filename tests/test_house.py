@@ -37,7 +37,6 @@ LONG: dict[str, str] = {
     "tour_stops": "a table of texts",
     "HexView": "one widget: painting, keys and accessibility",
     "MainWindow": "until panels share one selection",
-    "WhatIfPage": "until pages share one life cycle",
 }
 """Functions and classes that may be longer than the limit, wherever they are, with the reason."""
 
