@@ -222,6 +222,8 @@ class JobBar(QWidget):
             self._timer.start()
 
     def _job_ended(self, job: Job) -> None:
+        if not self._runner.jobs:
+            self._timer.stop()
         if job is self._shown:
             self._shown = None
             self._refresh()
