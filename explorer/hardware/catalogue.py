@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -39,45 +39,6 @@ _DECORATION: Final = frozenset(
     )
 )
 _SERIES: Final = frozenset(["rtx", "gtx", "gt", "rx", "arc"])
-
-
-class Names:
-    """An index of product names.
-
-    Args:
-        entries: For each product its name, and words that may stand beside it.
-    """
-
-    def __init__(self, entries: Sequence[tuple[str, str]]) -> None:
-        self._keys = [_keys(name) for name, _ in entries]
-        self._spans = [_spans(name) for name, _ in entries]
-        self._beside = [_numbers(name) | set(_words(beside)) for name, beside in entries]
-
-    def matching(self, name: str) -> list[int]:
-        """Return the places of all products that a name fits, on the first step that fits any.
-
-        In the last step, each word of the name is a word of the product, or several that follow
-        each other: ``"RTX 6000"`` fits the RTX 6000 Ada, but not the RTX A6000. Words beside the
-        name, and a size without its unit, do not name it alone.
-        """
-        words = set(_words(name))
-        if not words:
-            return []
-        for step, key in enumerate(_keys(name)):
-            found = [row for row, keys in enumerate(self._keys) if key and keys[step] == key]
-            if found:
-                return found
-        return [
-            row
-            for row, (spans, beside) in enumerate(zip(self._spans, self._beside, strict=True))
-            if words & spans and words <= spans | beside
-        ]
-
-    def similar(self, name: str, count: int = 3) -> list[int]:
-        """Return the places of products with the most similar names."""
-        keys = [keys[1] for keys in self._keys]
-        near = get_close_matches(_keys(name)[1], keys, n=count, cutoff=0.5)
-        return [keys.index(key) for key in dict.fromkeys(near)]
 
 
 def _words(name: str) -> list[str]:
@@ -187,7 +148,11 @@ class Catalogue:
 
     def __init__(self, gpus: Iterable[Gpu]) -> None:
         self.gpus = tuple(gpus)
-        self._names = Names([(gpu.name, gpu.memory_type or "") for gpu in self.gpus])
+        names = [gpu.name for gpu in self.gpus]
+        self._keys, self._spans = list(map(_keys, names)), list(map(_spans, names))
+        self._beside = [
+            _numbers(gpu.name) | set(_words(gpu.memory_type or "")) for gpu in self.gpus
+        ]
 
     def find(self, name: str) -> Gpu:
         """Return the GPU of a name, however it is spelt: ``"rtx3090"``, ``"Tesla T4"``.
@@ -195,12 +160,14 @@ class Catalogue:
         Raises:
             CatalogueError: No GPU or several are called so.
         """
-        matching = self._names.matching(name)
+        matching = self._matching(name)
         if len(matching) == 1:
             return self.gpus[matching[0]]
         shown = shorten(plain_text(name), 80)
         if not matching:
-            similar = [self.gpus[row].name for row in self._names.similar(name)]
+            keys = [keys[1] for keys in self._keys]
+            near = get_close_matches(_keys(name)[1], keys, n=3, cutoff=0.5)
+            similar = [self.gpus[keys.index(key)].name for key in dict.fromkeys(near)]
             hint = f"; similar: {', '.join(similar)}" if similar else ""
             what = f"no GPU of the catalogue is called {shown!r}{hint}"
             raise CatalogueError(f"{what}; give its free memory instead", similar=similar)
@@ -211,6 +178,26 @@ class Catalogue:
         raise CatalogueError(
             f"several GPUs are called {shown!r}: {listed}{rest}", matching=candidates
         )
+
+    def _matching(self, name: str) -> list[int]:
+        """Return the rows of all GPUs that a name fits, on the first step that fits any.
+
+        In the last step, each word of the name is a word of the product, or several that follow
+        each other: ``"RTX 6000"`` fits the RTX 6000 Ada, but not the RTX A6000. Words beside the
+        name, and a size without its unit, do not name it alone.
+        """
+        words = set(_words(name))
+        if not words:
+            return []
+        for step, key in enumerate(_keys(name)):
+            found = [row for row, keys in enumerate(self._keys) if key and keys[step] == key]
+            if found:
+                return found
+        return [
+            row
+            for row, (spans, beside) in enumerate(zip(self._spans, self._beside, strict=True))
+            if words & spans and words <= spans | beside
+        ]
 
     def search(self, words: str) -> tuple[Gpu, ...]:
         """Return the GPUs whose name, vendor, kind or library has every word; all for no word."""

@@ -1,7 +1,7 @@
 """What goes into a plan and what comes out, as values to compare, keep and save as JSON.
 
-Everything that a person can change about a plan is one frozen value, so that undo, scenarios and
-caches need only compare and keep it.
+All inputs of a plan are one frozen value, so that undo, scenarios and caches need only compare and
+keep it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PlanInputs:
 
     Attributes:
         settings: What is asked for.
-        devices: The GPUs, in the person's order.
+        devices: The GPUs, in the chosen order.
         host: Memory of the machine, or None to check nothing against it.
         profile: Name of the profile to plan by.
     """
@@ -66,7 +66,7 @@ class PlanInputs:
 
     @classmethod
     def from_record(cls, record: object) -> PlanInputs:
-        """Return what `record` gave; a saved file may have been changed by anybody.
+        """Return what `record` gave; a saved file is untrusted input.
 
         Raises:
             PlanError: It is no such record.

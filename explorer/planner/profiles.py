@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
@@ -34,27 +34,37 @@ from explorer.quantization import TensorType
 from explorer.text import integer_text
 
 
-class GraphSizeProfile:
-    """Formulas of each architecture, and a layout of the layers."""
+@dataclass(frozen=True)
+class Profile:
+    """One way to plan.
 
-    name: Final = "ollama-graphsize"
-    title: Final = "Ollama 0.12.11 to 0.13.3: estimate and layout of layers"
+    Attributes:
+        name: Its name in a command.
+        title: Its description.
+        plan: Makes a plan; raises `PlanError` where the model cannot be planned, or where Ollama
+            would refuse to load it.
+    """
 
-    def plan(self, request: PlanRequest) -> Plan:
-        """Make a plan; see `Profile.plan`."""
-        effective = effective_for(request)
-        layout = layout_for(request, effective)
-        return Plan(
-            profile=self.name,
-            request=request,
-            effective=effective,
-            weights=sum(layout.layer_weights),
-            kv_total=layout.sizes.kv_total,
-            sizes=layout.sizes,
-            layout=layout,
-            notes=tuple(graphsize_notes(request, effective, layout)),
-            warnings=tuple(graphsize_warnings(request, layout)),
-        )
+    name: str
+    title: str
+    plan: Callable[[PlanRequest], Plan]
+
+
+def _plan_graph_size(request: PlanRequest) -> Plan:
+    """Apply the formulas of each architecture, and lay the layers out."""
+    effective = effective_for(request)
+    layout = layout_for(request, effective)
+    return Plan(
+        profile=GRAPH_SIZE.name,
+        request=request,
+        effective=effective,
+        weights=sum(layout.layer_weights),
+        kv_total=layout.sizes.kv_total,
+        sizes=layout.sizes,
+        layout=layout,
+        notes=tuple(graphsize_notes(request, effective, layout)),
+        warnings=tuple(graphsize_warnings(request, layout)),
+    )
 
 
 def effective_for(request: PlanRequest, **changes: Any) -> EffectiveSettings:
@@ -122,55 +132,49 @@ _AUTOMATIC: Final = "chosen by the memory of the GPUs"
 _CACHE_BYTES: Final = 2  # of an element, whatever its type
 
 
-class PredictionProfile:
-    """File size and a plain cache; no layer split."""
-
-    name: Final = "ollama-0.30"
-    title: Final = "Ollama from 0.30 on: predicted size, no layout"
-
-    def plan(self, request: PlanRequest) -> Plan:
-        """Make a plan; see `Profile.plan`."""
-        h = request.h
-        context = _context(request)
-        parallel = _parallel(request)
-        cells = context.value * parallel.value
-        head = h.embedding_length // h.heads if h.heads else 0
-        cache = 2 * h.block_count * max(h.kv_heads_min, 1) * head * cells * _CACHE_BYTES
-        predicted = sized(h.file_bytes + cache, "the model with its cache")
-        available = _available(request)
-        flash_attention = _flash_attention(request)
-        batch = request.settings.batch or choose_batch(
-            cells, predicted, available, request.devices, flash_attention=flash_attention
-        )
-        prediction = Prediction(
-            file_bytes=h.file_bytes,
-            cache_bytes=cache,
-            surcharge_bytes=surcharge(batch),
-            available_bytes=available,
-            cells=cells,
-            head_length=head,
-            automatic_context=context.origin == _AUTOMATIC,
-        )
-        effective = EffectiveSettings(
-            context=context.value,
-            parallel=parallel.value,
-            batch=batch,
-            kv_cache_type=request.settings.kv_cache_type or "f16",
-            flash_attention=flash_attention,
-            requested=request.settings,
-            differences=(*context.differences, *parallel.differences),
-            origins={"context": context.origin, "parallel": parallel.origin},
-        )
-        return Plan(
-            profile=self.name,
-            request=request,
-            effective=effective,
-            weights=h.file_bytes,
-            kv_total=cache,
-            prediction=prediction,
-            notes=tuple(_notes(effective, prediction)),
-            warnings=h.warnings,
-        )
+def _predict(request: PlanRequest) -> Plan:
+    """Predict by file size and a plain cache; no layer split."""
+    h = request.h
+    context = _context(request)
+    parallel = _parallel(request)
+    cells = context.value * parallel.value
+    head = h.embedding_length // h.heads if h.heads else 0
+    cache = 2 * h.block_count * max(h.kv_heads_min, 1) * head * cells * _CACHE_BYTES
+    predicted = sized(h.file_bytes + cache, "the model with its cache")
+    available = _available(request)
+    flash_attention = _flash_attention(request)
+    batch = request.settings.batch or choose_batch(
+        cells, predicted, available, request.devices, flash_attention=flash_attention
+    )
+    prediction = Prediction(
+        file_bytes=h.file_bytes,
+        cache_bytes=cache,
+        surcharge_bytes=surcharge(batch),
+        available_bytes=available,
+        cells=cells,
+        head_length=head,
+        automatic_context=context.origin == _AUTOMATIC,
+    )
+    effective = EffectiveSettings(
+        context=context.value,
+        parallel=parallel.value,
+        batch=batch,
+        kv_cache_type=request.settings.kv_cache_type or "f16",
+        flash_attention=flash_attention,
+        requested=request.settings,
+        differences=(*context.differences, *parallel.differences),
+        origins={"context": context.origin, "parallel": parallel.origin},
+    )
+    return Plan(
+        profile=PREDICTION.name,
+        request=request,
+        effective=effective,
+        weights=h.file_bytes,
+        kv_total=cache,
+        prediction=prediction,
+        notes=tuple(_notes(effective, prediction)),
+        warnings=h.warnings,
+    )
 
 
 def choose_batch(
@@ -258,7 +262,7 @@ def _parallel(request: PlanRequest) -> _Choice:
 
 
 def _flash_attention(request: PlanRequest) -> bool:
-    """Return whether it is on: newer releases leave it on unless told otherwise or impossible."""
+    """Return whether it is on: newer releases leave it on unless it is turned off or impossible."""
     asked = request.settings.flash_attention
     if asked is None:
         asked = env.boolean(request.environment, env.FLASH_ATTENTION)
@@ -284,27 +288,14 @@ def _notes(effective: EffectiveSettings, prediction: Prediction) -> Iterator[str
         yield f"if loading fails, it is tried again with a context of {integer_text(following)}"
 
 
-class Profile(Protocol):
-    """One way to plan."""
-
-    @property
-    def name(self) -> str:
-        """What to call it in a command."""
-
-    @property
-    def title(self) -> str:
-        """What it is, for people."""
-
-    def plan(self, request: PlanRequest) -> Plan:
-        """Make a plan.
-
-        Raises:
-            PlanError: The model cannot be planned, or would not be loaded.
-        """
-
-
-GRAPH_SIZE: Final = GraphSizeProfile()
-PREDICTION: Final = PredictionProfile()
+GRAPH_SIZE: Final = Profile(
+    "ollama-graphsize",
+    "Ollama 0.12.11 to 0.13.3: estimate and layout of layers",
+    _plan_graph_size,
+)
+PREDICTION: Final = Profile(
+    "ollama-0.30", "Ollama from 0.30 on: predicted size, no layout", _predict
+)
 PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
     {profile.name: profile for profile in (GRAPH_SIZE, PREDICTION)}
 )

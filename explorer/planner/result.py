@@ -88,7 +88,7 @@ class Prediction:
         available_bytes: Free memory of the GPUs, or of the machine if there is none.
         cells: Context × parallel.
         head_length: E // H.
-        automatic_context: Whether nobody asked for a context.
+        automatic_context: Whether the context was not requested.
     """
 
     file_bytes: int

@@ -137,7 +137,7 @@ PER_OCTAVE: Final = 16
 """Stops from a context to twice that."""
 
 _LEAST_SNAP: Final = 2048
-_MOST_TRAINED: Final = 1 << 24  # a header may claim anything; a slider of 24 octaves helps nobody
+_MOST_TRAINED: Final = 1 << 24  # a header may claim anything
 _MOST_PARALLEL: Final = 64
 
 
