@@ -21,7 +21,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.planner.inputs import PlanInputs, PlanResult
 from explorer.planner.result import Term
 from explorer.present import plan_export
 from explorer.present.explanations import picture_text
@@ -151,7 +150,6 @@ class ScenariosPage(ComparisonPage):
         self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
     ) -> None:
         super().__init__(state, runner, parent)
-        self._results: dict[int, tuple[PlannedModel, PlanInputs, PlanResult]] = {}
         self.table.setAccessibleName(self.tr("Scenarios"))
         self.pin = self._button(self.tr("&Pin these settings"), self.tr("Keep them as a scenario"))
         self.use = self._button(self.tr("&Use"), self.tr("Go back to the selected scenario"))
@@ -173,13 +171,8 @@ class ScenariosPage(ComparisonPage):
         model, rows = self.state.current.model, self.now()
         if model is None:
             return rows
-        known, self._results = self._results, {}
-        for place, scenario in enumerate(self.state.scenarios):
-            kept = known.get(place)
-            if kept is None or kept[0] is not model or kept[1] is not scenario.inputs:
-                kept = model, scenario.inputs, self.state.result_of(model, scenario.inputs)
-            self._results[place] = kept
-            rows.append(Candidate(scenario.name, kept[2]))
+        for scenario in self.state.scenarios:
+            rows.append(Candidate(scenario.name, self.state.result_of(model, scenario.inputs)))
         return rows
 
     def chosen(self) -> int | None:

@@ -302,7 +302,7 @@ class PlannerView(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.LocaleChange:
-            self.state.flush()  # sizes are in other units
+            self.state.replan()  # sizes are in other units
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -418,6 +418,9 @@ class AnswerBar(QWidget):
         if current.result is None:
             return
         self._verdict = verdict_of(current.result)
+        if current.result is before.result:
+            self._show_sentence()
+            return
         if not self._searched:
             self._search.cancel()
         for button in self._suggested:
@@ -466,11 +469,9 @@ class AnswerBar(QWidget):
         self.announced.emit(text)
 
     def _start_search(self) -> None:
-        if not self.isVisible():
-            return
-
-        title = self.tr("Looking for settings that fit")
-        self._run(self._search, title, suggestions, self._show_suggestions)
+        if self.isVisible():
+            title = self.tr("Looking for settings that fit")
+            self._run(self._search, title, suggestions, self._show_suggestions)
 
     def _run(
         self,
@@ -480,15 +481,10 @@ class AnswerBar(QWidget):
         on_done: Callable[[Found], None],
     ) -> None:
         """Search in the background for the current model and inputs."""
-        model = self._state.model
-        if model is None:
-            return
-        request = model.complete(self._state.inputs).request(model.h, self._state.environment)
-
-        def work(job: Job) -> Found:
-            return search(request, job.check)
-
-        slot.run(title, work, on_done, self._state.refused.emit)
+        state, model = self._state, self._state.model
+        if model is not None:
+            request = model.complete(state.inputs).request(model.h, state.environment)
+            slot.run(title, lambda job: search(request, job.check), on_done, state.refused.emit)
 
     def _show_suggestions(self, found: tuple[Suggestion, ...]) -> None:
         self._found, self._searched = found, True

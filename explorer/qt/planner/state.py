@@ -261,6 +261,11 @@ class PlannerState(QObject):
         self.current = CurrentPlan(model, inputs, result, history.can_undo, history.can_redo)
         self.plan_changed.emit(self.current)
 
+    def replan(self) -> None:
+        """Make the plan of the same inputs again."""
+        self.current = CurrentPlan()
+        self.flush()
+
     @property
     def is_scheduled(self) -> bool:
         """Whether a change waits for its plan."""
