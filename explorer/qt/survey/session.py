@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,14 +19,8 @@ from explorer.present.survey import Known
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.references import Reference, References, Rounding
-
-if TYPE_CHECKING:
-    from explorer.qt.survey.work import (
-        ComparisonContent,
-        SurveyContent,
-        SurveyProgress,
-        SurveyWork,
-    )
+from explorer.qt.survey import work
+from explorer.qt.survey.work import ComparisonContent, SurveyContent, SurveyProgress, SurveyWork
 
 Result = TypeVar("Result")
 
@@ -170,17 +163,17 @@ class SurveySession(QObject):
         if self.state is not SurveyState.READY or self.content is None or not any(self.missing):
             return
         comparison = self.comparison if self.missing[1] else None
-        work = _work_module().SurveyWork(self.content, comparison)
-        self._work = work
-        self.progress = work.progress()
+        survey = SurveyWork(self.content, comparison)
+        self._work = survey
+        self.progress = survey.progress()
         job = self._surveying.run(
             self.tr("Surveying all tensors"),
-            work.run,
+            survey.run,
             lambda _none: None,
             self.failed.emit,
         )
         job.published.connect(self._grow)
-        job.finished.connect(lambda: self._finish(work))
+        job.finished.connect(lambda: self._finish(survey))
         self.state_changed.emit()
 
     def pause(self) -> None:
@@ -208,11 +201,11 @@ class SurveySession(QObject):
             self.progress = progress
             self.grown.emit()
 
-    def _finish(self, work: SurveyWork) -> None:
+    def _finish(self, survey: SurveyWork) -> None:
         """End the survey: it has finished, or was cancelled, here or in the status bar."""
-        if work is self._work:
+        if survey is self._work:
             self._work = self.progress = None
-            work.take()
+            survey.take()
             self.grown.emit()
             self._look()
 
@@ -224,7 +217,7 @@ class SurveySession(QObject):
         if document is not None and self._wanted and not self._reading.busy:
             if self.content is None:
                 self._read(
-                    lambda job: _work_module().read_content(document, job),
+                    lambda job: work.read_content(document, job),
                     lambda found: self._show_content(document, found),
                 )
             elif self.comparison is None:
@@ -241,7 +234,7 @@ class SurveySession(QObject):
             return
         other = chosen.type_name if isinstance(chosen, Rounding) else chosen.model
         self._read(
-            lambda job: _work_module().read_comparison(document, against, other, job),
+            lambda job: work.read_comparison(document, against, other, job),
             self._show_comparison,
         )
 
@@ -275,10 +268,3 @@ class SurveySession(QObject):
             if self.content is not None:
                 self._reading.cancel()
         self._look()
-
-
-def _work_module() -> ModuleType:
-    """Return the module of the work. It loads much of the core: call it in a worker first."""
-    from explorer.qt.survey import work  # noqa: PLC0415
-
-    return work
