@@ -25,9 +25,10 @@ from explorer.qt.errors.work import (
     read_errors,
 )
 from explorer.qt.jobs import JobRunner
-from explorer.qt.weights.curves import HistogramCurve, SelectedTensor
+from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.statistics_table import StatisticsTable
 from explorer.qt.weights.work import blocks_request
+from explorer.qt.widgets.curves import HistogramCurve
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings, percent_text

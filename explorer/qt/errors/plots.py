@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.errors.pictures import PairSquare
 from explorer.present.explanations import picture_text
-from explorer.qt.weights.curves import BinReading, HistogramCurve, curve_columns
+from explorer.qt.widgets.curves import BinReading, HistogramCurve, curve_columns
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.plot import PlotColours, ThemedPlot
 from explorer.qt.widgets.profiles import ColourBar, SquareBox

@@ -13,9 +13,10 @@ from explorer.analysis.blocks import is_quantized
 from explorer.present.explanations import code_texts, picture_text
 from explorer.qt.document import Recent
 from explorer.qt.jobs import JobRunner
-from explorer.qt.weights.curves import HistogramCurve, SelectedTensor, histogram_of
+from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.statistics_table import StatisticsTable, moment_lines
 from explorer.qt.weights.work import blocks_request
+from explorer.qt.widgets.curves import HistogramCurve, histogram_of
 from explorer.qt.widgets.pages import PlotPage, Reader, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotPanel, Readings, percent_text
 from explorer.qt.widgets.table_model import Column, TableModel

@@ -24,7 +24,6 @@ from explorer.qt.weights.curves import (
     MOST_BINS,
     Figures,
     HistogramChoices,
-    HistogramCurve,
     HistogramRequest,
     HistogramResult,
     Range,
@@ -34,6 +33,7 @@ from explorer.qt.weights.curves import (
 )
 from explorer.qt.weights.statistics_table import StatisticsTable, figure_lines
 from explorer.qt.weights.work import known, read_histograms
+from explorer.qt.widgets.curves import HistogramCurve
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Request
@@ -69,7 +69,7 @@ class HistogramControls(QWidget):
         self.range.setAccessibleName(self.tr("Range of weights"))
         for kind, text, tip in (
             (RangeKind.ROBUST, self.tr("0.1 to 99.9 %"), self.tr("Leaves outliers out")),
-            (RangeKind.FULL, self.tr("All weights"), self.tr("From the least to the greatest")),
+            (RangeKind.FULL, self.tr("All weights"), self.tr("From minimum to maximum")),
             (RangeKind.TYPED, self.tr("From … to …"), self.tr("A range of your own")),
         ):
             self.range.addItem(text, kind)
@@ -79,10 +79,12 @@ class HistogramControls(QWidget):
         self._to = QLabel(self.tr("to"), self)
         self.logarithmic = QCheckBox(self.tr("&Logarithmic"), self)
         self.normal = QCheckBox(self.tr("&Normal curve"), self)
-        self.normal.setToolTip(self.tr("The normal distribution of the same mean and deviation"))
+        self.normal.setToolTip(
+            self.tr("The normal distribution of the same mean and standard deviation")
+        )
         self.normal.setChecked(True)
         self.marks = QCheckBox(self.tr("&Marks"), self)
-        self.marks.setToolTip(self.tr("Mean, standard deviation, least and greatest"))
+        self.marks.setToolTip(self.tr("Mean, standard deviation, minimum and maximum"))
         self.marks.setChecked(True)
         self.arrangement = QComboBox(self)
         self.arrangement.setAccessibleName(self.tr("Several tensors"))

@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtCore import QByteArray, QEvent, Signal
 from PySide6.QtWidgets import QWidget
 
+from explorer.analysis.blocks import is_quantized
 from explorer.formats.tensors import Tensor
 from explorer.qt.document import Document, Recent
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
 from explorer.qt.weights.blocks import BlockPages
-from explorer.qt.weights.curves import (
-    HistogramChoices,
-    Scope,
-    SelectedTensor,
-    is_quantized,
-    unsupported_reason,
-)
+from explorer.qt.weights.curves import HistogramChoices, Scope, SelectedTensor, unsupported_reason
 from explorer.qt.weights.histogram import HistogramPage
 from explorer.qt.weights.tensor_panel import Header, TensorPanel, TensorPicker
 from explorer.qt.weights.work import same_role, sibling_factors, spread

@@ -31,15 +31,14 @@ from explorer.qt.document import Document, Recent
 from explorer.qt.jobs import Job, drop_frames
 from explorer.qt.weights.curves import (
     Figures,
-    HistogramCurve,
     HistogramRequest,
     HistogramResult,
     SelectedTensor,
     binnings_of,
     curve_of,
-    histogram_of,
     rough_curves,
 )
+from explorer.qt.widgets.curves import HistogramCurve, histogram_of
 from explorer.qt.widgets.pages import Request
 
 _FINE_BINS: Final = 8192  # 128 KiB for each tensor that is remembered

@@ -59,7 +59,7 @@ def basis_text(estimate: WhatIfEstimate) -> str:
     types = request.document.model.tensors.columns.types
     if request.source is not None and estimate.against_source:
         text = _tr(
-            "The original, {title}, is rounded. What this file itself has lost against it stands "
+            "The original, {title}, is rounded. The error of this file against it stands "
             "in the first line."
         )
         parts.append(text.format(title=request.source.title))
@@ -70,7 +70,7 @@ def basis_text(estimate: WhatIfEstimate) -> str:
         if any(types[row].quantized for piece in estimate.pieces for row in piece.rows):
             parts.append(
                 _tr(
-                    "They are quantized already: errors come on top of what they have lost "
+                    "They are quantized already: errors come on top of those made "
                     "before. To see all of it, choose the original above."
                 )
             )

@@ -55,7 +55,7 @@ class Line:
 
     @property
     def known(self) -> TypeErrors | None:
-        """What is lost, once all weights were looked at."""
+        """The errors, once all weights were looked at."""
         return self.errors if self.errors is not None and self.errors.complete else None
 
     def figure(self, name: str) -> float | None:
@@ -196,7 +196,7 @@ def note_text(line: Line) -> str:
         done = line.errors.done / line.errors.total
         parts.append(_tr("{share:.0f} % measured").format(share=100 * done))
     elif not line.measurable:
-        parts.append(_tr("what it has lost itself is not known without the original"))
+        parts.append(_tr("its own error is not known without the original"))
     elif line.errors is None:
         parts.append(_tr("not measured"))
     if line.front:

@@ -20,7 +20,7 @@ from PySide6.QtGui import QColor, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from explorer.qt.theme import series_colour
-from explorer.qt.weights.curves import BinReading, HistogramCurve, curve_columns
+from explorer.qt.widgets.curves import BinReading, HistogramCurve, curve_columns
 from explorer.qt.widgets.plot import ThemedPlot
 from explorer.text import float_text, shorten
 
@@ -221,12 +221,12 @@ class HistogramPlot(ThemedPlot):
         self.forget_zoom()
 
     def set_normal(self, on: bool) -> None:
-        """Draw the normal distribution of the same mean and deviation, or not."""
+        """Draw the normal distribution of the same mean and standard deviation, or not."""
         self.shows_normal = on
         self._draw()
 
     def set_marks(self, on: bool) -> None:
-        """Draw mean, deviation, least and greatest, or not."""
+        """Draw mean, standard deviation, minimum and maximum, or not."""
         self.shows_marks = on
         self._draw()
 
@@ -385,7 +385,7 @@ class HistogramPlot(ThemedPlot):
         self._normal.setData(x, heights, pen=pen)
 
     def _marks_of(self, curve: HistogramCurve) -> list[Mark]:
-        """Return mean, deviation, and where the least and the greatest lie."""
+        """Return mean, standard deviation, minimum and maximum."""
         dotted, dashed = Qt.PenStyle.DotLine, Qt.PenStyle.DashLine
         low, high = (float_text(x, 3) for x in (curve.minimum, curve.maximum))
         marks = [

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.weights.curves import BinReading
+from explorer.qt.widgets.curves import BinReading
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.labels import ElidedLabel
 from explorer.qt.widgets.plot import ThemedPlot

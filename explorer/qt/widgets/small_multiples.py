@@ -27,7 +27,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QMenu, QWidget
 
 from explorer.present.explanations import picture_text
-from explorer.qt.weights.curves import HistogramCurve, curve_columns
+from explorer.qt.widgets.curves import HistogramCurve, curve_columns
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import float_text
 

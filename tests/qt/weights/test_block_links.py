@@ -153,7 +153,7 @@ def test_rows_of_a_code_book_are_a_column() -> None:
     columns = weight_columns(detail)
     assert cells(columns, "row", 256) == detail.rows.indices.repeat(4).tolist()
     text = links_of(detail, Look(Part.WEIGHT, 9)).text
-    assert f"row {detail.rows.indices[2]} of 512 of the code book" in text
+    assert f"row {detail.rows.indices[2]} of 512 of the grid" in text
 
 
 def test_groups_of_blobs() -> None:

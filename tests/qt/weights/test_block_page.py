@@ -288,7 +288,7 @@ def test_another_model_beside_the_block(
     qtbot.mouseClick(page.bar.worst, LEFT)
     wait_for(panel, int(squares.argmax()))
     text = page.panes.readout.text()
-    assert text.startswith(f"Block {squares.argmax()} has the greatest RMS error: ")
+    assert text.startswith(f"Block {squares.argmax()} has the largest RMS error: ")
     assert float(text.split(": ")[1]) == pytest.approx(np.sqrt(squares.max()), rel=1e-5)
     references.choose(None)
     qtbot.waitUntil(lambda: page.block is not None and page.block.beside is None)

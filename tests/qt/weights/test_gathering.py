@@ -19,7 +19,6 @@ from explorer.qt.weights.curves import (
     RangeKind,
     SelectedTensor,
     can_divide,
-    histogram_of,
     resampled,
     robust_range,
 )
@@ -32,6 +31,7 @@ from explorer.qt.weights.work import (
     sibling_factors,
     spread,
 )
+from explorer.qt.widgets.curves import histogram_of
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.weight_files import LAYERS, OUTLIER, layer_weights, weights_model
 

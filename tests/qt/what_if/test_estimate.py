@@ -109,7 +109,7 @@ def test_the_front_is_of_types_that_were_measured_to_the_end(document: Document)
         (Line("Q8_0", "Q8_0", SIZE, SIZE), "not measured"),
         (
             Line(PRESENT, "Q4_K (as it is)", SIZE, SIZE, measurable=False),
-            "what it has lost itself is not known without the original",
+            "its own error is not known without the original",
         ),
         (
             Line("Q4_K", "Q4_K", SizeAfter(1, 1, 1, 1, {}, 2, {"Q5_0": 3}), SIZE),

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPalette, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.weights.curves import HistogramCurve, histogram_of
+from explorer.qt.widgets.curves import HistogramCurve, histogram_of
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from tests.helpers.patience import PATIENCE_S
 from tests.helpers.weight_views import drag, pixel

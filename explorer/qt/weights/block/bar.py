@@ -174,7 +174,7 @@ class BlockBar(QWidget):
         self.largest.clicked.connect(self.largest_requested)
         self.worst = self._button(
             self.tr("Worst block"),
-            self.tr("Go to the block with the greatest RMS error against the reference"),
+            self.tr("Go to the block with the largest RMS error against the reference"),
         )
         self.worst.clicked.connect(self.worst_requested)
         self.raw = self._button(

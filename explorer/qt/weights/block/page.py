@@ -349,7 +349,7 @@ class BlockPage(ReadingPage[ShownBlock]):
             find,
             "worst block",
             self.tr("Searching for the worst block"),
-            self.tr("Block {block} has the greatest RMS error: {figure}"),
+            self.tr("Block {block} has the largest RMS error: {figure}"),
         )
         self._search.start(search, self._blocks)
 

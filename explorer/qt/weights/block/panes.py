@@ -163,7 +163,7 @@ def weight_columns(detail: BlockDetail, beside: Beside | None = None) -> list[Co
     rows = detail.rows
     if rows is not None:
         indices = rows.indices.repeat(rows.group_weights)
-        tip = _tr("Row of the code book that the weight's group has")
+        tip = _tr("Row of the grid that the weight's group has")
         columns.append(_number("row", _tr("Row"), indices, tip=tip))
     tip = _tr("Value of the code before scaling")
     columns.append(_number("level", _tr("Level"), detail.weight_levels, tip=tip))
@@ -185,7 +185,7 @@ def weight_columns(detail: BlockDetail, beside: Beside | None = None) -> list[Co
 def _code_tip(detail: BlockDetail) -> str:
     if detail.rows is None:
         return _tr("What is stored of the weight")
-    return _tr("Number of the signed level: a whole group is stored as a row of a code book")
+    return _tr("Number of the signed level: a whole group is stored as a row of a grid")
 
 
 def _joined(numbers: NDArray[np.float32]) -> str:

@@ -455,7 +455,7 @@ def _weight_text(detail: BlockDetail, weight: int, beside: Beside | None) -> str
     ]
     rows = detail.rows
     if rows is not None:
-        text = _tr("row {row} of {all} of the code book")
+        text = _tr("row {row} of {all} of the grid")
         index = int(rows.indices[weight // rows.group_weights])
         parts.append(text.format(row=index, all=integer_text(rows.rows_in_book)))
     if beside is not None:

@@ -250,7 +250,7 @@ class MapPlot(ThemedPlot):
 
         Args:
             layers: Up to two, the finest last; its profiles are shown.
-            levels: The least and the greatest number that colours tell apart.
+            levels: The smallest and the largest number that colours tell apart.
         """
         self.layers = layers
         self._complete = bool(layers) and layers[-1].cells.complete
