@@ -21,7 +21,6 @@ from explorer.analysis import kernel_api
 from explorer.analysis.errors.metrics import kernels
 from explorer.analysis.histogram import Binning, Histogram, RunningCounts
 from explorer.analysis.moments import Moments, RunningMoments
-from explorer.analysis.remembering import remembering
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Fold, Stored, WeightReader, fold_parts
 from explorer.parallel import Check, never
@@ -327,7 +326,6 @@ def block_statistics(
     if not is_quantized(tensor):
         return None
     check = never if cancel is None else cancel
-    tensor = remembering(tensor)
     fold = Fold(lambda: _Gathered(tensor), _Gathered.add, _Gathered.combine, WeightReader.runs)
     found = fold_parts(tensor, fold, workers=workers, check=check)
     binnings = [Binning.of_weights(one.low, one.high, bins) for one in found.moments]

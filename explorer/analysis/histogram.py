@@ -25,11 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import kernel_api
-from explorer.analysis.kernel_api import BlockDecoding
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import CHUNK_WEIGHTS, Chunk, Fold, Values, WeightReader, fold_parts
+from explorer.formats.weights import Chunk, Fold, Values, WeightReader, fold_parts
 from explorer.parallel import Check, never
-from explorer.quantization.registry import Blocks, read_only
 
 FINE_BINS: Final = 1 << 16
 """Least number of parts that a range is divided into."""
@@ -138,26 +136,6 @@ class Binning:
         work = np.empty(2 * kernel_api.PIECE, np.int32)
         kernel_api.kernels().count_bins(values, self.edges, self._geometry, work, counts)
 
-    def count_blocks(
-        self, blocks: Blocks, decoding: BlockDecoding, counts: NDArray[np.int32]
-    ) -> None:
-        """Count the weights of blocks as `count` does."""
-        if self.edges.dtype == np.float64:  # rare: no kernel is compiled for it
-            step = CHUNK_WEIGHTS // decoding.unit
-            for first in range(0, len(blocks), step):
-                self.count(decoding.decode(blocks[first : first + step]), counts)
-            return
-        work = np.empty(2 * kernel_api.PIECE, np.int32)
-        kernel_api.kernels_blocks().count_blocks(
-            decoding.callback,
-            read_only(blocks),
-            decoding.weights,
-            self.edges,
-            self._geometry,
-            work,
-            counts,
-        )
-
     def histogram(self, counts: NDArray[np.int64]) -> Histogram:
         """Return the counts of bins, from counts of all parts."""
         together = counts.reshape(self.bins, self.parts).sum(axis=1)
@@ -186,12 +164,6 @@ class RunningCounts:
         counters = self._counters(max(map(len, streams)))
         for binning, values, counts in zip(self._binnings, streams, counters, strict=True):
             binning.count(values, counts)
-
-    def add_blocks(self, blocks: Blocks, decoding: BlockDecoding) -> None:
-        """Count the weights of blocks by each binning."""
-        counters = self._counters(len(blocks) * decoding.unit)
-        for binning, counts in zip(self._binnings, counters, strict=True):
-            binning.count_blocks(blocks, decoding, counts)
 
     def combine(self, other: RunningCounts) -> None:
         """Take what another one counted by itself to the totals; none of it is left there."""

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis import kernel_api
-from explorer.analysis.kernel_api import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS, BlockDecoding
-from explorer.formats.weights import CHUNK_WEIGHTS, Values
-from explorer.quantization.registry import Blocks, read_only
+from explorer.analysis.kernel_api import FINITE, M2, M3, M4, MAX, MEAN, MIN, ZEROS
+from explorer.formats.weights import Values
 
 _ROOM: Final = 1024  # pieces whose figures wait: 64 KiB
 _TOGETHER: Final = 256  # of more than 500 numbers NumPy hands the interpreter's lock to others
@@ -92,18 +91,6 @@ class RunningMoments:
                 clean = np.empty_like(rest)
                 kept = kernel_api.kernels().keep_finite(rest, clean, self._others)
                 self._measure(clean[:kept])
-
-    def add_blocks(self, blocks: Blocks, decoding: BlockDecoding) -> None:
-        """Add the weights of blocks, as if `add` got them chunk by chunk; the same to the bit."""
-        per_piece, per_chunk = len(decoding.weights), CHUNK_WEIGHTS // decoding.unit
-        start = 0
-        while start < len(blocks):
-            done = self._measure_blocks(blocks[start:], decoding)
-            start += done * per_piece
-            end = min(len(blocks), (start // per_chunk + 1) * per_chunk)
-            if start < end:  # less than a piece, or one with a weight that is not finite
-                self.add(decoding.decode(blocks[start:end]))
-                start = end
 
     def combine(self, other: RunningMoments) -> None:
         """Add the statistics of other weights."""
@@ -189,24 +176,6 @@ class RunningMoments:
             if found < pieces:
                 break
         return done
-
-    def _measure_blocks(self, blocks: Blocks, decoding: BlockDecoding) -> int:
-        """Add the weights of whole pieces; return how many were added: see `_measure`."""
-        per_piece = len(decoding.weights)
-        pieces = min(len(blocks) // per_piece, _ROOM // 2)
-        if not pieces:
-            return 0
-        self._settle(pieces)
-        found: int = kernel_api.kernels_blocks().measure_blocks(
-            decoding.callback,
-            read_only(blocks[: pieces * per_piece]),
-            decoding.weights,
-            self._sums,
-            self._tops,
-            self._figures[self._used :],
-        )
-        self._used += found
-        return found
 
     def _put_together(self) -> None:
         if self._used != 1:

@@ -2,10 +2,9 @@
 
 Bins need the range, and the range is known only when every weight was seen. So there are two walks:
 the first for counts, extremes and moments, the second for block scales and for the histogram of
-bins and parts of bins, of which the percentiles are made. Of a tensor that takes up to 16 MiB the
-bytes are kept between the two, so that it is read once; a larger one is read a second time, usually
-from the system's file cache: decoding it again costs less than anything that would spare it (bounds
-from the scales of all blocks cost as much as their weights).
+bins and parts of bins, of which the percentiles are made. The second time a tensor is usually read
+from the system's file cache, and decoding it again costs less than anything that would spare it
+(bounds from the scales of all blocks cost as much as their weights).
 """
 
 from __future__ import annotations
@@ -13,16 +12,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from explorer.analysis import histogram as provisional
 from explorer.analysis.blocks import RunningScales, ThreadUnpacker, level_error
 from explorer.analysis.histogram import Binning, Histogram, RunningCounts
-from explorer.analysis.kernel_api import ThreadDecoding
 from explorer.analysis.moments import PERCENTS, Moments, RunningMoments, percentiles
-from explorer.analysis.remembering import remembering
 from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights import Chunk, Fold, Stored, WeightReader, check_decodable, fold_parts
+from explorer.formats.weights import Chunk, Fold, WeightReader, check_decodable, fold_parts
 from explorer.parallel import Check, never
 
 DEFAULT_BINS: Final = 256
@@ -105,22 +102,27 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     check_decodable(tensor)
     given = None if range is None else Binning.of_range(*range, bins)
     check = never if cancel is None else cancel
-    source = remembering(tensor)
     watcher: _Watcher | _Steps | None = None
     if progress is not None:
         watcher = _Watcher(progress, 2 * tensor.parameters, bins, range)
     elif steps is not None:
         watcher = _Steps(steps, tensor.parameters)
     keys = None if watcher is None else watcher.keys
-    decoding = ThreadDecoding(source)
-    gathering = _gathering(keys, decoding)
+    gathering = Fold(lambda: _Gathered(keys), _Gathered.add, _Gathered.combine, WeightReader.chunks)
     watch = None if watcher is None else watcher.first
-    moments = fold_parts(source, gathering, workers=workers, check=check, watch=watch).moments
+    moments = fold_parts(tensor, gathering, workers=workers, check=check, watch=watch).moments
     fine = Binning.of_weights(moments.low, moments.high, bins if given is None else DEFAULT_BINS)
     binnings = [fine] if given is None else [fine, given]
-    counting = _counting(binnings, decoding, ThreadUnpacker(tensor))
+    unpacker = ThreadUnpacker(tensor)
+    counting = Fold(
+        lambda: _Counted(binnings, unpacker),
+        _Counted.add,
+        _Counted.combine,
+        WeightReader.chunks,
+        any_order=True,
+    )
     again = None if watcher is None else watcher.second
-    found = fold_parts(source, counting, workers=workers, check=check, watch=again)
+    found = fold_parts(tensor, counting, workers=workers, check=check, watch=again)
     counted = found.counts.totals
     told = dict.fromkeys(PERCENTS, float("nan"))
     if moments.finite:
@@ -139,75 +141,36 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     )
 
 
-def _gathering(keys: provisional.RunningKeys | None, own: ThreadDecoding) -> Fold[_Gathered, Any]:
-    """Return the first walk: who looks on meanwhile takes up decoded weights, too."""
-
-    def begin() -> _Gathered:
-        return _Gathered(keys, own)
-
-    if keys is None and own.decoding is not None:
-        return Fold(begin, _Gathered.add_blocks, _Gathered.combine, WeightReader.runs)
-    return Fold(begin, _Gathered.add, _Gathered.combine, WeightReader.chunks)
-
-
 class _Gathered:
     """What the first walk gathers."""
 
-    def __init__(self, keys: provisional.RunningKeys | None, own: ThreadDecoding) -> None:
+    def __init__(self, keys: provisional.RunningKeys | None) -> None:
         self.moments = RunningMoments()
         self._keys = keys
-        self._own = own
 
     def add(self, chunk: Chunk) -> None:
         self.moments.add(chunk.values)
         if self._keys is not None:
             self._keys.add(chunk.values)
 
-    def add_blocks(self, stored: Stored) -> None:
-        self.moments.add_blocks(*self._own.taking(stored))
-
     def combine(self, other: _Gathered) -> None:
         self.moments.combine(other.moments)
-
-
-def _counting(
-    binnings: Sequence[Binning], own: ThreadDecoding, tools: ThreadUnpacker
-) -> Fold[_Counted, Any]:
-    """Return the second walk."""
-
-    def begin() -> _Counted:
-        return _Counted(binnings, own, tools)
-
-    if own.decoding is not None:
-        step, walk = _Counted.add_blocks, WeightReader.runs
-        return Fold(begin, step, _Counted.combine, walk, any_order=True)
-    return Fold(begin, _Counted.add, _Counted.combine, WeightReader.chunks, any_order=True)
 
 
 class _Counted:
     """What the second walk gathers, in any order."""
 
-    def __init__(
-        self, binnings: Sequence[Binning], own: ThreadDecoding, tools: ThreadUnpacker
-    ) -> None:
+    def __init__(self, binnings: Sequence[Binning], tools: ThreadUnpacker) -> None:
         self.counts = RunningCounts(binnings)
         self._streams = len(binnings)
-        self._own = own
         self._tools = tools
         self._scales = RunningScales()
 
     def add(self, chunk: Chunk) -> None:
         self.counts.add([chunk.values] * self._streams)
-        self._add_scales(chunk.stored)
-
-    def add_blocks(self, stored: Stored) -> None:
-        self.counts.add_blocks(*self._own.taking(stored))
-        self._add_scales(stored)
-
-    def _add_scales(self, stored: Stored) -> None:
         unpacker = self._tools.unpacker
         if unpacker is not None:
-            self._scales.add(unpacker.scales(stored).scales)
+            self._scales.add(unpacker.scales(chunk.stored).scales)
 
     def combine(self, other: _Counted) -> None:
         self.counts.combine(other.counts)

@@ -26,8 +26,7 @@ from numba import types
 from numba.core import cgutils, event
 from numba.core.caching import FunctionCache
 from numba.core.compiler import Compiler
-from numba.core.dispatcher import Dispatcher
-from numba.extending import intrinsic, typeof_impl
+from numba.extending import intrinsic
 
 from explorer.quantization.kernel_cache import choose_kernel_cache, count_compilation
 
@@ -87,12 +86,6 @@ def kernel(function: Function) -> Function:
     return compiled
 
 
-def callback_kernel(function: Function) -> Function:
-    """Compile a kernel that other kernels can be given, as a `Callback`."""
-    compiled: Function = _kept(_compile_callback_late(function))
-    return compiled
-
-
 def _kept(compiled: Any) -> Any:
     # Where no folder can be written, each process compiles for itself.
     with contextlib.suppress(RuntimeError):
@@ -139,56 +132,6 @@ _OPTIONS: Final = {
     "pipeline_class": _ArraysApart,
 }
 _compile_late: Final = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)
-_compile_callback_late: Final = numba.njit(**_OPTIONS)
-
-
-class Callback(types.WrapperAddressProtocol):  # type: ignore[misc]
-    """A kernel as an argument of another one, which calls it without knowing which it is.
-
-    So one loop over pieces, which decodes each and adds it to something while it is in the cache,
-    is compiled once and not for each tensor type; and it runs long, without Python in between.
-
-    Args:
-        kernel: What `callback_kernel` made.
-        arguments: What it gets, as Numba's types.
-
-    Attributes:
-        kind: Numba's type of it.
-    """
-
-    def __init__(self, kernel: Any, *arguments: Any) -> None:
-        self._signature = types.void(*arguments)
-        self.kind = types.FunctionType(self._signature)
-        kernel.compile(arguments)  # loads what a call has compiled; the next line would not
-        self._compiled = kernel.get_compile_result(self._signature)  # alive as long as its address
-        name = self._compiled.fndesc.llvm_cfunc_wrapper_name
-        self._address = self._compiled.library.get_pointer_to_function(name)
-
-    def __wrapper_address__(self) -> Any:
-        return self._address
-
-    def signature(self) -> Any:
-        """Return what it gets and returns, as Numba asks for it."""
-        return self._signature
-
-
-@typeof_impl.register(Callback)  # type: ignore[untyped-decorator]
-def _kind_of_callback(callback: Callback, _context: Any) -> Any:
-    return callback.kind  # Numba would make it anew for each call, in 80 µs
-
-
-def is_kernel(function: object) -> bool:
-    """Tell whether a function is a kernel itself, and not one that calls kernels."""
-    return isinstance(function, Dispatcher)
-
-
-def decoder_callback(kernel: Any) -> Callback:
-    """Return a kernel that decodes, decode(blocks: read-only uint8 [n, m], out: float32 [n, k])."""
-    return Callback(
-        kernel,
-        types.Array(types.uint8, 2, "C", readonly=True),
-        types.Array(types.float32, 2, "C"),
-    )
 
 
 def routine(function: Function) -> Function:

@@ -38,7 +38,6 @@ from __future__ import annotations
 from typing import Any
 
 from explorer.quantization.jit import (
-    callback_kernel,
     f32,
     float32_of_bits,
     half_at,
@@ -75,7 +74,7 @@ def q4_k_minimum(blocks: Any, b: Any, k: Any) -> Any:
     return blocks[b, 8 + k] >> 4 | blocks[b, 4 + k] >> 6 << 4
 
 
-@callback_kernel
+@kernel
 def decode_q2_k(blocks: Any, out: Any) -> None:
     """Decode Q2_K; blocks: uint8 [n, 84], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -93,7 +92,7 @@ def decode_q2_k(blocks: Any, out: Any) -> None:
                         out[b, 128 * half + 32 * j + 16 * part + i] = value
 
 
-@callback_kernel
+@kernel
 def decode_q3_k(blocks: Any, out: Any) -> None:
     """Decode Q3_K; blocks: uint8 [n, 110], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -109,7 +108,7 @@ def decode_q3_k(blocks: Any, out: Any) -> None:
                         out[b, 128 * half + 32 * j + 16 * part + i] = scale * f32(i32(code))
 
 
-@callback_kernel
+@kernel
 def decode_q4_k(blocks: Any, out: Any) -> None:
     """Decode Q4_K; blocks: uint8 [n, 144], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -125,7 +124,7 @@ def decode_q4_k(blocks: Any, out: Any) -> None:
                     out[b, 32 * k + i] = scale * f32(i32(code)) - minimum
 
 
-@callback_kernel
+@kernel
 def decode_q5_k(blocks: Any, out: Any) -> None:
     """Decode Q5_K; blocks: uint8 [n, 176], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -143,7 +142,7 @@ def decode_q5_k(blocks: Any, out: Any) -> None:
                     out[b, 32 * k + i] = scale * f32(i32(code)) - minimum
 
 
-@callback_kernel
+@kernel
 def decode_q6_k(blocks: Any, out: Any) -> None:
     """Decode Q6_K; blocks: uint8 [n, 210], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -159,7 +158,7 @@ def decode_q6_k(blocks: Any, out: Any) -> None:
                         out[b, 128 * half + 32 * j + 16 * part + i] = value
 
 
-@callback_kernel
+@kernel
 def decode_q8_k(blocks: Any, out: Any) -> None:
     """Decode Q8_K; blocks: uint8 [n, 292], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from explorer.quantization.jit import (
-    callback_kernel,
     f32,
     half_at,
     i8,
@@ -60,7 +59,7 @@ from explorer.quantization.scale_search import (
 )
 
 
-@callback_kernel
+@kernel
 def decode_q4_0(blocks: Any, out: Any) -> None:
     """Decode Q4_0; blocks: uint8 [n, 18], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -71,7 +70,7 @@ def decode_q4_0(blocks: Any, out: Any) -> None:
             out[b, 16 + i] = f32(i32((codes >> 4) - 8)) * d
 
 
-@callback_kernel
+@kernel
 def decode_q4_1(blocks: Any, out: Any) -> None:
     """Decode Q4_1; blocks: uint8 [n, 20], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -83,7 +82,7 @@ def decode_q4_1(blocks: Any, out: Any) -> None:
             out[b, 16 + i] = f32(i32(codes >> 4)) * d + m
 
 
-@callback_kernel
+@kernel
 def decode_q5_0(blocks: Any, out: Any) -> None:
     """Decode Q5_0; blocks: uint8 [n, 22], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -100,7 +99,7 @@ def decode_q5_0(blocks: Any, out: Any) -> None:
             out[b, 16 + i] = f32(i32(high_code)) * d
 
 
-@callback_kernel
+@kernel
 def decode_q5_1(blocks: Any, out: Any) -> None:
     """Decode Q5_1; blocks: uint8 [n, 24], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -118,7 +117,7 @@ def decode_q5_1(blocks: Any, out: Any) -> None:
             out[b, 16 + i] = f32(i32(high_code)) * d + m
 
 
-@callback_kernel
+@kernel
 def decode_q8_0(blocks: Any, out: Any) -> None:
     """Decode Q8_0; blocks: uint8 [n, 34], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -127,7 +126,7 @@ def decode_q8_0(blocks: Any, out: Any) -> None:
             out[b, i] = f32(i8(blocks[b, 2 + i])) * d
 
 
-@callback_kernel
+@kernel
 def decode_q8_1(blocks: Any, out: Any) -> None:
     """Decode Q8_1; blocks: uint8 [n, 36], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -136,7 +135,7 @@ def decode_q8_1(blocks: Any, out: Any) -> None:
             out[b, i] = f32(i8(blocks[b, 4 + i])) * d
 
 
-@callback_kernel
+@kernel
 def decode_q1_0(blocks: Any, out: Any) -> None:
     """Decode Q1_0; blocks: uint8 [n, 18], out: float32 [n, 128]."""
     for b in range(blocks.shape[0]):
@@ -147,7 +146,7 @@ def decode_q1_0(blocks: Any, out: Any) -> None:
                 out[b, 32 * group + i] = d if bits & u32(u32(1) << u32(i)) else -d
 
 
-@callback_kernel
+@kernel
 def decode_q2_0(blocks: Any, out: Any) -> None:
     """Decode Q2_0; blocks: uint8 [n, 18], out: float32 [n, 64]."""
     for b in range(blocks.shape[0]):

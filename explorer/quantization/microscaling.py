@@ -28,7 +28,6 @@ import numpy as np
 
 from explorer.quantization.jit import (
     bits_of_float32,
-    callback_kernel,
     f32,
     float32_of_bits,
     i32,
@@ -75,7 +74,7 @@ def nvfp4_scale(blocks: Any, b: Any, k: Any) -> Any:
     return (f32(1.0) + mantissa * f32(0.125)) * float32_of_bits(exponent + u32(119) << u32(23))
 
 
-@callback_kernel
+@kernel
 def decode_mxfp4(blocks: Any, out: Any) -> None:
     """Decode MXFP4; blocks: uint8 [n, 17], out: float32 [n, 32]."""
     for b in range(blocks.shape[0]):
@@ -86,7 +85,7 @@ def decode_mxfp4(blocks: Any, out: Any) -> None:
             out[b, 16 + i] = _doubled_e2m1(codes >> 4) * scale
 
 
-@callback_kernel
+@kernel
 def decode_nvfp4(blocks: Any, out: Any) -> None:
     """Decode NVFP4; blocks: uint8 [n, 36], out: float32 [n, 64]."""
     for b in range(blocks.shape[0]):

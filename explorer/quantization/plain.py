@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from explorer.quantization import types as formats
 from explorer.quantization.jit import (
     bits_of_float32,
-    callback_kernel,
     float32_of_bits,
     float32_of_half,
     half_of_float32,
@@ -86,7 +85,7 @@ _SMALL_FLOAT_DECODERS = {
 }
 
 
-@callback_kernel
+@kernel
 def decode_f16(blocks: Any, out: Any) -> None:
     """Widen half floats; blocks: uint8 [n, 2], out: float32 [n, 1]."""
     halves = blocks.reshape(-1).view(np.uint16)
@@ -95,7 +94,7 @@ def decode_f16(blocks: Any, out: Any) -> None:
         values[i] = float32_of_half(halves[i])
 
 
-@callback_kernel
+@kernel
 def decode_bf16(blocks: Any, out: Any) -> None:
     """Widen bfloat16; blocks: uint8 [n, 2], out: float32 [n, 1]."""
     halves = blocks.reshape(-1).view(np.uint16)

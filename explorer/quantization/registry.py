@@ -153,21 +153,6 @@ def decoder(type_name: str) -> Decoder:
     return decode
 
 
-@cache
-def decoder_callback(type_name: str) -> Any:
-    """Return a type's decoder as an argument for kernels, which check nothing; None if it is none.
-
-    None are those that NumPy makes, and those that need a code book besides.
-
-    Raises:
-        KeyError: The type has no decoder; `has_decoder` tells.
-    """
-    module = import_module(f"explorer.quantization.{family(type_name)}")
-    kernel = module.DECODERS[type_name]
-    jit = import_module("explorer.quantization.jit")  # late, as all that brings Numba
-    return jit.decoder_callback(kernel) if jit.is_kernel(kernel) else None
-
-
 # What every encoder is given: weights, their importance, and arrays to work in.
 
 

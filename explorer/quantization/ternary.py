@@ -20,7 +20,6 @@ from __future__ import annotations
 from typing import Any
 
 from explorer.quantization.jit import (
-    callback_kernel,
     f32,
     half_at,
     i32,
@@ -46,7 +45,7 @@ def _ternary(byte: Any, power: Any) -> Any:
     return f32(i32(i32(base_3_digit(byte, power)) - i32(1)))
 
 
-@callback_kernel
+@kernel
 def decode_tq1_0(blocks: Any, out: Any) -> None:
     """Decode TQ1_0; blocks: uint8 [n, 54], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):
@@ -65,7 +64,7 @@ def decode_tq1_0(blocks: Any, out: Any) -> None:
             power = u32(power * u32(3))
 
 
-@callback_kernel
+@kernel
 def decode_tq2_0(blocks: Any, out: Any) -> None:
     """Decode TQ2_0; blocks: uint8 [n, 66], out: float32 [n, 256]."""
     for b in range(blocks.shape[0]):

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from explorer.analysis import Snapshot, TensorStatistics, tensor_statistics
 from explorer.analysis.moments import PERCENTS
-from explorer.analysis.remembering import REMEMBERED_BYTES
 from explorer.errors import FormatError
 from explorer.formats import Tensor, open_model
 from explorer.quantization import TENSOR_TYPES
@@ -135,15 +134,6 @@ def test_rounding_error_is_what_rounding_does() -> None:
     tensor = tensor_of("Q4_0", raw.tobytes(), (4000, 32))
     error = math.sqrt(np.mean((tensor.dequantize() - weights) ** 2))
     assert tensor_statistics(tensor).step_error_rms == pytest.approx(error, rel=0.01)
-
-
-def test_a_small_tensor_is_read_once() -> None:
-    source = CountingSource(np.ones(300_000, "<f4").tobytes())
-    tensor_statistics(tensor_of("F32", source, (300_000,)))
-    assert sum(length for _, length in source.runs) == source.size
-    source = CountingSource(bytes(REMEMBERED_BYTES + 4))
-    tensor_statistics(tensor_of("F32", source, (source.size // 4,)))
-    assert sum(length for _, length in source.runs) == 2 * source.size
 
 
 def test_snapshots_grow_and_are_seldom() -> None:

@@ -10,12 +10,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+
 from explorer.analysis.histogram import Binning, RunningCounts
-from explorer.analysis.kernel_api import BlockDecoding
 from explorer.analysis.moments import RunningMoments
-from explorer.formats.weights import RUN_WEIGHTS
-from explorer.quantization import TENSOR_TYPES
-from tests.helpers.tensors import random_blocks
+from explorer.formats.weights import CHUNK_WEIGHTS
 
 FREE: Final = 1.9
 """What they gain at least where both cores are there for them."""
@@ -36,16 +35,15 @@ def work_on_one_and_two() -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 def _loops(seed: int) -> Callable[[], None]:
-    decoding = BlockDecoding(TENSOR_TYPES["Q8_0"])
-    blocks = random_blocks("Q8_0", RUN_WEIGHTS // 32, seed)
+    values = np.random.default_rng(seed).standard_normal(CHUNK_WEIGHTS, np.float32)
     known = RunningMoments()
-    known.add_blocks(blocks, decoding)
+    known.add(values)
     binning = Binning.of_weights(known.low, known.high, 256)
 
     def run() -> None:
         moments, counts = RunningMoments(), RunningCounts([binning])
-        for _ in range(8):
-            moments.add_blocks(blocks, decoding)
-            counts.add_blocks(blocks, decoding)
+        for _ in range(32):
+            moments.add(values)
+            counts.add([values])
 
     return run

@@ -3,8 +3,8 @@
 `weights_heartbeat.py ours MODEL TENSOR` opens the weights panel, selects a tensor and waits until
 its histogram is complete; `… numpy MODEL TENSOR` runs `numpy.histogram` and NumPy's statistics over
 as many float32 (up to 32 Mi) in a thread, beside a plot that is drawn 20 times a second;
-`… thread MODEL TENSOR` runs the program's own statistics in a plain thread,
-without any consideration for the window. The last line is JSON: seconds by phase.
+`… thread MODEL TENSOR` runs the program's own statistics in a plain thread, with nothing
+done for the window. The last line is JSON: seconds by phase.
 """
 
 from __future__ import annotations
