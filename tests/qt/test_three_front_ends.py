@@ -27,11 +27,13 @@ from explorer.qt.contents.overview import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.planner import panel as planner_panel
-from explorer.qt.widgets.table_model import TableModel
+from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.report.gather import PlanTarget, ReportRequest, gather
 from explorer.report.page import report_html
+from explorer.text import float_text
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
+from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.weight_views import Panel as WeightsPanel
 from tests.qt.planner.plan_models import GIB, MACHINE, write_model
 from tests.qt.planner.plan_models import Panel as PlannerPanel
@@ -46,8 +48,9 @@ GPUS = tuple(Device(str(i), "CUDA", 3 * GIB, name=f"GPU {name}") for i, name in 
 
 
 @pytest.fixture(autouse=True)
-def known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look at a machine of the test's own, without Ollama's variables."""
+def known_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Look at a machine and a cache of the test's own, without Ollama's variables."""
+    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(planner_panel, "detect", lambda: MACHINE)
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -164,7 +167,7 @@ def test_the_statistics_of_a_tensor(
     shown = window_lines(panel.view.histogram.statistics)
     written = row_of(report("weights", quantized), TENSOR)
     fronts = {"command line": told, "window": shown}
-    assert_same(fronts, [label for label in shown if not label.startswith(("Perc", "Median"))])
+    assert_same(fronts, list(shown))
     assert [label for label in told if label in shown] == list(shown)
     labels = ["Minimum", "Maximum", "Mean", "Standard deviation", "Root mean square"]
     labels += ["Outlier ratio", "Rounding error, RMS"]
@@ -189,6 +192,43 @@ def test_the_errors_of_a_tensor(
     assert_same({"command line": told, "window": shown, "report": written}, labels)
     labels += ["RMSE", "Maximum error", "Bias", "1 - cosine"]
     assert_same({"command line": told, "window": shown}, labels)
+
+
+def test_the_survey_of_a_model(
+    make_panel: Callable[..., Any], quantized: Path, reference: Path, capsys: Capture
+) -> None:
+    lines = command_line(capsys, "survey", quantized)
+    rows = {cells[0]: dict(zip(lines[0], cells, strict=False)) for cells in lines[1:]}
+    written = report("weights", quantized, reference)
+    panel = make_panel(lambda *args: SurveyPanel(*args[:2], *args[2]), reference, quantized)
+    panel.choose(panel.references.documents[0])
+    panel.survey()
+    model = panel.view.hot_spots.model
+    titles = [str(column.title) for column in model.columns]
+    for name in (name for name, shape in SHAPES.items() if len(shape) > 1):
+        place = panel.ranked().index(name)
+        shown = {title: model.index(place, c).data() for c, title in enumerate(titles)}
+        fronts = {"command line": rows[name], "report": row_of(written, name)}
+        assert_same(fronts, ["Minimum", "Maximum", "Mean", "Root mean square"])
+        assert_same({**fronts, "window": shown}, ["Outlier ratio"])
+        assert_same({"report": fronts["report"], "window": shown}, ["Relative RMSE", "SQNR"])
+        deviation = model.index(place, titles.index("Standard deviation")).data(ItemRole.RAW)
+        assert_same(fronts, ["Standard deviation"])  # the window's has fewer digits
+        assert rows[name]["Standard deviation"] == float_text(deviation)
+
+
+@pytest.mark.parametrize("what", ["report", "compare"])
+def test_the_total_error_says_which_tensors_it_counts(
+    quantized: Path, reference: Path, capsys: Capture, what: str
+) -> None:
+    """`compare` counts every tensor, the report matrices only: each says so."""
+    if what == "compare":
+        lines = command_line(capsys, "compare", reference, quantized)
+        assert ["All compared tensors, norms and biases included"] in lines
+        return
+    text = text_of(report("weights", quantized, reference))
+    assert "Over the weights of all matrices the relative RMS error is" in text
+    assert "norms and biases are left out" in text
 
 
 @pytest.mark.parametrize("free", [1, 3, 10], ids=["not", "partly", "fits"])
