@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from explorer.cli.output import line_width, name_cell, on_terminal, style, table
 from explorer.planner.advice import Advice
-from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.result import Plan, Term
 from explorer.present import plan as plans
 from explorer.present.plan import Kind
@@ -26,6 +25,8 @@ _COLOURS: Final = {
     plans.Level.PARTLY: "yellow",
     plans.Level.NOT: "red",
 }
+
+
 _ANSWERS: Final = {
     "context": "Largest context with all layers on GPUs",
     "parallel": "Most sequences with all layers on GPUs",
@@ -135,11 +136,9 @@ def plan_text(
     if advice is not None:
         blocks.append(_advice(advice))
     blocks.append(table(_facts(plan)))
-    if plan.layout is None:
-        blocks.append(_predicted_block(plan))
-    else:
-        blocks += map(_device_block, plans.device_titles(plan.layout), plan.layout.devices)
-        blocks.append(_cpu_block(plan.layout))
+    bars = plans.memory_bars(plan, None)
+    shown = [bar for bar in bars if bar.device is not None or bar.held_bytes]
+    blocks += [_bar_block(plan, bar) for bar in shown]
     blocks.append(_sentences("Warnings", plan.warnings, "yellow"))
     blocks.append(_sentences("Notes", (*plan.notes, *notes), None))
     return "".join(blocks)
@@ -149,7 +148,7 @@ def terms_text(terms: Sequence[Term]) -> str:
     """Return each figure with its formula and the values in it."""
     lines = [f"\n{style('Figures', bold=True)}\n"]
     for term in terms:
-        value = bytes_text(term.value) if isinstance(term.value, int) else f"{term.value:.4g}"
+        value = plans.value_text(term.value)
         lines.append(f"{_INDENT}{_safe(term.name)} = {value} = {_safe(term.formula)}\n")
         for symbol, given in list(term.inputs.items())[:_SHOWN_INPUTS]:
             lines.append(f"{_INDENT * 3}{symbol} = {_number(given.value)}, {_safe(given.origin)}\n")
@@ -163,10 +162,10 @@ def _number(value: int | float | tuple[int, ...]) -> str:
 
 
 def _advice(advice: Advice) -> str:
-    """Return an answer and what keeps it from being more."""
+    """Return an answer and what limits it."""
     value = advice.value
     text = integer_text(value) if isinstance(value, int) else value or "nothing fits"
-    answer = style(f"{_ANSWERS.get(advice.what, advice.what)}: {text}", bold=True)
+    answer = style(f"{_ANSWERS[advice.what]}: {text}", bold=True)
     return f"{_INDENT}{answer}\n{_INDENT}limited by: {plain_text(advice.limited_by)}\n\n"
 
 
@@ -180,11 +179,10 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     effective, layout = plan.effective, plan.layout
     yield "Architecture", _safe(plan.request.h.architecture)
     yield "Profile", plan.profile
-    batch = effective.batch if layout is None else layout.batch
-    sequences = f" × {integer_text(effective.parallel)} sequences" if effective.parallel > 1 else ""
-    yield "Context", f"{integer_text(effective.context)} tokens{sequences}"
-    yield "Batch", integer_text(batch)
-    attention = "on" if effective.flash_attention else "off"
+    sequences = " sequences" if effective.parallel > 1 else " tokens"
+    yield "Context", plans.sequences_text(plan) + sequences
+    yield "Batch", plans.batch_text(plan)
+    attention = plans.attention_text(plan)
     yield "KV cache type", f"{_safe(effective.kv_cache_type)}, flash attention {attention}"
     for figure in plans.plan_figures(plan):
         if figure.name == "gpu_layers" and layout is not None:
@@ -204,20 +202,19 @@ def _ratio(plan: Plan) -> str:
     return f"{text}; quick estimate by weights {min(max(quick, 0), 1):.0%}{cut}"
 
 
-def _device_block(title: str, held: DeviceLayout) -> str:
-    """Return a GPU: its name, its bar, its parts, which add up to what was free on it."""
-    layers = plans.layers_text(held.layers or ())
-    key = f" ({_safe(held.device.key)})" if held.device.name else ""
-    name = style(f"{title}{key}", bold=True)
-    parts = [
-        (Kind.WEIGHTS, held.weights),
-        (Kind.KV_CACHE, held.kv_cache),
-        (Kind.GRAPH, held.graph),
-        *([(Kind.PROJECTOR, held.projector)] if held.projector else []),
-        (Kind.RESERVED, held.reserve_left),
-        (Kind.FREE, held.free_left),
-    ]
-    return f"\n{name}, {bytes_text(held.device.free)} free, {layers}\n{_parts(parts)}"
+def _bar_block(plan: Plan, bar: plans.Bar) -> str:
+    """Return a device: its name, a bar, and its parts, which add up to what was free on it."""
+    title, details = bar.title, [] if bar.capacity is None else [f"{bytes_text(bar.capacity)} free"]
+    if bar.device is not None and plan.layout is not None:
+        device = plan.layout.devices[bar.device].device
+        title += f" ({_safe(device.key)})" if device.name else ""
+    if bar.layers:
+        details.append(bar.layers)
+    if bar.device is None and plan.layout is not None:
+        left = plans.cpu_layers(plan.layout)
+        details += ["with the output layer"] if plan.layout.total_layers - 1 in left else []
+    parts = [(part.kind, part.nbytes) for part in bar.parts]
+    return f"\n{', '.join([style(title, bold=True), *details])}\n{_parts(parts)}"
 
 
 def _parts(parts: Sequence[tuple[Kind, int]]) -> str:
@@ -240,29 +237,6 @@ def _parts(parts: Sequence[tuple[Kind, int]]) -> str:
         lines[-1] += f"{_mark(kind)} {text}  "
         used += len(text) + 4
     return "".join(f"{line.rstrip()}\n" for line in (_INDENT + bar, *lines))
-
-
-def _cpu_block(layout: Layout) -> str:
-    left = plans.cpu_layers(layout)
-    if not left:
-        return ""
-    parts = [(Kind.WEIGHTS, layout.cpu_weights), (Kind.KV_CACHE, layout.cpu_kv_cache)]
-    last = ", with the output layer" if left[-1] == layout.total_layers - 1 else ""
-    return f"\n{style('CPU', bold=True)}, {plans.layers_text(left)}{last}\n{_parts(parts)}"
-
-
-def _predicted_block(plan: Plan) -> str:
-    prediction = plan.prediction
-    if prediction is None:
-        return ""
-    available = prediction.available_bytes
-    parts = [
-        (Kind.WEIGHTS, prediction.file_bytes),
-        (Kind.KV_CACHE, prediction.cache_bytes),
-        (Kind.GRAPH, prediction.surcharge_bytes),
-        (Kind.FREE, max(0, available - prediction.total)),
-    ]
-    return f"\n{style('All GPUs', bold=True)}, {bytes_text(available)} free\n{_parts(parts)}"
 
 
 def _sentences(title: str, sentences: Sequence[str], colour: str | None) -> str:
@@ -310,13 +284,11 @@ def plans_table(answers: Sequence[PlannedModel]) -> str:
 
 
 def _row(path: str, plan: Plan) -> Sequence[str]:
-    effective = plan.effective
-    sequences = f" × {integer_text(effective.parallel)}" if effective.parallel > 1 else ""
     return (
         _name(path),
         plan.profile,
-        f"{integer_text(effective.context)}{sequences}",
-        plain_text(effective.kv_cache_type),
+        plans.sequences_text(plan),
+        plain_text(plan.effective.kv_cache_type),
         *(figure.text for figure in plans.plan_figures(plan)),
         plans.verdict(plan).level.value,
     )
