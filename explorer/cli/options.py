@@ -16,7 +16,6 @@ from explorer.text import PLAIN, ByteUnits, writing
 if TYPE_CHECKING:  # `--version` needs no NumPy
     from explorer.formats import Model, Tensor
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _Value = TypeVar("_Value")
 
 
@@ -45,37 +44,6 @@ def not_empty(
     return value
 
 
-def path_argument(function: _Command) -> _Command:
-    """Add the argument PATH: a model, which need not exist."""
-    return click.argument("path", type=click.Path(), callback=not_empty)(function)
-
-
-def tensor_argument(function: _Command) -> _Command:
-    """Add the argument TENSOR: a tensor's name."""
-    return click.argument("name", metavar="TENSOR")(function)
-
-
-def root_option(function: _Command) -> _Command:
-    """Add the option --root: the Ollama store in which a name is looked up."""
-    return click.option(
-        "--root",
-        type=click.Path(),
-        metavar="DIR",
-        help="Look ollama:NAME up in this store, not in the user's.",
-    )(function)
-
-
-def json_option(function: _Command) -> _Command:
-    """Add the option --json."""
-    return click.option(
-        "as_json",
-        "--json",
-        is_flag=True,
-        callback=_in_plain_notation,
-        help="Print one JSON object, for programs.",
-    )(function)
-
-
 def _in_plain_notation(context: click.Context, _parameter: click.Parameter, value: bool) -> bool:
     """Keep the sentences in JSON the same for any --units."""
     if value:
@@ -83,36 +51,41 @@ def _in_plain_notation(context: click.Context, _parameter: click.Parameter, valu
     return value
 
 
-def units_option(function: _Command) -> _Command:
-    """Add the option --units to the program itself."""
-    return click.option(
-        "--units",
-        type=click.Choice([units.value for units in ByteUnits]),
-        help="Show sizes in KiB, MiB, GiB (binary, the default) or in kB, MB, GB (decimal).",
-    )(function)
-
-
-def workers_option(function: _Command) -> _Command:
-    """Add the option --workers; all cores if it is not given."""
-    return click.option(
-        "--workers",
-        type=click.IntRange(1, 256),
-        default=lambda: os.cpu_count() or 1,
-        show_default="all cores",
-        metavar="N",
-        help="Threads that decode.",
-    )(function)
-
-
-def csv_option(function: _Command) -> _Command:
-    """Add the option --csv: a file for the table that is printed."""
-    return click.option(
-        "csv_path",
-        "--csv",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Also write the table to a file, as comma-separated values.",
-    )(function)
+path_argument = click.argument("path", type=click.Path(), callback=not_empty)
+tensor_argument = click.argument("name", metavar="TENSOR")
+root_option = click.option(
+    "--root",
+    type=click.Path(),
+    metavar="DIR",
+    help="Look ollama:NAME up in this store, not in the user's.",
+)
+json_option = click.option(
+    "as_json",
+    "--json",
+    is_flag=True,
+    callback=_in_plain_notation,
+    help="Print one JSON object, for programs.",
+)
+units_option = click.option(
+    "--units",
+    type=click.Choice([units.value for units in ByteUnits]),
+    help="Show sizes in KiB, MiB, GiB (binary, the default) or in kB, MB, GB (decimal).",
+)
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=lambda: os.cpu_count() or 1,
+    show_default="all cores",
+    metavar="N",
+    help="Threads that decode.",
+)
+csv_option = click.option(
+    "csv_path",
+    "--csv",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the table to a file, as comma-separated values.",
+)
 
 
 def model_path(path: str, root: str | None = None) -> Path:

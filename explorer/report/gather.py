@@ -269,14 +269,7 @@ def _survey(
 
 @dataclass(frozen=True, slots=True)
 class PlannedCase:
-    """One plan.
-
-    Attributes:
-        target: The machine.
-        context: Tokens of context that were asked for.
-        plan: The plan; None if there is none.
-        failure: Why there is none.
-    """
+    """A plan for a requested context, or why there is none."""
 
     target: PlanTarget
     context: int

@@ -19,28 +19,11 @@ from explorer.formats.model import MetadataEntry, Model, Severity
 from explorer.planner.result import Plan
 from explorer.present import errors, statistics
 from explorer.present import plan as plan_texts
+from explorer.present import recipes as recipe_texts
 from explorer.present.model import model_facts, type_text, value_text
-from explorer.present.recipes import (
-    FIT_HEAD,
-    MIX_HEAD,
-    differences,
-    fit_cells,
-    mix_cells,
-    shown_fits,
-)
+from explorer.report import svg
 from explorer.report.gather import PlannedCase, ReportData, ReportTensor
 from explorer.report.privacy import cut, message, without_paths
-from explorer.report.svg import (
-    OTHER,
-    SERIES,
-    Bar,
-    HeatMap,
-    Part,
-    Picture,
-    colours_of,
-    draw_bars,
-    draw_histogram,
-)
 from explorer.text import bytes_text, count_text, float_text, integer_text, shape_text
 
 MAX_ROWS: Final = 2000
@@ -66,7 +49,7 @@ class Table:
         rows: Cells.
         kinds: Classes of the columns: ``"number"`` (aligned to the right), ``"name"`` or nothing.
         marked: Rows that are set off.
-        left_out: Rows for which there is no room.
+        left_out: Number of rows that are left out.
     """
 
     head: Sequence[str]
@@ -85,16 +68,7 @@ def table(  # noqa: PLR0913 - all but head and rows have a default
     names: Collection[int] = (),
     marked: Collection[int] = (),
 ) -> Table:
-    """Return a table of at most `MAX_ROWS` rows.
-
-    Args:
-        head: Headings of the columns.
-        rows: Cells; read only as far as there is room.
-        total: Number of rows, where there may be more than there is room for.
-        numbers: Columns that are aligned to the right.
-        names: Columns of names.
-        marked: Rows that are set off.
-    """
+    """Return a table of at most `MAX_ROWS` of `total` rows, with columns of numbers and names."""
     kinds = {**dict.fromkeys(numbers, "number"), **dict.fromkeys(names, "name")}
     shown = list(islice(rows, MAX_ROWS))
     left_out = max(0, total - len(shown))
@@ -138,38 +112,39 @@ _SHOWN_DIFFERENCES: Final = 20
 
 def _types(data: ReportData) -> dict[str, Any]:
     totals = data.model.tensors.totals_by_type
-    colours = colours_of(list(totals)[: len(SERIES)])
+    colours = svg.colours_of(list(totals)[: len(svg.SERIES)])
     by_type = [(name, total.nbytes) for name, total in totals.items()]
-    whole = Bar("whole model", _type_parts(by_type, colours), bytes_text(data.model.nbytes))
+    whole = svg.Bar("whole model", _type_parts(by_type, colours), bytes_text(data.model.nbytes))
     bars = []
     for role, group in groupby(data.mix, lambda row: row.role):
         rows = list(group)
         nbytes, weights = sum(row.nbytes for row in rows), sum(row.parameters for row in rows)
         bits = f", {float_text(8 * nbytes / weights, 3)} bits" if weights else ""
         parts = _type_parts([(row.type, row.nbytes) for row in rows], colours)
-        bars.append(Bar(cut(role, 60), parts, f"{bytes_text(nbytes)}{bits}"))
+        bars.append(svg.Bar(cut(role, 60), parts, f"{bytes_text(nbytes)}{bits}"))
     legend = [(cut(name, 40), colour) for name, colour in colours.items()]
     if len(totals) > len(colours):
-        legend.append((_OTHERS, OTHER))
-    mix = (tuple(map(cut, mix_cells(row))) for row in data.mix)
+        legend.append((_OTHERS, svg.OTHER))
+    head = recipe_texts.MIX_HEAD
+    mix = (tuple(map(cut, recipe_texts.mix_cells(row))) for row in data.mix)
     return {
         "legend": legend,
-        "whole": draw_bars("Bytes by type", [whole]),
-        "roles": draw_bars("Bytes by role and type", bars[:_SHOWN_ROLES]),
+        "whole": svg.draw_bars("Bytes by type", [whole]),
+        "roles": svg.draw_bars("Bytes by role and type", bars[:_SHOWN_ROLES]),
         "more_roles": max(0, len(bars) - _SHOWN_ROLES),
-        "mix": table(MIX_HEAD, mix, total=len(data.mix), numbers=(2, 3, 4, 5), names=(0,)),
+        "mix": table(head, mix, total=len(data.mix), numbers=(2, 3, 4, 5), names=(0,)),
         **_recipes(data.fits),
     }
 
 
-def _type_parts(by_type: Sequence[tuple[str, int]], colours: Mapping[str, str]) -> list[Part]:
+def _type_parts(by_type: Sequence[tuple[str, int]], colours: Mapping[str, str]) -> list[svg.Part]:
     """Return the parts of a bar in the order of the colours; types without one are together."""
     amounts: dict[str, int] = dict.fromkeys(colours, 0)
     for name, nbytes in by_type:
         known = name if name in colours else _OTHERS
         amounts[known] = amounts.get(known, 0) + nbytes
     return [
-        Part(cut(name, 40), amount, bytes_text(amount), colours.get(name, OTHER))
+        svg.Part(cut(name, 40), amount, bytes_text(amount), colours.get(name, svg.OTHER))
         for name, amount in amounts.items()
         if amount
     ]
@@ -178,11 +153,12 @@ def _type_parts(by_type: Sequence[tuple[str, int]], colours: Mapping[str, str]) 
 def _recipes(fits: Sequence[RecipeFit]) -> dict[str, Any]:
     if not fits:
         return {"fits": None}
-    shown = shown_fits(fits, _SHOWN_FITS)
+    shown = recipe_texts.shown_fits(fits, _SHOWN_FITS)
     marked = [number for number, fit in enumerate(shown) if fit.declared]
+    rows = map(recipe_texts.fit_cells, shown)
     return {
-        "fits": table(FIT_HEAD, map(fit_cells, shown), numbers=(1, 2, 3), marked=marked),
-        "differences": differences(fits, _SHOWN_DIFFERENCES),
+        "fits": table(recipe_texts.FIT_HEAD, rows, numbers=(1, 2, 3), marked=marked),
+        "differences": recipe_texts.differences(fits, _SHOWN_DIFFERENCES),
         "rules": RULES_SOURCE,
     }
 
@@ -323,12 +299,7 @@ def _comparison(data: ReportData) -> dict[str, Any] | None:
         "not_comparable": total,
         "reasons": table(("tensors", "why"), rows, total=total, names=(0,)),
         "unmatched": [
-            (
-                where,
-                len(names),
-                ", ".join(map(cut, names[:_SHOWN_NAMES])),
-                len(names) > _SHOWN_NAMES,
-            )
+            (where, len(names), ", ".join(map(cut, names[:_SHOWN_NAMES])), names[_SHOWN_NAMES:])
             for where, names in sides.items()
             if names
         ],
@@ -363,7 +334,7 @@ class _Metric(NamedTuple):
     logarithmic: bool = False
 
 
-def _maps(data: ReportData) -> Iterator[tuple[Picture, str, Table]]:
+def _maps(data: ReportData) -> Iterator[tuple[svg.Picture, str, Table]]:
     """Yield picture, caption and data of a map of each known metric, of each stack of layers."""
     metrics = [_Metric("Bits per weight", lambda one: one.bits_per_weight, lambda v: f"{v:.3g}")]
     if data.measured is not None:
@@ -394,7 +365,7 @@ def _short(value: float) -> str:
 
 def _map(
     stack: str, tensors: Sequence[ReportTensor], metric: _Metric
-) -> Iterator[tuple[Picture, str, Table]]:
+) -> Iterator[tuple[svg.Picture, str, Table]]:
     values: dict[tuple[str, int], float] = {}
     weights: dict[tuple[str, int], int] = {}
     for one in tensors:
@@ -410,7 +381,7 @@ def _map(
     all_layers = sorted({layer for _, layer in values})
     roles, layers = all_roles[:_MAX_ROLES], all_layers[:_MAX_LAYERS]
     names = {role: cut(role, 60) for role in roles}
-    picture = HeatMap(
+    picture = svg.HeatMap(
         title=metric.title,
         roles=[names[role] for role in roles],
         layers=layers,
@@ -436,7 +407,7 @@ def _map(
     yield picture, caption, table(head, rows, numbers=range(1, len(head)), names=(0,))
 
 
-def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, Picture, Table]]:
+def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, svg.Picture, Table]]:
     for one in tensors:
         if one.histogram is None:
             continue
@@ -447,7 +418,7 @@ def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, Picture,
             for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
         ]
         name = cut(one.name)
-        picture = draw_histogram(f"Weights of {name}", one.histogram)
+        picture = svg.draw_histogram(f"Weights of {name}", one.histogram)
         data = table(("from", "to", "weights"), rows, numbers=range(3))
         yield f"{name}, {cut(one.type)}", picture, data
 
@@ -471,11 +442,11 @@ def _figures_row(one: ReportTensor, *, compared: bool) -> Iterator[str]:
 # Memory plan: memory by machine and context
 
 _LEGEND: Final = (
-    (plan_texts.part_label("weights"), SERIES[0]),
-    (plan_texts.part_label("kv_cache"), SERIES[2]),
-    (plan_texts.plan_label("graph_total"), SERIES[1]),
-    (plan_texts.part_label("projector"), SERIES[3]),
-    (plan_texts.plan_label("cpu_total"), OTHER),
+    (plan_texts.part_label("weights"), svg.SERIES[0]),
+    (plan_texts.part_label("kv_cache"), svg.SERIES[2]),
+    (plan_texts.plan_label("graph_total"), svg.SERIES[1]),
+    (plan_texts.part_label("projector"), svg.SERIES[3]),
+    (plan_texts.plan_label("cpu_total"), svg.OTHER),
 )
 _KINDS: Final = {
     plan_texts.Level.FITS: "good",
@@ -496,7 +467,7 @@ def _plan(data: ReportData) -> dict[str, Any]:
             {
                 "name": name,
                 "free": bytes_text(free),
-                "picture": draw_bars(f"Memory on {cut(name)}", bars) if bars else None,
+                "picture": svg.draw_bars(f"Memory on {cut(name)}", bars) if bars else None,
                 "data": table(head, map(_plan_row, cases), numbers=numbers),
             }
         )
@@ -504,7 +475,7 @@ def _plan(data: ReportData) -> dict[str, Any]:
     return {"machines": machines, "legend": _LEGEND, "notes": _plan_notes(made)}
 
 
-def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[Bar]:
+def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[svg.Bar]:
     for case in cases:
         layout = None if case.plan is None else case.plan.layout
         if layout is None:
@@ -518,11 +489,11 @@ def _memory_bars(cases: Sequence[PlannedCase], free: int) -> Iterator[Bar]:
             layout.cpu_weights + layout.cpu_kv_cache,
         )
         parts = [
-            Part(name, amount, bytes_text(amount), colour)
+            svg.Part(name, amount, bytes_text(amount), colour)
             for (name, colour), amount in zip(_LEGEND, amounts, strict=True)
         ]
         label = f"{integer_text(case.context)} tokens"
-        yield Bar(label, parts, bytes_text(layout.total), limit=free)
+        yield svg.Bar(label, parts, bytes_text(layout.total), limit=free)
 
 
 def _plan_row(case: PlannedCase) -> tuple[Cell, ...]:
@@ -533,19 +504,13 @@ def _plan_row(case: PlannedCase) -> tuple[Cell, ...]:
     if made is None or made.layout is None:
         return (*start, *[""] * (len(plan_texts.PLAN) + 2))
     places = [
-        f"{title}, {plan_texts.layers_text(held.layers or ())}"
-        for title, held in zip(
-            plan_texts.device_titles(made.layout), made.layout.devices, strict=True
-        )
+        f"{bar.title}, {bar.layers}"
+        for bar in plan_texts.memory_bars(made, None)
+        if bar.device is not None or bar.held_bytes
     ]
-    left = plan_texts.cpu_layers(made.layout)
-    if left:
-        places.append(f"CPU, {plan_texts.layers_text(left)}")
-    effective = made.effective
-    settings = (
-        f"context {integer_text(effective.context)}, KV cache {cut(effective.kv_cache_type, 20)}, "
-        f"flash attention {'on' if effective.flash_attention else 'off'}"
-    )
+    context, kind = integer_text(made.effective.context), cut(made.effective.kv_cache_type, 20)
+    attention = plan_texts.attention_text(made)
+    settings = f"context {context}, KV cache {kind}, flash attention {attention}"
     figures = (figure.text for figure in plan_texts.plan_figures(made))
     return (*start, *figures, "; ".join(places), settings)
 
