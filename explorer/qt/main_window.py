@@ -46,11 +46,8 @@ if TYPE_CHECKING:
     from explorer.demo import DemoPaths
 
 
-# The dialogs that ask for a model: files, or a folder.
-
-
 def ask_models(parent: QWidget) -> list[Path]:
-    """Ask for models to open; return their files, none if the user thought better of it."""
+    """Ask for models to open; return their files, none if the user cancels."""
     names, _ = QFileDialog.getOpenFileNames(parent, _tr("Open models"), "", _kinds())
     return [Path(name) for name in names]
 
@@ -74,9 +71,6 @@ def _kinds() -> str:
 
 def _tr(text: str) -> str:
     return QCoreApplication.translate("MainWindow", text)
-
-
-# The menu bar: the commands of `Actions` in menus, and a command for each panel.
 
 
 def fill_menu_bar(window: QMainWindow, actions: Actions, recent: QMenu, tabs: QTabWidget) -> None:
@@ -115,11 +109,8 @@ def _show(tabs: QTabWidget, number: int, _checked: bool = False) -> None:
     tabs.setCurrentIndex(number)
 
 
-# File → Open recent: made anew each time it is opened.
-
-
 class RecentMenu(QMenu):
-    """The models opened last.
+    """The models opened last, listed anew each time the menu is opened.
 
     Signals:
         path_chosen: One was chosen; its path.
@@ -158,7 +149,7 @@ class MainWindow(QMainWindow):
     Attributes:
         documents: The open models, in the order of opening.
         runner: Background work.
-        crashes: What is told of faults that nobody caught.
+        crashes: Reports uncaught exceptions.
         help: Guide, tour, and what else the menu Help has.
         expected: Models of the last session that are still being looked for.
     """
@@ -410,7 +401,7 @@ class MainWindow(QMainWindow):
     # Messages
 
     def show_error(self, error: ExplorerError) -> None:
-        """Tell that an input could not be used."""
+        """Show why an input could not be used."""
         self.message_bar.show_error(str(error))
 
     def _show_written(self, path: str) -> None:

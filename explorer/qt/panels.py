@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,7 +17,7 @@ from explorer.qt.contents.overview import OverviewView
 from explorer.qt.contents.tensors import TensorsView
 from explorer.qt.contents.vocabulary import VocabularyView
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import JobRunner
 from explorer.qt.raw.panel import RawView
 from explorer.qt.references import References
 from explorer.qt.selection import Selection
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     from explorer.qt.weights.panel import WeightsView
 
 View = TypeVar("View", bound=QWidget)
-
-_WITH_PLOTS = "explorer.qt.weights.panel"  # what it imports, the other panels with plots need too
 
 
 class Panels(QTabWidget):
@@ -70,7 +66,6 @@ class Panels(QTabWidget):
         self._runner, self._settings = runner, settings
         self._demo_store: Path | None = None
         self._tables: dict[str, TableView] = {}  # those that were built, by the name of the panel
-        self._importing = JobSlot(runner, self)
         self.selection = Selection(self)
         self.references = References(runner, self)
         self.references.failed.connect(self.failed)
@@ -119,17 +114,7 @@ class Panels(QTabWidget):
                 yield tab
 
     def _follow_document(self) -> None:
-        document = self.selection.document
-        if document is self.references.document:
-            return
-        self.references.show_document(document)
-        if document is not None and _WITH_PLOTS not in sys.modules:
-            self._importing.run(
-                self.tr("Preparing the panels"),
-                lambda _job: import_module(_WITH_PLOTS),
-                lambda _module: None,
-                self.failed.emit,
-            )
+        self.references.show_document(self.selection.document)
 
     def set_documents(self, documents: Sequence[Document]) -> None:
         """Take the open models; no panel keeps one that was closed."""

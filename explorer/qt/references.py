@@ -1,4 +1,4 @@
-"""What the current model is compared with, for every panel that shows errors.
+"""The reference that the current model is compared with.
 
 A reference is another open model, or a type that weights are rounded to: "what if this tensor were
 Q4_K". Tensors of two models are matched in a job, once for each two.
@@ -130,14 +130,14 @@ class References(QObject):
         self._renew()
 
     def set_documents(self, documents: Sequence[Document]) -> None:
-        """Tell which models are open; one that was closed is no reference any more."""
+        """Take the open models; one that was closed is no reference any more."""
         self.documents = tuple(documents)
         for document, reference in list(self._choices.items()):
             if isinstance(reference, Document) and reference not in self.documents:
                 del self._choices[document]
         closed = isinstance(self.chosen, Document) and self.chosen not in self.documents
         if closed:
-            self.chosen = None  # before anybody lists what can be chosen
+            self.chosen = None  # before the lists of references are filled
         self.documents_changed.emit()
         if closed:
             self._renew()
@@ -166,8 +166,8 @@ class References(QObject):
 
         Args:
             row: Its row in the model's tensor table.
-            tensor: The tensor. One of another model has no partner: a panel that is told of the
-                next model after this object was asks with the tensor of the model before.
+            tensor: The tensor; one of another model has no partner. A panel that follows the
+                selection after this object asks with a tensor of the previous model.
         """
         document, chosen = self.document, self.chosen
         if document is None or chosen is None or not _is_at(document, row, tensor):
@@ -223,9 +223,6 @@ def _is_at(document: Document, row: int, tensor: Tensor) -> bool:
 
 def _tr(text: str) -> str:
     return QCoreApplication.translate("References", text)
-
-
-# Chooses what the current model is compared with.
 
 
 _OPEN = object()  # stands for "another model", which is to be opened first

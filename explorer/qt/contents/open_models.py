@@ -50,7 +50,7 @@ class OpenModelsView(QWidget):
         self.tree.setItemDelegate(RoomyDelegate(self.tree))
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.tree.customContextMenuRequested.connect(self._show_menu)
-        self.tree.selectionModel().currentChanged.connect(self._tell)
+        self.tree.selectionModel().currentChanged.connect(self._emit_choice)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.tree)
@@ -103,7 +103,7 @@ class OpenModelsView(QWidget):
             self.tree.scrollTo(index)
             self._quiet = False
 
-    def _tell(self, current: QModelIndex) -> None:
+    def _emit_choice(self, current: QModelIndex) -> None:
         node = self.model.node(current)
         if node is None or self._quiet:
             return

@@ -58,7 +58,7 @@ class Node:
         document: The model it belongs to.
         key: Metadata key, of a KEY.
         tensor_row: Row in the model's tensor table, of a TENSOR.
-        nbytes: Bytes of what it stands for, where the second column tells them.
+        nbytes: Bytes of what it stands for, where the second column shows them.
         make: Makes its children, or None for a leaf.
         waiting: Children not shown yet; None before the branch was opened.
         children: Children shown.
@@ -81,7 +81,7 @@ class Node:
 
     @property
     def detail(self) -> str:
-        """Text of the second column; made when it is asked for, as sizes are told at that time."""
+        """Text of the second column, with sizes in the units chosen now."""
         if self.kind is NodeKind.MODEL:
             return self.document.summary
         return self.words if self.nbytes is None else bytes_text(self.nbytes)

@@ -141,7 +141,7 @@ class TensorsView(ListPanel):
 
 
 def _rare_columns(document: Document) -> set[str]:
-    """Return the names of columns that tell nothing, or little, of this model."""
+    """Return the names of columns that are hidden by default for this model."""
     shown = set()
     if len(document.model.files) > 1:
         shown.add("file")

@@ -1,4 +1,4 @@
-"""The legend of the hex view: each colour beside its name."""
+"""Around the hex view: the legend of its colours, and the field under the cursor."""
 
 from __future__ import annotations
 
@@ -89,14 +89,11 @@ class FieldLegend(QWidget):
         painter.end()
 
 
-# The lines below the bytes: what the byte under the cursor belongs to and is as a number.
-
-
 _LONGEST_LABEL: Final = 160
 
 
 class FieldStatus(QWidget):
-    """Two lines of text.
+    """Two lines below the bytes: what the byte under the cursor is, and as numbers.
 
     Attributes:
         place: Kind, label, offsets and length.

@@ -91,9 +91,6 @@ def fitting(char_width: float, row_height: int, size_bytes: int, width: int) -> 
     return geometry
 
 
-# Bytes as text and text as bytes, for the raw view. Knows no widget.
-
-
 _OFFSET: Final = re.compile(r"(?:0[xX](?P<hex>[0-9a-fA-F]{1,16})|(?P<decimal>[0-9]{1,20}))")
 _HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})+")
 _C_ARRAY_COLUMNS: Final = 12
@@ -373,17 +370,14 @@ def _hex_run(raw: bytes | None, column: int, count: int = 0) -> str:
     return "".join(parts).rstrip()
 
 
-# Scrolling over more rows than a scroll bar can count.
-#
-# Qt's scroll bar counts in 32 bits; a file of 1 TB has 2^36 rows. The row at the top is kept
-# exactly, and the bar shows it divided by a power of two.
-
-
 _MOST: Final = 1 << 30
 
 
 class RowScroller:
     """The row at the top of the view, and the bar that shows it.
+
+    Qt's scroll bar counts in 32 bits; a file of 1 TB has 2^36 rows. The row at the top is kept
+    exactly, and the bar shows it divided by a power of two.
 
     Attributes:
         top: First visible row.

@@ -14,7 +14,6 @@ from typing import Final
 from PySide6.QtCore import (
     QCoreApplication,
     QEvent,
-    QObject,
     QPoint,
     QPointF,
     QRect,
@@ -57,58 +56,8 @@ from explorer.qt.widgets.painting import kind_name
 from explorer.sources import ByteSource
 from explorer.text import bytes_text, plain_text, shorten
 
-# Copy bytes to the clipboard in several forms.
-#
-# A selection may be larger than what is in memory, so its bytes are read by a job.
-
-
 MOST_BYTES: Final = 4 << 20
 """Most bytes that are copied; as a C array they are 26 MB of text."""
-
-
-class ByteCopier:
-    """Puts runs of bytes into the clipboard.
-
-    Args:
-        runner: Runs the reading.
-        owner: The view; its end ends the reading.
-        tell: Called with a sentence for the user when bytes cannot be copied.
-    """
-
-    def __init__(self, runner: JobRunner, owner: QObject, tell: Callable[[str], None]) -> None:
-        self._slot = JobSlot(runner, owner)
-        self._tell = tell
-
-    def cancel(self) -> None:
-        """Stop copying, if something is being copied."""
-        self._slot.cancel()
-
-    def copy(self, source: ByteSource, run: range, form: Callable[[bytes], str]) -> None:
-        """Copy bytes.
-
-        Args:
-            source: The file.
-            run: The bytes' offsets.
-            form: Makes text of them; called in the worker.
-        """
-        translate = QCoreApplication.translate
-        if len(run) > MOST_BYTES:
-            sentence = translate("HexView", "Select at most {size} to copy.")
-            self._tell(sentence.format(size=bytes_text(MOST_BYTES)))
-            return
-
-        def failed(error: ExplorerError) -> None:
-            self._tell(translate("HexView", "Nothing was copied: {reason}").format(reason=error))
-
-        self._slot.run(
-            translate("HexView", "Copying bytes"),
-            lambda _: form(source.read(run.start, len(run))),
-            QGuiApplication.clipboard().setText,
-            failed,
-        )
-
-
-# Where a key moves the cursor of the hex view to: arithmetic, without a widget.
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +122,6 @@ class KeyMoves:
         return 0 if before is None else before.offset
 
 
-# The context menu of the hex view.
-
-
 def build_menu(view: HexView) -> QMenu:
     """Return the menu; the caller shows it, closing it deletes it."""
     translate = QCoreApplication.translate
@@ -210,11 +156,11 @@ class HexView(QAbstractScrollArea):
         cursor_offset: The byte under the cursor.
 
     Signals:
-        cursor_changed: The cursor is at another byte (its offset), whoever moved it.
+        cursor_changed: The cursor is at another byte (its offset).
         cursor_moved: The user moved the cursor (its offset).
         bytes_arrived: Bytes were read, or could not be.
         read_failed: Bytes could not be read; one sentence.
-        notified: Something else to tell the user; one sentence.
+        notified: Another sentence for the user.
     """
 
     accessible_role = QAccessible.Role.Document
@@ -233,7 +179,7 @@ class HexView(QAbstractScrollArea):
         self._source: ByteSource | None = None
         self._structure: Structure | None = None
         self._pages = PageCache(runner, self, self._pages_arrived, self.read_failed.emit)
-        self._copier = ByteCopier(runner, self, self.notified.emit)
+        self._copying = JobSlot(runner, self)
         self._fetch_timer = QTimer(self, singleShot=True, interval=FETCH_DELAY_MS)
         self._fetch_timer.timeout.connect(self._pages.fetch)
         self._drag_timer = QTimer(self, interval=_DRAG_SCROLL_MS)
@@ -281,7 +227,7 @@ class HexView(QAbstractScrollArea):
         self._source = source
         self._structure = None
         self._pages.set_source(source)
-        self._copier.cancel()
+        self._copying.cancel()
         self._anchor = None
         self._scroller.top = 0
         self.cursor_offset = 0
@@ -338,10 +284,28 @@ class HexView(QAbstractScrollArea):
         return self._clamped(max(0, row) * self.columns + column)
 
     def copy(self, form: Callable[[bytes], str] = hex_text) -> None:
-        """Copy the selected bytes, or the one under the cursor."""
+        """Copy the selected bytes, or the one under the cursor; a job reads them.
+
+        Args:
+            form: Makes text of them; called in the worker.
+        """
+        source = self._source
         run = self.selection or range(self.cursor_offset, self.cursor_offset + 1)
-        if self._source is not None and self.size_bytes:
-            self._copier.copy(self._source, run, form)
+        if source is None or not self.size_bytes:
+            return
+        if len(run) > MOST_BYTES:
+            sentence = self.tr("Select at most {size} to copy.")
+            self.notified.emit(sentence.format(size=bytes_text(MOST_BYTES)))
+            return
+        self._copying.run(
+            self.tr("Copying bytes"),
+            lambda _: form(source.read(run.start, len(run))),
+            QGuiApplication.clipboard().setText,
+            self._report_failed_copy,
+        )
+
+    def _report_failed_copy(self, error: ExplorerError) -> None:
+        self.notified.emit(self.tr("Nothing was copied: {reason}").format(reason=error))
 
     def copy_offset(self) -> None:
         """Copy the cursor's offset as a decimal number."""

@@ -68,7 +68,7 @@ class RawView(QWidget):
         self._shown_moves = 0
         self._slot = JobSlot(runner, self)
         self._structures: dict[int, Structure] = {}
-        self._told: tuple[str | None, int | None] = (None, None)  # key and row last told or shown
+        self._shown: tuple[str | None, int | None] = (None, None)  # key and row last shown
         self.hex = HexView(runner, self)
         self.hex.setWhatsThis(picture_text("bytes"))
         self.files = QComboBox(self)
@@ -147,7 +147,7 @@ class RawView(QWidget):
         if field is not None and field.key == key:
             self.hex.ensure_visible()
         else:
-            self._told = (key, None)
+            self._shown = (key, None)
             self._reveal(entry.file_index, entry.offset)
 
     def reveal_tensor(self, row: int) -> None:
@@ -169,7 +169,7 @@ class RawView(QWidget):
                 if not 0 <= record < len(file.record_offsets):
                     return
                 offset = int(file.record_offsets[record])
-            self._told = (None, row)
+            self._shown = (None, row)
             self._reveal(index, offset)
             return
 
@@ -183,7 +183,7 @@ class RawView(QWidget):
         model = self._model
         for index, file in enumerate(model.files if model is not None else ()):
             if file.source is extent.source:
-                self._told = (None, row)
+                self._shown = (None, row)
                 self._reveal(index, extent.offset, extent.nbytes)
                 return
 
@@ -224,11 +224,11 @@ class RawView(QWidget):
         self.hex.cursor_changed.connect(self._show_status)
         self.hex.bytes_arrived.connect(self._show_numbers)
         self.hex.cursor_moved.connect(self._announce)
-        self.hex.read_failed.connect(self._tell)
-        self.hex.notified.connect(self._tell)
+        self.hex.read_failed.connect(self._say)
+        self.hex.notified.connect(self._say)
         self.search.wanted.connect(self.find_next)
         self.search.found.connect(self._show_found)
-        self.search.told.connect(self._tell)
+        self.search.noted.connect(self._say)
         self.search.left.connect(self._focus_bytes)
         for keys, slot in (
             (QKeySequence.StandardKey.FindNext, partial(self.find_next, True)),
@@ -245,8 +245,8 @@ class RawView(QWidget):
         if model is None:
             return
         self.search.cancel()
-        self._tell("")
-        self._told = (None, None)
+        self._say("")
+        self._shown = (None, None)
         self.files.setCurrentIndex(index)
         self.hex.set_source(model.files[index].source)
         self._slot.cancel()
@@ -254,7 +254,7 @@ class RawView(QWidget):
             self._load_structure()
 
     def _load_structure(self) -> None:
-        """Work out the fields of the file that is shown; only for a user who looks at them."""
+        """Work out the fields of the file that is shown, in a job."""
         model, index = self._model, self.file_index
         if model is None:
             return
@@ -269,7 +269,7 @@ class RawView(QWidget):
             return structure
 
         title = self.tr("Looking at the structure")
-        self._slot.run(title, prepare, self._show_structure, lambda error: self._tell(str(error)))
+        self._slot.run(title, prepare, self._show_structure, lambda error: self._say(str(error)))
 
     def _show_structure(self, structure: Structure) -> None:
         self._structures[structure.file_index] = structure
@@ -277,10 +277,10 @@ class RawView(QWidget):
         self._show_status()
 
     def _reveal(self, index: int, offset: int, selected: int = 0) -> None:
-        told = self._told
+        shown = self._shown
         if index != self.file_index:
             self._show_file(index)
-        self._told = told
+        self._shown = shown
         self.hex.set_cursor(offset, selected)
 
     def _current_field(self) -> Field | None:
@@ -301,11 +301,11 @@ class RawView(QWidget):
             self.status.show_numbers(raw, self._model.files[self.file_index].byte_order)
 
     def _announce(self) -> None:
-        """Tell which key or tensor the user has moved to, once for each visit."""
+        """Emit the key or tensor that the user has moved to, once for each visit."""
         field = self._current_field()
-        if field is None or (field.key, field.tensor_row) == self._told:
+        if field is None or (field.key, field.tensor_row) == self._shown:
             return
-        self._told = field.key, field.tensor_row
+        self._shown = field.key, field.tensor_row
         if field.key is not None:
             self.key_activated.emit(field.key)
         elif field.tensor_row is not None:
@@ -316,11 +316,11 @@ class RawView(QWidget):
         size = self.hex.size_bytes
         if offset is None:
             sentence = self.tr("“{text}” is no offset. Type a number such as 1024 or 0x400.")
-            self._tell(sentence.format(text=self.goto.text()))
+            self._say(sentence.format(text=self.goto.text()))
         elif offset >= size:
-            self._tell(self.tr("The file has {count} bytes.").format(count=integer_text(size)))
+            self._say(self.tr("The file has {count} bytes.").format(count=integer_text(size)))
         else:
-            self._tell("")
+            self._say("")
             self.hex.move_cursor(offset)
             self._focus_bytes()
 
@@ -331,7 +331,7 @@ class RawView(QWidget):
     def _focus_bytes(self) -> None:
         self.hex.setFocus(Qt.FocusReason.OtherFocusReason)
 
-    def _tell(self, sentence: str) -> None:
+    def _say(self, sentence: str) -> None:
         """Show a sentence; an empty one hides the last."""
         self.message.setText(plain_text(sentence))
         self.message.setVisible(bool(sentence))

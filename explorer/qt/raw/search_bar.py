@@ -28,13 +28,13 @@ class RawSearch(QWidget):
     Signals:
         wanted: The user wants the next place (True) or the one before.
         found: The bytes were found; carries a `Found`.
-        told: A sentence about the search; empty to take the last one back.
+        noted: A sentence about the search; an empty one hides the last.
         left: The user is done with searching.
     """
 
     wanted = Signal(bool)
     found = Signal(object)
-    told = Signal(str)
+    noted = Signal(str)
     left = Signal()
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
@@ -90,10 +90,10 @@ class RawSearch(QWidget):
         """Stop the search; or else clear the text; or else leave the line."""
         if self.busy:
             self.cancel()
-            self.told.emit(self.tr("The search was stopped."))
+            self.noted.emit(self.tr("The search was stopped."))
         elif self.edit.text():
             self.edit.clear()
-            self.told.emit("")
+            self.noted.emit("")
         else:
             self.left.emit()
 
@@ -109,7 +109,7 @@ class RawSearch(QWidget):
         kind: Literal["hex", "text"] = "hex" if self.mode.currentData() == "hex" else "text"
         pattern = parse_pattern(self.edit.text(), kind)
         if pattern is None:
-            self.told.emit(
+            self.noted.emit(
                 self.tr("Type what to find.")
                 if kind == "text" or not self.edit.text().strip()
                 else self.tr("Type pairs of hex digits, such as “de ad be ef”, or choose Text.")
@@ -119,7 +119,7 @@ class RawSearch(QWidget):
         def search(job: Job) -> Found | None:
             return ByteSearch(source, pattern, offset, forward, job.check, job.report).run()
 
-        self.told.emit("")
+        self.noted.emit("")
         job = self._slot.run(self.tr("Searching bytes"), search, self._done, self._failed)
         job.progressed.connect(self._progressed)
         job.finished.connect(self._ended)
@@ -137,7 +137,7 @@ class RawSearch(QWidget):
 
     def _edited(self) -> None:
         self.cancel()
-        self.told.emit("")
+        self.noted.emit("")
 
     def _mode_changed(self) -> None:
         hexadecimal = self.mode.currentData() == "hex"
@@ -156,14 +156,14 @@ class RawSearch(QWidget):
 
     def _done(self, found: Found | None) -> None:
         if found is None:
-            self.told.emit(self.tr("Not found in this file."))
+            self.noted.emit(self.tr("Not found in this file."))
             return
         if found.wrapped:
-            self.told.emit(self.tr("Found past the end of the file, from its other end on."))
+            self.noted.emit(self.tr("Found past the end of the file, from its other end on."))
         self.found.emit(found)
 
     def _failed(self, error: ExplorerError) -> None:
-        self.told.emit(self.tr("The search failed: {reason}").format(reason=error))
+        self.noted.emit(self.tr("The search failed: {reason}").format(reason=error))
 
     def _show_busy(self, busy: bool) -> None:
         self._progress.setVisible(busy)
