@@ -193,11 +193,13 @@ class Panels(QTabWidget):
         return view
 
     def _make_weights(self) -> WeightsView:
-        from explorer.qt.weights.panel import WeightsView  # noqa: PLC0415 - see LazyTab
+        from explorer.qt.weights.curves import HistogramChoices  # noqa: PLC0415 - see LazyTab
+        from explorer.qt.weights.panel import WeightsView  # noqa: PLC0415
 
         view = WeightsView(self._runner, self.references)
         self._connect_panel(view)
-        view.restore(self._settings.histogram, self._settings.layout("weights_splitter"))
+        choices = HistogramChoices.of_text(self._settings.histogram)
+        view.restore(choices, self._settings.layout("weights_splitter"))
         view.tensor_chosen.connect(lambda row: self.selection.select_tensors([row]))
         view.bytes_requested.connect(self._show_bytes)
         return view
@@ -299,7 +301,7 @@ class Panels(QTabWidget):
             self._settings.set_layout("metadata_splitter", metadata.splitter.saveState())
         if weights is not None:
             self._settings.set_layout("weights_splitter", weights.histogram.splitter_state())
-            self._settings.histogram = weights.choices
+            self._settings.histogram = weights.choices.to_text()
 
     def reset_layout(self) -> None:
         """Give columns and splitters their default sizes."""

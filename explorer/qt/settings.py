@@ -10,7 +10,6 @@ from typing import Final
 from PySide6.QtCore import QByteArray, QCoreApplication, QSettings
 
 from explorer.qt.theme import Scheme
-from explorer.qt.weights.curves import HistogramChoices
 from explorer.text import ByteUnits, plain_text
 
 _VERSION: Final = 1
@@ -131,13 +130,13 @@ class Settings:
         self._set("tour_done", "yes" if done else "no")
 
     @property
-    def histogram(self) -> HistogramChoices:
-        """How the user likes histograms."""
-        return HistogramChoices.of_text(self._text("histogram"))
+    def histogram(self) -> str:
+        """How the user likes histograms, as text of `HistogramChoices`; empty for the defaults."""
+        return self._text("histogram")
 
     @histogram.setter
-    def histogram(self, choices: HistogramChoices) -> None:
-        self._set("histogram", choices.to_text())
+    def histogram(self, choices: str) -> None:
+        self._set("histogram", choices)
 
     def layout(self, name: str) -> QByteArray:
         """Return a saved layout (geometry, header, splitter); empty if there is none.

@@ -17,10 +17,10 @@ OTHER = HistogramChoices(77, RangeKind.FULL, logarithmic=True, normal=False, mar
 def test_the_settings_file_keeps_it(tmp_path: Path) -> None:
     file = tmp_path / "settings.ini"
     settings = Settings(file)
-    assert settings.histogram == HistogramChoices()
-    settings.histogram = OTHER
+    assert HistogramChoices.of_text(settings.histogram) == HistogramChoices()
+    settings.histogram = OTHER.to_text()
     settings._store.sync()
-    assert Settings(file).histogram == OTHER
+    assert HistogramChoices.of_text(Settings(file).histogram) == OTHER
 
 
 @pytest.mark.parametrize(
