@@ -294,24 +294,12 @@ class Metric:
     low_is_worse: bool = False
 
 
-def _number(value: float) -> str:
-    return float_text(value, 3)
-
-
-def _weights(known: Known) -> Floats:
-    return known.weights
-
-
 def _bytes(known: Known) -> Floats:
     return known.arrays.nbytes.astype(np.float64)
 
 
 def _statistic(name: str) -> Callable[[Known], Floats]:
-    def values(known: Known) -> Floats:
-        found: Floats = getattr(known.statistics, name)
-        return found
-
-    return values
+    return lambda known: getattr(known.statistics, name)
 
 
 def _step_squares(known: Known) -> Floats:
@@ -394,7 +382,7 @@ METRICS: Final = (
         "Stored bits for each weight, scales included.",
         lambda value: float_text(value, 4),
         lambda known: known.arrays.bits_per_weight,
-        _ratio(lambda known: 8 * _bytes(known), _weights),
+        _ratio(lambda known: 8 * _bytes(known), lambda known: known.weights),
         _bytes,
         "Share of bytes",
     ),
@@ -414,7 +402,7 @@ METRICS: Final = (
         Source.STATISTICS,
         "Standard deviation",
         "How far the weights are spread around their mean.",
-        _number,
+        lambda value: float_text(value, 3),
         _statistic("std"),
         _mean_square(_statistic("std")),
         lambda known: known.statistics.std**2 * known.weights,
@@ -438,7 +426,7 @@ METRICS: Final = (
         "Kurtosis",
         "Fourth standardized moment: 3 for a normal distribution, more where the tails are heavy. "
         "Of several tensors together, the maximum.",
-        _number,
+        lambda value: float_text(value, 3),
         _statistic("kurtosis"),
         _most(_statistic("kurtosis")),
         lambda known: known.statistics.kurtosis * known.weights,
