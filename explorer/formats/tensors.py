@@ -304,32 +304,10 @@ class Tensor:
 
     def dequantize(self, check: Check | None = None) -> NDArray[np.float32]:
         """Return all weights as float32, in the tensor's shape; raises as `chunks` does."""
-        return self._weights(0, self.parameters, check).reshape(self.shape)
-
-    def read_rows(self, start: int, stop: int, check: Check | None = None) -> NDArray[np.float32]:
-        """Return some rows as float32 [stop - start, columns]; raises as `chunks` does.
-
-        Rows run along the last dimension and are counted through all others. Only blocks that hold
-        them are read.
-        """
-        columns = Folding(self.shape).columns
-        run = self._weights(start * columns, stop * columns, check)
-        return run.reshape(stop - start, columns)
-
-    def read_block(self, index: int) -> bytes:
-        """Return the stored bytes of one block of `type`; raises as `chunks` does.
-
-        If the scales are arrays of their own, these are a group's codes, scale and bias.
-        """
-        return _reader(self).block(index)
-
-    def _weights(self, start: int, stop: int, check: Check | None) -> NDArray[np.float32]:
-        """Return a run of weights, float32 [stop - start]."""
-        if not 0 <= start <= stop <= self.parameters:
-            raise IndexError(f"weights {start} to {stop} of {self.parameters}")
-        weights = np.empty(stop - start, np.float32)
-        _reader(self).read_into(start, weights, check or _never)
-        return weights
+        reader = _reader(self)
+        weights = np.empty(self.parameters, np.float32)
+        reader.read_into(0, weights, check or _never)
+        return weights.reshape(self.shape)
 
 
 def _reader(tensor: Tensor) -> WeightReader:

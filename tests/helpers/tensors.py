@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.formats import Extent, Tensor
+from explorer.formats.tensors import Folding
+from explorer.formats.weights import WeightReader
 from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource, MemorySource
 
@@ -76,3 +78,11 @@ class CountingSource(MemorySource):
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         self.runs.append((offset, len(buffer)))
         super().read_into(offset, buffer)
+
+
+def read_rows(tensor: Tensor, start: int, stop: int) -> NDArray[np.float32]:
+    """Return some rows of a tensor, float32 [stop - start, columns]."""
+    columns = Folding(tensor.shape).columns
+    weights = np.empty((stop - start) * columns, np.float32)
+    WeightReader(tensor).read_into(start * columns, weights)
+    return weights.reshape(stop - start, columns)

@@ -18,6 +18,7 @@ from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorPart, TensorView
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor
+from explorer.formats.weights import WeightReader
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
 from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped import GroupedLayout, Mode
@@ -57,7 +58,7 @@ def test_parts_of_every_type_make_the_decoded_weights_to_the_bit(name: str) -> N
     for index in range(40):
         detail = reader.read(index)
         assert detail.values.tobytes() == whole[index].tobytes()
-        assert detail.stored == tensor.read_block(index)
+        assert detail.stored == WeightReader(tensor).block(index)
         assert detail.start == index * TENSOR_TYPES[name].block_weights
         assert covers(detail)
         usual = np.isfinite(detail.scales).all() and np.isfinite(made(detail)).all()
