@@ -139,7 +139,7 @@ def devices_of(records: object) -> tuple[Device, ...]:
 
 
 def saved_text(value: object) -> str:
-    """Return a text of a saved file as it may be shown.
+    """Return a text of a saved file, safe to show.
 
     Raises:
         PlanError: It is no text.

@@ -127,14 +127,13 @@ def assign_layers(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What a group of GPUs, discrete or integrated, takes of the layers.
+    """What a group of GPUs, discrete or integrated, takes of the layers that are left.
 
     Attributes:
         group: Positions of its GPUs, the best first.
         left: Number of layers that the groups before it left.
         wanted: How many it may take; negative for as many as fit.
-        high: Capacity factor to begin with.
-        fit: What it takes at that factor.
+        high: Capacity factor to begin with, at which it takes `fit`.
     """
 
     group: Sequence[int]

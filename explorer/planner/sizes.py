@@ -32,15 +32,7 @@ _OTHER_BYTES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Effective settings.
-
-    Attributes:
-        context: Tokens of each sequence.
-        parallel: Sequences at a time (Np).
-        batch: Tokens computed at a time (B).
-        kv_cache_type: Type of the cache's elements; an unknown one counts 2 bytes.
-        flash_attention: Whether it is on.
-    """
+    """Effective settings, see `Settings`; an unknown type of the cache counts 2 bytes."""
 
     context: int = DEFAULT_CONTEXT
     parallel: int = 1
@@ -57,11 +49,7 @@ class Workload:
 
     @classmethod
     def of(cls, settings: Any) -> Workload:
-        """Take the settings as they are; of those left open (None), Ollama's defaults.
-
-        Args:
-            settings: `Settings`, `EffectiveSettings`, or anything with their attributes.
-        """
+        """Take `Settings` or anything with their attributes; for None, Ollama's defaults."""
         given = {
             name: value
             for name in cls.__dataclass_fields__
@@ -288,14 +276,7 @@ Compute: TypeAlias = Callable[[Symbols], tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One family's formulas.
-
-    Attributes:
-        name: What to call the family.
-        compute: Symbols → (Full, Partial) in bytes.
-        full: Full as Python writes it, in the symbols of `Symbols`.
-        partial: Partial as Python writes it.
-    """
+    """One family's formulas: (Full, Partial) in bytes, and both as Python writes them."""
 
     name: str
     compute: Compute
@@ -560,10 +541,10 @@ class GraphSize:
         kv_per_layer: Bytes of the cache of each block.
         kv_kinds: Kind of each block's cache.
         kv_total: Bytes of the whole cache.
-        partial: Graph of a partial offload as the formula gives it; 0 where there is none.
-        full: Graph of a full offload as the formula gives it; 0 where there is none.
-        partial_resolved: The same after the fallback.
-        full_resolved: The same after the fallback.
+        partial: Graph of a partial offload by the formula; 0 where there is none.
+        full: Graph of a full offload by the formula; 0 where there is none.
+        partial_resolved: `partial` after the fallback.
+        full_resolved: `full` after the fallback.
         row: The formulas used, or None.
         symbols: Values of the formulas' symbols.
         workload: The settings.
@@ -590,15 +571,7 @@ def graph_size(  # noqa: PLR0913 - the settings by name are docs/interface.md's 
     kv_cache_type: str = "f16",
     flash_attention: bool = False,
 ) -> GraphSize:
-    """Return the sizes for settings that are effective already; no rule is applied to them.
-
-    Args:
-        h: The model.
-        context: Tokens of each sequence.
-        parallel: Sequences at a time.
-        batch: Tokens computed at a time.
-        kv_cache_type: Type of the cache's elements.
-        flash_attention: Whether it is on.
+    """Return the sizes for settings that are effective already (see `Settings`).
 
     Raises:
         PlanError: A number is negative or absurd, or a size does not fit 63 bits.

@@ -78,12 +78,7 @@ def split_group(name: str) -> tuple[str, str]:
 
 
 def group_table(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHERS) -> TensorGroups:
-    """Group the tensors of an opened model, from its header alone.
-
-    Args:
-        table: The tensors.
-        others: Types that some of them are to have instead of their own, by row.
-    """
+    """Group the tensors of an opened model; `others` are types to use instead, by row."""
     columns, rows = table.columns, table.main_rows
     types = columns.types[:rows]
     if others:
@@ -158,12 +153,7 @@ def _type_warnings(types: Sequence[TensorType]) -> Iterable[str]:
 
 
 def group_config(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHERS) -> TensorGroups:
-    """Map tensor names to the groups they would have after conversion, and sum their bytes.
-
-    Args:
-        table: The tensors.
-        others: Types that some of them are to have instead of their own, by row.
-    """
+    """Group tensors as they would be after conversion; `others` are types to use, by row."""
     columns, rows = table.columns, table.main_rows
     sizes = list(columns.nbytes[:rows])
     for row, kind in others.items():
