@@ -32,6 +32,8 @@ from explorer.qt.what_if.estimate import (
     WhatIfCache,
     WhatIfEstimate,
     WhatIfRequest,
+    WhatIfState,
+    WhatIfWork,
     estimate_of,
 )
 from explorer.qt.what_if.table import (
@@ -42,7 +44,6 @@ from explorer.qt.what_if.table import (
     lines_of,
     note_text,
 )
-from explorer.qt.what_if.work import WhatIfState, WhatIfWork
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel

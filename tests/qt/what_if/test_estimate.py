@@ -24,10 +24,11 @@ from explorer.qt.what_if.estimate import (
     WhatIfCache,
     WhatIfEstimate,
     WhatIfRequest,
+    WhatIfState,
+    WhatIfWork,
     estimate_of,
 )
 from explorer.qt.what_if.table import Line, WhatIfColumns, change_text, lines_of, note_text
-from explorer.qt.what_if.work import WhatIfState, WhatIfWork
 from explorer.qt.widgets.table_model import TableModel
 from tests.helpers.model_pairs import write_gguf
 

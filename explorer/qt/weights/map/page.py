@@ -18,9 +18,10 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import BlockSizes, Layer, MapPlot
-from explorer.qt.weights.map.side import MapControls, MapReadout
-from explorer.qt.weights.map.subject import (
+from explorer.qt.weights.map.side import (
     Drawable,
+    MapControls,
+    MapReadout,
     block_weights,
     drawable_of,
     quantity_name,
