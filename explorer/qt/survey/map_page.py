@@ -28,9 +28,9 @@ from explorer.present.explanations import picture_text
 from explorer.present.statistics import Floats
 from explorer.present.survey import METRICS, Groups, Known, Metric, Source, metric_named
 from explorer.qt.survey.bar import Notice
-from explorer.qt.survey.map_layout import MapLayout
 from explorer.qt.survey.map_paint import (
     Colouring,
+    MapLayout,
     MapPainter,
     MetricColouring,
     TypeColouring,
