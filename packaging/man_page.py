@@ -73,7 +73,7 @@ def escape(text: str) -> str:
     """Return text as roff that prints it, whatever it holds; lines stay lines.
 
     A backslash begins an escape, a full stop or an apostrophe at the start of a line a request, and
-    a bare hyphen may be printed as a Unicode hyphen, which nobody can paste into a shell.
+    a bare hyphen may be printed as a Unicode hyphen, which cannot be pasted into a shell.
     """
     special = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
     out = []

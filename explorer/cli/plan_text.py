@@ -295,7 +295,7 @@ def _row(path: str, plan: Plan) -> Sequence[str]:
 
 
 def _name(path: str) -> str:
-    """Return the end of a path, which tells models apart."""
+    """Return the end of a path, which distinguishes models."""
     text = plain_text(path)
     return text if len(text) <= _LONGEST_ROW_NAME else "…" + text[1 - _LONGEST_ROW_NAME :]
 

@@ -1,4 +1,4 @@
-"""The user's country tells how numbers are written, and every widget hears when that changes."""
+"""Number formats of the user's country, and the units of sizes; widgets follow changes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,14 @@ from shiboken6 import isValid
 
 from explorer.text import PLAIN, ByteUnits, Notation, NumberFormat, notation, set_notation
 
-# What a window consists of, without keeping it.
-
-
 Kind = TypeVar("Kind", bound=QObject)
 
 
 def descendants(parent: QObject, kind: type[Kind]) -> Iterator[Kind]:
     """Yield the children of an object, theirs, and so on, in the order of `QObject.findChildren`.
 
-    What that finds belongs to `parent` from then on, as Python sees it: of objects that Qt made and
-    deletes, within a dialog or a list, something is left for as long as `parent` lives.
-
-    Args:
-        parent: The object, which is not yielded.
-        kind: What is yielded; below others, too.
+    `findChildren` makes `parent` the owner of each Python wrapper, so that wrappers of objects that
+    Qt itself makes and deletes would stay for as long as `parent` lives.
     """
     for child in parent.children():
         if isinstance(child, kind):
@@ -36,14 +29,14 @@ def descendants(parent: QObject, kind: type[Kind]) -> Iterator[Kind]:
 
 
 _PROBE = 123_456_789_012
-_LEAST_PROBED, _MOST_PROBED = 4, 8
+_MIN_PROBED, _MAX_PROBED = 4, 8
 
 
 def number_format(locale: QLocale) -> NumberFormat:
     """Return the separators of a country.
 
-    A country with digits of its own (Arabic, Persian, Nepali, …) gets a point and commas: the
-    program writes 0 to 9 everywhere, see `explorer.text`, and CLDR sets these with such digits
+    A country with digits of its own (Arabic, Persian, Nepali, …) gets a point and commas, as CLDR
+    has it for the digits 0 to 9, which the program writes everywhere
     (``numbers/symbols-numberSystem-latn`` of ``ar``, ``ne`` and others).
     """
     if locale.zeroDigit() != "0" or locale.language() == QLocale.Language.C:
@@ -53,8 +46,8 @@ def number_format(locale: QLocale) -> NumberFormat:
     if not group or decimal == group or len(groups) < 3:
         return PLAIN.numbers
     least = next(
-        (n for n in range(_LEAST_PROBED, _MOST_PROBED) if not _digits(locale, n).isdigit()),
-        _LEAST_PROBED,
+        (n for n in range(_MIN_PROBED, _MAX_PROBED) if not _digits(locale, n).isdigit()),
+        _MIN_PROBED,
     )
     found = NumberFormat(decimal, group, groups[-1], groups[-2], least)
     return PLAIN.numbers if found == PLAIN.numbers else found
@@ -65,9 +58,9 @@ def _digits(locale: QLocale, count: int) -> str:
 
 
 def take_locale(locale: QLocale, units: ByteUnits) -> None:
-    """Write numbers as in a country from now on; before the first widget is made.
+    """Set the number format of the process, before the first widget is made.
 
-    Fields of Qt's own follow the default locale: where digits are not 0 to 9, that of no country.
+    Qt's own fields follow the default locale; for digits other than 0 to 9 it becomes the C locale.
     """
     set_notation(Notation(number_format(locale), units))
     if locale.zeroDigit() != "0":
@@ -75,15 +68,15 @@ def take_locale(locale: QLocale, units: ByteUnits) -> None:
 
 
 def take_units(units: ByteUnits, window: QWidget) -> None:
-    """Tell sizes in other units, and have everything in a window told anew.
+    """Show sizes in other units, and update everything in a window.
 
-    Every widget gets a `LocaleChange`, as Qt names it when numbers are to be written in another
-    way; those that keep texts with sizes in them make them again in their `changeEvent`.
+    Every widget gets a `LocaleChange`; those that keep texts with sizes make them again in their
+    `changeEvent`.
     """
     set_notation(replace(notation(), units=units))
     for widget in (window, *descendants(window, QWidget)):
-        # Python knows of its own kinds of widgets when one is gone, because another made its
-        # content anew; of those that Qt made within them it does not, and they need no telling.
+        # An update may delete later widgets: `isValid` knows that of our own classes only, and
+        # widgets of Qt's classes have no texts of ours.
         if not _is_of_qt(widget) and isValid(widget):
             QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.LocaleChange))
             if isValid(widget):
@@ -91,5 +84,5 @@ def take_units(units: ByteUnits, window: QWidget) -> None:
 
 
 def _is_of_qt(widget: QWidget) -> bool:
-    """Tell whether a widget is of a class of Qt itself."""
+    """Return whether a widget's class is Qt's own."""
     return type(widget).__module__.partition(".")[0] == "PySide6"

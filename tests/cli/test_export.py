@@ -89,7 +89,7 @@ def test_a_folder_that_is_missing(path: Path, target: Path, capsys: Capture) -> 
     )
 
 
-def test_a_disk_that_is_too_small_is_told_before(
+def test_a_disk_that_is_too_small_is_reported_before(
     path: Path, target: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=1 << 20))

@@ -210,7 +210,7 @@ def test_check_json_of_what_does_not_open(tmp_path: Path, capsys: Capture) -> No
     assert err.count("\n") == 1
 
 
-def test_a_broken_file_fails_the_check_even_if_nobody_reads(tmp_path: Path, demo: Path) -> None:
+def test_a_broken_file_fails_the_check_without_a_reader(tmp_path: Path, demo: Path) -> None:
     path = tmp_path / "cut.gguf"
     path.write_bytes(demo.read_bytes()[:-4096])
     reader, writer = os.pipe()

@@ -116,7 +116,7 @@ def test_the_parts_of_a_gpu_add_up(model: Path, capsys: Capture, free: int) -> N
     assert [line.split("  ", 2)[-1].strip() for line in lines] == [bytes_text(n) for n in sizes]
 
 
-def test_text_tells_everything_apart(model: Path, capsys: Capture) -> None:
+def test_text_distinguishes_every_figure(model: Path, capsys: Capture) -> None:
     text = run(capsys, model, "--context", "8k", "--gpu", "RTX 3090")
     assert "\x1b" not in text
     lines = text.splitlines()
@@ -346,9 +346,7 @@ def test_every_profile_at_once(model: Path, capsys: Capture) -> None:
     assert "Fits, as predicted: " in text
 
 
-def test_json_of_many_tells_of_those_that_failed(
-    tmp_path: Path, model: Path, capsys: Capture
-) -> None:
+def test_json_of_many_names_those_that_failed(tmp_path: Path, model: Path, capsys: Capture) -> None:
     absent = tmp_path / "absent.gguf"
     text = run(capsys, model, absent, "--gpu", "1GiB", "--json", code=1)
     good, bad = json.loads(text)["plans"]

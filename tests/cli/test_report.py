@@ -70,7 +70,7 @@ def test_no_model_is_written_over(path: Path, name: str, capsys: Capture) -> Non
     assert {p.name: p.read_bytes() for p in path.parent.iterdir() if p.is_file()} == before
 
 
-def test_a_missing_folder_is_told_before_weights_are_read(
+def test_a_missing_folder_is_reported_before_weights_are_read(
     path: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("explorer.report.gather.measure")
@@ -94,7 +94,7 @@ def test_interrupting_leaves_nothing_behind(
     assert not list(tmp_path.glob(".report*"))
 
 
-def test_damaged_weights_are_told_in_the_report_and_by_the_exit_code(
+def test_damaged_weights_are_named_in_the_report_and_by_the_exit_code(
     path: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     short = tmp_path / "short.gguf"
@@ -120,7 +120,7 @@ def test_wrong_usage(path: Path, arguments: list[str]) -> None:
     assert main(["report", str(path), *arguments]) == 2
 
 
-def test_inspect_tells_the_recipe(path: Path, capsys: Capture) -> None:
+def test_inspect_shows_the_recipe(path: Path, capsys: Capture) -> None:
     import json
 
     assert main(["inspect", str(path), "--recipe"]) == 0

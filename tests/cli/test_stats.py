@@ -83,12 +83,12 @@ def test_what_is_no_number_is_null(path: Path, capsys: Capture) -> None:
     assert empty["percentiles"]["50"] is None  # type: ignore[index]
 
 
-def test_a_quantized_tensor_tells_its_rounding_error(path: Path, capsys: Capture) -> None:
+def test_a_quantized_tensor_shows_its_rounding_error(path: Path, capsys: Capture) -> None:
     record = _json(capsys, path, "quantized")
     assert (record["type"], record["step_error_rms"]) == ("Q4_K", 0)
 
 
-def test_a_factor_that_is_not_applied_is_told(path: Path, capsys: Capture) -> None:
+def test_a_factor_that_is_not_applied_is_noted(path: Path, capsys: Capture) -> None:
     record = _json(capsys, path, "fp4.weight")
     assert record["notes"] == ["the factor in tensor 'fp4.scale' is not applied to these weights"]
     assert main(["stats", str(path), "fp4.weight"]) == 0

@@ -146,29 +146,29 @@ def test_the_facts_of_a_model(qtbot: QtBot, load: Load, quantized: Path, capsys:
     view.show_document(load(quantized))
     window = dict(view.facts())
     heading = view.widget().findChildren(QLabel)[0].text()
-    told = pairs_of(lines[1 : 1 + len(terms)])
+    printed = pairs_of(lines[1 : 1 + len(terms)])
     written = dict(zip(terms, texts, strict=True))
     if "Name" in written:  # it is the heading of the page
         window = {"Name": heading, **window}
-    assert list(told) == terms == list(window)
-    assert told == written == window
-    assert {"Parameters", "Layers", "KV heads", "Size of tensors"} <= set(told)
+    assert list(printed) == terms == list(window)
+    assert printed == written == window
+    assert {"Parameters", "Layers", "KV heads", "Size of tensors"} <= set(printed)
 
 
 def test_the_statistics_of_a_tensor(
     make_panel: Callable[..., Any], quantized: Path, capsys: Capture
 ) -> None:
-    told = pairs_of(command_line(capsys, "stats", quantized, TENSOR))
-    told["Rounding error, RMS"] = told["Rounding error, RMS"].removesuffix(
+    printed = pairs_of(command_line(capsys, "stats", quantized, TENSOR))
+    printed["Rounding error, RMS"] = printed["Rounding error, RMS"].removesuffix(
         " (from the block scales)"
     )
     panel = make_panel(WeightsPanel, quantized)
     panel.show(TENSOR)
     shown = window_lines(panel.view.histogram.statistics)
     written = row_of(report("weights", quantized), TENSOR)
-    fronts = {"command line": told, "window": shown}
+    fronts = {"command line": printed, "window": shown}
     assert_same(fronts, list(shown))
-    assert [label for label in told if label in shown] == list(shown)
+    assert [label for label in printed if label in shown] == list(shown)
     labels = ["Minimum", "Maximum", "Mean", "Standard deviation", "Root mean square"]
     labels += ["Outlier ratio", "Rounding error, RMS"]
     assert_same({**fronts, "report": written}, labels)
@@ -181,7 +181,7 @@ def test_the_errors_of_a_tensor(
     capsys: Capture,
 ) -> None:
     lines = command_line(capsys, "compare", reference, quantized, "--tensor", TENSOR)
-    told = dict(zip(lines[0], lines[1], strict=True))
+    printed = dict(zip(lines[0], lines[1], strict=True))
     panel = make_panel(ErrorsPanel, quantized, reference)
     panel.select(TENSOR)
     panel.references.choose(panel.documents[1])
@@ -189,9 +189,9 @@ def test_the_errors_of_a_tensor(
     shown = window_lines(panel.view.pictures.table)
     written = row_of(report("weights", quantized, reference), TENSOR)
     labels = ["Relative RMSE", "SQNR"]
-    assert_same({"command line": told, "window": shown, "report": written}, labels)
+    assert_same({"command line": printed, "window": shown, "report": written}, labels)
     labels += ["RMSE", "Maximum error", "Bias", "1 - cosine"]
-    assert_same({"command line": told, "window": shown}, labels)
+    assert_same({"command line": printed, "window": shown}, labels)
 
 
 def test_the_survey_of_a_model(
@@ -239,7 +239,7 @@ def test_a_plan_on_two_gpus(
     gpus = [Device(one.id, one.library, free * GIB // 2, name=one.name) for one in GPUS]
     specs = [f"--gpu=name={one.name},free={one.free},library=CUDA" for one in gpus]
     lines = command_line(capsys, "plan", path, "--context", 8192, *specs)
-    told = pairs_of(lines)
+    printed = pairs_of(lines)
     table = command_line(capsys, "plan", path, path, "--context", 8192, *specs)
     row = dict(zip(table[0], table[1], strict=True))
 
@@ -264,7 +264,7 @@ def test_a_plan_on_two_gpus(
     sizes += ["On the CPU", "In all"]
     fronts = {"report": written, "window": shown, "table of the command line": row}
     assert_same(fronts, [*sizes, "Layers on GPUs"])
-    short = {label: told[label].split(" (")[0] for label in (*sizes, "Layers on GPUs")}
+    short = {label: printed[label].split(" (")[0] for label in (*sizes, "Layers on GPUs")}
     assert_same({"command line": short, "window": shown}, [*sizes, "Layers on GPUs"])
 
     sentence = panel.body.answer.sentence.text()

@@ -85,7 +85,7 @@ def gaps(widget: QWidget) -> Iterator[str]:
 
 
 def shows_figures(widget: QWidget) -> bool:
-    """Tell whether a widget is a plot, a picture of our own, or a label with a number.
+    """Return whether a widget is a plot, a picture of our own, or a label with a number.
 
     Sentences that say why there is nothing to show are none, even if they have numbers.
     """
@@ -198,17 +198,17 @@ def test_nothing_of_a_model_gets_into_an_explanation(
     qtbot: QtBot, make_window: Callable[..., MainWindow], hostile_path: Path
 ) -> None:
     window = make_window(hostile_path)
-    told = set()
+    texts = set()
     for _, shown in everywhere(qtbot, window):
         for widget in visible(shown):
-            told.add(widget.whatsThis())
+            texts.add(widget.whatsThis())
             if isinstance(widget, QTableView | QTreeView):
                 model = widget.model()
                 rows = range(min(model.rowCount(), _MOST_ROWS))
                 places = [(r, c) for r in rows for c in range(model.columnCount())]
-                told |= {meaning_of(model.index(*place)) for place in places}
-    assert not any(GuiQt.mightBeRichText(text) for text in told)
-    assert not any(name in text for text in told for name in HOSTILE if len(name) > 3)
+                texts |= {meaning_of(model.index(*place)) for place in places}
+    assert not any(GuiQt.mightBeRichText(text) for text in texts)
+    assert not any(name in text for text in texts for name in HOSTILE if len(name) > 3)
 
 
 # what the offscreen platform cannot do for a pop-up

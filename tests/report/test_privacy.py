@@ -53,6 +53,6 @@ def test_text_is_made_plain_as_well() -> None:
     assert privacy.clean("a\nb", True) == "a\nb"
 
 
-def test_an_error_is_told_without_its_path() -> None:
+def test_an_error_is_shown_without_its_path() -> None:
     error = FormatError("blob '/home/ada/blobs/sha256-1' is missing", "/home/ada/x.gguf", 24)
     assert message(error) == "blob '…/sha256-1' is missing"

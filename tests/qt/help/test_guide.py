@@ -1,4 +1,4 @@
-"""The guide is whole and true: its links lead somewhere, what it tells to type works."""
+"""The guide is complete and true: its links work, and so does what it says to type."""
 
 from __future__ import annotations
 

@@ -127,13 +127,13 @@ def test_what_is_out_of_sight_is_not_pointed_at(window: MainWindow, tour: Tour) 
     assert window.rect().contains(tour.callout.geometry())
 
 
-def test_a_screen_reader_is_told_where_one_is(window: MainWindow, tour: Tour) -> None:
+def test_a_screen_reader_hears_where_one_is(window: MainWindow, tour: Tour) -> None:
     tour.go_to(2)
-    told = tour.callout.accessibleDescription()
-    assert tour.callout.title.text() in told
-    assert tour.callout.text.text() in told
-    assert "3 of 8" in told
-    assert tour.callout.next.accessibleDescription() == told
+    spoken = tour.callout.accessibleDescription()
+    assert tour.callout.title.text() in spoken
+    assert tour.callout.text.text() in spoken
+    assert "3 of 8" in spoken
+    assert tour.callout.next.accessibleDescription() == spoken
     assert tour.callout.accessibleName()
 
 
