@@ -16,9 +16,9 @@ from tests.helpers.patience import PROGRAM_S
 _ROOT: Final = Path(__file__).parent.parent
 
 LIMITS: Final = {
-    "click": {"modules": 40, "pairs": 12, "direct": 9},
+    "click": {"modules": 39, "pairs": 14, "direct": 11},
     "slider": {"modules": 20, "pairs": 2, "direct": 1},
-    "compare": {"modules": 32, "pairs": 6, "direct": 6},
+    "compare": {"modules": 32, "pairs": 5, "direct": 5},
     "open": {"modules": 33, "pairs": 6, "direct": 5},
 }
 
