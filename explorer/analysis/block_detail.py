@@ -1,7 +1,7 @@
 """One block of a quantized tensor, taken apart: its bytes, fields, scales, codes and weights.
 
 For looking at, so everything is exact, and every figure comes from where decoding takes it: the
-anatomy of the type and its decoder. A weight whose scales lie in a tensor of their own has groups
+layout of the type and its decoder. A weight whose scales lie in a tensor of their own has groups
 for blocks, whose bytes come from several places.
 """
 
@@ -28,10 +28,10 @@ from explorer.quantization.block_bits import (
     sub_scales,
 )
 from explorer.quantization.convert import swap_byte_order
-from explorer.quantization.grouped import take_group_scales
+from explorer.quantization.grouped import unpack_group_scales
 from explorer.quantization.grouped.layout import group_fields, stored_groups
-from explorer.quantization.iq_layout import BookRows, book_rows
-from explorer.quantization.registry import BlockField, anatomy
+from explorer.quantization.iq_layout import GridRows, grid_rows
+from explorer.quantization.registry import BlockField, block_layout
 
 _FACTOR_BYTES: Final = 4
 _MOST_NUMBERS: Final = 16  # of a field: more are codes
@@ -56,7 +56,7 @@ class BlockPart:
 
 @dataclass(frozen=True, slots=True)
 class BlockDetail:
-    """What a block is made of; a weight is scale * level - minimum, as `Anatomy` says.
+    """What a block is made of; a weight is scale * level - minimum, as `BlockLayout` says.
 
     Attributes:
         tensor: The tensor.
@@ -71,7 +71,7 @@ class BlockDetail:
         scales: float32 [scales]: effective scales.
         minima: float32 [scales]: effective minima; None if the type has none.
         sub_scales: What the sub-blocks store for them; None if scales are stored whole.
-        rows: Rows of the code book; None for a type without rows.
+        rows: Rows of the grid; None for a type without rows.
         values: float32 [weights]: the decoded weights.
         bits: What each bit of `stored` acts on.
     """
@@ -88,7 +88,7 @@ class BlockDetail:
     scales: NDArray[np.float32]
     minima: NDArray[np.float32] | None
     sub_scales: SubScales | None
-    rows: BookRows | None
+    rows: GridRows | None
     values: NDArray[np.float32]
     bits: BlockBits
 
@@ -188,7 +188,7 @@ def _of_block(detail: BlockDetail, chunk: Chunk) -> BlockDetail:
     """Describe a block whose bytes lie together."""
     name = detail.tensor.type.name
     raw = np.asarray(chunk.stored).reshape(-1).copy()
-    fields = anatomy(name).fields
+    fields = block_layout(name).fields
     bits = bits_of_type(name)
     if detail.tensor.byte_order == "big":
         order = np.arange(raw.size)
@@ -200,7 +200,7 @@ def _of_block(detail: BlockDetail, chunk: Chunk) -> BlockDetail:
         fields=fields,
         numbers=numbers,
         sub_scales=sub_scales(name, raw),
-        rows=book_rows(name, detail.codes),
+        rows=grid_rows(name, detail.codes),
         bits=bits,
     )
 
@@ -212,7 +212,7 @@ def _of_group(detail: BlockDetail) -> BlockDetail:
     layout, fields = grouped.layout, group_fields(grouped.layout)
     raw = np.frombuffer(detail.stored, np.uint8)
     scale, minimum = np.empty((2, 1, 1), np.float32)
-    take_group_scales(layout, stored_groups(layout, raw[None]), scale, minimum)
+    unpack_group_scales(layout, stored_groups(layout, raw[None]), scale, minimum)
     numbers = tuple(_numbers(field, raw, scale[0]) for field in fields)
     described = replace(detail, fields=fields, numbers=numbers, bits=bits_of_layout(layout))
     return described if grouped.global_scale is None else _with_factor(described)

@@ -25,12 +25,12 @@ from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Fold, Stored, WeightReader, fold_parts
 from explorer.parallel import Check, never
 from explorer.quantization.grouped import (
-    GroupAnatomy,
-    group_anatomy,
-    take_group_codes,
-    take_group_scales,
+    GroupCoding,
+    group_coding,
+    unpack_group_codes,
+    unpack_group_scales,
 )
-from explorer.quantization.registry import Anatomy, anatomy, has_anatomy
+from explorer.quantization.registry import BlockLayout, block_layout, has_block_layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ class BlockUnpacker:
     """
 
     def __init__(self, tensor: Tensor) -> None:
-        found: Anatomy | GroupAnatomy
+        found: BlockLayout | GroupCoding
         self._count: Callable[[Any], int]
-        self._take_codes: Callable[[Any, NDArray[np.uint8]], None]
-        self._take_scales: Callable[[Any, NDArray[np.float32], NDArray[np.float32]], None]
+        self._unpack_codes: Callable[[Any, NDArray[np.uint8]], None]
+        self._unpack_scales: Callable[[Any, NDArray[np.float32], NDArray[np.float32]], None]
         if tensor.grouped is None:
-            found, self._count = anatomy(tensor.type.name), len
-            self._take_codes, self._take_scales = found.take_codes, found.take_scales
+            found, self._count = block_layout(tensor.type.name), len
+            self._unpack_codes, self._unpack_scales = found.unpack_codes, found.unpack_scales
         else:
             layout = tensor.grouped.layout
-            found, self._count = group_anatomy(layout), layout.count
-            self._take_codes = partial(take_group_codes, layout)
-            self._take_scales = partial(take_group_scales, layout)
+            found, self._count = group_coding(layout), layout.count
+            self._unpack_codes = partial(unpack_group_codes, layout)
+            self._unpack_scales = partial(unpack_group_scales, layout)
         self.levels = found.levels
         self.weights_per_scale = found.weights_per_scale
         self.has_minimum = found.has_minimum
@@ -84,7 +84,7 @@ class BlockUnpacker:
         if count > len(self._codes):
             self._codes = np.empty((count, self._type.block_weights), np.uint8)
         codes = self._codes[:count]
-        self._take_codes(stored, codes)
+        self._unpack_codes(stored, codes)
         return codes
 
     def scales(self, stored: Stored) -> BlockScales:
@@ -93,7 +93,7 @@ class BlockUnpacker:
         if count > len(self._scales.scales):
             self._scales = self._room_for_scales(count)
         found = BlockScales(self._scales.scales[:count], self._scales.minima[:count])
-        self._take_scales(stored, found.scales, found.minima)
+        self._unpack_scales(stored, found.scales, found.minima)
         return found
 
     def _room_for_scales(self, count: int) -> BlockScales:
@@ -106,7 +106,7 @@ class BlockUnpacker:
 
 def is_quantized(tensor: Tensor) -> bool:
     """Return whether a tensor's blocks have codes and scales; loads nothing."""
-    return tensor.grouped is not None or has_anatomy(tensor.type.name)
+    return tensor.grouped is not None or has_block_layout(tensor.type.name)
 
 
 def unpacker_of(tensor: Tensor) -> BlockUnpacker | None:

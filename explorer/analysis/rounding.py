@@ -17,11 +17,16 @@ from explorer.quantization.grouped import (
     Mode,
     StoredGroups,
     decode_groups,
-    group_anatomy,
+    group_coding,
     quantize_groups,
-    take_group_codes,
+    unpack_group_codes,
 )
-from explorer.quantization.registry import WITHOUT_ENCODER, anatomy, has_anatomy, has_encoder
+from explorer.quantization.registry import (
+    WITHOUT_ENCODER,
+    block_layout,
+    has_block_layout,
+    has_encoder,
+)
 
 _AFFINE: Final = {"int4": 4, "int8": 8, "affine2": 2, "affine3": 3, "affine5": 5, "affine6": 6}
 _FLOATS: Final = {"nvfp4": (Mode.NVFP4, 4, 16), "mxfp4": (Mode.MXFP4, 4, 32)}
@@ -112,8 +117,8 @@ class BlockRounder:
 
     def __init__(self, name: str) -> None:
         self.type = TENSOR_TYPES[name]
-        self._anatomy: Any = anatomy(name) if has_anatomy(name) else None
-        self.levels = None if self._anatomy is None else self._anatomy.levels
+        self._layout: Any = block_layout(name) if has_block_layout(name) else None
+        self.levels = None if self._layout is None else self._layout.levels
         self._raw: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._values: Values = np.empty(0, np.float32)
 
@@ -128,7 +133,7 @@ class BlockRounder:
         """See `Rounder.codes`."""
         blocks = self._raw.reshape(-1, self.type.block_bytes)
         codes = np.empty((len(blocks), self.type.block_weights), np.uint8)
-        self._anatomy.take_codes(blocks, codes)
+        self._layout.unpack_codes(blocks, codes)
         return codes
 
 
@@ -138,7 +143,7 @@ class GroupRounder:
     def __init__(self, layout: GroupedLayout) -> None:
         self._layout = layout
         self.type = layout.type
-        self.levels: NDArray[np.float32] | None = group_anatomy(layout).levels
+        self.levels: NDArray[np.float32] | None = group_coding(layout).levels
         self._stored: StoredGroups | None = None
         self._values: Values = np.empty(0, np.float32)
 
@@ -155,5 +160,5 @@ class GroupRounder:
         """See `Rounder.codes`."""
         assert self._stored is not None
         codes = np.empty((self._layout.count(self._stored), self._layout.group_size), np.uint8)
-        take_group_codes(self._layout, self._stored, codes)
+        unpack_group_codes(self._layout, self._stored, codes)
         return codes

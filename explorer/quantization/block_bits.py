@@ -3,7 +3,7 @@
 A block is taken apart, one of its bits is turned, and it is taken apart again: what differs is what
 the bit acts on. So no layout is written down a second time, and every type is covered that can be
 taken apart. A bit may act for some contents of the block only (the lowest bit of a base-3 byte, a
-bit of a code book's row), so this is done for many contents, and what was found is put together.
+bit of a grid's row), so this is done for many contents, and what was found is put together.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.grouped import GroupedLayout, group_anatomy
-from explorer.quantization.grouped.layout import split_bytes
+from explorer.quantization.grouped import GroupedLayout, group_coding
+from explorer.quantization.grouped.layout import unpack_bytes
 from explorer.quantization.iq_layout import group_weights
-from explorer.quantization.registry import BlockField, Blocks, Codes, Scales, anatomy
+from explorer.quantization.registry import BlockField, Blocks, Codes, Scales, block_layout
 from explorer.quantization.types import TENSOR_TYPES, TensorType
 
 Masks: TypeAlias = NDArray[np.uint8]
@@ -63,22 +63,22 @@ def bits_of_type(type_name: str) -> BlockBits:
     Raises:
         KeyError: The type is not quantized.
     """
-    parts = anatomy(type_name)
+    parts = block_layout(type_name)
     kind = _Kind(TENSOR_TYPES[type_name], parts.weights_per_scale, parts.has_minimum)
     group = group_weights(type_name)
     sizes = np.unique(np.abs(parts.levels), return_inverse=True)[1].astype(np.uint8)
-    return _turn_bits(parts.split, kind, group, sizes)
+    return _turn_bits(parts.unpack, kind, group, sizes)
 
 
 @cache
 def bits_of_layout(layout: GroupedLayout) -> BlockBits:
     """Return the bits of a group, whose bytes are those of its codes, its scale and its bias."""
 
-    def split(blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
-        split_bytes(layout, blocks, codes, scales, minima)
+    def unpack(blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
+        unpack_bytes(layout, blocks, codes, scales, minima)
 
-    parts = group_anatomy(layout)
-    return _turn_bits(split, _Kind(layout.type, parts.weights_per_scale, parts.has_minimum))
+    parts = group_coding(layout)
+    return _turn_bits(unpack, _Kind(layout.type, parts.weights_per_scale, parts.has_minimum))
 
 
 def _turn_bits(
@@ -89,7 +89,7 @@ def _turn_bits(
     Args:
         split: Takes blocks apart.
         kind: What they are like.
-        group: Weights that a row of a code book is for, a power of 2. What acts on the size of one
+        group: Weights that a row of a grid is for, a power of 2. What acts on the size of one
             of them acts on the row, and so on all of them, though two rows may agree in some.
         sizes: uint8 [codes]: a number for each absolute level, if there are such groups.
     """
@@ -185,7 +185,7 @@ def sub_scales(type_name: str, block: NDArray[np.uint8]) -> SubScales | None:
         type_name: A quantized tensor type.
         block: uint8 [block_bytes], little-endian.
     """
-    parts, kind = anatomy(type_name), TENSOR_TYPES[type_name]
+    parts, kind = block_layout(type_name), TENSOR_TYPES[type_name]
     count = kind.block_weights // parts.weights_per_scale
     own = [field for field in parts.fields if field.name in _OF_BLOCK and field.dtype in _ONE]
     split_d = type_name == "IQ1_M"
@@ -199,7 +199,7 @@ def sub_scales(type_name: str, block: NDArray[np.uint8]) -> SubScales | None:
         numbers["d"] = _unite(ones[0])
     scales = np.empty((1, count), np.float32)
     minima = np.empty((1, count), np.float32)
-    parts.take_scales(ones, scales, minima)
+    parts.unpack_scales(ones, scales, minima)
     return SubScales(
         numbers["d"], numbers.get("dmin"), scales[0], minima[0] if parts.has_minimum else None
     )

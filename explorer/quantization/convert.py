@@ -18,10 +18,10 @@ from explorer.quantization.registry import (
     Blocks,
     QuantizationError,
     Weights,
-    anatomy,
+    block_layout,
     decoder,
     encoder,
-    has_anatomy,
+    has_block_layout,
     has_decoder,
     has_encoder,
     uses_importance,
@@ -83,11 +83,11 @@ def warm_up(type_name: str, *, split: bool = False) -> None:
     """
     kind = _decodable(type_name)
     dequantize(bytes(kind.block_bytes), type_name)
-    if split and has_anatomy(type_name):
-        parts = anatomy(type_name)
+    if split and has_block_layout(type_name):
+        parts = block_layout(type_name)
         codes = np.empty((1, kind.block_weights), np.uint8)
         scales = np.empty((1, kind.block_weights // parts.weights_per_scale), np.float32)
-        parts.split(np.zeros((1, kind.block_bytes), np.uint8), codes, scales, scales.copy())
+        parts.unpack(np.zeros((1, kind.block_bytes), np.uint8), codes, scales, scales.copy())
 
 
 def _decodable(type_name: str) -> TensorType:
@@ -206,7 +206,7 @@ def _importance(given: Any, kind: TensorType, count: int) -> Weights | None:
 # A big-endian GGUF file is a little-endian one in which each such number is turned round; bytes
 # that hold packed codes stay as they are (llama.cpp, gguf-py/gguf/scripts/gguf_convert_endian.py,
 # does so for Q4_0, Q8_0, Q4_K, Q6_K and plain numbers). For the other types no converter exists:
-# fields are those of `docs/gguf.md`, section 8. Kernels and anatomy know little-endian blocks only.
+# fields are those of `docs/gguf.md`, section 8. Kernels know little-endian blocks only.
 
 
 class Numbers(NamedTuple):

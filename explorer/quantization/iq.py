@@ -1,4 +1,4 @@
-"""IQ1_S and IQ1_M: groups of 8 weights from a book of 2,048 with -1, 0, 1, shifted by an eighth.
+"""IQ1_S and IQ1_M: groups of 8 weights from a grid of 2,048 with -1, 0, 1, shifted by an eighth.
 
 ::
 
@@ -15,7 +15,7 @@
                                         4 bits      3 bits each
 
     index = qs | high << 8     shift = minus ? -1/8 : +1/8
-    value = (d * (2 * scale + 1)) * (book[index] + shift)
+    value = (d * (2 * scale + 1)) * (grid[index] + shift)
 
 IQ1_M has no field d: its half float is made of the four top parts, the lowest first.
 
@@ -48,15 +48,15 @@ from explorer.quantization.jit import (
 )
 from explorer.quantization.registry import Blocks, Decoder, Weights
 
-# The code books of the IQ types: data of ggml, shipped in `resources/code_books`.
+# The grids of the IQ types: data of ggml, shipped in `resources/code_books`.
 
 
 KVALUES: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 """The 16 levels of IQ4 (ggml/src/ggml-common.h, `kvalues_iq4nl`)."""
 
 
-class Book(StrEnum):
-    """A code book; the value is its name in the shipped file."""
+class Grid(StrEnum):
+    """A grid; the value is its name in the shipped file."""
 
     IQ1S = "iq1s"
     IQ2XXS = "iq2xxs"
@@ -68,8 +68,8 @@ class Book(StrEnum):
 
 
 @cache
-def code_book(book: Book) -> NDArray[Any]:
-    """Return a code book as kernels read it, read-only; the file is read at first use.
+def kernel_grid(grid: Grid) -> NDArray[Any]:
+    """Return a grid as kernels read it, read-only; the file is read at first use.
 
     Returns:
         IQ1 and IQ2: int8 [rows, 8]; IQ1's rows are in eighths, so that its shift by an eighth is a
@@ -79,25 +79,25 @@ def code_book(book: Book) -> NDArray[Any]:
     Raises:
         FileNotFoundError: The installation lacks the file.
     """
-    if book is Book.IQ4:
+    if grid is Grid.IQ4:
         rows: NDArray[Any] = np.array(KVALUES, np.int8)
     else:
-        rows = grid(book)
-        if book is Book.IQ1S:
+        rows = stored_grid(grid)
+        if grid is Grid.IQ1S:
             rows = rows * np.int8(8)
-        elif book in {Book.IQ3XXS, Book.IQ3S}:
+        elif grid in {Grid.IQ3XXS, Grid.IQ3S}:
             rows = rows.view("<u4")[:, 0].astype(np.uint32)
     rows.flags.writeable = False
     return rows
 
 
-def grid(book: Book) -> NDArray[np.int8]:
-    """Read a code book as it is shipped: int8 [rows, weights of a group]."""
+def stored_grid(grid: Grid) -> NDArray[np.int8]:
+    """Read a grid as it is shipped: int8 [rows, weights of a group]."""
     with (
         resource("code_books/ggml_iq_grids.npz").open("rb") as file,
-        np.load(file, allow_pickle=False) as books,
+        np.load(file, allow_pickle=False) as grids,
     ):
-        rows: NDArray[np.int8] = books[book.value]
+        rows: NDArray[np.int8] = grids[grid.value]
     return rows
 
 
@@ -119,11 +119,11 @@ uint8 [128], small enough for kernels to have it as a global.
 
 
 Walk: TypeAlias = Callable[[Any, Any, Any, Any], None]
-"""A kernel of an IQ type: walk(blocks, out, scales, book).
+"""A kernel of an IQ type: walk(blocks, out, scales, grid).
 
 `out` is float32 [blocks, weights]. `scales` is None, and `out` gets the weights; or `scales` is
-float32 [blocks, scales of a block] and gets them, and `out` gets the levels. `book` is what
-`code_book` returns. As in all kernels, shapes are the caller's promise.
+float32 [blocks, scales of a block] and gets them, and `out` gets the levels. `grid` is what
+`kernel_grid` returns. As in all kernels, shapes are the caller's promise.
 """
 
 
@@ -153,7 +153,7 @@ def _shift(minus: Any) -> Any:
 
 
 @kernel
-def walk_iq1_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+def walk_iq1_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     """Walk blocks of IQ1_S, uint8 [n, 50], with 8 scales each; see `Walk`."""
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
@@ -168,11 +168,11 @@ def walk_iq1_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
                 index = u32(blocks[b, 2 + group]) | (((high >> u32(3 * part)) & u32(7)) << u32(8))
                 shift = _shift(high & u32(0x8000))
                 for i in range(8):
-                    out[b, 8 * group + i] = of_eighths * f32(i32(i32(book[index, i]) + shift))
+                    out[b, 8 * group + i] = of_eighths * f32(i32(i32(grid[index, i]) + shift))
 
 
 @kernel
-def walk_iq1_m(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+def walk_iq1_m(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     """Walk blocks of IQ1_M, uint8 [n, 56], with 16 scales each; see `Walk`."""
     for b in range(blocks.shape[0]):
         bits = u32(0)
@@ -189,16 +189,16 @@ def walk_iq1_m(blocks: Any, out: Any, scales: Any, book: Any) -> None:
                 index = u32(blocks[b, group]) | ((high & u32(7)) << u32(8))
                 shift = _shift(high & u32(8))
                 for i in range(8):
-                    out[b, 8 * group + i] = of_eighths * f32(i32(i32(book[index, i]) + shift))
+                    out[b, 8 * group + i] = of_eighths * f32(i32(i32(grid[index, i]) + shift))
 
 
-_IQ1_WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
-    "IQ1_S": (walk_iq1_s, Book.IQ1S),
-    "IQ1_M": (walk_iq1_m, Book.IQ1S),
+_IQ1_WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {
+    "IQ1_S": (walk_iq1_s, Grid.IQ1S),
+    "IQ1_M": (walk_iq1_m, Grid.IQ1S),
 }
 
 
-# IQ2_XXS, IQ2_XS and IQ2_S: 8 weights are a row of a book with 8, 25, 43, and a sign each.
+# IQ2_XXS, IQ2_XS and IQ2_S: 8 weights are a row of a grid with 8, 25, 43, and a sign each.
 #
 # ::
 #
@@ -215,7 +215,7 @@ _IQ1_WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
 #     IQ2_XS, for a group         | sign code, 7 bits | index, 9 bits |
 #     IQ2_S, for a group          index = qs | qh << 8
 #
-#     value = (((d * (0.5 + scale)) * 0.25) * book[index]) * sign
+#     value = (((d * (0.5 + scale)) * 0.25) * grid[index]) * sign
 #
 # A scale is for 32 weights in IQ2_XXS and for 16 in the others. A sign code is 7 signs; the
 # eighth makes the minus signs even.
@@ -230,7 +230,7 @@ def _iq2_scale(d: Any, four_bits: Any) -> Any:
 
 
 @kernel
-def walk_iq2_xxs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+def walk_iq2_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     """Walk blocks of IQ2_XXS, uint8 [n, 66], with 8 scales each; see `Walk`."""
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
@@ -244,11 +244,11 @@ def walk_iq2_xxs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
                 index = blocks[b, 2 + 8 * sub + part]
                 signs = SIGNS_OF_CODE[(packed >> u32(7 * part)) & u32(127)]
                 for i in range(8):
-                    out[b, 8 * group + i] = scale * signed(book[index, i], signs, i)
+                    out[b, 8 * group + i] = scale * signed(grid[index, i], signs, i)
 
 
 @kernel
-def walk_iq2_xs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+def walk_iq2_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     """Walk blocks of IQ2_XS, uint8 [n, 74], with 16 scales each; see `Walk`."""
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
@@ -261,11 +261,11 @@ def walk_iq2_xs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
                 index = packed & u32(511)
                 signs = SIGNS_OF_CODE[packed >> u32(9)]
                 for i in range(8):
-                    out[b, 8 * group + i] = scale * signed(book[index, i], signs, i)
+                    out[b, 8 * group + i] = scale * signed(grid[index, i], signs, i)
 
 
 @kernel
-def walk_iq2_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+def walk_iq2_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     """Walk blocks of IQ2_S, uint8 [n, 82], with 16 scales each; see `Walk`."""
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
@@ -278,17 +278,17 @@ def walk_iq2_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
                 index = u32(blocks[b, 2 + group]) | ((high & u32(3)) << u32(8))
                 signs = blocks[b, 34 + group]
                 for i in range(8):
-                    out[b, 8 * group + i] = scale * signed(book[index, i], signs, i)
+                    out[b, 8 * group + i] = scale * signed(grid[index, i], signs, i)
 
 
-_IQ2_WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
-    "IQ2_XXS": (walk_iq2_xxs, Book.IQ2XXS),
-    "IQ2_XS": (walk_iq2_xs, Book.IQ2XS),
-    "IQ2_S": (walk_iq2_s, Book.IQ2S),
+_IQ2_WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {
+    "IQ2_XXS": (walk_iq2_xxs, Grid.IQ2XXS),
+    "IQ2_XS": (walk_iq2_xs, Grid.IQ2XS),
+    "IQ2_S": (walk_iq2_s, Grid.IQ2S),
 }
 
 
-# IQ3_XXS and IQ3_S: 8 weights are two rows of a book with four sizes each, and a sign each.
+# IQ3_XXS and IQ3_S: 8 weights are two rows of a grid with four sizes each, and a sign each.
 #
 # ::
 #
@@ -303,8 +303,8 @@ _IQ2_WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
 #                                   4 bits  7 bits each
 #     IQ3_S, for half a group     index = qs | qh << 8
 #
-#     IQ3_XXS value = (((d * (0.5 + scale)) * 0.5) * book[index]) * sign
-#     IQ3_S   value = ((d * (1 + 2 * scale)) * book[index]) * sign
+#     IQ3_XXS value = (((d * (0.5 + scale)) * 0.5) * grid[index]) * sign
+#     IQ3_S   value = ((d * (1 + 2 * scale)) * grid[index]) * sign
 #
 # Sizes are 4, 12, 20, 28, 36, 44, 52, 62 in IQ3_XXS, and 1, 3, .. 15 in IQ3_S. A scale is for 32
 # weights. A sign code is 7 signs; the eighth makes the minus signs even.
@@ -324,7 +324,7 @@ def _byte(word: Any, i: Any) -> Any:
 
 
 @kernel
-def walk_iq3_xxs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+def walk_iq3_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     """Walk blocks of IQ3_XXS, uint8 [n, 98], with 8 scales each; see `Walk`."""
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
@@ -335,14 +335,14 @@ def walk_iq3_xxs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
                 scales[b, sub], scale = scale, f32(1)
             for part in range(4):
                 group = 4 * sub + part
-                rows = _joined(book[blocks[b, 2 + 2 * group]], book[blocks[b, 3 + 2 * group]])
+                rows = _joined(grid[blocks[b, 2 + 2 * group]], grid[blocks[b, 3 + 2 * group]])
                 signs = SIGNS_OF_CODE[(packed >> u32(7 * part)) & u32(127)]
                 for i in range(8):
                     out[b, 8 * group + i] = scale * signed(_byte(rows, i), signs, i)
 
 
 @kernel
-def walk_iq3_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+def walk_iq3_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     """Walk blocks of IQ3_S, uint8 [n, 110], with 8 scales each; see `Walk`."""
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
@@ -355,28 +355,28 @@ def walk_iq3_s(blocks: Any, out: Any, scales: Any, book: Any) -> None:
                 group = 4 * sub + part
                 first = u32(blocks[b, 2 + 2 * group]) | ((high >> u32(2 * part)) & u32(256))
                 second = u32(blocks[b, 3 + 2 * group]) | ((high >> u32(2 * part + 1)) & u32(256))
-                rows = _joined(book[first], book[second])
+                rows = _joined(grid[first], grid[second])
                 signs = blocks[b, 74 + group]
                 for i in range(8):
                     out[b, 8 * group + i] = scale * signed(_byte(rows, i), signs, i)
 
 
-_IQ3_WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
-    "IQ3_XXS": (walk_iq3_xxs, Book.IQ3XXS),
-    "IQ3_S": (walk_iq3_s, Book.IQ3S),
+_IQ3_WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {
+    "IQ3_XXS": (walk_iq3_xxs, Grid.IQ3XXS),
+    "IQ3_S": (walk_iq3_s, Grid.IQ3S),
 }
 
 
-WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {**_IQ1_WALKS, **_IQ2_WALKS, **_IQ3_WALKS}
-"""The kernel and the code book of each type."""
+WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {**_IQ1_WALKS, **_IQ2_WALKS, **_IQ3_WALKS}
+"""The kernel and the grid of each type."""
 
 
-def decoder_of(walk: Walk, book: Book) -> Decoder:
+def decoder_of(walk: Walk, grid: Grid) -> Decoder:
     """Return the decoder that a walk makes."""
 
     def decode(blocks: Blocks, out: Weights) -> None:
-        # The book is an argument: as a global it would be compiled into the machine code.
-        walk(blocks, out, None, code_book(book))
+        # The grid is an argument: as a global it would be compiled into the machine code.
+        walk(blocks, out, None, kernel_grid(grid))
 
     return decode
 

@@ -30,7 +30,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from explorer.quantization.iq import KVALUES, Book, Walk, decoder_of, nibble_at
+from explorer.quantization.iq import KVALUES, Grid, Walk, decoder_of, nibble_at
 from explorer.quantization.jit import (
     f32,
     half_at,
@@ -129,17 +129,17 @@ def _write_nibbles(
 
 
 @kernel
-def walk_iq4_nl(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+def walk_iq4_nl(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     """Walk blocks of IQ4_NL, uint8 [n, 18], with one scale each; see `Walk`."""
     for b in range(blocks.shape[0]):
         scale = half_at(blocks, b, 0)
         if scales is not None:
             scales[b, 0], scale = scale, f32(1)
-        _write_nibbles(out, b, 0, blocks, 2, book, scale)
+        _write_nibbles(out, b, 0, blocks, 2, grid, scale)
 
 
 @kernel
-def walk_iq4_xs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
+def walk_iq4_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     """Walk blocks of IQ4_XS, uint8 [n, 136], with 8 scales each; see `Walk`."""
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
@@ -149,12 +149,12 @@ def walk_iq4_xs(blocks: Any, out: Any, scales: Any, book: Any) -> None:
             scale = d * (f32(nibble_at(blocks, b, 4, sub) | high) - f32(32))
             if scales is not None:
                 scales[b, sub], scale = scale, f32(1)
-            _write_nibbles(out, b, 32 * sub, blocks, 8 + 16 * sub, book, scale)
+            _write_nibbles(out, b, 32 * sub, blocks, 8 + 16 * sub, grid, scale)
 
 
-WALKS: Final[Mapping[str, tuple[Walk, Book]]] = {
-    "IQ4_NL": (walk_iq4_nl, Book.IQ4),
-    "IQ4_XS": (walk_iq4_xs, Book.IQ4),
+WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {
+    "IQ4_NL": (walk_iq4_nl, Grid.IQ4),
+    "IQ4_XS": (walk_iq4_xs, Grid.IQ4),
 }
 
 DECODERS = {name: decoder_of(*parts) for name, parts in WALKS.items()}

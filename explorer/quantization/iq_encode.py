@@ -1,7 +1,7 @@
-"""IQ2_S, IQ3_XXS and IQ3_S: the rows of a code book that lose least, and scales for them.
+"""IQ2_S, IQ3_XXS and IQ3_S: the rows of a grid that lose least, and scales for them.
 
 Scales are searched as if each weight could have any level; then for each group every row of the
-book is tried, scales are solved for these rows, rounded, and every row is tried once more. ggml
+grid is tried, scales are solved for these rows, rounded, and every row is tried once more. ggml
 tries more scales and fewer rows: with importance, errors are as ggml's, without it up to a fifth
 less, because ggml then lets a weight count by its square alone.
 
@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.iq import Book, grid
+from explorer.quantization.iq import Grid, stored_grid
 from explorer.quantization.jit import (
     bits_of_float32,
     f32,
@@ -52,7 +52,7 @@ class Form(NamedTuple):
 
     Attributes:
         shared: Weights that share a scale.
-        group: Weights of a row of the book.
+        group: Weights of a row of the grid.
         levels: How many magnitudes there are, which rise about as odd numbers do.
         first: The least, if they were odd numbers.
         least: The least.
@@ -73,13 +73,13 @@ _IQ2_S: Final = Form(16, 8, 3, 8.5, 8.0, 0.125, even=False)
 _IQ3_XXS: Final = Form(32, 4, 8, 4.0, 4.0, 0.25, even=True)
 _IQ3_S: Final = Form(32, 4, 8, 1.0, 1.0, 1.0, even=False)
 _TRIES: Final = 9  # on each side of the obvious scale
-_INDEX_BITS: Final = 1023  # no book has more rows
+_INDEX_BITS: Final = 1023  # no grid has more rows
 
 
 @cache
-def _columns(book: Book) -> NDArray[np.float32]:
-    """Return a code book as float32 [weights of a group, rows], read-only."""
-    columns = np.ascontiguousarray(grid(book).T, np.float32)
+def _columns(grid: Grid) -> NDArray[np.float32]:
+    """Return a grid as float32 [weights of a group, rows], read-only."""
+    columns = np.ascontiguousarray(stored_grid(grid).T, np.float32)
     columns.flags.writeable = False
     return columns
 
@@ -183,7 +183,7 @@ def _solve(form: Any, first: Any, scale: Any, columns: Any, work: Any) -> Any:
 def _flat_scale(form: Any, first: Any, x: Any) -> Any:
     """Return the scale that puts magnitudes that are all about alike on the lowest level, else 0.
 
-    No book has all rows of equal levels, but each has that one.
+    No grid has all rows of equal levels, but each has that one.
     """
     low, high = x[first], x[first]
     for i in range(first + 1, first + form.shared):
@@ -272,15 +272,15 @@ def _encode_iq2_s(values: Any, importance: Any, blocks: Any, work: Any, columns:
             blocks[b, 34 + eight] = work.codes[eight]
 
 
-def _with_book(encode: Any, book: Book) -> Encode:
+def _with_grid(encode: Any, grid: Grid) -> Encode:
     def encode_with(values: Any, importance: Any, blocks: Any, work: Work) -> None:
-        encode(values, importance, blocks, work, _columns(book))
+        encode(values, importance, blocks, work, _columns(grid))
 
     return encode_with
 
 
 ENCODERS: Final = {
-    "IQ2_S": _with_book(_encode_iq2_s, Book.IQ2S),
-    "IQ3_XXS": _with_book(_encode_iq3_xxs, Book.IQ3XXS),
-    "IQ3_S": _with_book(_encode_iq3_s, Book.IQ3S),
+    "IQ2_S": _with_grid(_encode_iq2_s, Grid.IQ2S),
+    "IQ3_XXS": _with_grid(_encode_iq3_xxs, Grid.IQ3XXS),
+    "IQ3_S": _with_grid(_encode_iq3_s, Grid.IQ3S),
 }

@@ -47,7 +47,7 @@ from explorer.quantization.jit import (
     kernel,
     u32_at,
 )
-from explorer.quantization.registry import Anatomy, BlockField, integers
+from explorer.quantization.registry import BlockField, BlockLayout, integers
 
 
 @inlined
@@ -304,8 +304,8 @@ def scales_of_q8_k(blocks: Any, scales: Any, _minima: Any) -> None:
         scales[b, 0] = float32_of_bits(u32_at(blocks, b, 0))
 
 
-ANATOMIES = {
-    "Q2_K": Anatomy(
+LAYOUTS = {
+    "Q2_K": BlockLayout(
         levels=integers(0, 3),
         weights_per_scale=16,
         has_minimum=True,
@@ -320,10 +320,10 @@ ANATOMIES = {
             BlockField("d", 80, 2, "f16", "scale of the scales"),
             BlockField("dmin", 82, 2, "f16", "scale of the minima"),
         ),
-        take_codes=codes_of_q2_k,
-        take_scales=scales_of_q2_k,
+        unpack_codes=codes_of_q2_k,
+        unpack_scales=scales_of_q2_k,
     ),
-    "Q3_K": Anatomy(
+    "Q3_K": BlockLayout(
         levels=integers(-4, 3),
         weights_per_scale=16,
         has_minimum=False,
@@ -334,10 +334,10 @@ ANATOMIES = {
             BlockField("scales", 96, 12, "6-bit scales", "16 scales, 32 more than their value"),
             BlockField("d", 108, 2, "f16", "scale of the scales"),
         ),
-        take_codes=codes_of_q3_k,
-        take_scales=scales_of_q3_k,
+        unpack_codes=codes_of_q3_k,
+        unpack_scales=scales_of_q3_k,
     ),
-    "Q4_K": Anatomy(
+    "Q4_K": BlockLayout(
         levels=integers(0, 15),
         weights_per_scale=32,
         has_minimum=True,
@@ -348,10 +348,10 @@ ANATOMIES = {
             BlockField("scales", 4, 12, "6-bit scales", "8 scales and 8 minima of 32 weights each"),
             BlockField("qs", 16, 128, "4-bit codes", f"quarters {_QUARTERS}"),
         ),
-        take_codes=codes_of_q4_k,
-        take_scales=scales_of_q4_k,
+        unpack_codes=codes_of_q4_k,
+        unpack_scales=scales_of_q4_k,
     ),
-    "Q5_K": Anatomy(
+    "Q5_K": BlockLayout(
         levels=integers(0, 31),
         weights_per_scale=32,
         has_minimum=True,
@@ -363,10 +363,10 @@ ANATOMIES = {
             BlockField("qh", 16, 32, "1-bit codes", "highest bit: bit k of byte l, weight 32k+l"),
             BlockField("qs", 48, 128, "4-bit codes", f"low four bits, quarters {_QUARTERS}"),
         ),
-        take_codes=codes_of_q5_k,
-        take_scales=scales_of_q4_k,
+        unpack_codes=codes_of_q5_k,
+        unpack_scales=scales_of_q4_k,
     ),
-    "Q6_K": Anatomy(
+    "Q6_K": BlockLayout(
         levels=integers(-32, 31),
         weights_per_scale=16,
         has_minimum=False,
@@ -377,10 +377,10 @@ ANATOMIES = {
             BlockField("scales", 192, 16, "i8", "one scale for each 16 weights"),
             BlockField("d", 208, 2, "f16", "scale of the scales"),
         ),
-        take_codes=codes_of_q6_k,
-        take_scales=scales_of_q6_k,
+        unpack_codes=codes_of_q6_k,
+        unpack_scales=scales_of_q6_k,
     ),
-    "Q8_K": Anatomy(
+    "Q8_K": BlockLayout(
         levels=integers(-128, 127),
         weights_per_scale=256,
         has_minimum=False,
@@ -390,7 +390,7 @@ ANATOMIES = {
             BlockField("qs", 4, 256, "i8", "one code for each weight"),
             BlockField("bsums", 260, 32, "i16", "sums of 16 codes each, for dot products"),
         ),
-        take_codes=codes_of_q8_k,
-        take_scales=scales_of_q8_k,
+        unpack_codes=codes_of_q8_k,
+        unpack_scales=scales_of_q8_k,
     ),
 }

@@ -40,7 +40,7 @@ from explorer.quantization.jit import (
     u32,
     u32_at,
 )
-from explorer.quantization.registry import LANES, Anatomy, BlockField, integers
+from explorer.quantization.registry import LANES, BlockField, BlockLayout, integers
 from explorer.quantization.scale_search import (
     MINIMUM,
     SCALE,
@@ -273,8 +273,8 @@ def codes_of_q2_0(blocks: Any, codes: Any) -> None:
                 codes[b, 16 * group + i] = u32(packed >> u32(2 * i)) & u32(3)
 
 
-ANATOMIES = {
-    "Q4_0": Anatomy(
+LAYOUTS = {
+    "Q4_0": BlockLayout(
         levels=integers(-8, 7),
         weights_per_scale=32,
         has_minimum=False,
@@ -283,10 +283,10 @@ ANATOMIES = {
             _SCALE,
             BlockField("qs", 2, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
         ),
-        take_codes=codes_of_q4_0,
-        take_scales=scales_at_the_start,
+        unpack_codes=codes_of_q4_0,
+        unpack_scales=scales_at_the_start,
     ),
-    "Q4_1": Anatomy(
+    "Q4_1": BlockLayout(
         levels=integers(0, 15),
         weights_per_scale=32,
         has_minimum=True,
@@ -296,10 +296,10 @@ ANATOMIES = {
             _MINIMUM,
             BlockField("qs", 4, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
         ),
-        take_codes=codes_of_q4_1,
-        take_scales=scales_and_minima_at_the_start,
+        unpack_codes=codes_of_q4_1,
+        unpack_scales=scales_and_minima_at_the_start,
     ),
-    "Q5_0": Anatomy(
+    "Q5_0": BlockLayout(
         levels=integers(-16, 15),
         weights_per_scale=32,
         has_minimum=False,
@@ -309,10 +309,10 @@ ANATOMIES = {
             BlockField("qh", 2, 4, "1-bit codes", "highest bit of each code, weight 0 lowest"),
             BlockField("qs", 6, 16, "4-bit codes", "low four bits, halves as in Q4_0"),
         ),
-        take_codes=codes_of_q5_0,
-        take_scales=scales_at_the_start,
+        unpack_codes=codes_of_q5_0,
+        unpack_scales=scales_at_the_start,
     ),
-    "Q5_1": Anatomy(
+    "Q5_1": BlockLayout(
         levels=integers(0, 31),
         weights_per_scale=32,
         has_minimum=True,
@@ -323,19 +323,19 @@ ANATOMIES = {
             BlockField("qh", 4, 4, "1-bit codes", "highest bit of each code, weight 0 lowest"),
             BlockField("qs", 8, 16, "4-bit codes", "low four bits, halves as in Q4_0"),
         ),
-        take_codes=codes_of_q5_1,
-        take_scales=scales_and_minima_at_the_start,
+        unpack_codes=codes_of_q5_1,
+        unpack_scales=scales_and_minima_at_the_start,
     ),
-    "Q8_0": Anatomy(
+    "Q8_0": BlockLayout(
         levels=integers(-128, 127),
         weights_per_scale=32,
         has_minimum=False,
         uniform=True,
         fields=(_SCALE, BlockField("qs", 2, 32, "i8", "one code for each weight")),
-        take_codes=codes_of_q8_0,
-        take_scales=scales_at_the_start,
+        unpack_codes=codes_of_q8_0,
+        unpack_scales=scales_at_the_start,
     ),
-    "Q8_1": Anatomy(
+    "Q8_1": BlockLayout(
         levels=integers(-128, 127),
         weights_per_scale=32,
         has_minimum=False,
@@ -345,10 +345,10 @@ ANATOMIES = {
             BlockField("s", 2, 2, "f16", "scale times the sum of the codes, for dot products"),
             BlockField("qs", 4, 32, "i8", "one code for each weight"),
         ),
-        take_codes=codes_of_q8_1,
-        take_scales=scales_at_the_start,
+        unpack_codes=codes_of_q8_1,
+        unpack_scales=scales_at_the_start,
     ),
-    "Q1_0": Anatomy(
+    "Q1_0": BlockLayout(
         levels=np.array([-1, 1], np.float32),
         weights_per_scale=128,
         has_minimum=False,
@@ -357,10 +357,10 @@ ANATOMIES = {
             _SCALE,
             BlockField("qs", 2, 16, "1-bit codes", "set: plus the scale, clear: minus the scale"),
         ),
-        take_codes=codes_of_q1_0,
-        take_scales=scales_at_the_start,
+        unpack_codes=codes_of_q1_0,
+        unpack_scales=scales_at_the_start,
     ),
-    "Q2_0": Anatomy(
+    "Q2_0": BlockLayout(
         levels=integers(-1, 2),
         weights_per_scale=64,
         has_minimum=False,
@@ -369,8 +369,8 @@ ANATOMIES = {
             _SCALE,
             BlockField("qs", 2, 16, "2-bit codes", "four consecutive weights in each byte"),
         ),
-        take_codes=codes_of_q2_0,
-        take_scales=scales_at_the_start,
+        unpack_codes=codes_of_q2_0,
+        unpack_scales=scales_at_the_start,
     ),
 }
 

@@ -37,7 +37,7 @@ from explorer.quantization.jit import (
     u32,
 )
 from explorer.quantization.legacy import copy_nibbles
-from explorer.quantization.registry import Anatomy, BlockField
+from explorer.quantization.registry import BlockField, BlockLayout
 from explorer.quantization.scale_search import clamped, largest, load
 
 # Magnitudes of the eight codes without sign, four bits each, code 0 lowest. Shifting a number by
@@ -145,8 +145,8 @@ def scales_of_nvfp4(blocks: Any, scales: Any, _minima: Any) -> None:
             scales[b, k] = nvfp4_scale(blocks, b, k) * f32(2.0)
 
 
-ANATOMIES = {
-    "MXFP4": Anatomy(
+LAYOUTS = {
+    "MXFP4": BlockLayout(
         levels=_LEVELS,
         weights_per_scale=32,
         has_minimum=False,
@@ -155,10 +155,10 @@ ANATOMIES = {
             BlockField("e", 0, 1, "E8M0", "scale of all weights, a power of two"),
             BlockField("qs", 1, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
         ),
-        take_codes=codes_of_mxfp4,
-        take_scales=scales_of_mxfp4,
+        unpack_codes=codes_of_mxfp4,
+        unpack_scales=scales_of_mxfp4,
     ),
-    "NVFP4": Anatomy(
+    "NVFP4": BlockLayout(
         levels=_LEVELS,
         weights_per_scale=16,
         has_minimum=False,
@@ -167,8 +167,8 @@ ANATOMIES = {
             BlockField("d", 0, 4, "UE4M3", "one scale for each 16 weights"),
             BlockField("qs", 4, 32, "4-bit codes", "of each 16 weights: 0-7 low halves, 8-15 high"),
         ),
-        take_codes=codes_of_nvfp4,
-        take_scales=scales_of_nvfp4,
+        unpack_codes=codes_of_nvfp4,
+        unpack_scales=scales_of_nvfp4,
     ),
 }
 

@@ -218,13 +218,13 @@ _OTHERS: Final = ("TQ1_0", "TQ2_0", "MXFP4", "NVFP4")
 _TYPES: Final = frozenset({*_PLAIN, *_LEGACY, *_K, *_IQ, *_OTHERS})
 _WEIGHTED: Final = frozenset({"Q4_0", "Q4_1", "Q5_0", "Q5_1", *_K, *_IQ})
 _AT_RUN_TIME: Final = "ggml makes it of activations while a model runs; no file has it"
-_BOOK: Final = "ggml makes it only with an importance matrix, and this program not at all"
+_NEEDS_MATRIX: Final = "ggml makes it only with an importance matrix, and this program not at all"
 _NO_SCALE: Final = "it has no scales, so weights would have to be scaled before"
 
 WITHOUT_ENCODER: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("Q8_1", "Q8_K"), _AT_RUN_TIME),
-        **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS"), _BOOK),
+        **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS"), _NEEDS_MATRIX),
         **{
             name: _NO_SCALE
             for name, kind in TENSOR_TYPES.items()
@@ -273,7 +273,7 @@ def encoder(type_name: str) -> Encoder:
     return encode
 
 
-# Layouts: every family's module holds ``ANATOMIES``, a mapping of type names to `Anatomy`. One test
+# Layouts: every family's module holds ``LAYOUTS``, a mapping of type names to `BlockLayout`. A test
 # checks for all types that codes and scales make the weights that the decoder gives.
 
 
@@ -283,11 +283,11 @@ Codes: TypeAlias = NDArray[np.uint8]
 Scales: TypeAlias = NDArray[np.float32]
 """Effective scales or minima: float32 [blocks, scales of a block], C-contiguous."""
 
-TakeCodes: TypeAlias = Callable[[Blocks, Codes], None]
-"""take_codes(blocks, codes) fills the latter."""
+UnpackCodes: TypeAlias = Callable[[Blocks, Codes], None]
+"""unpack_codes(blocks, codes) fills the latter."""
 
-TakeScales: TypeAlias = Callable[[Blocks, Scales, Scales], None]
-"""take_scales(blocks, scales, minima) fills the last two.
+UnpackScales: TypeAlias = Callable[[Blocks, Scales, Scales], None]
+"""unpack_scales(blocks, scales, minima) fills the last two.
 
 `minima` is left alone, and may be of shape [blocks, 0], where the type has none.
 """
@@ -317,7 +317,7 @@ class BlockField:
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
+class BlockLayout:
     """How a tensor type makes weights from codes: scale * levels[code] - minimum.
 
     That holds up to float32 rounding (bits are the decoders' promise) and where all scales are
@@ -331,8 +331,8 @@ class Anatomy:
         uniform: Whether `levels` rise in equal steps, so that rounding to the nearest level
             errs by up to half of ``scale * (levels[1] - levels[0])``.
         fields: The block's bytes, field by field.
-        take_codes: The kernel that tells the codes of blocks.
-        take_scales: The kernel that tells their scales and minima: a fraction of the work, and
+        unpack_codes: The kernel that tells the codes of blocks.
+        unpack_scales: The kernel that tells their scales and minima: a fraction of the work, and
             often all that somebody wants.
     """
 
@@ -341,13 +341,13 @@ class Anatomy:
     has_minimum: bool
     uniform: bool
     fields: tuple[BlockField, ...]
-    take_codes: TakeCodes
-    take_scales: TakeScales
+    unpack_codes: UnpackCodes
+    unpack_scales: UnpackScales
 
-    def split(self, blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
+    def unpack(self, blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
         """Take blocks apart; fills the last three."""
-        self.take_codes(blocks, codes)
-        self.take_scales(blocks, scales, minima)
+        self.unpack_codes(blocks, codes)
+        self.unpack_scales(blocks, scales, minima)
 
 
 def integers(low: int, high: int) -> NDArray[np.float32]:
@@ -355,42 +355,42 @@ def integers(low: int, high: int) -> NDArray[np.float32]:
     return np.arange(low, high + 1, dtype=np.float32)
 
 
-def has_anatomy(type_name: str) -> bool:
+def has_block_layout(type_name: str) -> bool:
     """Tell whether blocks of that type hold codes and scales; loads nothing."""
     kind = TENSOR_TYPES.get(type_name)
     return kind is not None and kind.quantized
 
 
 @cache
-def anatomy(type_name: str) -> Anatomy:
-    """Return the anatomy of a quantized tensor type, importing its family on first use.
+def block_layout(type_name: str) -> BlockLayout:
+    """Return the block layout of a quantized tensor type, importing its family on first use.
 
     What takes blocks apart raises `QuantizationError` for arrays of other shapes or elements.
 
     Raises:
-        KeyError: The type is not quantized; `has_anatomy` tells.
+        KeyError: The type is not quantized; `has_block_layout` tells.
     """
-    if not has_anatomy(type_name):
+    if not has_block_layout(type_name):
         raise KeyError(type_name)
     module = _module(_LAYOUT_MODULES, type_name)
-    anatomies: Mapping[str, Anatomy] = module.ANATOMIES
-    return _checked(anatomies[type_name], TENSOR_TYPES[type_name])
+    layouts: Mapping[str, BlockLayout] = module.LAYOUTS
+    return _checked(layouts[type_name], TENSOR_TYPES[type_name])
 
 
-def _checked(parts: Anatomy, kind: TensorType) -> Anatomy:
+def _checked(parts: BlockLayout, kind: TensorType) -> BlockLayout:
     """Have what takes blocks apart look at its arguments first."""
     scale_count = kind.block_weights // parts.weights_per_scale
 
-    def take_codes(blocks: Blocks, codes: Codes) -> None:
+    def unpack_codes(blocks: Blocks, codes: Codes) -> None:
         check_array("blocks", blocks, UINT8, (len(blocks), kind.block_bytes))
         check_output("codes", codes, UINT8, (len(blocks), kind.block_weights))
-        parts.take_codes(read_only(blocks), codes)
+        parts.unpack_codes(read_only(blocks), codes)
 
-    def take_scales(blocks: Blocks, scales: Scales, minima: Scales) -> None:
+    def unpack_scales(blocks: Blocks, scales: Scales, minima: Scales) -> None:
         check_array("blocks", blocks, UINT8, (len(blocks), kind.block_bytes))
         check_output("scales", scales, FLOAT32, (len(blocks), scale_count))
         if parts.has_minimum:
             check_output("minima", minima, FLOAT32, (len(blocks), scale_count))
-        parts.take_scales(read_only(blocks), scales, minima)
+        parts.unpack_scales(read_only(blocks), scales, minima)
 
-    return replace(parts, take_codes=take_codes, take_scales=take_scales)
+    return replace(parts, unpack_codes=unpack_codes, unpack_scales=unpack_scales)

@@ -30,7 +30,7 @@ from explorer.quantization.jit import (
     u32,
 )
 from explorer.quantization.k_quants import copy_pairs_of_bits
-from explorer.quantization.registry import Anatomy, BlockField, integers
+from explorer.quantization.registry import BlockField, BlockLayout, integers
 from explorer.quantization.scale_search import away_from_zero, inverse, largest, load
 
 
@@ -119,8 +119,8 @@ def scales_of_tq2_0(blocks: Any, scales: Any, _minima: Any) -> None:
         scales[b, 0] = half_at(blocks, b, 64)
 
 
-ANATOMIES = {
-    "TQ1_0": Anatomy(
+LAYOUTS = {
+    "TQ1_0": BlockLayout(
         levels=integers(-1, 1),
         weights_per_scale=256,
         has_minimum=False,
@@ -130,10 +130,10 @@ ANATOMIES = {
             BlockField("qh", 48, 4, "base-3 digits", "four weights in each byte, 240-255"),
             BlockField("d", 52, 2, "f16", "scale of all weights"),
         ),
-        take_codes=codes_of_tq1_0,
-        take_scales=scales_of_tq1_0,
+        unpack_codes=codes_of_tq1_0,
+        unpack_scales=scales_of_tq1_0,
     ),
-    "TQ2_0": Anatomy(
+    "TQ2_0": BlockLayout(
         levels=integers(-1, 2),
         weights_per_scale=256,
         has_minimum=False,
@@ -142,8 +142,8 @@ ANATOMIES = {
             BlockField("qs", 0, 64, "2-bit codes", "byte l of a half: weights l, l+32, l+64, l+96"),
             BlockField("d", 64, 2, "f16", "scale of all weights"),
         ),
-        take_codes=codes_of_tq2_0,
-        take_scales=scales_of_tq2_0,
+        unpack_codes=codes_of_tq2_0,
+        unpack_scales=scales_of_tq2_0,
     ),
 }
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES, dequantize
-from explorer.quantization.registry import anatomy, has_anatomy
+from explorer.quantization.registry import block_layout, has_block_layout
 from tests.benchmarks.report import Report, Row
 from tests.benchmarks.timing import best_seconds
 
@@ -38,7 +38,7 @@ def _rows(name: str) -> NDArray[np.uint8]:
     kind = TENSOR_TYPES[name]
     count = _WEIGHTS // kind.block_weights
     blocks = np.random.default_rng(0).integers(0, 256, (count, kind.block_bytes), np.uint8)
-    for field in anatomy(name).fields if has_anatomy(name) else ():
+    for field in block_layout(name).fields if has_block_layout(name) else ():
         if field.dtype == "f16":
             blocks[:, field.offset : field.offset + 2] = [0x00, 0x20]  # 2^-7
     return blocks.reshape(_WEIGHTS // _ROW, -1)

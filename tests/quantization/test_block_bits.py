@@ -8,17 +8,17 @@ import pytest
 from explorer.quantization import TENSOR_TYPES, dequantize
 from explorer.quantization.block_bits import bits_of_layout, bits_of_type, sub_scales
 from explorer.quantization.grouped.layout import group_fields
-from explorer.quantization.iq_layout import book_rows, group_weights
-from explorer.quantization.registry import anatomy
+from explorer.quantization.iq_layout import grid_rows, group_weights
+from explorer.quantization.registry import block_layout
 from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS
 
 QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]
 UNREAD = {"Q8_1": range(2, 4), "Q8_K": range(260, 292)}  # for dot products only
-BOOKS = [name for name in QUANTIZED if group_weights(name) > 1]
+GRIDS = [name for name in QUANTIZED if group_weights(name) > 1]
 
 
 def _weights(byte: int, name: str) -> list[int]:
-    acting = bits_of_type(name).acts_on(byte, anatomy(name).weights_per_scale)
+    acting = bits_of_type(name).acts_on(byte, block_layout(name).weights_per_scale)
     return np.flatnonzero(acting).tolist()
 
 
@@ -34,7 +34,7 @@ def test_every_bit_is_read_but_those_of_sums(name: str) -> None:
 
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_turning_a_byte_changes_no_other_weight(name: str) -> None:
-    """Against the decoder, which knows nothing of the anatomy."""
+    """Against the decoder, which knows nothing of the block layout."""
     kind = TENSOR_TYPES[name]
     random = np.random.default_rng(3)
     block = random.integers(0, 256, kind.block_bytes, np.uint8)
@@ -75,7 +75,7 @@ def test_a_base_3_byte_acts_on_five_weights_with_all_its_bits() -> None:
     assert _weights(48, "TQ1_0") == [240, 244, 248, 252]
 
 
-def test_a_row_of_a_book_acts_on_its_group_and_a_sign_on_one_weight() -> None:
+def test_a_row_of_a_grid_acts_on_its_group_and_a_sign_on_one_weight() -> None:
     bits = bits_of_type("IQ2_S")
     assert _weights(2, "IQ2_S") == list(range(8))
     assert (bits.codes[2, :8] == 255).all()
@@ -86,43 +86,43 @@ def test_a_row_of_a_book_acts_on_its_group_and_a_sign_on_one_weight() -> None:
     assert xxs[0, 7] == 0x7F
 
 
-@pytest.mark.parametrize("name", BOOKS)
+@pytest.mark.parametrize("name", GRIDS)
 def test_rows_and_signs_make_the_levels(name: str) -> None:
-    from explorer.quantization.iq import WALKS, grid
+    from explorer.quantization.iq import WALKS, stored_grid
 
-    kind, parts = TENSOR_TYPES[name], anatomy(name)
+    kind, parts = TENSOR_TYPES[name], block_layout(name)
     blocks = np.random.default_rng(2).integers(0, 256, (20, kind.block_bytes), np.uint8)
     codes = np.empty((20, 256), np.uint8)
     scales = np.empty((20, 256 // parts.weights_per_scale), np.float32)
-    parts.split(blocks, codes, scales, scales)
-    book = grid(WALKS[name][1])
+    parts.unpack(blocks, codes, scales, scales)
+    grid = stored_grid(WALKS[name][1])
     for line in codes:
-        rows = book_rows(name, line)
+        rows = grid_rows(name, line)
         assert rows is not None
         signs = np.unpackbits(rows.signs[:, None], axis=1, bitorder="little")
         signs = signs[:, : rows.group_weights].astype(np.float32)
-        made = book[rows.indices] * (1 - 2 * signs) + rows.shifts[:, None]
+        made = grid[rows.indices] * (1 - 2 * signs) + rows.shifts[:, None]
         np.testing.assert_array_equal(made.reshape(-1), parts.levels[line])
-        assert rows.rows_in_book == len(book)
+        assert rows.rows_in_grid == len(grid)
 
 
-def test_the_row_of_a_book_is_the_stored_one() -> None:
+def test_the_row_of_a_grid_is_the_stored_one() -> None:
     block = np.zeros(74, np.uint8)  # IQ2_XS: 9 bits of the row, 7 of signs, for each 8 weights
     block[2:4] = [0x2A, 0b0000_0110 | 1]
-    parts = anatomy("IQ2_XS")
+    parts = block_layout("IQ2_XS")
     codes, scales = np.empty((1, 256), np.uint8), np.empty((1, 16), np.float32)
-    parts.split(block[None], codes, scales, scales)
-    rows = book_rows("IQ2_XS", codes[0])
+    parts.unpack(block[None], codes, scales, scales)
+    rows = grid_rows("IQ2_XS", codes[0])
     assert rows is not None
     assert rows.indices[:2].tolist() == [0x12A, 0]
     assert rows.signs[0] == 0b1000_0000 | 3 or rows.signs[0] == 3
-    assert book_rows("Q4_K", codes[0]) is None
-    assert book_rows("IQ4_NL", codes[0, :32]) is None
+    assert grid_rows("Q4_K", codes[0]) is None
+    assert grid_rows("IQ4_NL", codes[0, :32]) is None
 
 
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_factors_times_the_blocks_own_scale_are_the_effective_scales(name: str) -> None:
-    kind, parts = TENSOR_TYPES[name], anatomy(name)
+    kind, parts = TENSOR_TYPES[name], block_layout(name)
     count = kind.block_weights // parts.weights_per_scale
     random = np.random.default_rng(8)
     for _ in range(20):
@@ -133,7 +133,7 @@ def test_factors_times_the_blocks_own_scale_are_the_effective_scales(name: str) 
             return
         codes = np.empty((1, kind.block_weights), np.uint8)
         scales, minima = np.empty((1, count), np.float32), np.zeros((1, count), np.float32)
-        parts.split(block[None], codes, scales, minima)
+        parts.unpack(block[None], codes, scales, minima)
         with np.errstate(invalid="ignore", over="ignore"):
             np.testing.assert_array_equal(np.float32(found.d) * found.scales, scales[0])
             if parts.has_minimum:
@@ -143,7 +143,7 @@ def test_factors_times_the_blocks_own_scale_are_the_effective_scales(name: str) 
 
 
 def test_factors_by_hand() -> None:
-    block = np.zeros(144, np.uint8)  # Q4_K with d = 2, dmin = 0.5; see test_anatomy.py
+    block = np.zeros(144, np.uint8)  # Q4_K with d = 2, dmin = 0.5; see test_block_layouts.py
     block[0:4] = [0x00, 0x40, 0x00, 0x38]
     block[4], block[8] = 0b10_000011, 0b01_000101
     found = sub_scales("Q4_K", block)

@@ -1,4 +1,4 @@
-"""The table of numbers of several bytes, against block sizes and against the anatomy of blocks."""
+"""The table of numbers of several bytes, against block sizes and fields."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.convert import NUMBERS, swap_byte_order
-from explorer.quantization.registry import anatomy
+from explorer.quantization.registry import block_layout
 
 _WIDTHS = {"f16": 2, "u16": 2, "i16": 2, "f32": 4, "u32": 4}
-# The anatomy of IQ2_XXS has words, of which every second is four bytes (docs/gguf.md, section 8).
+# The fields of IQ2_XXS have words, of which every second is four bytes (docs/gguf.md, section 8).
 _QUANTIZED = [n for n, kind in TENSOR_TYPES.items() if kind.quantized and n != "IQ2_XXS"]
 
 
@@ -37,10 +37,10 @@ def test_plain_numbers_are_swapped_whole() -> None:
 
 
 @pytest.mark.parametrize("name", _QUANTIZED)
-def test_every_number_that_the_anatomy_names_is_swapped(name: str) -> None:
+def test_every_number_that_the_layout_names_is_swapped(name: str) -> None:
     expected = [
         (place, _WIDTHS[field.dtype])
-        for field in anatomy(name).fields
+        for field in block_layout(name).fields
         if field.dtype in _WIDTHS
         for place in range(field.offset, field.offset + field.nbytes, _WIDTHS[field.dtype])
     ]

@@ -145,9 +145,9 @@ assert len(kernel.signatures) == 1
 quantization.dequantize(bytearray(34), "Q8_0")
 assert len(kernel.signatures) == 1
 quantization.warm_up("Q8_0", split=True)
-anatomies = sys.modules["explorer.quantization.legacy"]
-assert len(anatomies.codes_of_q8_0.signatures) == 1
-assert len(anatomies.scales_at_the_start.signatures) == 1
+layouts = sys.modules["explorer.quantization.legacy"]
+assert len(layouts.codes_of_q8_0.signatures) == 1
+assert len(layouts.scales_at_the_start.signatures) == 1
 """
     result = subprocess.run(
         [sys.executable, "-c", program], check=False, cwd=_ROOT, capture_output=True, text=True

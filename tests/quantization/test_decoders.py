@@ -17,9 +17,9 @@ from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize
 from explorer.quantization.jit import _float32_of_half_portable, float32_of_half, kernel
 from explorer.quantization.registry import (
     WITHOUT_DECODER,
-    anatomy,
+    block_layout,
     decoder,
-    has_anatomy,
+    has_block_layout,
     has_decoder,
 )
 
@@ -49,7 +49,7 @@ def _blocks(name: str, count: int, seed: int, scale: bytes) -> Blocks:
     """Return blocks of random bytes; the first has the given bytes for each of its scales."""
     generator = np.random.default_rng(seed)
     blocks = generator.integers(0, 256, (count, TENSOR_TYPES[name].block_bytes), np.uint8)
-    for field in anatomy(name).fields if has_anatomy(name) else ():
+    for field in block_layout(name).fields if has_block_layout(name) else ():
         if field.dtype in _SCALE_BYTES:
             blocks[0, field.offset : field.offset + field.nbytes] = list(scale[: field.nbytes])
     return blocks

@@ -20,7 +20,7 @@ from explorer.quantization.jit import (
 )
 from explorer.quantization.registry import (
     WITHOUT_ENCODER,
-    anatomy,
+    block_layout,
     encoder,
     has_encoder,
     uses_importance,
@@ -30,7 +30,7 @@ ENCODED = [name for name in TENSOR_TYPES if has_encoder(name)]
 EXACT = ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q1_0", "Q2_0", "TQ1_0", "TQ2_0")
 EXACT += ("MXFP4", "NVFP4", "IQ4_NL", "IQ4_XS")
 K_QUANTS = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
-OF_BOOKS = ("IQ2_S", "IQ3_XXS", "IQ3_S")
+OF_GRIDS = ("IQ2_S", "IQ3_XXS", "IQ3_S")
 WEIGHTED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", *K_QUANTS, "IQ4_NL", "IQ4_XS")
 _DATA = Path(__file__).parents[1] / "data"
 
@@ -78,7 +78,7 @@ def test_the_same_weights_as_ggml(name: str, golden: Any) -> None:
     assert np.array_equal(ours, dequantize(golden[f"{name}.blocks"].copy(), name))
 
 
-@pytest.mark.parametrize("name", [*K_QUANTS, *OF_BOOKS])
+@pytest.mark.parametrize("name", [*K_QUANTS, *OF_GRIDS])
 def test_errors_are_ggmls_for_all_golden_weights(name: str, all_golden: Any) -> None:
     source = all_golden["src"]
     ours = dequantize(quantize(source, name), name).reshape(source.shape)
@@ -86,8 +86,8 @@ def test_errors_are_ggmls_for_all_golden_weights(name: str, all_golden: Any) -> 
     assert (errors <= 1.01 * all_golden[f"{name}.quant_rmse"]).all()
 
 
-@pytest.mark.parametrize("name", OF_BOOKS)
-def test_errors_are_at_most_ggmls_where_every_row_of_the_book_is_tried(
+@pytest.mark.parametrize("name", OF_GRIDS)
+def test_errors_are_at_most_ggmls_where_every_row_of_the_grid_is_tried(
     name: str, golden: Any
 ) -> None:
     source = golden["weights"]
@@ -100,7 +100,7 @@ def test_errors_are_at_most_ggmls_where_every_row_of_the_book_is_tried(
 
 
 def test_importance_changes_what_is_searched() -> None:
-    assert {name for name in ENCODED if uses_importance(name)} == {*WEIGHTED, *OF_BOOKS}
+    assert {name for name in ENCODED if uses_importance(name)} == {*WEIGHTED, *OF_GRIDS}
 
 
 def _weighted_error(ours: Weights, source: Weights, importance: Weights) -> NDArray[np.float64]:
@@ -194,9 +194,9 @@ def test_no_weight_is_off_by_more_than_half_a_step(
     values = ((generator.standard_normal(256) + shift) * spread).astype(np.float32)
     blocks = quantize(values, name)
     weights = dequantize(blocks, name).reshape(8, 32)
-    kind, parts = TENSOR_TYPES[name], anatomy(name)
+    kind, parts = TENSOR_TYPES[name], block_layout(name)
     codes, scales = np.empty((8, 32), np.uint8), np.empty((8, 1), np.float32)
-    parts.split(blocks.reshape(-1, kind.block_bytes), codes, scales, scales.copy())
+    parts.unpack(blocks.reshape(-1, kind.block_bytes), codes, scales, scales.copy())
     step = np.abs(scales)
     farthest = np.abs(values).reshape(8, 32).max(axis=1, keepdims=True)
     limit = step * (1.0 if name in ("Q4_0", "Q5_0") else 0.5)

@@ -1,4 +1,4 @@
-"""IQ types: any bytes against the gguf package, code books, levels."""
+"""IQ types: any bytes against the gguf package, grids, levels."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from explorer.paths import resource
 from explorer.quantization import TENSOR_TYPES, QuantizationError, iq, iq4
-from explorer.quantization.iq import SIGNS_OF_CODE, Book, code_book, grid
-from explorer.quantization.registry import anatomy, decoder
+from explorer.quantization.iq import SIGNS_OF_CODE, Grid, kernel_grid, stored_grid
+from explorer.quantization.registry import block_layout, decoder
 
 TYPES = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS")
 _ROOT = Path(__file__).parents[2]
@@ -91,7 +91,7 @@ def test_scales_that_are_no_usual_numbers(bits: int) -> None:
     blocks = np.zeros((1, 18), np.uint8)
     blocks[0, :2] = (bits & 0xFF, bits >> 8)
     blocks[0, 2:] = np.arange(16) * 17
-    levels = np.tile(anatomy("IQ4_NL").levels, 2)
+    levels = np.tile(block_layout("IQ4_NL").levels, 2)
     with np.errstate(invalid="ignore"):
         _assert_same_bits(_decoded("IQ4_NL", blocks), d * levels)
 
@@ -127,26 +127,26 @@ def test_weights_are_not_written_over_read_only_memory() -> None:
         decoder("IQ4_NL")(np.zeros((1, 18), np.uint8), out)
 
 
-def test_threads_share_kernels_and_books() -> None:
-    code_book.cache_clear()
+def test_threads_share_kernels_and_grids() -> None:
+    kernel_grid.cache_clear()
     blocks, weights = _golden("IQ2_S")
     with ThreadPoolExecutor(4) as pool:
         for ours in pool.map(lambda _: _decoded("IQ2_S", blocks), range(16)):
             _assert_same_bits(ours, weights)
 
 
-@pytest.mark.parametrize("book", [book for book in Book if book is not Book.IQ4])
-def test_code_books(book: Book) -> None:
+@pytest.mark.parametrize("grid", [grid for grid in Grid if grid is not Grid.IQ4])
+def test_code_grids(grid: Grid) -> None:
     gguf = pytest.importorskip("gguf")
-    shape, values = _GRIDS[book.value]
-    rows = grid(book)
+    shape, values = _GRIDS[grid.value]
+    rows = stored_grid(grid)
     assert rows.shape == shape
     assert set(rows.flat) == values
-    name = {"iq1s": "IQ1_S"}.get(book.value, f"{book.value[:3]}_{book.value[3:]}".upper())
+    name = {"iq1s": "IQ1_S"}.get(grid.value, f"{grid.value[:3]}_{grid.value[3:]}".upper())
     peer: Any = getattr(gguf.quants, name)
     peer.init_grid()
     assert np.array_equal(rows, peer.grid.reshape(shape))
-    read_by_kernels = code_book(book)
+    read_by_kernels = kernel_grid(grid)
     assert read_by_kernels.shape in {shape, shape[:1]}
     assert not read_by_kernels.flags.writeable
 
@@ -156,15 +156,15 @@ def test_sign_codes_have_an_even_number_of_minus_signs() -> None:
     assert not (np.bitwise_count(SIGNS_OF_CODE) & 1).any()
 
 
-def test_the_books_carry_their_licence() -> None:
+def test_the_grids_carry_their_licence() -> None:
     text = resource("code_books/license.txt").read_text(encoding="utf-8")
     assert "Copyright (c) 2023-2026 The ggml authors" in text
 
 
-def test_importing_the_family_reads_no_book() -> None:
+def test_importing_the_family_reads_no_grid() -> None:
     program = (
         "import explorer.quantization.iq_layout as family\n"
-        "assert family.code_book.cache_info().currsize == 0\n"
+        "assert family.kernel_grid.cache_info().currsize == 0\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], check=False, cwd=_ROOT, capture_output=True, text=True
@@ -173,15 +173,15 @@ def test_importing_the_family_reads_no_book() -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_anatomy_makes_the_same_weights(name: str) -> None:
+def test_codes_and_scales_make_the_same_weights(name: str) -> None:
     kind = TENSOR_TYPES[name]
-    parts = anatomy(name)
+    parts = block_layout(name)
     blocks = np.concatenate([_golden(name)[0], _random_blocks(name, 64, 3)])
     weights = _decoded(name, blocks)
     codes = np.full(weights.shape, 255, np.uint8)
     per_block = kind.block_weights // parts.weights_per_scale
     scales = np.full((len(blocks), per_block), 7.5, np.float32)
-    parts.split(blocks, codes, scales, np.empty((len(blocks), 0), np.float32))
+    parts.unpack(blocks, codes, scales, np.empty((len(blocks), 0), np.float32))
     assert len(parts.levels) == _SIZES_OF_LEVELS[name[:3]]
     assert (np.diff(parts.levels) > 0).all()
     assert set(np.unique(codes)) == set(range(len(parts.levels)))
@@ -195,7 +195,7 @@ def test_anatomy_makes_the_same_weights(name: str) -> None:
 @pytest.mark.parametrize("name", TYPES)
 def test_fields_cover_the_block(name: str) -> None:
     end = 0
-    for field in anatomy(name).fields:
+    for field in block_layout(name).fields:
         assert field.offset == end
         end += field.nbytes
     assert end == TENSOR_TYPES[name].block_bytes

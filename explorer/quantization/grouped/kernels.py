@@ -230,18 +230,18 @@ def decode(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> None:
         decode_mxfp8(packed, scales, weights)
 
 
-def take_codes(layout: GroupedLayout, stored: StoredGroups, codes: Bytes) -> None:
-    """Tell the codes of a run of groups; see `grouped.take_group_codes`."""
+def unpack_group_codes(layout: GroupedLayout, stored: StoredGroups, codes: Bytes) -> None:
+    """Tell the codes of a run of groups; see `grouped.unpack_group_codes`."""
     if codes.shape[1:] != (layout.group_size,) or not codes.flags.c_contiguous:
         raise ValueError(f"codes must be contiguous, of shape [groups, {layout.group_size}]")
     packed = _rows(stored.packed, len(codes), layout.packed_bytes, "packed codes")
     unpack_codes(packed, layout.bits, codes)
 
 
-def take_scales(
+def unpack_group_scales(
     layout: GroupedLayout, stored: StoredGroups, scales: Floats, minima: Floats
 ) -> None:
-    """Tell the scales of a run of groups; see `grouped.take_group_scales`."""
+    """Tell the scales of a run of groups; see `grouped.unpack_group_scales`."""
     if not (scales.flags.c_contiguous and minima.flags.c_contiguous):
         raise ValueError("scales and minima must be contiguous")
     groups = scales.size

@@ -159,8 +159,8 @@ class StoredGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupAnatomy:
-    """How groups make weights from codes; the attributes mean what those of `Anatomy` do.
+class GroupCoding:
+    """How groups make weights from codes; the attributes mean what those of `BlockLayout` do.
 
     Attributes:
         levels: float32 [number of codes]: the value of each code before scaling.
@@ -175,12 +175,12 @@ class GroupAnatomy:
     uniform: bool
 
 
-def group_anatomy(layout: GroupedLayout) -> GroupAnatomy:
+def group_coding(layout: GroupedLayout) -> GroupCoding:
     """Return how a layout makes weights from codes."""
     affine = layout.mode is Mode.AFFINE
     floats = E4M3 if layout.mode is Mode.MXFP8 else E2M1
     levels = np.arange(1 << layout.bits, dtype=np.float32) if affine else floats
-    return GroupAnatomy(levels, layout.group_size, affine, affine)
+    return GroupCoding(levels, layout.group_size, affine, affine)
 
 
 def decode_groups(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> None:
@@ -197,8 +197,10 @@ def decode_groups(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> 
     _kernels().decode(layout, stored, out)
 
 
-def take_group_codes(layout: GroupedLayout, stored: StoredGroups, codes: NDArray[np.uint8]) -> None:
-    """Tell the codes of a run of groups; fills `codes` as an `Anatomy.take_codes` does.
+def unpack_group_codes(
+    layout: GroupedLayout, stored: StoredGroups, codes: NDArray[np.uint8]
+) -> None:
+    """Unpack the codes of a run of groups; fills `codes` as `BlockLayout.unpack_codes` does.
 
     Args:
         layout: How the weight is stored.
@@ -208,16 +210,16 @@ def take_group_codes(layout: GroupedLayout, stored: StoredGroups, codes: NDArray
     Raises:
         ValueError: There are not as many packed bytes as `codes` implies.
     """
-    _kernels().take_codes(layout, stored, codes)
+    _kernels().unpack_group_codes(layout, stored, codes)
 
 
-def take_group_scales(
+def unpack_group_scales(
     layout: GroupedLayout,
     stored: StoredGroups,
     scales: NDArray[np.float32],
     minima: NDArray[np.float32],
 ) -> None:
-    """Tell the scales of a run of groups; fills the last two as an `Anatomy.take_scales` does.
+    """Unpack the scales of a run of groups; fills the last two as `BlockLayout.unpack_scales`.
 
     Args:
         layout: How the weight is stored.
@@ -229,7 +231,7 @@ def take_group_scales(
     Raises:
         ValueError: An array has not the length that `scales` implies.
     """
-    _kernels().take_scales(layout, stored, scales, minima)
+    _kernels().unpack_group_scales(layout, stored, scales, minima)
 
 
 def quantize_groups(layout: GroupedLayout, values: NDArray[np.float32]) -> StoredGroups:
@@ -414,14 +416,14 @@ def stored_groups(layout: GroupedLayout, raw: NDArray[np.uint8]) -> StoredGroups
     return StoredGroups(packed, scales, biases[0] if biases else None)
 
 
-def split_bytes(
+def unpack_bytes(
     layout: GroupedLayout,
     raw: NDArray[np.uint8],
     codes: NDArray[np.uint8],
     scales: NDArray[np.float32],
     minima: NDArray[np.float32],
 ) -> None:
-    """Take groups apart, as an `Anatomy.split` does blocks; raw: uint8 [n, bytes of all fields]."""
+    """Unpack groups as `BlockLayout.unpack` does blocks; raw: uint8 [n, bytes of all fields]."""
     stored = stored_groups(layout, raw)
-    take_group_codes(layout, stored, codes)
-    take_group_scales(layout, stored, scales, minima)
+    unpack_group_codes(layout, stored, codes)
+    unpack_group_scales(layout, stored, scales, minima)

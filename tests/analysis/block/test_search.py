@@ -13,7 +13,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import Tensor
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
 from explorer.quantization.grouped import StoredGroups
-from explorer.quantization.registry import anatomy
+from explorer.quantization.registry import block_layout
 from tests.helpers.grouped_tensors import AFFINE_4, grouped_tensor
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of
 
@@ -55,7 +55,7 @@ def test_the_largest_scale(workers: int) -> None:
 def test_the_largest_scale_of_sub_blocks() -> None:
     blocks = random_blocks("Q4_K", 50)
     scales = np.empty((50, 8), np.float32)
-    anatomy("Q4_K").split(blocks, np.empty((50, 256), np.uint8), scales, scales.copy())
+    block_layout("Q4_K").unpack(blocks, np.empty((50, 256), np.uint8), scales, scales.copy())
     found = largest_scale(tensor_of("Q4_K", blocks.tobytes(), (50, 256)))
     assert found is not None
     assert found.index == np.abs(scales).max(axis=1).argmax()

@@ -147,7 +147,7 @@ def test_tables_hold_exact_values() -> None:
     assert used == [len(set(detail.codes[32 * k : 32 * k + 32].tolist())) for k in range(8)]
 
 
-def test_rows_of_a_code_book_are_a_column() -> None:
+def test_rows_of_a_code_grid_are_a_column() -> None:
     detail = BlockReader(tensor("IQ3_S")).read(0)
     assert detail.rows is not None
     columns = weight_columns(detail)

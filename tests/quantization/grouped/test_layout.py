@@ -28,10 +28,10 @@ from explorer.quantization.grouped import (
     Mode,
     StoredGroups,
     decode_groups,
-    group_anatomy,
+    group_coding,
     quantize_groups,
-    take_group_codes,
-    take_group_scales,
+    unpack_group_codes,
+    unpack_group_scales,
 )
 from explorer.quantization.grouped.detection import resolve
 from explorer.quantization.grouped.layout import Part, Parts
@@ -316,27 +316,27 @@ def test_other_arrays_that_would_go_wrong_are_refused() -> None:
         decode_groups(layout, stored, np.empty((48, 2), np.float32)[:, 0])
     scales = np.empty((3, 1), np.float32)
     with pytest.raises(ValueError, match="contiguous"):
-        take_group_codes(layout, stored, np.empty((16, 3), np.uint8).T)
+        unpack_group_codes(layout, stored, np.empty((16, 3), np.uint8).T)
     with pytest.raises(ValueError, match="contiguous"):
-        take_group_scales(layout, stored, np.empty((3, 2), np.float32)[:, :1], scales)
+        unpack_group_scales(layout, stored, np.empty((3, 2), np.float32)[:, :1], scales)
 
 
 @given(st.sampled_from(_LAYOUTS), st.integers(0, 1 << 32))
 def test_codes_scales_and_minima_make_the_weights(layout: GroupedLayout, seed: int) -> None:
     groups = 6
     stored = _random(layout, groups, seed, factors=groups if layout.mode is Mode.NVFP4 else 0)
-    anatomy = group_anatomy(layout)
+    coding = group_coding(layout)
     codes = np.empty((groups, layout.group_size), np.uint8)
     scales = np.empty((groups, 1), np.float32)
-    minima = np.zeros((groups, int(anatomy.has_minimum)), np.float32)
-    take_group_codes(layout, stored, codes)
-    take_group_scales(layout, stored, scales, minima)
+    minima = np.zeros((groups, int(coding.has_minimum)), np.float32)
+    unpack_group_codes(layout, stored, codes)
+    unpack_group_scales(layout, stored, scales, minima)
     assert codes.tobytes() == bytes(_read_codes(stored.packed.tobytes(), layout.bits))
-    assert anatomy.levels.shape == (1 << layout.bits,)
-    assert anatomy.weights_per_scale == layout.group_size
-    assert anatomy.has_minimum is anatomy.uniform is (layout.mode is Mode.AFFINE)
+    assert coding.levels.shape == (1 << layout.bits,)
+    assert coding.weights_per_scale == layout.group_size
+    assert coding.has_minimum is coding.uniform is (layout.mode is Mode.AFFINE)
     with np.errstate(all="ignore"):
-        weights = scales * anatomy.levels[codes] - (minima if anatomy.has_minimum else 0)
+        weights = scales * coding.levels[codes] - (minima if coding.has_minimum else 0)
     decoded = _decode(layout, stored, groups)
     finite = np.isfinite(decoded)
     # One rounding more where there is a global scale; none in the other modes.

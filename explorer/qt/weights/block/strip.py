@@ -457,7 +457,7 @@ def _weight_text(detail: BlockDetail, weight: int, beside: Beside | None) -> str
     if rows is not None:
         text = _tr("row {row} of {all} of the grid")
         index = int(rows.indices[weight // rows.group_weights])
-        parts.append(text.format(row=index, all=integer_text(rows.rows_in_book)))
+        parts.append(text.format(row=index, all=integer_text(rows.rows_in_grid)))
     if beside is not None:
         other = beside.candidate if beside.is_rounding else beside.reference
         name = _tr("rounded {x}") if beside.is_rounding else _tr("reference {x}")

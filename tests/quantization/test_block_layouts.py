@@ -1,4 +1,4 @@
-"""What every quantized type's anatomy promises, and some blocks taken apart by hand."""
+"""What every quantized type's block layout promises, and some blocks taken apart by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize
-from explorer.quantization.registry import Anatomy, anatomy, has_anatomy
+from explorer.quantization.registry import BlockLayout, block_layout, has_block_layout
 
 QUANTIZED = [name for name, kind in TENSOR_TYPES.items() if kind.quantized]
 _UNTOUCHED = 7.5
@@ -16,13 +16,13 @@ Codes = NDArray[np.uint8]
 Scales = NDArray[np.float32]
 
 
-def _split(name: str, blocks: NDArray[np.uint8]) -> tuple[Anatomy, Codes, Scales, Scales]:
-    parts = anatomy(name)
+def _split(name: str, blocks: NDArray[np.uint8]) -> tuple[BlockLayout, Codes, Scales, Scales]:
+    parts = block_layout(name)
     weights = TENSOR_TYPES[name].block_weights
     codes = np.full((len(blocks), weights), 255, np.uint8)
     scales = np.full((len(blocks), weights // parts.weights_per_scale), _UNTOUCHED, np.float32)
     minima = scales.copy()
-    parts.split(blocks, codes, scales, minima)
+    parts.unpack(blocks, codes, scales, minima)
     return parts, codes, scales, minima
 
 
@@ -32,21 +32,21 @@ def _random_blocks(name: str) -> NDArray[np.uint8]:
 
 
 @pytest.mark.parametrize("name", TENSOR_TYPES)
-def test_quantized_types_have_an_anatomy_and_others_none(name: str) -> None:
-    assert has_anatomy(name) == (name in QUANTIZED)
+def test_quantized_types_have_a_block_layout_and_others_none(name: str) -> None:
+    assert has_block_layout(name) == (name in QUANTIZED)
     if name not in QUANTIZED:
         with pytest.raises(KeyError):
-            anatomy(name)
+            block_layout(name)
 
 
-def test_a_name_that_is_no_type_has_no_anatomy() -> None:
-    assert not has_anatomy("unknown (43)")
+def test_a_name_that_is_no_type_has_no_block_layout() -> None:
+    assert not has_block_layout("unknown (43)")
 
 
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_fields_cover_the_block(name: str) -> None:
     end = 0
-    for field in anatomy(name).fields:
+    for field in block_layout(name).fields:
         assert field.offset == end
         assert field.nbytes > 0
         assert field.name
@@ -54,12 +54,14 @@ def test_fields_cover_the_block(name: str) -> None:
         assert field.meaning
         end += field.nbytes
     assert end == TENSOR_TYPES[name].block_bytes
-    assert len({field.name for field in anatomy(name).fields}) == len(anatomy(name).fields)
+    assert len({field.name for field in block_layout(name).fields}) == len(
+        block_layout(name).fields
+    )
 
 
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_levels(name: str) -> None:
-    parts = anatomy(name)
+    parts = block_layout(name)
     assert parts.levels.dtype == np.float32
     assert 2 <= len(parts.levels) <= 256
     assert TENSOR_TYPES[name].block_weights % parts.weights_per_scale == 0
@@ -96,7 +98,7 @@ def test_parts_make_the_weights_that_the_decoder_gives(name: str) -> None:
 def test_arrays_that_do_not_fit_are_refused_before_a_kernel_runs() -> None:
     blocks, codes = np.zeros((2, 20), np.uint8), np.zeros((2, 32), np.uint8)
     scales, short = np.zeros((2, 1), np.float32), np.zeros((1, 1), np.float32)
-    split = anatomy("Q4_1").split
+    split = block_layout("Q4_1").split
     split(blocks, codes, scales, scales.copy())
     for arguments in (
         (blocks[:, 1:], codes, scales, scales),
