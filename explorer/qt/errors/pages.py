@@ -66,7 +66,7 @@ class RangeChoice(QComboBox):
         self.currentIndexChanged.connect(lambda _: self.changed.emit())
 
     def choose(self, place: int) -> None:
-        """Choose without telling."""
+        """Choose without emitting a signal."""
         with QSignalBlocker(self):
             self.setCurrentIndex(place)
 

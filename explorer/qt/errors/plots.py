@@ -71,7 +71,7 @@ class DensityPlot(ThemedPlot):
 
     Attributes:
         square: What is drawn.
-        logarithmic: Whether colours tell logarithms of counts.
+        logarithmic: Whether colours show logarithms of counts.
 
     Signals:
         cell_read: The cursor moved; a `CellReading`, or None outside of the cells.
@@ -111,7 +111,7 @@ class DensityPlot(ThemedPlot):
         self._read()
 
     def set_logarithmic(self, on: bool) -> None:
-        """Let colours tell the logarithms of counts, or the counts."""
+        """Let colours show the logarithms of counts, or the counts."""
         self.logarithmic = on
         self._draw()
 
@@ -179,7 +179,7 @@ class DensityPlot(ThemedPlot):
         self._read()
 
     def _read(self) -> None:
-        """Tell what the cursor stands on, and draw a cross there."""
+        """Show what the cursor stands on, and draw a cross there."""
         square, cell = self.square, self._cell
         if square is not None and cell is not None and max(cell) >= len(square.counts):
             cell = self._cell = None

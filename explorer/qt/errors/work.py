@@ -37,7 +37,7 @@ class SelectedPair:
         row: Its content row in the tensor table.
         name: Its name, plain text.
         tensor: The tensor.
-        reference: What the model is compared with, to tell results apart by; None for nothing.
+        reference: What the model is compared with, which identifies results; None for nothing.
         pair: The tensor and its reference; None if there is none.
         reason: Why there is none, as a sentence.
         waiting: Whether that is not known yet.
@@ -53,7 +53,7 @@ class SelectedPair:
 
     @property
     def key(self) -> Hashable:
-        """What tells its results from others."""
+        """Identifies its results in a cache."""
         return ("errors", self.row, self.reference)
 
     @property

@@ -1,4 +1,4 @@
-"""The values of a tensor, as a table of any size that reads what is looked at."""
+"""The values of a tensor, as a table of any size that reads what is visible."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
 from explorer.tabular import to_tsv, write_atomically
 from explorer.text import float_text, integer_text, plain_text, shape_text
 
-# The values of a tensor as a table that decodes only what is looked at.
+# The values of a tensor as a table that decodes only what is visible.
 #
 # Rows run along the last dimension and are counted through all others. Values are held in tiles
-# that somebody else reads, in a worker; a cell whose tile is not there shows a mark and asks for
+# that a worker reads; a cell whose tile is not there shows a mark and asks for
 # it. Qt keeps some bytes for each row and column of a table, so a very large tensor is shown
 # through a window that moves.
 
@@ -285,7 +285,7 @@ class PlaceField(QLineEdit):
 
 
 class ValuesExport(FileSaver):
-    """Saves weights, and tells how that went; see `FileSaver`."""
+    """Saves weights, and reports how that went; see `FileSaver`."""
 
     def ask(self, tensor: Tensor) -> None:
         """Ask for a file, and save all weights of a tensor into it."""

@@ -70,14 +70,14 @@ def read_histograms(
 ) -> HistogramResult:
     """Gather statistics and histograms; called in a worker.
 
-    Of several tensors those that cannot be read are left out and told of; so a damaged one does not
-    hide the others.
+    Of several tensors, those that cannot be read are left out and reported: a damaged one does
+    not hide the others.
 
     Args:
         subjects: The tensors.
         wish: How the histograms are to be.
         recent: What is known already; gets what is found.
-        worker: Asked whether to go on, and told how far it is.
+        worker: Asked whether to go on, and shown how far it is.
 
     Raises:
         ExplorerError: The only tensor cannot be read.
@@ -149,7 +149,7 @@ class _NotKnown(Exception):
 
 
 class _Idle:
-    """Nobody waits, and nothing may be read."""
+    """A worker that refuses to read."""
 
     def check(self) -> None:
         """Refuse to read."""

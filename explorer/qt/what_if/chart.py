@@ -181,7 +181,7 @@ class WhatIfChart(ThemedPlot):
         self.forget_zoom()
 
     def select(self, type_name: str | None) -> None:
-        """Mark a type; tells nobody."""
+        """Mark a type; emits no signal."""
         self.selected = type_name
         self._draw_ring()
         self._place_names()

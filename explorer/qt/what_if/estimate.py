@@ -112,7 +112,7 @@ class ImportanceMatrix:
 
 
 USUAL_CONTEXT: Final = 8192
-"""Tokens that are planned for as long as nobody asked for another context."""
+"""Tokens that are planned unless another context is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

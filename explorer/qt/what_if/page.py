@@ -240,7 +240,7 @@ class WhatIfPanel(PicturePanel):
 
 
 def can_be_used(line: Line | None) -> bool:
-    """Tell whether a line is of a type that the tensors could have."""
+    """Return whether a line is of a type that the tensors could have."""
     return line is not None and line.type_name != PRESENT and line.size.problem is None
 
 
@@ -299,7 +299,7 @@ class WhatIfProgress(QWidget):
         self.rest("", "")
 
     def rest(self, text: str, button: str) -> None:
-        """Tell what there is while nothing is under way.
+        """Show what there is while nothing is under way.
 
         Args:
             text: What there is.
@@ -310,7 +310,7 @@ class WhatIfProgress(QWidget):
         self.label.setText(text)
 
     def begin(self, text: str) -> None:
-        """Tell that something begins."""
+        """Show that something begins."""
         self._first = None
         self.bar.setValue(0)
         self._text = text
@@ -318,13 +318,13 @@ class WhatIfProgress(QWidget):
         self._show(running=True, startable=False)
 
     def set_paused(self, on: bool) -> None:
-        """Tell whether it waits."""
+        """Show whether it waits."""
         self._first = None  # a pause is no time that anything took
         self.pause.setText(self.tr("&Resume") if on else self.tr("&Pause"))
         self.label.setText(self.tr("Paused") if on else self._text)
 
     def show_state(self, state: WhatIfState) -> None:
-        """Tell how far it is."""
+        """Show how far it is."""
         share = state.done / state.total if state.total else 1.0
         self.bar.setValue(round(_STEPS * share))
         text = self.tr("{share:.0f} %").format(share=100 * share)
@@ -637,7 +637,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
 
 def _key(request: WhatIfRequest) -> tuple[object, ...]:
-    """Return what tells requests apart."""
+    """Return what identifies a request."""
     models = request.document, request.source, request.matrix
     return *models, request.rows, request.types, request.inputs
 

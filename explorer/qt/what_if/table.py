@@ -28,7 +28,7 @@ _FIGURES: Final = ("rmse", "relative_rmse", "sqnr_db", "max_abs_error")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What becomes of the tensors in a type.
+    """The tensors in a type.
 
     Attributes:
         type_name: The type; `PRESENT` for the tensors as they are.

@@ -86,7 +86,7 @@ class ContentPage(QWidget):
 class Phase(Enum):
     """How far the reading of a page is."""
 
-    EMPTY = auto()  # nothing is wanted, or nobody has looked yet
+    EMPTY = auto()  # nothing is wanted, or the page was not visible yet
     UNSUPPORTED = auto()  # it cannot be shown, and the page says why
     READING = auto()  # nothing is shown yet
     PARTLY_SHOWN = auto()  # still reading

@@ -133,7 +133,7 @@ class ProgressLine(QWidget):
         self._compiling.start()
 
     def show_progress(self, done: int, total: int, nbytes: int) -> None:
-        """Tell how far it is.
+        """Show how far it is.
 
         Args:
             done: Weights walked over.
@@ -145,7 +145,7 @@ class ProgressLine(QWidget):
         self.label.setText(self._pace.text(done, total, nbytes))
 
     def stop(self) -> None:
-        """Tell that it was cancelled; what was read so far stays in sight."""
+        """Show that it was cancelled; what was read so far stays in sight."""
         self._running = False
         self._compiling.stop()
         reached = self.bar.value() * 100 // _STEPS if self.bar.maximum() else 0

@@ -1,4 +1,4 @@
-"""Saving a file: one asks where, a job writes it, and somebody is told how that went.
+"""Saving a file: ask where, write in a job, and report how that went.
 
 What the window saves (tables, pictures, weights) differs only in what is written.
 """
@@ -18,7 +18,7 @@ from explorer.text import plain_text
 
 
 class FileSaver:
-    """Saves files, and tells how that went.
+    """Saves files, and reports how that went.
 
     Args:
         runner: Runs the writing.
@@ -40,14 +40,14 @@ class FileSaver:
         self._on_failed = on_failed
 
     def ask_path(self, title: str, name: str, kinds: Mapping[str, str]) -> Path | None:
-        """Ask where to save; return None if nobody wants to any more.
+        """Ask where to save; return None if the user cancels.
 
         Args:
             title: Title of the dialog.
             name: The name to suggest, without a suffix.
             kinds: A suffix for each kind of file, the usual one first. A name that ends with none
                 of them gets that of the kind that was chosen; where that name is not ours to write,
-                somebody is told, and nothing is saved.
+                that is reported, and nothing is saved.
         """
         filters = {f"{kind} (*{suffix})": suffix for kind, suffix in kinds.items()}
         usual = next(iter(kinds.values()))
@@ -76,7 +76,7 @@ class FileSaver:
         Args:
             title: What is done, for the status bar.
             path: The file.
-            work: Writes it, in a worker. An `OSError` that it raises is told to the user.
+            work: Writes it, in a worker. An `OSError` that it raises is reported.
         """
 
         def run(job: Job) -> str:
@@ -91,7 +91,7 @@ class FileSaver:
 
 
 def _is_lent(path: Path) -> bool:
-    """Tell whether a sandbox was lent that file alone: what it wrote beside it would be lost.
+    """Return whether a sandbox was lent that file alone: what it wrote beside it would be lost.
 
     Source: the document portal of XDG, whose folders are ``$XDG_RUNTIME_DIR/doc/ID``.
     """

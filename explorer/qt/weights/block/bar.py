@@ -120,7 +120,7 @@ class BlockBar(QWidget):
         self.set_block(0)
 
     def set_block(self, index: int) -> None:
-        """Tell which block is shown."""
+        """Show which block is shown."""
         last = max(0, self._count - 1)
         with QSignalBlocker(self.number), QSignalBlocker(self.slider):
             self.number.setValue(float(index))
@@ -146,7 +146,7 @@ class BlockBar(QWidget):
         self.note.setVisible(bool(text))
 
     def set_comparing(self, on: bool) -> None:
-        """Tell whether there is something to compare with."""
+        """Offer what needs something to compare with, or not."""
         self.worst.setEnabled(on)
 
     def block_of(self, place: Place) -> int | None:
@@ -353,7 +353,7 @@ class BlockSearch(QObject):
             self.ended.emit("")
 
     def _look_for_cancelled(self, job: Job) -> None:
-        """Tell of a search that somebody else cancelled, such as the status bar."""
+        """Show a search that was cancelled elsewhere, such as the status bar."""
         if self._slot.stopped and job.cancelled and self.line.running:
             self.line.finish()
             self.ended.emit(self.tr("The search was cancelled."))

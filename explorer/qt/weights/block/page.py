@@ -86,7 +86,7 @@ class Comparison:
 def read_block(
     tensor: Tensor, index: int, pairs: Sequence[WeightsPair], note: str, check: Check
 ) -> ShownBlock:
-    """Read a block; a reference that cannot be read is told of, and does not hide the block.
+    """Read a block; a reference that cannot be read is reported, and does not hide the block.
 
     Raises:
         ExplorerError: The block cannot be read.

@@ -250,7 +250,7 @@ class MarkedTable(TableView):
         self.viewportEntered.connect(lambda: self.row_hovered.emit(-1))
 
     def follow(self, content_row: int) -> None:
-        """Make a row current without telling anybody; -1 makes none."""
+        """Make a row current without emitting a signal; -1 makes none."""
         with QSignalBlocker(self):
             if content_row < 0:
                 self.clearSelection()

@@ -118,7 +118,7 @@ class MapPage(ReadingPage[DrawnMap]):
     def show_subject(
         self, subject: SelectedTensor | None, recent: Recent, *, named: bool = False
     ) -> None:
-        """Show another tensor; it is read when the page is looked at.
+        """Show another tensor; it is read when the page is visible.
 
         Args:
             subject: The tensor.
@@ -361,7 +361,7 @@ class MapPage(ReadingPage[DrawnMap]):
 
 
 def _serves(drawn: TensorMap, wanted: Grid) -> bool:
-    """Tell whether a map shows all of a window, in cells that are no larger."""
+    """Return whether a map shows all of a window, in cells that are no larger."""
     grid = drawn.grid
     fine = grid.cell_rows <= wanted.cell_rows and grid.cell_columns <= wanted.cell_columns
     return drawn.complete and fine and grid.window.contains(wanted.window)

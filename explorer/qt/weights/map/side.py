@@ -123,7 +123,7 @@ def _beside_reference(
         return Refusal(_tr("Not comparable"), partner.reason)
     return Refusal(
         _tr("No reference chosen"),
-        _tr("Errors are told against another model, or against a type: choose it above."),
+        _tr("Errors are measured against another model, or against a type: choose it above."),
     )
 
 
@@ -334,7 +334,7 @@ class MapPointer(QObject):
         self.value = ""
 
     def describe(self, drawable: Drawable, place: Place, cells: TensorMap | None) -> None:
-        """Tell what is at a place.
+        """Show what is at a place.
 
         Args:
             drawable: What is drawn.
@@ -472,7 +472,7 @@ class MapReadout(QWidget):
         self.rest("")
 
     def describe(self, maps: list[TensorMap]) -> None:
-        """Tell what is under the cursor.
+        """Show what is under the cursor.
 
         Args:
             maps: What is known of the matrix, the finest last.
