@@ -283,14 +283,12 @@ class JobRunner(QObject):
         job.deleteLater()
 
 
-# A place for one job: what a view wants now replaces what it wanted before.
-#
-# A plain object, not a QObject: it outlives its view for as long as the view's `destroyed` signal
-# needs to cancel the job, so that no result arrives at a widget that is gone.
-
-
 class JobSlot:
-    """Runs one job at a time for its owner, and none once the owner is gone."""
+    """Runs one job at a time for its owner, and none once the owner is gone.
+
+    A plain object, not a QObject: it outlives its view for as long as the view's `destroyed` signal
+    needs to cancel the job, so that no result arrives at a widget that is gone.
+    """
 
     def __init__(self, runner: JobRunner, owner: QObject) -> None:
         self._runner = runner
@@ -361,9 +359,6 @@ def keep_gui_responsive() -> Iterator[None]:
             if not _before:
                 sys.setswitchinterval(interval)
                 gc.set_threshold(*threshold)
-
-
-# How many threads share long work in the background.
 
 
 def all_cores() -> int:
