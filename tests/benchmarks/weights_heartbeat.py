@@ -86,9 +86,9 @@ def measure_ours(path: Path, name: str) -> dict[str, float]:
     page = view.histogram
     states: list[object] = []
     runner.jobs[0].published.connect(states.append)
-    first, first_pause = heartbeat.during(lambda: page.gathered is not None)
+    first, first_pause = heartbeat.during(lambda: page.result is not None)
     rest, rest_pause = heartbeat.during(
-        lambda: page.gathered is not None and page.gathered.exact and not runner.jobs
+        lambda: page.result is not None and page.result.exact and not runner.jobs
     )
     runner.close()
     document.model.close()
