@@ -156,7 +156,7 @@ class _GroupRuns:
         return b"".join(part.item(index) for part in self._parts)
 
 
-CHUNK_WEIGHTS: Final = 1 << 18
+CHUNK_WEIGHTS: Final = 1 << 19
 """Most weights of a chunk: 1 MiB, which stays in a core's second-level cache.
 
 A chunk costs some 25 µs of Python, during which other threads wait. A survey of Q4_K, Q5_0 and Q8_0

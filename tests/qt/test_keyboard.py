@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -136,7 +136,7 @@ def hands(
     make_window: Callable[..., MainWindow],
     demo_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Hands:
+) -> Iterator[Hands]:
     """Hands in a window in which a model was opened with Ctrl+O."""
     window = make_window()
     monkeypatch.setattr(main_window, "ask_models", lambda _parent: [demo_path])
@@ -145,7 +145,8 @@ def hands(
     QTest.keyClick(window, _KEY.Key_O, _MOD.ControlModifier)
     qtbot.waitUntil(lambda: len(window.documents) == 1)
     settle(qtbot, window)
-    return hands
+    yield hands
+    QTest.keyRelease(window, _KEY.Key_Control)  # else Qt still holds it down in the next test
 
 
 @pytest.fixture

@@ -259,7 +259,8 @@ class PlaceField(QLineEdit):
         self.folding = Folding((0,))
         self.setAccessibleName(self.tr("Go to row, column"))
         self.setPlaceholderText(self.tr("Go to row, column"))
-        self.setFixedWidth(_WIDTH)
+        self.setMinimumWidth(_WIDTH // 2)
+        self.setMaximumWidth(_WIDTH)
         self.returnPressed.connect(self._go)
 
     def take_focus(self) -> None:

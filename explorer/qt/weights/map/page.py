@@ -302,6 +302,10 @@ class MapPage(ReadingPage[DrawnMap]):
 
     # Life
 
+    def _follow_shown(self) -> None:
+        # In a turn of its own: only then the plot has its size, which decides what is read.
+        QTimer.singleShot(0, self, super()._follow_shown)
+
     def press(self) -> None:
         self.restart()
 

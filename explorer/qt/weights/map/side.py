@@ -196,6 +196,7 @@ class MapControls(QWidget):
         ):
             self._add(self.quantities, quantity_name(quantity), quantity, tip)
         self.reductions = QComboBox(self)
+        self.reductions.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.reductions.setAccessibleName(self.tr("What a cell of several weights shows"))
         self._add(
             self.reductions,
