@@ -16,7 +16,7 @@ Codes = NDArray[np.uint8]
 Scales = NDArray[np.float32]
 
 
-def _split(name: str, blocks: NDArray[np.uint8]) -> tuple[BlockLayout, Codes, Scales, Scales]:
+def _unpack(name: str, blocks: NDArray[np.uint8]) -> tuple[BlockLayout, Codes, Scales, Scales]:
     parts = block_layout(name)
     weights = TENSOR_TYPES[name].block_weights
     codes = np.full((len(blocks), weights), 255, np.uint8)
@@ -74,7 +74,7 @@ def test_levels(name: str) -> None:
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_parts_make_the_weights_that_the_decoder_gives(name: str) -> None:
     blocks = _random_blocks(name)
-    parts, codes, scales, minima = _split(name, blocks)
+    parts, codes, scales, minima = _unpack(name, blocks)
     assert set(np.unique(codes)) == set(range(len(parts.levels)))
     usual = np.isfinite(scales).all(axis=1)
     if parts.has_minimum:
@@ -98,8 +98,8 @@ def test_parts_make_the_weights_that_the_decoder_gives(name: str) -> None:
 def test_arrays_that_do_not_fit_are_refused_before_a_kernel_runs() -> None:
     blocks, codes = np.zeros((2, 20), np.uint8), np.zeros((2, 32), np.uint8)
     scales, short = np.zeros((2, 1), np.float32), np.zeros((1, 1), np.float32)
-    split = block_layout("Q4_1").split
-    split(blocks, codes, scales, scales.copy())
+    unpack = block_layout("Q4_1").unpack
+    unpack(blocks, codes, scales, scales.copy())
     for arguments in (
         (blocks[:, 1:], codes, scales, scales),
         (blocks, codes[:1], scales, scales),
@@ -107,7 +107,7 @@ def test_arrays_that_do_not_fit_are_refused_before_a_kernel_runs() -> None:
         (blocks, codes, scales, short),
     ):
         with pytest.raises(QuantizationError, match="must be a contiguous array of"):
-            split(*arguments)
+            unpack(*arguments)
 
 
 def test_q4_k_by_hand() -> None:
@@ -118,7 +118,7 @@ def test_q4_k_by_hand() -> None:
     block[0, 8] = 0b01_000101  # minimum 0 = 5; upper bits of minimum 4 = 1
     block[0, 12] = 0b0111_0001  # lower bits: scale 4 = 1, minimum 4 = 7
     block[0, 16] = 0xA9  # weight 0: code 9, weight 32: code 10
-    parts, codes, scales, minima = _split("Q4_K", block)
+    parts, codes, scales, minima = _unpack("Q4_K", block)
     assert scales[0].tolist() == [2.0 * 3, 0, 0, 0, 2.0 * (2 * 16 + 1), 0, 0, 0]
     assert minima[0].tolist() == [0.5 * 5, 0, 0, 0, 0.5 * (1 * 16 + 7), 0, 0, 0]
     assert (codes[0, 0], codes[0, 32]) == (9, 10)
@@ -133,7 +133,7 @@ def test_q6_k_by_hand() -> None:
     block[0, 192 + 5] = 0xFD
     block[0, 16 + 3] = 0x50  # low bits of weights 19 and 83
     block[0, 128 + 16 + 3] = 0b00_11_00_00  # high bits of weight 83
-    _, codes, scales, _ = _split("Q6_K", block)
+    _, codes, scales, _ = _unpack("Q6_K", block)
     assert scales[0, 5] == -3.0
     assert np.flatnonzero(codes[0]).tolist() == [83]
     assert codes[0, 83] == 3 * 16 + 5
@@ -143,7 +143,7 @@ def test_q6_k_by_hand() -> None:
 def test_fp4_levels_are_those_of_the_standard() -> None:
     """MX 1.0, table 5: E2M1; scale 2^(e - 127)."""
     block = np.full((1, 17), 0x7F, np.uint8)  # codes 15 (low) and 7 (high), e = 127
-    parts, codes, scales, _ = _split("MXFP4", block)
+    parts, codes, scales, _ = _unpack("MXFP4", block)
     assert parts.levels[:8].tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
     assert parts.levels[codes[0, [0, 16]]].tolist() == [-6.0, 6.0]
     assert scales.tolist() == [[1.0]]
@@ -152,5 +152,5 @@ def test_fp4_levels_are_those_of_the_standard() -> None:
 def test_the_minimum_of_q4_1_is_what_is_subtracted() -> None:
     block = np.zeros((1, 20), np.uint8)
     block[0, :4] = [0x00, 0x3C, 0x00, 0xC0]  # d = 1, m = -2
-    _, _, scales, minima = _split("Q4_1", block)
+    _, _, scales, minima = _unpack("Q4_1", block)
     assert (scales[0, 0], minima[0, 0]) == (1.0, 2.0)

@@ -115,7 +115,7 @@ def test_no_room_for_cache_settings_and_files(
     for command in ("survey 1", "export 1", "report 1"):
         assert command in done.stderr, done.stderr
     assert "TOLD" in done.stdout
-    assert ("Settings cannot be kept" in done.stdout) == (place is not full)
+    assert ("Settings cannot be saved" in done.stdout) == (place is not full)
 
 
 @pytest.fixture
