@@ -140,6 +140,7 @@ def show_page(window, view: str) -> None:  # type: ignore[no-untyped-def]
     page = attrgetter(page_name)(body)
     body.show_page(page)
     if panel_name == "survey":
+        settle(QApplication.instance(), lambda: not window.runner.jobs)  # it looks at its cache
         body.bar.start.click()
         settle(QApplication.instance(), lambda: not window.runner.jobs)
     if view == "survey":
