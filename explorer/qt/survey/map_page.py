@@ -468,7 +468,7 @@ class MapPage(QWidget):
         self.readout.setWordWrap(True)
         self.readout.setAlignment(Qt.AlignmentFlag.AlignTop)
         # two lines, always: the map must not jump as the mouse moves
-        self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 8)
+        self.readout.setFixedHeight(3 * self.readout.fontMetrics().lineSpacing() + 8)
         self.readout.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.readout.setAccessibleName(self.tr("Cell"))
         self.readout.setWhatsThis(picture_text("cell"))
