@@ -198,6 +198,8 @@ def test_everything_is_translated_and_nothing_is_cut_off(qtbot: QtBot, full: Mai
                 checked += 1
                 kind = f"{type(widget).__name__} in {type(widget.parent()).__name__} {seen.kind}"
                 line = f"{kind}: {seen.text[:160]}"
+                if kind.startswith("_PlainLabel in DevicesBox"):
+                    continue  # what was found of this machine, with the words of a driver
                 if seen.kind == "cell" and _DATA_TABLES.search(f"{place} {kind}"):
                     continue
                 words = _untranslated(seen, known)
