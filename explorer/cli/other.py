@@ -1,4 +1,4 @@
-"""`gguf-explorer completion`: the script that a shell needs to complete our arguments."""
+"""`gguf-explorer completion`, and the one door from the command line to the window."""
 
 from __future__ import annotations
 

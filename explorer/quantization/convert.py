@@ -1,4 +1,4 @@
-"""Blocks to float32, for callers that want their input checked.
+"""Blocks to float32 and back, and to the other byte order, with all input checked.
 
 Bit-exact with ggml's reference code, but for the sign and payload of a NaN.
 """

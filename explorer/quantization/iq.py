@@ -1,4 +1,7 @@
-"""IQ1_S and IQ1_M: groups of 8 weights from a grid of 2,048 with -1, 0, 1, shifted by an eighth.
+"""IQ1, IQ2 and IQ3: groups of weights are rows of a grid. IQ4 has none (`iq4`).
+
+IQ2 and IQ3 are drawn at their kernels. IQ1_S and IQ1_M are groups of 8 weights from a grid of 2,048
+with -1, 0, 1, shifted by an eighth.
 
 ::
 

@@ -2,7 +2,7 @@
 
 Each measurement is a process of its own. The budget of a pause is 50 ms, and 150 ms while
 kernels are compiled; the table that is printed shows it. What is asserted is that the first
-histogram of a fresh install holds up the window for no longer than the same statistics in a plain
+histogram of a fresh install holds up the window for less than the same statistics in a plain
 thread do, and a large tensor no longer than a few times what NumPy does in a thread, whose chunks
 are the least that Python can do.
 """
@@ -120,7 +120,7 @@ def test_the_first_histogram_of_a_fresh_install_never_holds_up_the_window_for_15
         "longest pause, nothing compiled",
         longest,
         plain,
-        most=1,
+        most=0.75,
         budget=_COMPILING_BUDGET_S,
     )
     print("pauses in ms:", [{k: round(1000 * run[k], 1) for k in pauses} for run in ours])

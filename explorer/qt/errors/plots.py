@@ -1,4 +1,4 @@
-"""Reference against candidate as an image: a cell is the brighter, the more pairs it holds."""
+"""Plots of errors: reference against candidate as an image, and the histogram of errors."""
 
 from __future__ import annotations
 
