@@ -233,6 +233,13 @@ def bytes_text(nbytes: int) -> str:
     return _scaled(nbytes, units.base, units.names)
 
 
+def exact_text(nbytes: int) -> str:
+    """Return a size rounded and in full: ``"4.37 GiB (4,692,251,770 bytes)"``."""
+    if nbytes < 1024:
+        return bytes_text(nbytes)
+    return f"{bytes_text(nbytes)} ({integer_text(nbytes)} bytes)"
+
+
 def byte_unit(power: int) -> tuple[str, int]:
     """Return a unit of sizes and its bytes: for 3, ``("GiB", 1073741824)``."""
     units = notation().units

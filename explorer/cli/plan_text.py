@@ -13,7 +13,7 @@ from explorer.planner.result import Plan, Term
 from explorer.present import plan as plans
 from explorer.present.plan import Kind
 from explorer.tabular import Cell
-from explorer.text import bytes_text, integer_text, plain_text
+from explorer.text import bytes_text, exact_text, integer_text, plain_text
 
 _INDENT: Final = "  "
 _WIDEST_BAR: Final = 96
@@ -190,7 +190,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
             yield "Graph by offload", graphs
             yield figure.label, f"{figure.text} ({_ratio(plan)})"
         elif isinstance(figure.value, int):
-            yield figure.label, plans.exact_text(figure.value)
+            yield figure.label, exact_text(figure.value)
 
 
 def _ratio(plan: Plan) -> str:

@@ -188,13 +188,6 @@ def size_text(nbytes: int) -> str:
     return bytes_text(nbytes)
 
 
-def exact_text(nbytes: int) -> str:
-    """Return a size rounded and in full: ``"4.37 GiB (4,692,251,770 bytes)"``."""
-    if nbytes < 1024:
-        return bytes_text(nbytes)
-    return f"{bytes_text(nbytes)} ({integer_text(nbytes)} bytes)"
-
-
 def value_text(value: int | float) -> str:
     """Return a figure of a plan: bytes, or a ratio."""
     return bytes_text(value) if isinstance(value, int) else float_text(value, 4)

@@ -18,7 +18,6 @@ from explorer.qt.contents.tensors import TensorsView
 from explorer.qt.contents.vocabulary import VocabularyView
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.raw.panel import RawView
 from explorer.qt.references import References
 from explorer.qt.selection import Selection
 from explorer.qt.settings import Settings
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from explorer.qt.errors.panel import ErrorsView
     from explorer.qt.library.panel import LibraryView
     from explorer.qt.planner.panel import PlannerView
+    from explorer.qt.raw.panel import RawView
     from explorer.qt.survey.panel import SurveyView
     from explorer.qt.weights.panel import WeightsView
 
@@ -187,6 +187,8 @@ class Panels(QTabWidget):
         table.exported.connect(self.written)
 
     def _make_raw(self) -> RawView:
+        from explorer.qt.raw.panel import RawView  # noqa: PLC0415 - see LazyTab
+
         view = RawView(self._runner)
         view.key_activated.connect(self.selection.select_key_named)
         view.tensor_activated.connect(lambda row: self.selection.select_tensors([row]))

@@ -8,12 +8,12 @@ from explorer.planner.result import Plan, PlanRequest
 from explorer.present.plan import (
     Level,
     cpu_layers,
-    exact_text,
     layers_text,
     plan_figure,
     plan_figures,
     verdict,
 )
+from explorer.text import exact_text
 from tests.planner.models import GIB, small_model
 
 

@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 from explorer.planner.result import Term
 from explorer.present import plan_export
 from explorer.present.explanations import picture_text
-from explorer.present.plan import exact_text, layers_of, memory_bars, value_text
+from explorer.present.plan import layers_of, memory_bars, value_text
 from explorer.present.plan_export import Curves
 from explorer.qt.jobs import JobRunner
 from explorer.qt.planner.fields import CalmComboBox
@@ -45,7 +45,7 @@ from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import FilterBar, TableView
-from explorer.text import plain_text
+from explorer.text import exact_text, plain_text
 
 _DELAY_MS: Final = 80
 _LEAST_LINES: Final = 2

@@ -36,7 +36,6 @@ from explorer.present.plan import (
     MemoryPart,
     amount_text,
     boundary_of,
-    exact_text,
     kind_name,
     layers_asked,
     layers_of,
@@ -54,7 +53,7 @@ from explorer.qt.widgets.painting import (
     plain_tip,
 )
 from explorer.qt.widgets.plot import PlotColours
-from explorer.text import bytes_text
+from explorer.text import bytes_text, exact_text
 
 _PAD: Final = 8
 _ROW_GAP: Final = 8

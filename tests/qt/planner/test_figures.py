@@ -12,7 +12,6 @@ from explorer.present.plan import (
     Kind,
     Level,
     boundary_of,
-    exact_text,
     layers_asked,
     layers_of,
     layers_text,
@@ -29,6 +28,7 @@ from explorer.qt.planner.tables import (
     number_column,
     term_columns,
 )
+from explorer.text import exact_text
 from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
 
 few = settings(max_examples=60)

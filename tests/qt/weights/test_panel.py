@@ -499,10 +499,11 @@ def test_every_control_has_a_name_and_is_reached_by_tab(panel: Panel) -> None:
         assert named, widget
 
 
-def test_the_window_starts_without_loading_plots_or_kernels() -> None:
+def test_the_window_starts_without_loading_plots_kernels_or_formulas() -> None:
     program = (
         "import sys; from explorer.qt.main_window import MainWindow;"
-        "print([name for name in ('pyqtgraph', 'numba') if name in sys.modules])"
+        "late = ('pyqtgraph', 'numba', 'explorer.planner', 'explorer.qt.raw');"
+        "print([name for name in late if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
