@@ -26,7 +26,7 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
     from explorer.qt.document import Recent, load_document
     from explorer.qt.jobs import JobRunner
     from explorer.qt.references import References
-    from explorer.qt.weights.curves import Subject
+    from explorer.qt.weights.curves import SelectedTensor
     from explorer.qt.weights.map.page import MapPage
     from tests.benchmarks.weights_heartbeat import Heartbeat
 
@@ -49,7 +49,7 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
     def show(name: str) -> tuple[float, float]:
         row = tensors.row_of(name)
         assert row is not None
-        page.show_subject(Subject(row, name, tensors.rows[row]), recent)
+        page.show_subject(SelectedTensor(row, name, tensors.rows[row]), recent)
         return heartbeat.during(lambda: not runner.jobs and bool(page.plot.layers))
 
     show(small)
@@ -63,7 +63,7 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
     looking.timeout.connect(look)
     looking.start(5)
     states: list[object] = []
-    page.reader.grown.connect(states.append)
+    runner.started.connect(lambda job: job.published.connect(states.append))
     whole, whole_pause = show(large)
     updates = len(states)
     states.clear()
