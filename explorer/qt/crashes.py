@@ -24,15 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, TextIO
 
+from PySide6 import QtCore
 from PySide6 import __version__ as pyside_version
-from PySide6.QtCore import (
-    QMessageLogContext,
-    QObject,
-    QtMsgType,
-    Signal,
-    qInstallMessageHandler,
-    qVersion,
-)
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication
 from shiboken6 import isValid
 
@@ -148,7 +142,7 @@ def _headed(what: str, details: str) -> str:
     moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     facts = (
         f"GGUF Explorer {__version__} {what}; {moment}",
-        f"Python {platform.python_version()}, PySide6 {pyside_version}, Qt {qVersion()} "
+        f"Python {platform.python_version()}, PySide6 {pyside_version}, Qt {QtCore.qVersion()} "
         f"({QGuiApplication.platformName() or 'no screen'}), {platform.platform()}",
         "",
     )
@@ -186,7 +180,7 @@ class QtFault(RuntimeError):
     """A critical message of Qt."""
 
 
-class Crashes(QObject):
+class Crashes(QtCore.QObject):
     """Reports faults of the program.
 
     Args:
@@ -200,7 +194,7 @@ class Crashes(QObject):
 
     happened = Signal(str, str)
 
-    def __init__(self, reports: CrashReports, parent: QObject | None = None) -> None:
+    def __init__(self, reports: CrashReports, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
         self.reports = reports
         self._lock = threading.Lock()
@@ -271,21 +265,23 @@ def catching(crashes: Crashes) -> Iterator[None]:
     def note_of_hook(arguments: threading.ExceptHookArgs | sys.UnraisableHookArgs) -> None:
         note(arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
 
-    def note_of_qt(kind: QtMsgType, _context: QMessageLogContext, message: str) -> None:
+    def note_of_qt(
+        kind: QtCore.QtMsgType, _context: QtCore.QMessageLogContext, message: str
+    ) -> None:
         line = plain_text(message)
         _print(line)
-        if kind is QtMsgType.QtFatalMsg:  # Qt ends the process when this returns
+        if kind is QtCore.QtMsgType.QtFatalMsg:  # Qt ends the process when this returns
             crashes.reports.note_before_abort(line)
-        elif kind is QtMsgType.QtCriticalMsg:
+        elif kind is QtCore.QtMsgType.QtCriticalMsg:
             crashes.note(QtFault(line))
 
     before = sys.excepthook, threading.excepthook, sys.unraisablehook
     sys.excepthook, threading.excepthook, sys.unraisablehook = note, note_of_hook, note_of_hook
-    handler = qInstallMessageHandler(note_of_qt)
+    handler = QtCore.qInstallMessageHandler(note_of_qt)
     crashes.reports.watch()
     try:
         yield
     finally:
         crashes.reports.stop_watching()
-        qInstallMessageHandler(handler)
+        QtCore.qInstallMessageHandler(handler)
         sys.excepthook, threading.excepthook, sys.unraisablehook = before

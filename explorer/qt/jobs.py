@@ -17,16 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from PySide6.QtCore import (
-    QObject,
-    QProcess,
-    QProcessEnvironment,
-    Qt,
-    QThreadPool,
-    QTimer,
-    Signal,
-    Slot,
-)
+from PySide6 import QtCore
+from PySide6.QtCore import Qt, Signal, Slot
 
 from explorer.errors import ExplorerError
 from explorer.quantization import kernel_cache
@@ -46,7 +38,7 @@ class Cancelled(Exception):
     """Raised inside a job's function by `Job.check` once the job was cancelled."""
 
 
-class Job(QObject):
+class Job(QtCore.QObject):
     """One piece of background work, seen from both sides.
 
     Attributes:
@@ -72,7 +64,7 @@ class Job(QObject):
         title: str,
         on_done: Callable[[Any], object],
         on_failed: Callable[[ExplorerError], None],
-        parent: QObject | None = None,
+        parent: QtCore.QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self.title = title
@@ -178,7 +170,7 @@ def drop_frames(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-class JobRunner(QObject):
+class JobRunner(QtCore.QObject):
     """Starts jobs, knows those under way, and ends them at closing time.
 
     Attributes:
@@ -195,12 +187,12 @@ class JobRunner(QObject):
     crashed = Signal(object)
     _kernels_missing = Signal()
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
         self.jobs: list[Job] = []
-        self._compiler = QProcess(self)
+        self._compiler = QtCore.QProcess(self)
         self._kernels_missing.connect(self._start_compiler)
-        self._pool = QThreadPool(self)
+        self._pool = QtCore.QThreadPool(self)
         # On a machine of two cores two models being read must not hold up what is looked at
         self._pool.setMaxThreadCount(max(_LEAST_THREADS, self._pool.maxThreadCount()))
 
@@ -244,7 +236,7 @@ class JobRunner(QObject):
             if kernel_cache.lacks_kernels():
                 self._kernels_missing.emit()
 
-        QTimer.singleShot(_COMPILE_AFTER_MS, self, lambda: self._pool.start(look))
+        QtCore.QTimer.singleShot(_COMPILE_AFTER_MS, self, lambda: self._pool.start(look))
 
     @Slot()
     def _start_compiler(self) -> None:
@@ -253,12 +245,12 @@ class JobRunner(QObject):
         # -P: a folder of downloaded models is no place to import modules from
         module = [] if getattr(sys, "frozen", False) else ["-P", "-m", "explorer"]
         program.setArguments([*module, "compile-kernels"])
-        surroundings = QProcessEnvironment.systemEnvironment()
+        surroundings = QtCore.QProcessEnvironment.systemEnvironment()
         surroundings.insert("PYTHONPATH", str(_PACKAGE_PARENT))
         program.setProcessEnvironment(surroundings)
-        program.setStandardInputFile(QProcess.nullDevice())
-        program.setStandardOutputFile(QProcess.nullDevice())
-        program.setStandardErrorFile(QProcess.nullDevice())
+        program.setStandardInputFile(QtCore.QProcess.nullDevice())
+        program.setStandardOutputFile(QtCore.QProcess.nullDevice())
+        program.setStandardErrorFile(QtCore.QProcess.nullDevice())
         program.start()
 
     def cancel_all(self) -> None:
@@ -269,7 +261,7 @@ class JobRunner(QObject):
     def close(self) -> bool:
         """Cancel everything and wait for the workers; return whether all ended in time."""
         self.cancel_all()
-        if self._compiler.state() is not QProcess.ProcessState.NotRunning:
+        if self._compiler.state() is not QtCore.QProcess.ProcessState.NotRunning:
             self._compiler.kill()  # Numba's files appear whole or not at all
             self._compiler.waitForFinished(_KILL_WAIT_MS)
         return self._pool.waitForDone(_CLOSE_WAIT_MS)
@@ -290,7 +282,7 @@ class JobSlot:
     needs to cancel the job, so that no result arrives at a widget that is gone.
     """
 
-    def __init__(self, runner: JobRunner, owner: QObject) -> None:
+    def __init__(self, runner: JobRunner, owner: QtCore.QObject) -> None:
         self._runner = runner
         self._job: Job | None = None
 

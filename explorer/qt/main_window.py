@@ -9,24 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QCoreApplication, Qt, Signal
-from PySide6.QtGui import (
-    QAction,
-    QCloseEvent,
-    QDragEnterEvent,
-    QDropEvent,
-    QGuiApplication,
-    QKeySequence,
-)
-from PySide6.QtWidgets import (
-    QFileDialog,
-    QMainWindow,
-    QMenu,
-    QSplitter,
-    QTabWidget,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.errors import ExplorerError
 from explorer.qt.actions import Actions, Look
@@ -46,22 +30,22 @@ if TYPE_CHECKING:
     from explorer.demo import DemoPaths
 
 
-def ask_models(parent: QWidget) -> list[Path]:
+def ask_models(parent: QtWidgets.QWidget) -> list[Path]:
     """Ask for models to open; return their files, none if the user cancels."""
-    names, _ = QFileDialog.getOpenFileNames(parent, _tr("Open models"), "", _kinds())
+    names, _ = QtWidgets.QFileDialog.getOpenFileNames(parent, _tr("Open models"), "", _kinds())
     return [Path(name) for name in names]
 
 
-def ask_model_folder(parent: QWidget) -> Path | None:
+def ask_model_folder(parent: QtWidgets.QWidget) -> Path | None:
     """Ask for the folder of a model; return it, or None."""
-    name = QFileDialog.getExistingDirectory(parent, _tr("Open a model's folder"))
+    name = QtWidgets.QFileDialog.getExistingDirectory(parent, _tr("Open a model's folder"))
     return Path(name) if name else None
 
 
-def ask_reference(parent: QWidget) -> Path | None:
+def ask_reference(parent: QtWidgets.QWidget) -> Path | None:
     """Ask for a model to compare with; return its file, or None."""
     title = _tr("Open a model to compare with")
-    name, _ = QFileDialog.getOpenFileName(parent, title, "", _kinds())
+    name, _ = QtWidgets.QFileDialog.getOpenFileName(parent, title, "", _kinds())
     return Path(name) if name else None
 
 
@@ -73,7 +57,12 @@ def _tr(text: str) -> str:
     return QCoreApplication.translate("MainWindow", text)
 
 
-def fill_menu_bar(window: QMainWindow, actions: Actions, recent: QMenu, tabs: QTabWidget) -> None:
+def fill_menu_bar(
+    window: QtWidgets.QMainWindow,
+    actions: Actions,
+    recent: QtWidgets.QMenu,
+    tabs: QtWidgets.QTabWidget,
+) -> None:
     """Make the menus of a window.
 
     Args:
@@ -90,9 +79,9 @@ def fill_menu_bar(window: QMainWindow, actions: Actions, recent: QMenu, tabs: QT
     bar.addMenu(tr("&Edit")).addActions([actions.find, actions.go_to, actions.copy_path])
     view_menu = bar.addMenu(tr("&View"))
     for number in range(tabs.count()):  # ten of them: 0 is the last one's key
-        tab = QAction(tabs.tabText(number), window)
+        tab = QtGui.QAction(tabs.tabText(number), window)
         tab.setObjectName(f"tab_{number + 1}")
-        tab.setShortcut(QKeySequence(f"Alt+{(number + 1) % 10}"))
+        tab.setShortcut(QtGui.QKeySequence(f"Alt+{(number + 1) % 10}"))
         tab.setStatusTip(tr("Show this panel"))
         tab.triggered.connect(partial(_show, tabs, number))
         view_menu.addAction(tab)
@@ -105,11 +94,11 @@ def fill_menu_bar(window: QMainWindow, actions: Actions, recent: QMenu, tabs: QT
     help_menu.addActions([actions.whats_this, actions.explain, actions.about])
 
 
-def _show(tabs: QTabWidget, number: int, _checked: bool = False) -> None:
+def _show(tabs: QtWidgets.QTabWidget, number: int, _checked: bool = False) -> None:
     tabs.setCurrentIndex(number)
 
 
-class RecentMenu(QMenu):
+class RecentMenu(QtWidgets.QMenu):
     """The models opened last, listed anew each time the menu is opened.
 
     Signals:
@@ -118,7 +107,9 @@ class RecentMenu(QMenu):
 
     path_chosen = Signal(object)
 
-    def __init__(self, settings: Settings, forget: QAction, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, settings: Settings, forget: QtGui.QAction, parent: QtWidgets.QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setTitle(self.tr("Open &recent"))
         self._settings = settings
@@ -143,7 +134,7 @@ _FIRST_WIDTH, _FIRST_HEIGHT = 1280, 800
 _TREE_WIDTH = 380
 
 
-class MainWindow(QMainWindow):
+class MainWindow(QtWidgets.QMainWindow):
     """The program's window.
 
     Attributes:
@@ -182,13 +173,13 @@ class MainWindow(QMainWindow):
         self.message_bar = MessageBar(self)
         self.open_models = OpenModelsView(self)
         self.panels = Panels(self.runner, self.settings, self)
-        self.splitter = QSplitter(self)
+        self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.open_models)
         self.splitter.addWidget(self.panels)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
-        centre = QWidget(self)
-        layout = QVBoxLayout(centre)
+        centre = QtWidgets.QWidget(self)
+        layout = QtWidgets.QVBoxLayout(centre)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.message_bar)
@@ -396,7 +387,7 @@ class MainWindow(QMainWindow):
 
     def _copy_path(self) -> None:
         if self.current is not None:
-            QGuiApplication.clipboard().setText(plain_text(str(self.current.path)))
+            QtGui.QGuiApplication.clipboard().setText(plain_text(str(self.current.path)))
 
     # Messages
 
@@ -443,16 +434,16 @@ class MainWindow(QMainWindow):
 
     # Qt
 
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+    def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
             event.acceptProposedAction()
 
-    def dropEvent(self, event: QDropEvent) -> None:
+    def dropEvent(self, event: QtGui.QDropEvent) -> None:
         urls = event.mimeData().urls()
         self.open_paths([Path(url.toLocalFile()) for url in urls if url.isLocalFile()])
         event.acceptProposedAction()
 
-    def closeEvent(self, event: QCloseEvent) -> None:
+    def closeEvent(self, event: QtGui.QCloseEvent) -> None:
         self.help.close()
         try:
             self._save_session()

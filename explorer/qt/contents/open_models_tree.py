@@ -11,14 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, TypeAlias
 
-from PySide6.QtCore import (
-    QAbstractItemModel,
-    QCoreApplication,
-    QModelIndex,
-    QObject,
-    QPersistentModelIndex,
-    Qt,
-)
+from PySide6 import QtCore
+from PySide6.QtCore import QModelIndex, Qt
 
 from explorer.formats.tensors import natural_key, parse_name
 from explorer.present.explanations import model_tree_texts
@@ -27,7 +21,7 @@ from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.text import bytes_text, integer_text, plain_text
 
-Index: TypeAlias = QModelIndex | QPersistentModelIndex
+Index: TypeAlias = QModelIndex | QtCore.QPersistentModelIndex
 
 _PAGE = 256
 
@@ -228,17 +222,17 @@ def _by_name(document: Document, rows: Iterable[int]) -> list[int]:
 
 
 def _tr(text: str) -> str:
-    return QCoreApplication.translate("TreeModel", text)
+    return QtCore.QCoreApplication.translate("TreeModel", text)
 
 
-class TreeModel(QAbstractItemModel):
+class TreeModel(QtCore.QAbstractItemModel):
     """The open models and what is in them.
 
     Attributes:
         roots: A node for each model, in the order of opening.
     """
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
         self.roots: list[Node] = []
 
@@ -300,7 +294,7 @@ class TreeModel(QAbstractItemModel):
 
     # Qt
 
-    def index(self, row: int, column: int, parent: Index = QModelIndex()) -> QModelIndex:  # noqa: B008
+    def index(self, row: int, column: int, parent: Index = QModelIndex()) -> QModelIndex:
         children = self._children(parent)
         if parent.column() > 0 or not (0 <= row < len(children) and 0 <= column < 2):
             return QModelIndex()
@@ -310,13 +304,13 @@ class TreeModel(QAbstractItemModel):
         node = self.node(index)
         return QModelIndex() if node is None or node.parent is None else self.index_of(node.parent)
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+    def rowCount(self, parent: Index = QModelIndex()) -> int:
         return 0 if parent.column() > 0 else len(self._children(parent))
 
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+    def columnCount(self, parent: Index = QModelIndex()) -> int:
         return 2
 
-    def hasChildren(self, parent: Index = QModelIndex()) -> bool:  # noqa: B008
+    def hasChildren(self, parent: Index = QModelIndex()) -> bool:
         node = self.node(parent)
         if node is None:
             return bool(self.roots)

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QObject, QPoint, Qt
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QApplication,
-    QMainWindow,
-    QMessageBox,
-    QWhatsThis,
-    QWidget,
-)
 
 from explorer import __version__
 from explorer.qt.actions import Actions
@@ -42,7 +35,7 @@ class Help(QObject):
 
     def __init__(
         self,
-        window: QMainWindow,
+        window: QtWidgets.QMainWindow,
         actions: Actions,
         open_models: OpenModelsView,
         panels: Panels,
@@ -58,7 +51,7 @@ class Help(QObject):
         for action, slot in (
             (actions.guide, lambda: self.show_guide(panels.currentWidget().objectName())),
             (actions.shortcuts, lambda: self.show_guide(guides.KEYS_PAGE)),
-            (actions.whats_this, QWhatsThis.enterWhatsThisMode),
+            (actions.whats_this, QtWidgets.QWhatsThis.enterWhatsThisMode),
             (actions.explain, explain_focus),
             (actions.tour, self.start_tour),
             (actions.about, self.show_about),
@@ -75,7 +68,7 @@ class Help(QObject):
 
     def show_about(self) -> None:
         """Show version, licence and what the program never does."""
-        box = QMessageBox(self._window)
+        box = QtWidgets.QMessageBox(self._window)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         box.setWindowTitle(self.tr("About GGUF Explorer"))
         box.setTextFormat(Qt.TextFormat.PlainText)
@@ -143,22 +136,22 @@ class Help(QObject):
 
 def explain_focus() -> str:
     """Explain the figure that has the keyboard's focus; return its text, "" if it has none."""
-    widget = QApplication.focusWidget()
+    widget = QtWidgets.QApplication.focusWidget()
     if widget is None:
         return ""
     text, place = explanation_of(widget)
     if text:
-        QWhatsThis.showText(place, text, widget)
+        QtWidgets.QWhatsThis.showText(place, text, widget)
         QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, text))
     return text
 
 
-def explanation_of(widget: QWidget) -> tuple[str, QPoint]:
+def explanation_of(widget: QtWidgets.QWidget) -> tuple[str, QPoint]:
     """Return the "What's this?" of a widget or its current cell, and where to show it.
 
     A widget without a text of its own has that of the nearest widget around it.
     """
-    if isinstance(widget, QAbstractItemView):
+    if isinstance(widget, QtWidgets.QAbstractItemView):
         index = widget.currentIndex()
         text = index.data(Qt.ItemDataRole.WhatsThisRole) if index.isValid() else None
         if isinstance(text, str) and text:
@@ -166,7 +159,7 @@ def explanation_of(widget: QWidget) -> tuple[str, QPoint]:
             below = QPoint(area.center().x(), area.bottom())  # so that the figure stays in sight
             return text, widget.viewport().mapToGlobal(below)
     place = widget.mapToGlobal(widget.rect().center())
-    above: QWidget | None = widget
+    above: QtWidgets.QWidget | None = widget
     while above is not None:
         if above.whatsThis():
             return above.whatsThis(), place

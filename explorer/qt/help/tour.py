@@ -8,41 +8,8 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple
 
-from PySide6.QtCore import (
-    QEvent,
-    QObject,
-    QPoint,
-    QPointF,
-    QRect,
-    QRectF,
-    QSize,
-    Qt,
-    QTimer,
-    Signal,
-    SignalInstance,
-)
-from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleAnnouncementEvent,
-    QFont,
-    QKeySequence,
-    QPainter,
-    QPainterPath,
-    QPaintEvent,
-    QPalette,
-    QPen,
-    QPolygonF,
-    QShortcut,
-)
-from PySide6.QtWidgets import (
-    QApplication,
-    QHBoxLayout,
-    QMenuBar,
-    QPushButton,
-    QTabBar,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6 import QtCore, QtGui, QtWidgets
+from PySide6.QtCore import Qt, Signal
 
 from explorer.qt.contents.open_models import OpenModelsView
 from explorer.qt.panels import Panels
@@ -68,12 +35,12 @@ class Side(Enum):
 class Placement(NamedTuple):
     """Where a box stands; on no side of its target if it points at nothing."""
 
-    area: QRect
+    area: QtCore.QRect
     side: Side | None
 
 
 def place_beside(
-    size: QSize, target: QRect, room: QRect, direction: Qt.LayoutDirection
+    size: QtCore.QSize, target: QtCore.QRect, room: QtCore.QRect, direction: Qt.LayoutDirection
 ) -> Placement:
     """Place a box beside its target, on the first side with room, so that it covers none of it.
 
@@ -95,7 +62,7 @@ def place_beside(
         area = _inside(_beside(size, target, side), room)
         if room.contains(area) and not area.intersects(target.adjusted(-1, -1, 1, 1)):
             return Placement(area, side)
-    corner = QRect(room.topLeft(), size)
+    corner = QtCore.QRect(room.topLeft(), size)
     if target.center().x() < room.center().x():
         corner.moveRight(room.right())
     if target.center().y() < room.center().y():
@@ -103,7 +70,7 @@ def place_beside(
     return Placement(_inside(corner, room), None)
 
 
-def _beside(size: QSize, target: QRect, side: Side) -> QRect:
+def _beside(size: QtCore.QSize, target: QtCore.QRect, side: Side) -> QtCore.QRect:
     """Return a box beside its target, centred on it."""
     area = _centred(size, target.center())
     match side:
@@ -118,15 +85,15 @@ def _beside(size: QSize, target: QRect, side: Side) -> QRect:
     return area
 
 
-def _centred(size: QSize, middle: QPoint) -> QRect:
-    area = QRect(QPoint(0, 0), size)
+def _centred(size: QtCore.QSize, middle: QtCore.QPoint) -> QtCore.QRect:
+    area = QtCore.QRect(QtCore.QPoint(0, 0), size)
     area.moveCenter(middle)
     return area
 
 
-def _inside(area: QRect, room: QRect) -> QRect:
+def _inside(area: QtCore.QRect, room: QtCore.QRect) -> QtCore.QRect:
     """Return a box moved into the room, as far as it fits."""
-    moved = QRect(area)
+    moved = QtCore.QRect(area)
     moved.moveRight(min(moved.right(), room.right()))
     moved.moveLeft(max(moved.left(), room.left()))
     moved.moveBottom(min(moved.bottom(), room.bottom()))
@@ -134,7 +101,7 @@ def _inside(area: QRect, room: QRect) -> QRect:
     return moved
 
 
-class Callout(QWidget):
+class Callout(QtWidgets.QWidget):
     """A box with a text and buttons; a part of the window, not a window of its own.
 
     Signals:
@@ -147,19 +114,19 @@ class Callout(QWidget):
     back_wanted = Signal()
     skipped = Signal()
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._side: Side | None = None
-        self._tip = QPoint()
+        self._tip = QtCore.QPoint()
         self.title = plain_label(self)
-        font = QFont(self.title.font())
-        font.setWeight(QFont.Weight.DemiBold)
+        font = QtGui.QFont(self.title.font())
+        font.setWeight(QtGui.QFont.Weight.DemiBold)
         font.setPointSizeF(font.pointSizeF() * 1.1)
         self.title.setFont(font)
         self.text = plain_label(self)
         self.count = plain_label(self)
         for label in (self.title, self.text, self.count):
-            label.setForegroundRole(QPalette.ColorRole.ToolTipText)
+            label.setForegroundRole(QtGui.QPalette.ColorRole.ToolTipText)
             label.setWordWrap(label is not self.count)
         self.skip = self._button(self.tr("&Skip the tour"), self.skipped)
         self.back = self._button(self.tr("&Back"), self.back_wanted)
@@ -172,7 +139,7 @@ class Callout(QWidget):
             (Qt.Key.Key_Left, lambda: self._step(self.layoutDirection() != left_to_right)),
         ):
             # as shortcuts: buttons use arrow keys to move the focus
-            shortcut = QShortcut(QKeySequence(key), self)
+            shortcut = QtGui.QShortcut(QtGui.QKeySequence(key), self)
             shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             shortcut.activated.connect(slot)
 
@@ -188,17 +155,17 @@ class Callout(QWidget):
         self.setAccessibleName(self.tr("Tour"))
         self.setAccessibleDescription(spoken)
         self.next.setAccessibleDescription(spoken)  # a screen reader reads it with the button
-        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, spoken))
+        QtGui.QAccessible.updateAccessibility(QtGui.QAccessibleAnnouncementEvent(self, spoken))
 
-    def wanted_size(self) -> QSize:
+    def wanted_size(self) -> QtCore.QSize:
         """Return the size that the text needs, the arrow included."""
         letters = self.fontMetrics().averageCharWidth() * _WIDTH_IN_LETTERS
         width = max(letters, self.minimumSizeHint().width())
         layout = self.layout()
         assert layout is not None
-        return QSize(width, max(layout.heightForWidth(width), layout.minimumSize().height()))
+        return QtCore.QSize(width, max(layout.heightForWidth(width), layout.minimumSize().height()))
 
-    def point(self, side: Side | None, target: QRect) -> None:
+    def point(self, side: Side | None, target: QtCore.QRect) -> None:
         """Draw the arrow towards the target, in coordinates of the parent."""
         self._side = side
         self._tip = target.center() - self.pos()
@@ -211,18 +178,18 @@ class Callout(QWidget):
         elif self.back.isEnabled():
             self.back_wanted.emit()
 
-    def _button(self, text: str, signal: SignalInstance) -> QPushButton:
-        button = QPushButton(text, self)
+    def _button(self, text: str, signal: QtCore.SignalInstance) -> QtWidgets.QPushButton:
+        button = QtWidgets.QPushButton(text, self)
         button.clicked.connect(lambda _=False: signal.emit())
         return button
 
     def _lay_out(self) -> None:
-        line = QHBoxLayout()
+        line = QtWidgets.QHBoxLayout()
         line.addWidget(self.count)
         line.addStretch(1)
         for button in (self.skip, self.back, self.next):
             line.addWidget(button)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         edge = _ARROW + 12
         layout.setContentsMargins(edge, edge, edge, edge)
         layout.addWidget(self.title)
@@ -230,55 +197,55 @@ class Callout(QWidget):
         layout.addSpacing(6)
         layout.addLayout(line)
 
-    def _outline(self) -> QPainterPath:
-        box = QRectF(self.rect()).adjusted(_ARROW, _ARROW, -_ARROW, -_ARROW)
-        path = QPainterPath()
+    def _outline(self) -> QtGui.QPainterPath:
+        box = QtCore.QRectF(self.rect()).adjusted(_ARROW, _ARROW, -_ARROW, -_ARROW)
+        path = QtGui.QPainterPath()
         path.addRoundedRect(box, _RADIUS, _RADIUS)
         if self._side is None:
             return path
-        arrow = QPainterPath()
-        arrow.addPolygon(QPolygonF(self._arrow(box)))
+        arrow = QtGui.QPainterPath()
+        arrow.addPolygon(QtGui.QPolygonF(self._arrow(box)))
         arrow.closeSubpath()
         return path.united(arrow)
 
-    def _arrow(self, box: QRectF) -> list[QPointF]:
+    def _arrow(self, box: QtCore.QRectF) -> list[QtCore.QPointF]:
         """Return the corners of the arrow; its foot is inside the box."""
         reach = _ARROW + _RADIUS
         x = min(max(float(self._tip.x()), box.left() + reach), box.right() - reach)
         y = min(max(float(self._tip.y()), box.top() + reach), box.bottom() - reach)
         match self._side:
             case Side.BELOW:
-                edge, tip = box.top() + 1, QPointF(x, box.top() - _ARROW + 1)
+                edge, tip = box.top() + 1, QtCore.QPointF(x, box.top() - _ARROW + 1)
             case Side.ABOVE:
-                edge, tip = box.bottom() - 1, QPointF(x, box.bottom() + _ARROW - 1)
+                edge, tip = box.bottom() - 1, QtCore.QPointF(x, box.bottom() + _ARROW - 1)
             case Side.RIGHT:
-                edge, tip = box.left() + 1, QPointF(box.left() - _ARROW + 1, y)
+                edge, tip = box.left() + 1, QtCore.QPointF(box.left() - _ARROW + 1, y)
             case _:
-                edge, tip = box.right() - 1, QPointF(box.right() + _ARROW - 1, y)
+                edge, tip = box.right() - 1, QtCore.QPointF(box.right() + _ARROW - 1, y)
         if self._side in (Side.BELOW, Side.ABOVE):
-            return [QPointF(x - _ARROW, edge), tip, QPointF(x + _ARROW, edge)]
-        return [QPointF(edge, y - _ARROW), tip, QPointF(edge, y + _ARROW)]
+            return [QtCore.QPointF(x - _ARROW, edge), tip, QtCore.QPointF(x + _ARROW, edge)]
+        return [QtCore.QPointF(edge, y - _ARROW), tip, QtCore.QPointF(edge, y + _ARROW)]
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
+        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
         palette = self.palette()
-        painter.setPen(QPen(palette.color(QPalette.ColorRole.Highlight), _FRAME_PIXELS))
-        painter.setBrush(palette.color(QPalette.ColorRole.ToolTipBase))
+        painter.setPen(QtGui.QPen(palette.color(QtGui.QPalette.ColorRole.Highlight), _FRAME_PIXELS))
+        painter.setBrush(palette.color(QtGui.QPalette.ColorRole.ToolTipBase))
         painter.drawPath(self._outline())
         painter.end()
 
 
-class TargetFrame(QWidget):
+class TargetFrame(QtWidgets.QWidget):
     """A frame around a target; the mouse goes through it."""
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
-    def surround(self, target: QRect) -> None:
+    def surround(self, target: QtCore.QRect) -> None:
         """Frame a target; hide if it is empty."""
         self.setVisible(not target.isEmpty())
         self.setGeometry(
@@ -287,25 +254,27 @@ class TargetFrame(QWidget):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(self.palette().color(QPalette.ColorRole.Highlight), _FRAME_PIXELS))
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
+        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
+        painter.setPen(
+            QtGui.QPen(self.palette().color(QtGui.QPalette.ColorRole.Highlight), _FRAME_PIXELS)
+        )
         edge = _FRAME_PIXELS / 2
-        area = QRectF(self.rect()).adjusted(edge, edge, -edge, -edge)
+        area = QtCore.QRectF(self.rect()).adjusted(edge, edge, -edge, -edge)
         painter.drawRoundedRect(area, _RADIUS / 2, _RADIUS / 2)
         painter.end()
 
 
 _MOVES: Final = frozenset(
     {
-        QEvent.Type.Resize,
-        QEvent.Type.Move,
-        QEvent.Type.Show,
-        QEvent.Type.Hide,
-        QEvent.Type.LayoutRequest,
-        QEvent.Type.LayoutDirectionChange,
-        QEvent.Type.FontChange,
+        QtCore.QEvent.Type.Resize,
+        QtCore.QEvent.Type.Move,
+        QtCore.QEvent.Type.Show,
+        QtCore.QEvent.Type.Hide,
+        QtCore.QEvent.Type.LayoutRequest,
+        QtCore.QEvent.Type.LayoutDirectionChange,
+        QtCore.QEvent.Type.FontChange,
     }
 )
 
@@ -324,12 +293,12 @@ class Stop:
 
     title: str
     text: str
-    widget: QWidget
-    part: Callable[[], QRect]
+    widget: QtWidgets.QWidget
+    part: Callable[[], QtCore.QRect]
     prepare: Callable[[], object] = lambda: None
 
 
-class Tour(QObject):
+class Tour(QtCore.QObject):
     """Shows stops one after another, while the window works as always.
 
     Args:
@@ -345,16 +314,18 @@ class Tour(QObject):
 
     ended = Signal()
 
-    def __init__(self, window: QWidget, stops: Sequence[Stop]) -> None:
+    def __init__(self, window: QtWidgets.QWidget, stops: Sequence[Stop]) -> None:
         super().__init__(window)
         self._window = window
         self._stops = tuple(stops)
         self._at = 0
-        self._watched: list[QWidget] = []
-        self._turn = QTimer(self)  # a move sends many events; one update after them is enough
+        self._watched: list[QtWidgets.QWidget] = []
+        self._turn = QtCore.QTimer(
+            self
+        )  # a move sends many events; one update after them is enough
         self._turn.setSingleShot(True)
         self._turn.timeout.connect(self._follow)
-        self._focus_before: QWidget | None = None
+        self._focus_before: QtWidgets.QWidget | None = None
         self._frame = TargetFrame(window)
         self.callout = Callout(window)
         self._frame.hide()
@@ -368,18 +339,18 @@ class Tour(QObject):
         """Number of the current stop, from 0 up."""
         return self._at
 
-    def target(self) -> QRect:
+    def target(self) -> QtCore.QRect:
         """Return the target in coordinates of the window; empty if it is not visible."""
         stop = self._stops[self._at]
         if not stop.widget.isVisibleTo(self._window):
-            return QRect()
+            return QtCore.QRect()
         seen = stop.part().intersected(stop.widget.rect())
-        place = stop.widget.mapTo(self._window, QPoint(0, 0))
+        place = stop.widget.mapTo(self._window, QtCore.QPoint(0, 0))
         return seen.translated(place).intersected(self._window.rect())
 
     def start(self) -> None:
         """Show the first stop, and give it the focus."""
-        self._focus_before = QApplication.focusWidget()
+        self._focus_before = QtWidgets.QApplication.focusWidget()
         self.go_to(0)
         self.callout.next.setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -403,7 +374,7 @@ class Tour(QObject):
         """Remove the tour, and give the focus back."""
         self._turn.stop()
         self._unwatch()
-        focused = self.callout.isAncestorOf(QApplication.focusWidget() or self._window)
+        focused = self.callout.isAncestorOf(QtWidgets.QApplication.focusWidget() or self._window)
         for part in (self.callout, self._frame):
             part.hide()
             part.deleteLater()
@@ -424,9 +395,9 @@ class Tour(QObject):
         self._frame.raise_()
         self.callout.raise_()
 
-    def _watch(self, widget: QWidget) -> None:
+    def _watch(self, widget: QtWidgets.QWidget) -> None:
         self._unwatch()
-        above: QWidget | None = widget
+        above: QtWidgets.QWidget | None = widget
         while above is not None and above is not self._window:
             self._watched.append(above)
             above = above.parentWidget()
@@ -441,17 +412,19 @@ class Tour(QObject):
 
     # Qt
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, watched: QtCore.QObject, event: QtCore.QEvent) -> bool:
         if event.type() in _MOVES:
             self._turn.start()
         return False
 
 
-def tour_stops(menus: QMenuBar, open_models: OpenModelsView, panels: Panels) -> list[Stop]:
+def tour_stops(
+    menus: QtWidgets.QMenuBar, open_models: OpenModelsView, panels: Panels
+) -> list[Stop]:
     """Return the stops of the tour of a window with these parts."""
     tabs, tree, search = panels.tabBar(), open_models.tree, panels.tensors.widget.bar.edit
 
-    def tab(*pages: QWidget) -> partial[QRect]:
+    def tab(*pages: QtWidgets.QWidget) -> partial[QtCore.QRect]:
         return partial(_tabs_area, tabs, [panels.indexOf(page) for page in pages])
 
     return [
@@ -466,7 +439,7 @@ def tour_stops(menus: QMenuBar, open_models: OpenModelsView, panels: Panels) -> 
             "Open models",
             "Each model with its metadata and tensors. Every panel shows what you select here.",
             tree,
-            lambda: QRect(0, 0, tree.width(), min(tree.height(), _TREE_HEIGHT)),
+            lambda: QtCore.QRect(0, 0, tree.width(), min(tree.height(), _TREE_HEIGHT)),
         ),
         Stop(
             "Panels",
@@ -513,14 +486,14 @@ def tour_stops(menus: QMenuBar, open_models: OpenModelsView, panels: Panels) -> 
     ]
 
 
-def _tabs_area(tabs: QTabBar, places: list[int]) -> QRect:
-    area = QRect()
+def _tabs_area(tabs: QtWidgets.QTabBar, places: list[int]) -> QtCore.QRect:
+    area = QtCore.QRect()
     for place in places:
         area = area.united(tabs.tabRect(place))
     return area
 
 
-def _menu_area(menus: QMenuBar, place: int) -> QRect:
+def _menu_area(menus: QtWidgets.QMenuBar, place: int) -> QtCore.QRect:
     """Return the area of a menu's title; empty if the system shows the menus elsewhere."""
     actions = menus.actions()
-    return menus.actionGeometry(actions[place]) if actions else QRect()
+    return menus.actionGeometry(actions[place]) if actions else QtCore.QRect()

@@ -9,34 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QByteArray, QEvent, Qt, QUrl, Signal
-from PySide6.QtGui import (
-    QAction,
-    QBrush,
-    QFont,
-    QKeySequence,
-    QPalette,
-    QTextCharFormat,
-    QTextCursor,
-    QTextFormat,
-    QTextFrame,
-    QTextFrameFormat,
-    QTextTable,
-    QTextTableFormat,
-    QWheelEvent,
-)
-from PySide6.QtWidgets import (
-    QDialog,
-    QHBoxLayout,
-    QListWidget,
-    QListWidgetItem,
-    QSplitter,
-    QTextBrowser,
-    QTextEdit,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.qt.help.guide import Page, Place, anchor_of, pages_with
 from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
@@ -50,7 +24,7 @@ _ZOOM_STEP: Final = 1.1
 _MAX_MARKS: Final = 500
 
 
-class GuideText(QTextBrowser):
+class GuideText(QtWidgets.QTextBrowser):
     """Shows pages, with the browser's own history.
 
     Args:
@@ -61,7 +35,9 @@ class GuideText(QTextBrowser):
         zoom: Size of the font relative to the program's.
     """
 
-    def __init__(self, text_of: Callable[[str], str | None], parent: QWidget | None = None) -> None:
+    def __init__(
+        self, text_of: Callable[[str], str | None], parent: QtWidgets.QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.zoom = 1.0
         self._text_of = text_of
@@ -85,7 +61,7 @@ class GuideText(QTextBrowser):
         block = self.document().begin()  # Markdown has no anchors of its own
         while place.anchor and block.isValid():
             if block.blockFormat().headingLevel() > 0 and anchor_of(block.text()) == place.anchor:
-                self._scroll_to(QTextCursor(block))
+                self._scroll_to(QtGui.QTextCursor(block))
                 return
             block = block.next()
 
@@ -111,8 +87,8 @@ class GuideText(QTextBrowser):
     def set_zoom(self, zoom: float) -> None:
         """Set the size of the font; 1 is that of the program."""
         self.zoom = min(max(zoom, _MIN_ZOOM), _MAX_ZOOM)
-        font = QFont(self.font())
-        font.setPointSizeF(QWidget().font().pointSizeF() * self.zoom)
+        font = QtGui.QFont(self.font())
+        font.setPointSizeF(QtWidgets.QWidget().font().pointSizeF() * self.zoom)
         self.setFont(font)
 
     def zoom_by(self, steps: float) -> None:
@@ -127,12 +103,12 @@ class GuideText(QTextBrowser):
     def _style(self) -> None:
         """Style a page that was loaded."""
         palette = self.palette()
-        line = palette.color(QPalette.ColorRole.Text)
+        line = palette.color(QtGui.QPalette.ColorRole.Text)
         line.setAlphaF(_LINE_SHARE)  # visible in every scheme
-        style = QTextTableFormat()
+        style = QtGui.QTextTableFormat()
         style.setBorder(1)
-        style.setBorderStyle(QTextFrameFormat.BorderStyle.BorderStyle_Solid)
-        style.setBorderBrush(QBrush(line))
+        style.setBorderStyle(QtGui.QTextFrameFormat.BorderStyle.BorderStyle_Solid)
+        style.setBorderBrush(QtGui.QBrush(line))
         style.setBorderCollapse(True)
         style.setCellSpacing(0)
         style.setCellPadding(_CELL_PADDING)
@@ -144,32 +120,32 @@ class GuideText(QTextBrowser):
             table.setFormat(style)
         self._show_marks()
 
-    def _places(self) -> Iterator[QTextCursor]:
+    def _places(self) -> Iterator[QtGui.QTextCursor]:
         """Yield the places of the marked words."""
         for word in self._words:
-            cursor, count = QTextCursor(self.document()), 0
+            cursor, count = QtGui.QTextCursor(self.document()), 0
             while count < _MAX_MARKS:
                 cursor = self.document().find(word, cursor)
                 if cursor.isNull():
                     break
                 count += 1
-                yield QTextCursor(cursor)
+                yield QtGui.QTextCursor(cursor)
 
     def _show_marks(self) -> None:
-        style = QTextCharFormat()
-        style.setBackground(self.palette().color(QPalette.ColorRole.Highlight))
-        style.setForeground(self.palette().color(QPalette.ColorRole.HighlightedText))
-        style.setProperty(QTextFormat.Property.FullWidthSelection, False)
+        style = QtGui.QTextCharFormat()
+        style.setBackground(self.palette().color(QtGui.QPalette.ColorRole.Highlight))
+        style.setForeground(self.palette().color(QtGui.QPalette.ColorRole.HighlightedText))
+        style.setProperty(QtGui.QTextFormat.Property.FullWidthSelection, False)
         marks = []
         for cursor in self._places():
-            mark: Any = QTextEdit.ExtraSelection()  # the stub knows no attributes
+            mark: Any = QtWidgets.QTextEdit.ExtraSelection()  # the stub knows no attributes
             mark.cursor, mark.format = cursor, style
             marks.append(mark)
         self.setExtraSelections(marks)
 
-    def _scroll_to(self, cursor: QTextCursor) -> None:
+    def _scroll_to(self, cursor: QtGui.QTextCursor) -> None:
         """Scroll a place to the top, and put the cursor there."""
-        plain = QTextCursor(cursor)
+        plain = QtGui.QTextCursor(cursor)
         plain.setPosition(cursor.selectionStart())
         self.setTextCursor(plain)
         bar = self.verticalScrollBar()
@@ -188,7 +164,7 @@ class GuideText(QTextBrowser):
             self.reload()  # links and tables keep the colours of the time they were made
             self.verticalScrollBar().setValue(place)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
+    def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
         if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
             self.zoom_by(event.angleDelta().y() / 120)
             event.accept()
@@ -196,9 +172,9 @@ class GuideText(QTextBrowser):
             super().wheelEvent(event)
 
 
-def _tables(frame: QTextFrame) -> Iterator[QTextTable]:
+def _tables(frame: QtGui.QTextFrame) -> Iterator[QtGui.QTextTable]:
     for child in frame.childFrames():
-        if isinstance(child, QTextTable):
+        if isinstance(child, QtGui.QTextTable):
             yield child
         yield from _tables(child)
 
@@ -208,7 +184,7 @@ _WIDTH, _HEIGHT = 900, 640
 _TOPICS_WIDTH: Final = 220
 
 
-class HelpWindow(QDialog):
+class HelpWindow(QtWidgets.QDialog):
     """Shows the guide beside the program; it is not modal.
 
     Args:
@@ -231,7 +207,7 @@ class HelpWindow(QDialog):
         self,
         pages: Sequence[Page],
         text_of: Callable[[Page], str],
-        parent: QWidget | None = None,
+        parent: QtWidgets.QWidget | None = None,
     ) -> None:
         super().__init__(parent, Qt.WindowType.Window)
         self.setWindowTitle(self.tr("GGUF Explorer: guide"))
@@ -240,12 +216,12 @@ class HelpWindow(QDialog):
         hint = self.tr("Search the guide")
         self.search = FilterBar(hint, self.tr("Topics in which every word occurs"), self)
         self.search.edit.setAccessibleName(hint)
-        self.topics = QListWidget(self)
+        self.topics = QtWidgets.QListWidget(self)
         self.topics.setAccessibleName(self.tr("Topics"))
         self.topics.setItemDelegate(RoomyDelegate(self.topics))
         self.topics.setUniformItemSizes(True)
         for page in pages:
-            item = QListWidgetItem(page.title, self.topics)
+            item = QtWidgets.QListWidgetItem(page.title, self.topics)
             item.setData(_NAME, page.name)
         self.text = GuideText(
             lambda name: text_of(self._pages[name]) if name in self._pages else None, self
@@ -283,11 +259,11 @@ class HelpWindow(QDialog):
         """Return the names of the pages that the search leaves."""
         return [item.data(_NAME) for item in self._items() if not item.isHidden()]
 
-    def _items(self) -> list[QListWidgetItem]:
+    def _items(self) -> list[QtWidgets.QListWidgetItem]:
         return [self.topics.item(row) for row in range(self.topics.count())]
 
     def _make_commands(self) -> None:
-        tr, text, keys, make = self.tr, self.text, QKeySequence.StandardKey, self._action
+        tr, text, keys, make = self.tr, self.text, QtGui.QKeySequence.StandardKey, self._action
         self.back = make("◂", tr("Back"), text.backward, keys.Back)
         self.forward = make("▸", tr("Forward"), text.forward, keys.Forward)
         self.larger = make("A+", tr("Larger text"), lambda: text.zoom_by(1), keys.ZoomIn)
@@ -310,47 +286,47 @@ class HelpWindow(QDialog):
         text: str,
         name: str,
         slot: Callable[[], object],
-        keys: QKeySequence.StandardKey | str,
-    ) -> QAction:
-        action = QAction(text, self)
+        keys: QtGui.QKeySequence.StandardKey | str,
+    ) -> QtGui.QAction:
+        action = QtGui.QAction(text, self)
         if isinstance(keys, str):
-            action.setShortcut(QKeySequence(keys))
+            action.setShortcut(QtGui.QKeySequence(keys))
         else:
-            action.setShortcuts(QKeySequence.keyBindings(keys))
-        shown = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
+            action.setShortcuts(QtGui.QKeySequence.keyBindings(keys))
+        shown = action.shortcut().toString(QtGui.QKeySequence.SequenceFormat.NativeText)
         action.setToolTip(f"{name} ({shown})" if shown else name)
         action.triggered.connect(lambda _=False: slot())
         self.addAction(action)
         return action
 
     def _lay_out(self) -> None:
-        bar = QHBoxLayout()
+        bar = QtWidgets.QHBoxLayout()
         bar.setContentsMargins(6, 6, 6, 4)
         bar.setSpacing(4)
         for action in (self.back, self.forward, None, self.smaller, self.normal, self.larger):
             if action is None:
                 bar.addStretch(1)
                 continue
-            button = QToolButton(self)
+            button = QtWidgets.QToolButton(self)
             button.setDefaultAction(action)
             button.setAccessibleName(action.toolTip())
             bar.addWidget(button)
-        left, right = QVBoxLayout(), QVBoxLayout()
+        left, right = QtWidgets.QVBoxLayout(), QtWidgets.QVBoxLayout()
         left.addWidget(self.search)
         left.addWidget(self.topics)
         right.addLayout(bar)
         right.addWidget(self.text)
-        self._splitter = QSplitter(self)
+        self._splitter = QtWidgets.QSplitter(self)
         for column in (left, right):
             column.setContentsMargins(0, 0, 0, 0)
             column.setSpacing(0)
-            side = QWidget(self)
+            side = QtWidgets.QWidget(self)
             side.setLayout(column)
             self._splitter.addWidget(side)
         self._splitter.setStretchFactor(1, 1)
         self._splitter.setChildrenCollapsible(False)
         self._splitter.setSizes([_TOPICS_WIDTH, _WIDTH - _TOPICS_WIDTH])
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._splitter)
 
@@ -363,7 +339,7 @@ class HelpWindow(QDialog):
                 self.topics.setCurrentItem(item)
         self.setWindowTitle(self.tr("{page}: guide to GGUF Explorer").format(page=page.title))
 
-    def _choose(self, item: QListWidgetItem | None) -> None:
+    def _choose(self, item: QtWidgets.QListWidgetItem | None) -> None:
         if item is not None and item.data(_NAME) != self.page:
             self.open_page(item.data(_NAME))
             if self.search.text:

@@ -9,22 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QScrollArea,
-    QSizePolicy,
-    QSplitter,
-    QStackedWidget,
-    QTabWidget,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
@@ -55,7 +42,7 @@ _DETAILED: Final = frozenset(
 )
 
 
-class DetailPane(QWidget):
+class DetailPane(QtWidgets.QWidget):
     """Facts and problems of the current row; of a template, a licence and the like its text.
 
     Attributes:
@@ -64,7 +51,7 @@ class DetailPane(QWidget):
         text: Its text, if it is one.
     """
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._jobs = JobSlot(runner, self)
         self.heading = ElidedLabel(self)
@@ -83,16 +70,16 @@ class DetailPane(QWidget):
         )
         self.facts.setAccessibleName(self.tr("About the selected row"))
         self.facts.setWhatsThis(picture_text("download"))
-        scroll = QScrollArea(self)
+        scroll = QtWidgets.QScrollArea(self)
         scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         scroll.setWidget(self.facts)
         self._scroll = scroll
         self.text = TextView(self)
-        self._stack = QStackedWidget(self)
+        self._stack = QtWidgets.QStackedWidget(self)
         self._stack.addWidget(scroll)
         self._stack.addWidget(self.text)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.heading)
@@ -148,7 +135,7 @@ class DetailPane(QWidget):
         self.text.clear()
 
 
-class EmptyPage(QWidget):
+class EmptyPage(QtWidgets.QWidget):
     """Shown where nothing is downloaded: which stores were read, and what one can do.
 
     Attributes:
@@ -163,13 +150,13 @@ class EmptyPage(QWidget):
     demo_requested = Signal()
     add_requested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        title = QLabel(self.tr("No downloaded models yet"), self)
+        title = QtWidgets.QLabel(self.tr("No downloaded models yet"), self)
         font = title.font()
         font.setPointSizeF(1.6 * font.pointSizeF())
         title.setFont(font)
-        text = QLabel(
+        text = QtWidgets.QLabel(
             self.tr(
                 "The models that Ollama, Hugging Face, LM Studio and llama.cpp download are "
                 "listed here as soon as there are any. Do you keep models elsewhere? Add that "
@@ -180,18 +167,20 @@ class EmptyPage(QWidget):
         text.setWordWrap(True)
         text.setFixedWidth(_TEXT_WIDTH)
         text.setMinimumHeight(text.heightForWidth(_TEXT_WIDTH))
-        text.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.MinimumExpanding)
-        self.demo = QPushButton(self.tr("Open the &demo model"), self)
+        text.setSizePolicy(
+            QtWidgets.QSizePolicy.Policy.Fixed, QtWidgets.QSizePolicy.Policy.MinimumExpanding
+        )
+        self.demo = QtWidgets.QPushButton(self.tr("Open the &demo model"), self)
         self.demo.setDefault(True)
         self.demo.clicked.connect(self.demo_requested)
-        self.add = QPushButton(self.tr("&Add a folder…"), self)
+        self.add = QtWidgets.QPushButton(self.tr("&Add a folder…"), self)
         self.add.clicked.connect(self.add_requested)
-        buttons = QHBoxLayout()
+        buttons = QtWidgets.QHBoxLayout()
         buttons.addStretch(1)
         buttons.addWidget(self.demo)
         buttons.addWidget(self.add)
         buttons.addStretch(1)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setSpacing(18)
         layout.addStretch(2)
         for label in (title, text):
@@ -202,7 +191,7 @@ class EmptyPage(QWidget):
         layout.addStretch(3)
 
 
-class LibraryWidgets(QWidget):
+class LibraryWidgets(QtWidgets.QWidget):
     """A filter above two lists, the details of the current row below them, and a sum.
 
     Attributes:
@@ -219,7 +208,7 @@ class LibraryWidgets(QWidget):
         total: Sum of the selection.
     """
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None) -> None:
         super().__init__(parent)
         hint = self.tr("Filter by name, architecture, quantization, state or digest")
         tip = self.tr(
@@ -227,11 +216,11 @@ class LibraryWidgets(QWidget):
         )
         self.bar = FilterBar(hint, tip, self)
         self.bar.status.setWhatsThis(picture_text("listed"))
-        self.add_button = QToolButton(self)
+        self.add_button = QtWidgets.QToolButton(self)
         self.add_button.setText(self.tr("Add folder…"))
         self.add_button.setToolTip(self.tr("List models of a folder"))
-        self.scan_button = QToolButton(self)
-        top = QHBoxLayout()
+        self.scan_button = QtWidgets.QToolButton(self)
+        top = QtWidgets.QHBoxLayout()
         top.setContentsMargins(0, 0, 6, 0)
         top.setSpacing(4)
         top.addWidget(self.bar, 1)
@@ -240,12 +229,12 @@ class LibraryWidgets(QWidget):
         self.model = LibraryModel(self)
         self.tree = LibraryTree(self.model, self)
         self.blobs = BlobsPage(runner, self)
-        self.lists = QTabWidget(self)
+        self.lists = QtWidgets.QTabWidget(self)
         self.lists.setDocumentMode(True)
         self.lists.addTab(self.tree, self.tr("Models"))
         self.lists.addTab(self.blobs, self.tr("Blobs"))
         self.pane = DetailPane(runner, self)
-        self.splitter = QSplitter(Qt.Orientation.Vertical, self)
+        self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.lists)
         self.splitter.addWidget(self.pane)
         self.splitter.setStretchFactor(0, 3)
@@ -255,13 +244,13 @@ class LibraryWidgets(QWidget):
         self._sentence = plain_label(self)
         self._sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._sentence.setEnabled(False)
-        self._pages = QStackedWidget(self)
+        self._pages = QtWidgets.QStackedWidget(self)
         for page in (self.splitter, self.empty, self._sentence):
             self._pages.addWidget(page)
         self.total = plain_label(self)
         self.total.setContentsMargins(8, 3, 8, 3)
         self.total.setWhatsThis(picture_text("download_total"))
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(top)
@@ -323,7 +312,7 @@ class LibraryWidgets(QWidget):
         self._sentence.setText(sentence)
         self._pages.setCurrentWidget(self._sentence)
 
-    def show_page(self, page: QWidget) -> None:
+    def show_page(self, page: QtWidgets.QWidget) -> None:
         """Show the lists with the pane, or that there is nothing to list."""
         self._pages.setCurrentWidget(page)
 
@@ -358,7 +347,7 @@ class LibraryView(LibraryWidgets):
         self,
         runner: JobRunner,
         settings: Settings,
-        parent: QWidget | None = None,
+        parent: QtWidgets.QWidget | None = None,
         *,
         places: readers.Places = readers.machine_places,
     ) -> None:

@@ -13,16 +13,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from PySide6.QtCore import (
-    QAbstractItemModel,
-    QItemSelection,
-    QItemSelectionModel,
-    QModelIndex,
-    QObject,
-    Qt,
-    QTimer,
-    Signal,
-)
+from PySide6 import QtCore
+from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem, QTreeView, QWidget
 
@@ -43,7 +35,7 @@ _SHOWN_PROBLEMS: Final = 20
 _NUMBERS: Final = frozenset({LibraryColumn.PARAMETERS, LibraryColumn.BYTES})
 
 
-class LibraryModel(QAbstractItemModel):
+class LibraryModel(QtCore.QAbstractItemModel):
     """The tree's model. It touches no disk.
 
     Attributes:
@@ -55,7 +47,7 @@ class LibraryModel(QAbstractItemModel):
 
     contents_wanted = Signal(object)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
         self.details: dict[Entry, Details] = {}
         self._root = Node(Row(RowKind.BRANCH, "", ""), None)
@@ -268,7 +260,7 @@ class LibraryModel(QAbstractItemModel):
 
     # Qt
 
-    def index(self, row: int, column: int, parent: Index = QModelIndex()) -> QModelIndex:  # noqa: B008
+    def index(self, row: int, column: int, parent: Index = QModelIndex()) -> QModelIndex:
         node = self.node(parent) or self._root
         if parent.column() > 0 or not (0 <= row < len(node.children) and 0 <= column < _COUNT):
             return QModelIndex()
@@ -281,14 +273,14 @@ class LibraryModel(QAbstractItemModel):
             return QModelIndex()
         return self.createIndex(above.place, 0, above.id)
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+    def rowCount(self, parent: Index = QModelIndex()) -> int:
         node = self.node(parent) or self._root
         return 0 if parent.column() > 0 else len(node.children)
 
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
+    def columnCount(self, parent: Index = QModelIndex()) -> int:
         return _COUNT
 
-    def hasChildren(self, parent: Index = QModelIndex()) -> bool:  # noqa: B008
+    def hasChildren(self, parent: Index = QModelIndex()) -> bool:
         node = self.node(parent) or self._root
         return parent.column() <= 0 and (bool(node.children) or node.pending)
 
@@ -441,7 +433,7 @@ class LibraryTree(QTreeView):
         header.setStretchLastSection(True)
         self.setSortingEnabled(True)
         self.reset_columns()
-        self._look = QTimer(self, singleShot=True, interval=_LOOK_MS)
+        self._look = QtCore.QTimer(self, singleShot=True, interval=_LOOK_MS)
         self._look.timeout.connect(self._look_around)
         self.expanded.connect(self._note_expanded)
         self.collapsed.connect(self._note_collapsed)
@@ -492,7 +484,7 @@ class LibraryTree(QTreeView):
         index = self.library.index_of(node)
         if not index.isValid():
             return False
-        flags = QItemSelectionModel.SelectionFlag
+        flags = QtCore.QItemSelectionModel.SelectionFlag
         self.selectionModel().setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
         self.scrollTo(index)
         return True
@@ -562,11 +554,11 @@ class LibraryTree(QTreeView):
         if current is not None and not self.library.is_shown(current):
             current = self._moved(current)
             selected += [] if current is None else [current]
-        selection = QItemSelection()
+        selection = QtCore.QItemSelection()
         for index in map(self.library.index_of, selected):
             if index.isValid():
                 selection.select(index, index)
-        flags = QItemSelectionModel.SelectionFlag
+        flags = QtCore.QItemSelectionModel.SelectionFlag
         self.selectionModel().select(selection, flags.ClearAndSelect | flags.Rows)
         if current is not None:
             self.selectionModel().setCurrentIndex(self.library.index_of(current), flags.NoUpdate)
@@ -576,7 +568,7 @@ class LibraryTree(QTreeView):
         self._report_selection()
         if current is not was_current:
             self.current_moved.emit(current)
-        QTimer.singleShot(0, self, self._look_around)
+        QtCore.QTimer.singleShot(0, self, self._look_around)
 
     def _moved(self, node: Node) -> Node | None:
         """Find a model that moved to another branch, as it does when it gets a second tag."""

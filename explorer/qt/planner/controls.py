@@ -6,27 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QGuiApplication,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QPalette,
-    QWheelEvent,
-)
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QCheckBox,
-    QGridLayout,
-    QLabel,
-    QSizePolicy,
-    QSlider,
-    QStyle,
-    QStyleOptionSlider,
-    QToolButton,
-    QWidget,
-)
 
 from explorer.planner.profiles import PROFILES
 from explorer.planner.result import Plan
@@ -68,7 +49,7 @@ class StopMark:
     important: bool = False
 
 
-class StopSlider(QSlider):
+class StopSlider(QtWidgets.QSlider):
     """A horizontal slider over the values of `Stops`, with names below it; a click moves it there.
 
     Signals:
@@ -79,7 +60,7 @@ class StopSlider(QSlider):
     value_chosen = Signal(int)
     held = Signal(bool)
 
-    def __init__(self, stops: Stops, parent: QWidget | None = None) -> None:
+    def __init__(self, stops: Stops, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # its marks are painted so
         self.stops = stops
@@ -114,15 +95,15 @@ class StopSlider(QSlider):
         return (
             groove.x()
             + handle // 2
-            + QStyle.sliderPositionFromValue(self.minimum(), self.maximum(), place, span)
+            + QtWidgets.QStyle.sliderPositionFromValue(self.minimum(), self.maximum(), place, span)
         )
 
     def _groove(self) -> tuple[QRect, int]:
         """Return the groove, and the width of the handle."""
-        option = QStyleOptionSlider()
+        option = QtWidgets.QStyleOptionSlider()
         self.initStyleOption(option)
-        control = QStyle.ComplexControl.CC_Slider
-        part = QStyle.SubControl
+        control = QtWidgets.QStyle.ComplexControl.CC_Slider
+        part = QtWidgets.QStyle.SubControl
         style = self.style()
         groove = style.subControlRect(control, option, part.SC_SliderGroove, self)
         return groove, style.subControlRect(control, option, part.SC_SliderHandle, self).width()
@@ -131,7 +112,7 @@ class StopSlider(QSlider):
         """Return the position at a pixel, drawn to a stop that is close by."""
         groove, handle = self._groove()
         offset = round(x) - groove.x() - handle // 2
-        place = QStyle.sliderValueFromPosition(
+        place = QtWidgets.QStyle.sliderValueFromPosition(
             self.minimum(), self.maximum(), offset, groove.width() - handle
         )
         snaps = [self.stops.position(snap) for snap in self.stops.snaps]
@@ -140,7 +121,10 @@ class StopSlider(QSlider):
 
     def _slider_height(self) -> int:
         # not the size hint: it asks for the style option, which asks for this
-        return self.style().pixelMetric(QStyle.PixelMetric.PM_SliderThickness, None, self) + 2
+        return (
+            self.style().pixelMetric(QtWidgets.QStyle.PixelMetric.PM_SliderThickness, None, self)
+            + 2
+        )
 
     def _label_boxes(self) -> list[tuple[StopMark, QRect]]:
         """Return the marks whose names have room, the important ones first."""
@@ -159,7 +143,7 @@ class StopSlider(QSlider):
 
     # Qt
 
-    def initStyleOption(self, option: QStyleOptionSlider) -> None:
+    def initStyleOption(self, option: QtWidgets.QStyleOptionSlider) -> None:
         super().initStyleOption(option)
         if self._marks:  # groove and handle above, names below
             rect = option.rect
@@ -173,13 +157,13 @@ class StopSlider(QSlider):
     def minimumSizeHint(self) -> QSize:
         return QSize(80, self.sizeHint().height())
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         super().paintEvent(event)
         if not self._marks:
             return
-        painter = QPainter(self)
+        painter = QtGui.QPainter(self)
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
-        role = QPalette.ColorRole
+        role = QtGui.QPalette.ColorRole
         strong, faint = self.palette().color(role.WindowText), self.palette().color(role.Mid)
         top = self._slider_height()
         for mark in self._marks:
@@ -192,7 +176,7 @@ class StopSlider(QSlider):
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, mark.text)
         painter.end()
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
+    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() != Qt.MouseButton.LeftButton:
             super().mousePressEvent(event)
             return
@@ -200,17 +184,17 @@ class StopSlider(QSlider):
         self.setSliderDown(True)
         self.setSliderPosition(self._place_at(event.position().x()))
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         if self.isSliderDown():
             event.accept()
             self.setSliderPosition(self._place_at(event.position().x()))
 
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+    def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self.isSliderDown():
             event.accept()
             self.setSliderDown(False)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
+    def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
         """Go one step for each notch; Qt goes three, and so past half of four positions."""
         event.accept()
         self._turned += event.angleDelta().y() or event.angleDelta().x()
@@ -237,37 +221,37 @@ class Setting:
 
     name: str
     title: str
-    editor: QWidget
+    editor: QtWidgets.QWidget
     tip: str
     show: Callable[[Any, CurrentPlan], None]
     text: Callable[[Plan], str] | None = None
     slider: StopSlider | None = None
-    holds: QLabel = field(init=False)
-    reset: QToolButton = field(init=False)
+    holds: QtWidgets.QLabel = field(init=False)
+    reset: QtWidgets.QToolButton = field(init=False)
 
 
-class SettingRows(QWidget):
+class SettingRows(QtWidgets.QWidget):
     """A grid of settings that follows the planner's state.
 
     Attributes:
         rows: The settings by name.
     """
 
-    def __init__(self, state: PlannerState, parent: QWidget | None = None) -> None:
+    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = state
         self.rows: dict[str, Setting] = {}
-        self._grid = QGridLayout(self)
+        self._grid = QtWidgets.QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setHorizontalSpacing(6)
         self._grid.setVerticalSpacing(4)
         self._grid.setColumnStretch(1, 1)
         for column, text in ((1, self.tr("Asked for")), (2, self.tr("Holds"))):
-            label = QLabel(text, self)
-            label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+            label = QtWidgets.QLabel(text, self)
+            label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
             self._grid.addWidget(label, 0, column)
 
-    def tab_chain(self) -> list[QWidget]:
+    def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, from top to bottom."""
         parts = [(row.editor, row.reset, row.slider) for row in self.rows.values()]
         return [part for row in parts for part in row if part is not None]
@@ -275,7 +259,7 @@ class SettingRows(QWidget):
     def add(self, setting: Setting) -> None:
         """Add a line for a setting, and its slider below."""
         plain, editor, slider = setting.title.replace("&", ""), setting.editor, setting.slider
-        label = QLabel(setting.title, self)
+        label = QtWidgets.QLabel(setting.title, self)
         label.setBuddy(editor)
         editor.setToolTip(setting.tip)
         for part in (label, editor, slider):
@@ -285,13 +269,15 @@ class SettingRows(QWidget):
         editor.setAccessibleName(plain)
         if isinstance(editor, CalmSpinBox):
             editor.lineEdit().setAccessibleName(plain)
-        editor.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        labelled = isinstance(editor, QAbstractButton)
+        editor.setSizePolicy(
+            QtWidgets.QSizePolicy.Policy.Expanding, QtWidgets.QSizePolicy.Policy.Fixed
+        )
+        labelled = isinstance(editor, QtWidgets.QAbstractButton)
         editor.setMinimumWidth(editor.sizeHint().width() if labelled else 60)
         setting.holds = holds = plain_label(self)
         holds.setWhatsThis(picture_text("holds"))
         holds.setFixedWidth(self.fontMetrics().horizontalAdvance(_WIDEST_HOLDING))
-        setting.reset = reset = QToolButton(self)
+        setting.reset = reset = QtWidgets.QToolButton(self)
         reset.setText("↺")
         reset.setAutoRaise(True)
         reset.setAccessibleName(self.tr("Reset {setting}").format(setting=plain))
@@ -343,9 +329,9 @@ class SettingRows(QWidget):
     @staticmethod
     def _take_colours(row: Setting) -> None:
         """Show what is not as it was asked for in the warning colour, beside its sign."""
-        palette = QGuiApplication.palette()
+        palette = QtGui.QGuiApplication.palette()
         if row.holds.text().startswith(_DIFFERS):
-            palette.setColor(QPalette.ColorRole.WindowText, warning_colour(palette))
+            palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
         row.holds.setPalette(palette)
 
     # Qt
@@ -369,7 +355,7 @@ class SettingsControls(SettingRows):
         cache_type_edit: The same as a list.
     """
 
-    def __init__(self, state: PlannerState, parent: QWidget | None = None) -> None:
+    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(state, parent)
         self._trained = -1
         self._add_context()
@@ -520,7 +506,7 @@ class SettingsControls(SettingRows):
         self.add(Setting("overhead", self.tr("&Overhead"), edit, tip, show, text))
 
     def _add_spread(self) -> None:
-        edit = QCheckBox(self.tr("all GPUs"), self)
+        edit = QtWidgets.QCheckBox(self.tr("all GPUs"), self)
         edit.clicked.connect(lambda on: self._state.set(spread=on))
 
         def show(asked: bool | None, current: CurrentPlan) -> None:

@@ -7,32 +7,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from PySide6.QtCore import (
-    QAbstractTableModel,
-    QByteArray,
-    QMimeData,
-    QModelIndex,
-    QObject,
-    Qt,
-    Signal,
-)
+from PySide6 import QtCore, QtWidgets
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QFocusEvent, QKeySequence
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QDialog,
-    QDialogButtonBox,
-    QGridLayout,
-    QHBoxLayout,
-    QHeaderView,
-    QInputDialog,
-    QLabel,
-    QMenu,
-    QPushButton,
-    QTableView,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue
@@ -57,13 +34,13 @@ _MOST_AT_ONCE: Final = 16
 _SHOWN_ROWS: Final = 4
 
 
-class DeviceTable(QAbstractTableModel):
+class DeviceTable(QtCore.QAbstractTableModel):
     """The GPUs of a plan: their names, and their free memory, which can be edited.
 
     A row that is dropped elsewhere moves there.
     """
 
-    def __init__(self, state: PlannerState, parent: QObject | None = None) -> None:
+    def __init__(self, state: PlannerState, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
         self._state = state
         self._devices: tuple[Device, ...] = ()
@@ -97,10 +74,10 @@ class DeviceTable(QAbstractTableModel):
 
     # Qt
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
+    def rowCount(self, parent: Index = QtCore.QModelIndex()) -> int:
         return 0 if parent.isValid() else len(self._devices)
 
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
+    def columnCount(self, parent: Index = QtCore.QModelIndex()) -> int:
         return 0 if parent.isValid() else 2
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -160,14 +137,14 @@ class DeviceTable(QAbstractTableModel):
     def mimeTypes(self) -> list[str]:
         return [_MIME]
 
-    def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
-        data = QMimeData()
+    def mimeData(self, indexes: Sequence[QtCore.QModelIndex]) -> QtCore.QMimeData:
+        data = QtCore.QMimeData()
         rows = sorted({index.row() for index in indexes})
         data.setData(_MIME, str(rows[0] if rows else -1).encode())
         return data
 
     def dropMimeData(
-        self, data: QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index
+        self, data: QtCore.QMimeData, action: Qt.DropAction, row: int, column: int, parent: Index
     ) -> bool:
         if action != Qt.DropAction.MoveAction or not data.hasFormat(_MIME):
             return False
@@ -192,7 +169,7 @@ def _meaning(column: int) -> str:
     return gpu_texts()["name" if column == NAME else "free"]
 
 
-class CatalogueDialog(QDialog):
+class CatalogueDialog(QtWidgets.QDialog):
     """A list of GPUs with a search line.
 
     Signals:
@@ -202,7 +179,7 @@ class CatalogueDialog(QDialog):
     gpu_chosen = Signal(object, int)
 
     def __init__(
-        self, catalogue: Catalogue, runner: JobRunner, parent: QWidget | None = None
+        self, catalogue: Catalogue, runner: JobRunner, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.setWindowTitle(self.tr("Add GPUs"))
@@ -217,12 +194,12 @@ class CatalogueDialog(QDialog):
         self.table = TableView(self.model, runner, self)
         self.table.setAccessibleName(self.tr("GPU catalogue"))
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
-        self.table.show_columns(QByteArray())
+        self.table.show_columns(QtCore.QByteArray())
         self.count = CalmSpinBox(self)
         self.count.setRange(1, _MOST_AT_ONCE)
         self.count.setAccessibleName(self.tr("How many"))
         self.count.lineEdit().setAccessibleName(self.tr("How many"))
-        self.add = QPushButton(self.tr("&Add"), self)
+        self.add = QtWidgets.QPushButton(self.tr("&Add"), self)
         self.add.setDefault(True)
         self._lay_out()
         self.search.changed.connect(self._filter)
@@ -233,17 +210,17 @@ class CatalogueDialog(QDialog):
         self.search.focus()
 
     def _lay_out(self) -> None:
-        close = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
+        close = QtWidgets.QDialogButtonBox(QtWidgets.QDialogButtonBox.StandardButton.Close, self)
         close.rejected.connect(self.reject)
-        line = QHBoxLayout()
-        label = QLabel(self.tr("&How many"), self)
+        line = QtWidgets.QHBoxLayout()
+        label = QtWidgets.QLabel(self.tr("&How many"), self)
         label.setBuddy(self.count)
         line.addWidget(label)
         line.addWidget(self.count)
         line.addWidget(self.add)
         line.addStretch(1)
         line.addWidget(close)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.addWidget(self.search)
         layout.addWidget(self.table, 1)
         layout.addLayout(line)
@@ -284,7 +261,7 @@ class CatalogueDialog(QDialog):
             self.gpu_chosen.emit(device, self.count.value())
 
 
-class DevicesBox(QWidget):
+class DevicesBox(QtWidgets.QWidget):
     """The devices of a plan.
 
     Attributes:
@@ -302,7 +279,7 @@ class DevicesBox(QWidget):
     machine_wanted = Signal()
 
     def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._state = state
@@ -312,14 +289,14 @@ class DevicesBox(QWidget):
         self.table = _DeviceView(self.model, self)
         self.add = self._button(self.tr("&Add GPU…"), self.tr("Add GPUs of the catalogue"))
         self.remove = self._button(self.tr("Remo&ve"), self.tr("Remove the selected GPU (Delete)"))
-        self.sets = QToolButton(self)
+        self.sets = QtWidgets.QToolButton(self)
         self.sets.setText(self.tr("Sets"))
         self.sets.setToolTip(self.tr("This machine, or devices that you remembered"))
-        self.sets.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        menu = QMenu(self.sets)
+        self.sets.setPopupMode(QtWidgets.QToolButton.ToolButtonPopupMode.InstantPopup)
+        menu = QtWidgets.QMenu(self.sets)
         menu.aboutToShow.connect(self._fill_sets)
         self.sets.setMenu(menu)
-        self.forget = QMenu(self.tr("Forget"), self.sets)
+        self.forget = QtWidgets.QMenu(self.tr("Forget"), self.sets)
         self.ram = self._memory(self.tr("Free main memory"))
         self.swap = self._memory(self.tr("Free swap space"))
         self.notes = plain_label(self)
@@ -349,7 +326,7 @@ class DevicesBox(QWidget):
         """Plan for some more GPUs."""
         self._state.set_devices(added(self._state.inputs.devices, device, count))
 
-    def tab_chain(self) -> list[QWidget]:
+    def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
         return [self.table, self.add, self.remove, self.sets, self.ram, self.swap]
 
@@ -388,7 +365,7 @@ class DevicesBox(QWidget):
             self._state.replace_inputs(devices=machine.devices, host=machine.host)
 
     def _ask_name(self) -> None:
-        name, right = QInputDialog.getText(
+        name, right = QtWidgets.QInputDialog.getText(
             self, self.tr("Remember devices"), self.tr("Name of this set:")
         )
         if right and name.strip():
@@ -421,21 +398,21 @@ class DevicesBox(QWidget):
     # Parts
 
     def _lay_out(self) -> None:
-        buttons = QHBoxLayout()
+        buttons = QtWidgets.QHBoxLayout()
         buttons.setSpacing(4)
         for widget in (self.add, self.remove, self.sets):
             buttons.addWidget(widget)
         buttons.addStretch(1)
-        memory = QGridLayout()
+        memory = QtWidgets.QGridLayout()
         memory.setHorizontalSpacing(6)
         for column, (text, edit) in enumerate(
             ((self.tr("&Main memory"), self.ram), (self.tr("S&wap"), self.swap))
         ):
-            label = QLabel(text, self)
+            label = QtWidgets.QLabel(text, self)
             label.setBuddy(edit)
             memory.addWidget(label, 0, 2 * column)
             memory.addWidget(edit, 0, 2 * column + 1)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(4)
         layout.addWidget(self.table)
@@ -444,8 +421,8 @@ class DevicesBox(QWidget):
         layout.addLayout(memory)
         self.add.setEnabled(False)
 
-    def _button(self, text: str, tip: str) -> QPushButton:
-        button = QPushButton(text, self)
+    def _button(self, text: str, tip: str) -> QtWidgets.QPushButton:
+        button = QtWidgets.QPushButton(text, self)
         button.setToolTip(tip)
         button.setAutoDefault(False)
         return button
@@ -460,14 +437,14 @@ class DevicesBox(QWidget):
         return edit
 
 
-class _DeviceView(QTableView):
+class _DeviceView(QtWidgets.QTableView):
     """The table of GPUs.
 
     Attributes:
         delete_action: Asks to remove what is selected.
     """
 
-    def __init__(self, model: DeviceTable, parent: QWidget) -> None:
+    def __init__(self, model: DeviceTable, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._devices = model
         self.setModel(model)
@@ -475,9 +452,9 @@ class _DeviceView(QTableView):
         self.setAccessibleName(self.tr("GPUs"))
         self.setAccessibleDescription(self.tr("Drag, or Alt with an arrow key, reorders"))
         self.setToolTip(self.tr("Drag rows to reorder. Double-click free memory to change it."))
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
+        self.setSelectionBehavior(QtWidgets.QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.SingleSelection)
+        self.setDragDropMode(QtWidgets.QAbstractItemView.DragDropMode.InternalMove)
         self.setDragDropOverwriteMode(False)
         self.setDropIndicatorShown(True)
         self.setTabKeyNavigation(False)
@@ -486,8 +463,8 @@ class _DeviceView(QTableView):
         self.verticalHeader().hide()
         header = self.horizontalHeader()
         header.setHighlightSections(False)
-        header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
-        header.setSectionResizeMode(FREE, QHeaderView.ResizeMode.Fixed)
+        header.setSectionResizeMode(NAME, QtWidgets.QHeaderView.ResizeMode.Stretch)
+        header.setSectionResizeMode(FREE, QtWidgets.QHeaderView.ResizeMode.Fixed)
         self.setColumnWidth(FREE, header.sectionSizeHint(FREE) + 8)
         row = self.fontMetrics().height() + 7
         self.verticalHeader().setDefaultSectionSize(row)
@@ -518,7 +495,7 @@ class _DeviceView(QTableView):
         if index.isValid() and not self.selectionModel().hasSelection():
             self.selectRow(index.row())
 
-    def currentChanged(self, current: QModelIndex, previous: QModelIndex) -> None:  # type: ignore[override] # the stub wants the persistent kind too
+    def currentChanged(self, current: QtCore.QModelIndex, previous: QtCore.QModelIndex) -> None:  # type: ignore[override] # the stub wants the persistent kind too
         super().currentChanged(current, previous)
         if current.isValid():
             self.scrollTo(current)

@@ -7,19 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QGuiApplication, QShowEvent
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QHBoxLayout,
-    QInputDialog,
-    QLabel,
-    QPlainTextEdit,
-    QPushButton,
-    QSplitter,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.planner.result import Term
 from explorer.present import plan_export
@@ -52,14 +42,14 @@ _LEAST_LINES: Final = 2
 _BARS, _LAYERS, _CURVES = "bars", "layers", "curves"
 
 
-class PlannerPage(QWidget):
+class PlannerPage(QtWidgets.QWidget):
     """Calls `refresh` soon after a change, while it is visible, and when it becomes visible.
 
     A drag changes the plan sixty times a second. A table of three hundred formulas must not take
     the time of a frame.
     """
 
-    def __init__(self, state: PlannerState, parent: QWidget | None = None) -> None:
+    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.state = state
         self._delay = QTimer(self)
@@ -101,16 +91,16 @@ class ComparisonPage(PlannerPage):
     """A table of candidates; the first row is the current plan, from which the others differ."""
 
     def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(state, parent)
         self.model = LiveTable(self)
         self.table = TableView(self.model, runner, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
-        self.line = QHBoxLayout()
+        self.line = QtWidgets.QHBoxLayout()
         self.line.setContentsMargins(8, 4, 8, 2)
         self.line.setSpacing(6)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(self.line)
         layout.addWidget(self.table, 1)
@@ -147,7 +137,7 @@ class ScenariosPage(ComparisonPage):
     """
 
     def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(state, runner, parent)
         self.table.setAccessibleName(self.tr("Scenarios"))
@@ -155,7 +145,7 @@ class ScenariosPage(ComparisonPage):
         self.use = self._button(self.tr("&Use"), self.tr("Go back to the selected scenario"))
         self.rename = self._button(self.tr("Re&name…"), self.tr("Name the selected scenario"))
         self.unpin = self._button(self.tr("Re&move"), self.tr("Forget the selected scenario"))
-        hint = QLabel(self.tr("Differences are from the current settings."), self)
+        hint = QtWidgets.QLabel(self.tr("Differences are from the current settings."), self)
         hint.setWordWrap(True)
         self.line.addWidget(hint, 1)
         self.pin.clicked.connect(lambda _: state.pin())
@@ -194,7 +184,7 @@ class ScenariosPage(ComparisonPage):
         if place is None:
             return
         title, old = self.tr("Rename scenario"), self.state.scenarios[place].name
-        name, accepted = QInputDialog.getText(self, title, self.tr("Name:"), text=old)
+        name, accepted = QtWidgets.QInputDialog.getText(self, title, self.tr("Name:"), text=old)
         if accepted:
             self.state.rename(place, name)
 
@@ -208,8 +198,8 @@ class ScenariosPage(ComparisonPage):
         for button in (self.use, self.rename, self.unpin):
             button.setEnabled(on)
 
-    def _button(self, text: str, tip: str) -> QPushButton:
-        button = QPushButton(text, self)
+    def _button(self, text: str, tip: str) -> QtWidgets.QPushButton:
+        button = QtWidgets.QPushButton(text, self)
         button.setToolTip(tip)
         self.line.addWidget(button)
         return button
@@ -225,11 +215,11 @@ class ModelsPage(ComparisonPage):
     others_wanted = Signal()
 
     def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(state, runner, parent)
         self.table.setAccessibleName(self.tr("Models under the same settings"))
-        self.hint = QLabel(self)
+        self.hint = QtWidgets.QLabel(self)
         self.hint.setWordWrap(True)
         self.line.addWidget(self.hint, 1)
 
@@ -275,7 +265,7 @@ class TablesPage(PlannerPage):
         state: PlannerState,
         runner: JobRunner,
         curves: Callable[[], Curves | None],
-        parent: QWidget | None = None,
+        parent: QtWidgets.QWidget | None = None,
     ) -> None:
         super().__init__(state, parent)
         self._curves = curves
@@ -291,14 +281,14 @@ class TablesPage(PlannerPage):
         self.model = LiveTable(self)
         self.table = TableView(self.model, runner, self)
         self.table.setAccessibleName(self.tr("Figures of the chart"))
-        label = QLabel(self.tr("&Table of"), self)
+        label = QtWidgets.QLabel(self.tr("&Table of"), self)
         label.setBuddy(self.choice)
-        line = QHBoxLayout()
+        line = QtWidgets.QHBoxLayout()
         line.setContentsMargins(8, 4, 8, 0)
         line.addWidget(label)
         line.addWidget(self.choice)
         line.addStretch(1)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(line)
         layout.addWidget(self.table, 1)
@@ -353,7 +343,7 @@ class WhyPage(PlannerPage):
     """
 
     def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(state, parent)
         self._terms: tuple[Term, ...] = ()
@@ -372,21 +362,21 @@ class WhyPage(PlannerPage):
         self.formula.setAccessibleName(self.tr("Formula"))
         self.formula.setWhatsThis(picture_text("formula"))
         self.formula.setFont(monospace_font())
-        left, right = QWidget(self), QWidget(self)
+        left, right = QtWidgets.QWidget(self), QtWidgets.QWidget(self)
         for side, widgets in (
             (left, (self.search, self.figures)),
             (right, (self.title, self.formula, self.inputs)),
         ):
-            column = QVBoxLayout(side)
+            column = QtWidgets.QVBoxLayout(side)
             column.setContentsMargins(0, 0, 0, 0)
             column.setSpacing(4)
             for widget in widgets:
                 column.addWidget(widget, int(isinstance(widget, TableView)))
-        splitter = QSplitter(self)
+        splitter = QtWidgets.QSplitter(self)
         splitter.addWidget(left)
         splitter.addWidget(right)
         splitter.setChildrenCollapsible(False)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(splitter)
         self.figures.row_selected.connect(self._choose_row)
@@ -447,7 +437,7 @@ class WhyPage(PlannerPage):
         if self.input_model.show(input_columns(inputs), len(inputs), term.name):
             self.inputs.show_columns(QByteArray())
 
-    def _label(self) -> QLabel:
+    def _label(self) -> QtWidgets.QLabel:
         label = plain_label(self)
         label.setWordWrap(True)
         label.setContentsMargins(8, 2, 8, 0)
@@ -474,12 +464,12 @@ class ExportPage(PlannerPage):
         state: PlannerState,
         runner: JobRunner,
         picture: PlannerPicture,
-        parent: QWidget | None = None,
+        parent: QtWidgets.QWidget | None = None,
     ) -> None:
         super().__init__(state, parent)
-        self._edits: dict[str, QPlainTextEdit] = {}
-        self._buttons: dict[str, QPushButton] = {}
-        self._grid = QGridLayout()
+        self._edits: dict[str, QtWidgets.QPlainTextEdit] = {}
+        self._buttons: dict[str, QtWidgets.QPushButton] = {}
+        self._grid = QtWidgets.QGridLayout()
         self._grid.setHorizontalSpacing(8)
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         self._picture = SavedPicture(picture)
@@ -490,15 +480,17 @@ class ExportPage(PlannerPage):
             ("server", self.tr("llama-server")),
         ):
             self._add(name, title)
-        self.save = QPushButton(self.tr("&Save picture or data…"), self)
+        self.save = QtWidgets.QPushButton(self.tr("&Save picture or data…"), self)
         self.save.setToolTip(self.tr("Save the bars and the layers as PNG, SVG or CSV"))
         self.save.clicked.connect(lambda: self._export.ask(self._picture, "memory-plan"))
-        line = QHBoxLayout()
+        line = QtWidgets.QHBoxLayout()
         line.addWidget(self.save)
-        hint = QLabel(self.tr("The context menus of tables copy, and save CSV and JSON."), self)
+        hint = QtWidgets.QLabel(
+            self.tr("The context menus of tables copy, and save CSV and JSON."), self
+        )
         hint.setWordWrap(True)
         line.addWidget(hint, 1)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 6)
         layout.addLayout(self._grid, 1)
         layout.addLayout(line)
@@ -521,7 +513,7 @@ class ExportPage(PlannerPage):
         }
         return "\n".join(lines[name](plan))
 
-    def copy_button(self, name: str) -> QPushButton:
+    def copy_button(self, name: str) -> QtWidgets.QPushButton:
         """Return the button that copies a text."""
         return self._buttons[name]
 
@@ -538,16 +530,16 @@ class ExportPage(PlannerPage):
 
     def _add(self, name: str, title: str) -> None:
         row = self._grid.rowCount()
-        edit = QPlainTextEdit(self)
+        edit = QtWidgets.QPlainTextEdit(self)
         edit.setReadOnly(True)
         edit.setTabChangesFocus(True)
         edit.setFont(monospace_font())
         edit.setAccessibleName(title)
         height = QFontMetrics(edit.font()).lineSpacing() * _LEAST_LINES
         edit.setMinimumHeight(height + 2 * int(edit.document().documentMargin()) + 4)
-        label = QLabel(title, self)
+        label = QtWidgets.QLabel(title, self)
         label.setBuddy(edit)
-        button = QPushButton(self.tr("Copy"), self)
+        button = QtWidgets.QPushButton(self.tr("Copy"), self)
         button.setAccessibleName(self.tr("Copy {what}").format(what=title))
         button.setToolTip(button.accessibleName())
         button.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.text(name)))

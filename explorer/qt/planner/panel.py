@@ -11,32 +11,8 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleAnnouncementEvent,
-    QAction,
-    QFont,
-    QGuiApplication,
-    QHideEvent,
-    QKeySequence,
-    QPalette,
-    QShowEvent,
-)
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QScrollArea,
-    QSizePolicy,
-    QSplitter,
-    QStackedLayout,
-    QTabWidget,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
@@ -96,7 +72,7 @@ class Notes(Protocol):
         """Remember a text."""
 
 
-class PlannerView(QWidget):
+class PlannerView(QtWidgets.QWidget):
     """How much memory the current model needs, on which devices, and why.
 
     Attributes:
@@ -116,7 +92,9 @@ class PlannerView(QWidget):
     exported = Signal(str)
     failed = Signal(object)
 
-    def __init__(self, runner: JobRunner, settings: Notes, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, runner: JobRunner, settings: Notes, parent: QtWidgets.QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setAccessibleName(self.tr("Planner"))
         self._runner = runner
@@ -132,7 +110,7 @@ class PlannerView(QWidget):
         self._looking = JobSlot(runner, self)
         self.placeholder = StatePage(self)
         self.placeholder.pressed.connect(self.demo_wanted)
-        self._stack = QStackedLayout(self)
+        self._stack = QtWidgets.QStackedLayout(self)
         self._stack.addWidget(self.placeholder)
         # the panel is painted once before its plots are created
         self._making = QTimer(self)
@@ -291,8 +269,8 @@ class PlannerView(QWidget):
             self._settings.set_note(NOTE_NAME, "")  # damaged, or of a later version: start afresh
 
     def _add_action(self, text: str, keys: Sequence[str], slot: Callable[[], None]) -> None:
-        action = QAction(text, self)
-        action.setShortcuts([QKeySequence(key) for key in keys])
+        action = QtGui.QAction(text, self)
+        action.setShortcuts([QtGui.QKeySequence(key) for key in keys])
         action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         action.triggered.connect(slot)
         self.addAction(action)
@@ -304,16 +282,16 @@ class PlannerView(QWidget):
         if event.type() == QEvent.Type.LocaleChange:
             self.state.replan()  # sizes are in other units
 
-    def showEvent(self, event: QShowEvent) -> None:
+    def showEvent(self, event: QtGui.QShowEvent) -> None:
         super().showEvent(event)
         self._making.start(0)
 
-    def hideEvent(self, event: QHideEvent) -> None:
+    def hideEvent(self, event: QtGui.QHideEvent) -> None:
         super().hideEvent(event)
         self._making.stop()
 
 
-class AnswerBar(QWidget):
+class AnswerBar(QtWidgets.QWidget):
     """The verdict, buttons for changes that would make the model fit, questions and answers.
 
     Attributes:
@@ -329,7 +307,7 @@ class AnswerBar(QWidget):
     announced = Signal(str)
 
     def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._state = state
@@ -346,9 +324,9 @@ class AnswerBar(QWidget):
         self.sentence = self._label()
         self.sentence.setAccessibleName(self.tr("Answer"))
         self.sentence.setWhatsThis(picture_text("answer"))
-        font = QFont(self.sentence.font())
+        font = QtGui.QFont(self.sentence.font())
         font.setPointSizeF(font.pointSizeF() * 1.15)
-        font.setWeight(QFont.Weight.DemiBold)
+        font.setWeight(QtGui.QFont.Weight.DemiBold)
         self.sentence.setFont(font)
         # room for two lines, so that nothing below moves during a drag
         self.sentence.setMinimumHeight(2 * self.sentence.fontMetrics().height() + 2)
@@ -360,11 +338,11 @@ class AnswerBar(QWidget):
         # room for a button or two lines, whether there are any or not
         line = self.reply.fontMetrics().height()
         self.reply.setMinimumHeight(max(2 * line, line + 14))
-        self.apply = QPushButton(self.tr("Apply"), self)
+        self.apply = QtWidgets.QPushButton(self.tr("Apply"), self)
         self.apply.setToolTip(self.tr("Use this value"))
         self.apply.hide()
         self._advice: Advice | None = None
-        self._suggested: list[QPushButton] = []
+        self._suggested: list[QtWidgets.QPushButton] = []
         self._lay_out()
         self.undo.clicked.connect(state.undo)
         self.redo.clicked.connect(state.redo)
@@ -373,19 +351,19 @@ class AnswerBar(QWidget):
         self.follow(state.current)
 
     @property
-    def suggestion_buttons(self) -> list[QPushButton]:
+    def suggestion_buttons(self) -> list[QtWidgets.QPushButton]:
         """The buttons that apply a suggested change."""
         return [button for button in self._suggested if not button.isHidden()]
 
-    def tab_chain(self) -> list[QWidget]:
+    def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
         return [*self._suggested, self.apply, *self.questions.values(), self.undo, self.redo]
 
     def _lay_out(self) -> None:
-        asked, suggested = QHBoxLayout(), QHBoxLayout()
-        self.questions: dict[str, QPushButton] = {}
+        asked, suggested = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
+        self.questions: dict[str, QtWidgets.QPushButton] = {}
         for what in QUESTION_NAMES:
-            button = QPushButton(f"{QUESTION_NAMES[what]}?", self)
+            button = QtWidgets.QPushButton(f"{QUESTION_NAMES[what]}?", self)
             button.setToolTip(self.tr("Find the best value that fits; other settings stay"))
             button.clicked.connect(lambda _=False, what=what: self._ask(what))
             self.questions[what] = button
@@ -394,14 +372,14 @@ class AnswerBar(QWidget):
         asked.addWidget(self.undo)
         asked.addWidget(self.redo)
         for number in range(_MOST_SUGGESTED):
-            button = QPushButton(self)
+            button = QtWidgets.QPushButton(self)
             button.hide()
             button.clicked.connect(lambda _=False, number=number: self._apply(number))
             self._suggested.append(button)
             suggested.addWidget(button)
         suggested.addWidget(self.reply, 1)
         suggested.addWidget(self.apply)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(10, 8, 10, 4)
         layout.setSpacing(4)
         layout.addWidget(self.sentence)
@@ -454,9 +432,9 @@ class AnswerBar(QWidget):
 
     def _take_colours(self) -> None:
         self._coloured = self._verdict.level
-        palette = QGuiApplication.palette()
+        palette = QtGui.QGuiApplication.palette()
         if self._verdict.level is not Level.FITS:
-            palette.setColor(QPalette.ColorRole.WindowText, warning_colour(palette))
+            palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
         self.sentence.setPalette(palette)
 
     def _announce(self) -> None:
@@ -465,7 +443,9 @@ class AnswerBar(QWidget):
         if text == self._announced or not self.isVisible():
             return
         self._announced = text
-        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self.sentence, text))
+        QtGui.QAccessible.updateAccessibility(
+            QtGui.QAccessibleAnnouncementEvent(self.sentence, text)
+        )
         self.announced.emit(text)
 
     def _start_search(self) -> None:
@@ -511,7 +491,7 @@ class AnswerBar(QWidget):
         self.reply.setText(text)
         self.reply.setToolTip(plain_tip(text))
         self.apply.setVisible(bool(advice_changes(advice)))
-        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self.reply, text))
+        QtGui.QAccessible.updateAccessibility(QtGui.QAccessibleAnnouncementEvent(self.reply, text))
 
     def _forget_advice(self) -> None:
         """Clear an answer to other settings."""
@@ -529,16 +509,18 @@ class AnswerBar(QWidget):
         if self._advice is not None:
             self._state.apply(advice_changes(self._advice))
 
-    def _label(self) -> QLabel:
+    def _label(self) -> QtWidgets.QLabel:
         label = plain_label(self)
         label.setWordWrap(True)
         label.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        label.setSizePolicy(
+            QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Preferred
+        )
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         return label
 
-    def _tool(self, text: str, name: str, tip: str) -> QToolButton:
-        button = QToolButton(self)
+    def _tool(self, text: str, name: str, tip: str) -> QtWidgets.QToolButton:
+        button = QtWidgets.QToolButton(self)
         button.setText(text)
         button.setAccessibleName(name)
         button.setToolTip(tip)
@@ -559,7 +541,7 @@ class AnswerBar(QWidget):
             self._take_colours()
 
 
-class PlannerBody(QWidget):
+class PlannerBody(QtWidgets.QWidget):
     """All parts of the panel; hands each of them the current plan.
 
     Signals:
@@ -573,7 +555,7 @@ class PlannerBody(QWidget):
     failed = Signal(object)
 
     def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
+        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.answer = AnswerBar(state, runner, self)
@@ -586,7 +568,7 @@ class PlannerBody(QWidget):
         self.scenarios = ScenariosPage(state, runner, self)
         self.models = ModelsPage(state, runner, self)
         self.export = ExportPage(state, runner, self.picture, self)
-        self.pages = QTabWidget(self)
+        self.pages = QtWidgets.QTabWidget(self)
         self.pages.setDocumentMode(True)
         self.pages.setAccessibleName(self.tr("Pages of the planner"))
         for page, title in (
@@ -602,40 +584,40 @@ class PlannerBody(QWidget):
         self._connect(state)
 
     def _lay_out(self) -> None:
-        side = QWidget(self)
-        column = QVBoxLayout(side)
+        side = QtWidgets.QWidget(self)
+        column = QtWidgets.QVBoxLayout(side)
         column.setContentsMargins(10, 2, 8, 8)
         column.setSpacing(6)
         column.addWidget(self.controls)
-        heading = QLabel(self.tr("Devices"), side)
-        font = QFont(heading.font())
-        font.setWeight(QFont.Weight.DemiBold)
+        heading = QtWidgets.QLabel(self.tr("Devices"), side)
+        font = QtGui.QFont(heading.font())
+        font.setWeight(QtGui.QFont.Weight.DemiBold)
         heading.setFont(font)
         column.addWidget(heading)
         column.addWidget(self.devices)
         column.addStretch(1)
-        self.side = QScrollArea(self)
+        self.side = QtWidgets.QScrollArea(self)
         self.side.setWidget(side)
         self.side.setWidgetResizable(True)
-        self.side.setFrameShape(QFrame.Shape.NoFrame)
+        self.side.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self.side.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.side.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.side.setAccessibleName(self.tr("Settings and devices"))
         bar = self.side.verticalScrollBar().sizeHint().width()
         self.side.setMinimumWidth(side.minimumSizeHint().width() + bar)
-        right = QWidget(self)
-        stack = QVBoxLayout(right)
+        right = QtWidgets.QWidget(self)
+        stack = QtWidgets.QVBoxLayout(right)
         stack.setContentsMargins(0, 0, 0, 0)
         stack.setSpacing(0)
         stack.addWidget(self.picture)
         stack.addWidget(self.pages, 1)
-        self.splitter = QSplitter(self)
+        self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.side)
         self.splitter.addWidget(right)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_SIDE_WIDTH, 1000])
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.answer)

@@ -12,21 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
+from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QAccessible,
-    QBrush,
-    QColor,
-    QFocusEvent,
-    QFont,
-    QHelpEvent,
-    QKeyEvent,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QPalette,
-    QPen,
-)
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from explorer.present.explanations import picture_text
@@ -74,15 +61,15 @@ class Ink:
     """Colours to paint with: ground, text and lines; and a warning for what is too much."""
 
     colours: PlotColours
-    warning: QColor
+    warning: QtGui.QColor
 
     @classmethod
     def on_paper(cls) -> Ink:
         """Return dark colours on white, for exported pictures."""
-        return cls(PlotColours.on_paper(), QColor(_PAPER_WARNING))
+        return cls(PlotColours.on_paper(), QtGui.QColor(_PAPER_WARNING))
 
     @classmethod
-    def of_palette(cls, palette: QPalette) -> Ink:
+    def of_palette(cls, palette: QtGui.QPalette) -> Ink:
         """Return the colours of the window."""
         return cls(PlotColours.of_palette(palette), warning_colour(palette))
 
@@ -103,18 +90,18 @@ class _Chart(QWidget):
         """Return the tool tip of a point."""
         raise NotImplementedError
 
-    def paint(self, painter: QPainter, width: int, ink: Ink) -> None:
+    def paint(self, painter: QtGui.QPainter, width: int, ink: Ink) -> None:
         """Paint into a width."""
         raise NotImplementedError
 
-    def paint_focus(self, painter: QPainter) -> None:
+    def paint_focus(self, painter: QtGui.QPainter) -> None:
         """Paint what the keyboard or the user has chosen."""
         raise NotImplementedError
 
     # Qt
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QtGui.QHelpEvent):
             text = self.tip_at(QPointF(event.pos()))
             QToolTip.showText(event.globalPos(), plain_tip(text), self)
             return True
@@ -125,8 +112,8 @@ class _Chart(QWidget):
         if event.type() == QEvent.Type.PaletteChange:
             self.ink = Ink.of_palette(self.palette())
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.fillRect(event.rect(), self.ink.colours.background)
         self.paint(painter, self.width(), self.ink)
@@ -146,7 +133,7 @@ class MemoryBars(_Chart):
         figure_chosen: A part was clicked or entered; the name of its figure.
     """
 
-    accessible_role = QAccessible.Role.Chart
+    accessible_role = QtGui.QAccessible.Role.Chart
 
     figure_chosen = Signal(str)
 
@@ -207,7 +194,7 @@ class MemoryBars(_Chart):
         columns.append(("over", [bar.over_bytes for bar in self.bars]))
         return columns
 
-    def paint(self, painter: QPainter, width: int, ink: Ink) -> None:
+    def paint(self, painter: QtGui.QPainter, width: int, ink: Ink) -> None:
         """Paint legend and bars into a width."""
         painter.setFont(self.font())
         self._paint_legend(painter, ink.colours)
@@ -236,7 +223,7 @@ class MemoryBars(_Chart):
         top = _PAD + self._line + _ROW_GAP + row * self.row_height() + self._line + 2
         return QRectF(_PAD, top, max(1, width - 2 * _PAD), self._line + 4)
 
-    def _paint_legend(self, painter: QPainter, colours: PlotColours) -> None:
+    def _paint_legend(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
         x, kinds = _PAD, dict.fromkeys(part.kind for bar in self.bars for part in bar.parts)
         for kind in kinds:
             swatch = QRectF(x, _PAD + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
@@ -247,7 +234,7 @@ class MemoryBars(_Chart):
             painter.drawText(QPointF(x + _SWATCH + 4, _PAD + painter.fontMetrics().ascent()), name)
             x += _SWATCH + 4 + painter.fontMetrics().horizontalAdvance(name) + 14
 
-    def _paint_bar(self, painter: QPainter, bar: Bar, area: QRectF, ink: Ink) -> None:
+    def _paint_bar(self, painter: QtGui.QPainter, bar: Bar, area: QRectF, ink: Ink) -> None:
         colours = ink.colours
         self._paint_title(painter, bar, area, ink)
         parts = [(part, box) for part, box in _divided(bar, area) if part.nbytes]
@@ -262,14 +249,14 @@ class MemoryBars(_Chart):
             draw_caption(painter, box, bytes_text(part.nbytes), ground)
         if bar.mark is not None and 0 < bar.mark < bar.length:
             x = area.x() + area.width() * bar.mark / bar.length
-            painter.setPen(QPen(colours.text, 1, Qt.PenStyle.DashLine))
+            painter.setPen(QtGui.QPen(colours.text, 1, Qt.PenStyle.DashLine))
             painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
         outline(painter, area, colours.text)
 
-    def _paint_title(self, painter: QPainter, bar: Bar, area: QRectF, ink: Ink) -> None:
+    def _paint_title(self, painter: QtGui.QPainter, bar: Bar, area: QRectF, ink: Ink) -> None:
         line = QRectF(area.x(), area.y() - self._line - 2, area.width(), self._line)
         metrics = painter.fontMetrics()
-        font = QFont(painter.font())
+        font = QtGui.QFont(painter.font())
         if bar.over_bytes:
             right = self.tr("⚠ {size} too much").format(size=bytes_text(bar.over_bytes))
             painter.setPen(ink.warning)
@@ -324,24 +311,24 @@ class MemoryBars(_Chart):
         place = self.place_at(point)
         return "" if place is None else self.describe(place)
 
-    def paint_focus(self, painter: QPainter) -> None:
+    def paint_focus(self, painter: QtGui.QPainter) -> None:
         if self.hasFocus() and self.part(self.current) is not None:
-            painter.setPen(QPen(self.palette().color(QPalette.ColorRole.Highlight), 3))
+            painter.setPen(QtGui.QPen(self.palette().color(QtGui.QPalette.ColorRole.Highlight), 3))
             area = self.part_area(self.current)
             painter.drawRect(area if area.width() >= 3 else area.adjusted(-1, 0, 1, 0))
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         place = self.place_at(event.position())
         found = None if place is None else self.part(place)
         points = found is not None and bool(found[1].term)
         shape = Qt.CursorShape.PointingHandCursor if points else Qt.CursorShape.ArrowCursor
         self.setCursor(shape)
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
+    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             self._choose(self.place_at(event.position()))
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         key = Qt.Key
         steps = {
             key.Key_Left: (0, -1),
@@ -357,7 +344,7 @@ class MemoryBars(_Chart):
         else:
             super().keyPressEvent(event)
 
-    def focusInEvent(self, event: QFocusEvent) -> None:
+    def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         self.setAccessibleDescription(self.describe(self.current))
         super().focusInEvent(event)
 
@@ -384,7 +371,7 @@ class LayerStrip(_Chart):
         held: A drag of the boundary began (true) or ended.
     """
 
-    accessible_role = QAccessible.Role.Graphic
+    accessible_role = QtGui.QAccessible.Role.Graphic
 
     layer_chosen = Signal(int)
     boundary_moved = Signal(int)
@@ -457,7 +444,7 @@ class LayerStrip(_Chart):
             ("layer_kv_cache", [layer.kv_cache for layer in self.layers]),
         ]
 
-    def paint(self, painter: QPainter, width: int, ink: Ink) -> None:
+    def paint(self, painter: QtGui.QPainter, width: int, ink: Ink) -> None:
         """Paint title and strip into a width."""
         colours = ink.colours
         painter.setFont(self.font())
@@ -486,7 +473,7 @@ class LayerStrip(_Chart):
                 start = number
 
     def _paint_run(
-        self, painter: QPainter, start: int, stop: int, width: int, colours: PlotColours
+        self, painter: QtGui.QPainter, start: int, stop: int, width: int, colours: PlotColours
     ) -> None:
         first, last = self.layer_area(start, width), self.layer_area(stop - 1, width)
         area = QRectF(first.left(), first.top(), last.right() - first.left(), _STRIP)
@@ -494,9 +481,9 @@ class LayerStrip(_Chart):
         ground = device_colour(device)
         painter.fillRect(area, ground)
         if device is None:  # what spills has a texture too
-            line = QColor("black")
+            line = QtGui.QColor("black")
             line.setAlpha(70)
-            painter.fillRect(area, QBrush(line, Qt.BrushStyle.BDiagPattern))
+            painter.fillRect(area, QtGui.QBrush(line, Qt.BrushStyle.BDiagPattern))
         if area.width() / (stop - start) >= _LEAST_GAP:
             painter.setPen(colours.background)
             for number in range(start + 1, stop):
@@ -545,19 +532,19 @@ class LayerStrip(_Chart):
         layer = self.layer_at(point.x())
         return self.describe(layer) if layer >= 0 else ""
 
-    def paint_focus(self, painter: QPainter) -> None:
+    def paint_focus(self, painter: QtGui.QPainter) -> None:
         if self.layers:
             x, area, colours = self.boundary_x(), self.layer_area(0), self.ink.colours
-            painter.setPen(QPen(colours.text, 3 if self.hasFocus() else 2))
+            painter.setPen(QtGui.QPen(colours.text, 3 if self.hasFocus() else 2))
             painter.drawLine(QPointF(x, area.top() - 1), QPointF(x, area.bottom() + 4))
             painter.setBrush(colours.background)
             painter.drawEllipse(QPointF(x, area.bottom() + 4), 3.5, 3.5)
         if self.selected >= 0:
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(self.palette().color(QPalette.ColorRole.Highlight), 3))
+            painter.setPen(QtGui.QPen(self.palette().color(QtGui.QPalette.ColorRole.Highlight), 3))
             painter.drawRect(self.layer_area(self.selected))
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
+    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() != Qt.MouseButton.LeftButton:
             return
         x = event.position().x()
@@ -567,7 +554,7 @@ class LayerStrip(_Chart):
         else:
             self._choose(self.layer_at(x))
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         x = event.position().x()
         if self._dragging:
             self._drag_to(x)
@@ -575,12 +562,12 @@ class LayerStrip(_Chart):
         grips = self._on_boundary(x)
         self.setCursor(Qt.CursorShape.SplitHCursor if grips else Qt.CursorShape.ArrowCursor)
 
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+    def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
         if self._dragging and event.button() == Qt.MouseButton.LeftButton:
             self._dragging = False
             self.held.emit(False)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
         if not step or not self.layers:
             super().keyPressEvent(event)
@@ -663,7 +650,7 @@ class SavedPicture:
         height = self._bars.sizeHint().height() + self._strip.sizeHint().height()
         return QSize(_PICTURE_WIDTH, height)
 
-    def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
+    def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
         """Draw it in the colours of paper."""
         size, ink = self.size(), Ink.on_paper()
         painter.save()

@@ -11,30 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from PySide6.QtCore import (
-    QCoreApplication,
-    QEvent,
-    QPoint,
-    QPointF,
-    QRect,
-    Qt,
-    QTimer,
-    Signal,
-)
-from PySide6.QtGui import (
-    QAccessible,
-    QContextMenuEvent,
-    QFontMetricsF,
-    QGuiApplication,
-    QHelpEvent,
-    QKeyEvent,
-    QKeySequence,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QResizeEvent,
-    QWheelEvent,
-)
+from PySide6 import QtCore, QtGui
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QAbstractScrollArea, QMenu, QToolTip, QWidget
 
 from explorer.errors import ExplorerError
@@ -124,17 +102,17 @@ class KeyMoves:
 
 def build_menu(view: HexView) -> QMenu:
     """Return the menu; the caller shows it, closing it deletes it."""
-    translate = QCoreApplication.translate
+    translate = QtCore.QCoreApplication.translate
     menu = QMenu(view)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     copy = menu.addAction(translate("HexView", "&Copy as hex"), view.copy)
-    copy.setShortcut(QKeySequence(QKeySequence.StandardKey.Copy))
+    copy.setShortcut(QtGui.QKeySequence(QtGui.QKeySequence.StandardKey.Copy))
     menu.addAction(translate("HexView", "Copy as &text"), lambda: view.copy(readable_text))
     menu.addAction(translate("HexView", "Copy as C &array"), lambda: view.copy(c_array_text))
     menu.addAction(translate("HexView", "Copy &offset"), view.copy_offset)
     menu.addSeparator()
     select = menu.addAction(translate("HexView", "&Select all"), view.select_all)
-    select.setShortcut(QKeySequence(QKeySequence.StandardKey.SelectAll))
+    select.setShortcut(QtGui.QKeySequence(QtGui.QKeySequence.StandardKey.SelectAll))
     for action in menu.actions():
         action.setEnabled(view.size_bytes > 0)
     again = menu.addAction(translate("HexView", "&Read again"), view.retry)
@@ -163,7 +141,7 @@ class HexView(QAbstractScrollArea):
         notified: Another sentence for the user.
     """
 
-    accessible_role = QAccessible.Role.Document
+    accessible_role = QtGui.QAccessible.Role.Document
 
     cursor_changed = Signal(object)  # offsets go beyond 32 bits
     cursor_moved = Signal(object)
@@ -180,11 +158,11 @@ class HexView(QAbstractScrollArea):
         self._structure: Structure | None = None
         self._pages = PageCache(runner, self, self._pages_arrived, self.read_failed.emit)
         self._copying = JobSlot(runner, self)
-        self._fetch_timer = QTimer(self, singleShot=True, interval=FETCH_DELAY_MS)
+        self._fetch_timer = QtCore.QTimer(self, singleShot=True, interval=FETCH_DELAY_MS)
         self._fetch_timer.timeout.connect(self._pages.fetch)
-        self._drag_timer = QTimer(self, interval=_DRAG_SCROLL_MS)
+        self._drag_timer = QtCore.QTimer(self, interval=_DRAG_SCROLL_MS)
         self._drag_timer.timeout.connect(self._drag_on)
-        self._drag_place: QPointF | None = None
+        self._drag_place: QtCore.QPointF | None = None
         self._wheel_rest = 0.0
         self._scroller = RowScroller(self.verticalScrollBar())
         self._geometry = fitting(8.0, 16, 0, 0)
@@ -270,14 +248,14 @@ class HexView(QAbstractScrollArea):
         """Return bytes that are in memory, at most up to the end of the file, else None."""
         return self._pages.get(offset, max(0, min(nbytes, self.size_bytes - offset)))
 
-    def place_of(self, offset: int) -> QPoint:
+    def place_of(self, offset: int) -> QtCore.QPoint:
         """Return the middle of a byte's digits in the viewport."""
         row, column = divmod(offset, self.columns)
         left, right = self._geometry.hex_span(column, column + 1)
         top = (row - self._scroller.top + 1.5) * self._geometry.row_height
-        return QPoint(int((left + right) / 2) - self.horizontalScrollBar().value(), int(top))
+        return QtCore.QPoint(int((left + right) / 2) - self.horizontalScrollBar().value(), int(top))
 
-    def offset_at(self, place: QPointF) -> int:
+    def offset_at(self, place: QtCore.QPointF) -> int:
         """Return the byte nearest to a place in the viewport."""
         row = self._scroller.top + int(place.y() // self._geometry.row_height) - 1
         column = self._geometry.column_at(place.x() + self.horizontalScrollBar().value())
@@ -300,7 +278,7 @@ class HexView(QAbstractScrollArea):
         self._copying.run(
             self.tr("Copying bytes"),
             lambda _: form(source.read(run.start, len(run))),
-            QGuiApplication.clipboard().setText,
+            QtGui.QGuiApplication.clipboard().setText,
             self._report_failed_copy,
         )
 
@@ -309,7 +287,7 @@ class HexView(QAbstractScrollArea):
 
     def copy_offset(self) -> None:
         """Copy the cursor's offset as a decimal number."""
-        QGuiApplication.clipboard().setText(str(self.cursor_offset))
+        QtGui.QGuiApplication.clipboard().setText(str(self.cursor_offset))
 
     def select_all(self) -> None:
         """Select every byte."""
@@ -360,7 +338,7 @@ class HexView(QAbstractScrollArea):
     def _lay_out(self) -> None:
         """Work out columns, rows and scroll bars for the viewport's size; keep the first byte."""
         top_byte = self._scroller.top * self.columns
-        metrics = QFontMetricsF(self.font())
+        metrics = QtGui.QFontMetricsF(self.font())
         row_height = int(metrics.height()) + 4
         viewport = self.viewport().size()
         width = metrics.horizontalAdvance("0")
@@ -388,11 +366,11 @@ class HexView(QAbstractScrollArea):
         edge = top if above else self.viewport().height() - 1
         step = -1 if above else 1
         self._scroller.move_to(self._scroller.top + step)
-        self._user_to(self.offset_at(QPointF(self._drag_place.x(), edge)), extend=True)
+        self._user_to(self.offset_at(QtCore.QPointF(self._drag_place.x(), edge)), extend=True)
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         visible = self.visible_bytes
         if visible and self._pages.want(visible.start, visible.stop):
             self._fetch_timer.start()
@@ -410,7 +388,7 @@ class HexView(QAbstractScrollArea):
             focused=self.hasFocus(),
             header=self.tr("Offset"),
         )
-        painter = QPainter(self.viewport())
+        painter = QtGui.QPainter(self.viewport())
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.setFont(self.font())
         shift = self.horizontalScrollBar().value()
@@ -420,20 +398,20 @@ class HexView(QAbstractScrollArea):
         )
         painter.end()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
         super().resizeEvent(event)
         self._lay_out()
 
-    def changeEvent(self, event: QEvent) -> None:
+    def changeEvent(self, event: QtCore.QEvent) -> None:
         super().changeEvent(event)
-        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+        if event.type() in (QtCore.QEvent.Type.FontChange, QtCore.QEvent.Type.StyleChange):
             self._lay_out()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         self._scroller.follow_bar()
         self.viewport().update()
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
+    def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
         delta = event.angleDelta()
         if abs(delta.x()) > abs(delta.y()) or event.modifiers():
             super().wheelEvent(event)
@@ -445,19 +423,21 @@ class HexView(QAbstractScrollArea):
         self.viewport().update()
         event.accept()
 
-    def event(self, event: QEvent) -> bool:
+    def event(self, event: QtCore.QEvent) -> bool:
         # The window's own Copy must not take the key from the view that has the focus.
-        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
-            keys = QKeySequence.StandardKey
+        if event.type() == QtCore.QEvent.Type.ShortcutOverride and isinstance(
+            event, QtGui.QKeyEvent
+        ):
+            keys = QtGui.QKeySequence.StandardKey
             if event.matches(keys.Copy) or event.matches(keys.SelectAll):
                 event.accept()
                 return True
         return super().event(event)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy):
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
+        if event.matches(QtGui.QKeySequence.StandardKey.Copy):
             self.copy()
-        elif event.matches(QKeySequence.StandardKey.SelectAll):
+        elif event.matches(QtGui.QKeySequence.StandardKey.SelectAll):
             self.select_all()
         else:
             moves = KeyMoves(
@@ -474,13 +454,13 @@ class HexView(QAbstractScrollArea):
                 shift = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
                 self._user_to(target, extend=shift)
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
+    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self.size_bytes:
             shift = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
             self._user_to(self.offset_at(event.position()), extend=shift)
             self._drag_place = event.position()
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         if self._drag_place is None:
             return
         self._drag_place = event.position()
@@ -494,22 +474,22 @@ class HexView(QAbstractScrollArea):
         if offset != self.cursor_offset:
             self._user_to(offset, extend=True)
 
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+    def mouseReleaseEvent(self, event: QtGui.QMouseEvent) -> None:
         self._drag_place = None
         self._drag_timer.stop()
 
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
         place = event.globalPos()
-        if event.reason() == QContextMenuEvent.Reason.Keyboard:
+        if event.reason() == QtGui.QContextMenuEvent.Reason.Keyboard:
             place = self.viewport().mapToGlobal(self.place_of(self.cursor_offset))
         build_menu(self).popup(place)
 
-    def viewportEvent(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+    def viewportEvent(self, event: QtCore.QEvent) -> bool:
+        if event.type() == QtCore.QEvent.Type.ToolTip and isinstance(event, QtGui.QHelpEvent):
             if self.size_bytes and event.pos().y() >= self._geometry.row_height:
-                offset = self.offset_at(QPointF(event.pos()))
+                offset = self.offset_at(QtCore.QPointF(event.pos()))
                 place = self.place_of(offset)
-                area = QRect(place.x() - 8, place.y() - 8, 16, 16)
+                area = QtCore.QRect(place.x() - 8, place.y() - 8, 16, 16)
                 QToolTip.showText(event.globalPos(), self.tip_for(offset), self.viewport(), area)
             else:
                 QToolTip.hideText()

@@ -5,16 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
-from PySide6.QtWidgets import (
-    QComboBox,
-    QHBoxLayout,
-    QLineEdit,
-    QStackedLayout,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.formats.model import Model
 from explorer.formats.structure import Field, FieldKind, Structure
@@ -42,7 +35,7 @@ _TEXT_KINDS: Final = (
 _GGUF_KINDS: Final = tuple(kind for kind in FieldKind if kind is not FieldKind.HEADER_TEXT)
 
 
-class RawView(QWidget):
+class RawView(QtWidgets.QWidget):
     """Shows the bytes of a model's files, coloured by what they are.
 
     Attributes:
@@ -61,7 +54,7 @@ class RawView(QWidget):
     key_activated = Signal(str)
     tensor_activated = Signal(int)
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._document: Document | None = None
         self._model: Model | None = None
@@ -71,14 +64,14 @@ class RawView(QWidget):
         self._shown: tuple[str | None, int | None] = (None, None)  # key and row last shown
         self.hex = HexView(runner, self)
         self.hex.setWhatsThis(picture_text("bytes"))
-        self.files = QComboBox(self)
+        self.files = QtWidgets.QComboBox(self)
         self.files.setAccessibleName(self.tr("File"))
         self.files.setSizeAdjustPolicy(
-            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+            QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
         self.files.setMinimumContentsLength(18)
         self.files.activated.connect(self._show_file)
-        self.goto = QLineEdit(self)
+        self.goto = QtWidgets.QLineEdit(self)
         self.goto.setPlaceholderText(self.tr("Go to: 1024 or 0x400"))
         self.goto.setAccessibleName(self.tr("Go to offset, decimal or 0x…"))
         self.goto.setMaxLength(_LONGEST_OFFSET)
@@ -200,14 +193,14 @@ class RawView(QWidget):
         self.search.start(source, start + 1 if forward else start, forward=forward)
 
     def _lay_out(self) -> None:
-        self._panel = QWidget(self)
-        bar = QHBoxLayout()
+        self._panel = QtWidgets.QWidget(self)
+        bar = QtWidgets.QHBoxLayout()
         bar.setContentsMargins(6, 6, 6, 4)
         bar.setSpacing(6)  # it would take the outer layout's, which is 0
         bar.addWidget(self.files, 2)
         bar.addWidget(self.goto, 2)
         bar.addWidget(self.search, 5)
-        layout = QVBoxLayout(self._panel)
+        layout = QtWidgets.QVBoxLayout(self._panel)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(bar)
@@ -215,7 +208,7 @@ class RawView(QWidget):
         layout.addWidget(self.message)
         layout.addWidget(self.status)
         layout.addWidget(self._legend)
-        self._stack = QStackedLayout(self)
+        self._stack = QtWidgets.QStackedLayout(self)
         self._stack.setContentsMargins(0, 0, 0, 0)
         self._stack.addWidget(self._panel)
         self._stack.addWidget(self._empty)

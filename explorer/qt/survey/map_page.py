@@ -7,21 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
-from PySide6 import QtGui
+from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QFontMetricsF, QPainter, QPaintEvent, QPalette
-from PySide6.QtWidgets import (
-    QAbstractScrollArea,
-    QCheckBox,
-    QComboBox,
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QSizePolicy,
-    QToolTip,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
@@ -48,7 +36,7 @@ from explorer.text import bytes_text, integer_text, locale_free, plain_text, sha
 _EMPTY: Final = ModelGrid((), (), np.zeros(0, np.int64))
 
 
-class ModelMap(QAbstractScrollArea):
+class ModelMap(QtWidgets.QAbstractScrollArea):
     """A grid of cells in a colouring, to look at and to choose from.
 
     Attributes:
@@ -71,7 +59,7 @@ class ModelMap(QAbstractScrollArea):
     copy_requested = Signal()
     save_requested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # a picture
         self.current = -1
@@ -79,7 +67,7 @@ class ModelMap(QAbstractScrollArea):
         self._colouring: Colouring | None = None
         self._read = -1
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setFrameShape(QAbstractScrollArea.Shape.NoFrame)
+        self.setFrameShape(QtWidgets.QAbstractScrollArea.Shape.NoFrame)
         self.setAccessibleName(self.tr("Map of the model: layers and roles"))
         self.setWhatsThis(picture_text("model_map"))
         self.viewport().setMouseTracking(True)
@@ -245,7 +233,7 @@ class ModelMap(QAbstractScrollArea):
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QtGui.QHelpEvent):
             cell = self._cell_at(event.pos())
             text = self.tip(cell) if cell >= 0 else ""
-            QToolTip.showText(event.globalPos(), plain_tip(text), self)
+            QtWidgets.QToolTip.showText(event.globalPos(), plain_tip(text), self)
             return True
         if event.type() == QEvent.Type.Leave:
             self._tell_read(-1)
@@ -300,18 +288,18 @@ class ModelMap(QAbstractScrollArea):
         return QSize(700, 420)
 
 
-class MapLegend(QWidget):
+class MapLegend(QtWidgets.QWidget):
     """The legend of a map, as high as it must be."""
 
     accessible_role = QAccessible.Role.Graphic
 
-    def __init__(self, model_map: ModelMap, parent: QWidget | None = None) -> None:
+    def __init__(self, model_map: ModelMap, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # a picture
         self._map = model_map
         self.setAccessibleName(self.tr("Legend"))
         self.setWhatsThis(picture_text("map_legend"))
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Fixed)
         self.setBackgroundRole(QPalette.ColorRole.Base)
         self.setAutoFillBackground(True)
         self.follow()
@@ -422,7 +410,7 @@ class MapPicture:
         return " ".join(arrays.types[code].name for code in codes)
 
 
-class MapPage(QWidget):
+class MapPage(QtWidgets.QWidget):
     """The map of the current model.
 
     Attributes:
@@ -442,7 +430,7 @@ class MapPage(QWidget):
     start_requested = Signal()
 
     def __init__(
-        self, session: SurveySession, export: PlotExport, parent: QWidget | None = None
+        self, session: SurveySession, export: PlotExport, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._session = session
@@ -451,14 +439,14 @@ class MapPage(QWidget):
         self._comparison: ComparisonContent | None = None
         self._row = -1
         self._values: dict[str, Floats] = {}
-        self.colour_by = QComboBox(self)
+        self.colour_by = QtWidgets.QComboBox(self)
         self.colour_by.setAccessibleName(self.tr("Colour by"))
         self.colour_by.addItem(self.tr("Type"), "")
         for metric in METRICS:
             self.colour_by.addItem(metric.title, metric.name)
             place = self.colour_by.count() - 1
             self.colour_by.setItemData(place, metric.tip, Qt.ItemDataRole.ToolTipRole)
-        self.by_role = QCheckBox(self.tr("&Each role by itself"), self)
+        self.by_role = QtWidgets.QCheckBox(self.tr("&Each role by itself"), self)
         self.by_role.setToolTip(self.tr("Colours go from the minimum to the maximum of each role"))
         self.notice = Notice(session, self)
         self.map = ModelMap(self)
@@ -469,10 +457,12 @@ class MapPage(QWidget):
         self.readout.setAlignment(Qt.AlignmentFlag.AlignTop)
         # two lines, always: the map must not jump as the mouse moves
         self.readout.setFixedHeight(3 * self.readout.fontMetrics().lineSpacing() + 8)
-        self.readout.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.readout.setSizePolicy(
+            QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Fixed
+        )
         self.readout.setAccessibleName(self.tr("Cell"))
         self.readout.setWhatsThis(picture_text("cell"))
-        self.save = QPushButton(self.tr("&Save…"), self)
+        self.save = QtWidgets.QPushButton(self.tr("&Save…"), self)
         self.save.setToolTip(self.tr("Save picture or data (Ctrl+S)"))
         self._lay_out()
         self.colour_by.currentIndexChanged.connect(lambda _: self.refresh())
@@ -487,9 +477,9 @@ class MapPage(QWidget):
         self.map.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
 
     def _lay_out(self) -> None:
-        label = QLabel(self.tr("C&olour by"), self)
+        label = QtWidgets.QLabel(self.tr("C&olour by"), self)
         label.setBuddy(self.colour_by)
-        bar = QHBoxLayout()
+        bar = QtWidgets.QHBoxLayout()
         bar.setContentsMargins(8, 6, 8, 4)
         bar.addWidget(label)
         bar.addWidget(self.colour_by)
@@ -497,7 +487,7 @@ class MapPage(QWidget):
         bar.addWidget(self.by_role)
         bar.addStretch(1)
         bar.addWidget(self.save)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(bar)

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QLocale, Qt, QTimer, Signal
 from PySide6.QtGui import QDoubleValidator, QFontMetrics
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QHBoxLayout,
-    QLabel,
-    QLineEdit,
-    QScrollArea,
-    QSpinBox,
-    QWidget,
-)
 
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Recent
@@ -48,7 +39,7 @@ from explorer.text import float_text, integer_text, plain_text
 _TYPING_MS = 250
 
 
-class HistogramControls(QWidget):
+class HistogramControls(QtWidgets.QWidget):
     """A line of controls above the plot.
 
     Signals:
@@ -59,13 +50,13 @@ class HistogramControls(QWidget):
     request_changed = Signal()
     refused = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self.bins = QSpinBox(self)
+        self.bins = QtWidgets.QSpinBox(self)
         self.bins.setRange(1, MOST_BINS)
         self.bins.setValue(256)
         self.bins.setAccessibleName(self.tr("Number of bins"))
-        self.range = QComboBox(self)
+        self.range = QtWidgets.QComboBox(self)
         self.range.setAccessibleName(self.tr("Range of weights"))
         for kind, text, tip in (
             (RangeKind.ROBUST, self.tr("0.1 to 99.9 %"), self.tr("Leaves outliers out")),
@@ -76,17 +67,17 @@ class HistogramControls(QWidget):
             self.range.setItemData(self.range.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
         self.low = self._number(self.tr("First edge"))
         self.high = self._number(self.tr("Last edge"))
-        self._to = QLabel(self.tr("to"), self)
-        self.logarithmic = QCheckBox(self.tr("&Logarithmic"), self)
-        self.normal = QCheckBox(self.tr("&Normal curve"), self)
+        self._to = QtWidgets.QLabel(self.tr("to"), self)
+        self.logarithmic = QtWidgets.QCheckBox(self.tr("&Logarithmic"), self)
+        self.normal = QtWidgets.QCheckBox(self.tr("&Normal curve"), self)
         self.normal.setToolTip(
             self.tr("The normal distribution of the same mean and standard deviation")
         )
         self.normal.setChecked(True)
-        self.marks = QCheckBox(self.tr("&Marks"), self)
+        self.marks = QtWidgets.QCheckBox(self.tr("&Marks"), self)
         self.marks.setToolTip(self.tr("Mean, standard deviation, minimum and maximum"))
         self.marks.setChecked(True)
-        self.arrangement = QComboBox(self)
+        self.arrangement = QtWidgets.QComboBox(self)
         self.arrangement.setAccessibleName(self.tr("Several tensors"))
         self.arrangement.addItem(self.tr("Overlaid"))
         self.arrangement.addItem(self.tr("Side by side"))
@@ -163,8 +154,8 @@ class HistogramControls(QWidget):
         """Offer what applies to several tensors, or not."""
         self.arrangement.setVisible(on)
 
-    def _number(self, name: str) -> QLineEdit:
-        edit = QLineEdit(self)
+    def _number(self, name: str) -> QtWidgets.QLineEdit:
+        edit = QtWidgets.QLineEdit(self)
         validator = QDoubleValidator(edit)
         validator.setLocale(QLocale.c())  # as all numbers of the program
         edit.setValidator(validator)
@@ -173,12 +164,12 @@ class HistogramControls(QWidget):
         return edit
 
     def _lay_out(self) -> None:
-        layout = QHBoxLayout(self)
+        layout = QtWidgets.QHBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(6)
-        bins = QLabel(self.tr("&Bins"), self)
+        bins = QtWidgets.QLabel(self.tr("&Bins"), self)
         bins.setBuddy(self.bins)
-        shown = QLabel(self.tr("&Range"), self)
+        shown = QtWidgets.QLabel(self.tr("&Range"), self)
         shown.setBuddy(self.range)
         for label in (bins, shown, self._to):
             label.setTextFormat(Qt.TextFormat.PlainText)
@@ -229,7 +220,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
     opened = Signal(int)
     row_chosen = Signal(int)
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         self.statistics = StatisticsTable()
         self.panel = PlotPanel(runner, self.statistics)
         super().__init__(parent, self.panel)
@@ -245,7 +236,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.plot.setWhatsThis(picture_text("histogram"))
         self.plot.set_titles(self.tr("Weight"), self.tr("Weights in each bin"))
         self.multiples = SmallMultiples(self)
-        self._scroll = QScrollArea(self)
+        self._scroll = QtWidgets.QScrollArea(self)
         self._scroll.setWidgetResizable(True)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._scroll.setWidget(self.multiples)

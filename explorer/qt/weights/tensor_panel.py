@@ -6,17 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QFont, QKeySequence, QPalette, QResizeEvent
-from PySide6.QtWidgets import (
-    QComboBox,
-    QHBoxLayout,
-    QLabel,
-    QSizePolicy,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Document, Recent
@@ -36,7 +28,9 @@ class TensorPanel(TabbedPanel):
         parent: Owner of the panel.
     """
 
-    def __init__(self, runner: JobRunner, results: int, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, runner: JobRunner, results: int, parent: QtWidgets.QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._runner = runner
         self._most_results = results
@@ -95,7 +89,7 @@ class TensorPanel(TabbedPanel):
         return self._results.setdefault(document, Recent(self._most_results))
 
 
-class Header(QWidget):
+class Header(QtWidgets.QWidget):
     """Name and facts of a tensor, and the choice of others.
 
     Signals:
@@ -104,28 +98,30 @@ class Header(QWidget):
 
     scope_chosen = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._name = ""
-        self.name = QLabel(self)
+        self.name = QtWidgets.QLabel(self)
         font = QFont(self.name.font())
         font.setPointSizeF(font.pointSizeF() * 1.2)
         font.setWeight(QFont.Weight.DemiBold)
         self.name.setFont(font)
-        self.name.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.name.setSizePolicy(
+            QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Preferred
+        )
         self.facts = ElidedLabel(self)
         self.name.setWhatsThis(picture_text("name"))
         self.facts.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.facts.setWhatsThis(picture_text("tensor_facts"))
-        self.note = QLabel(self)
+        self.note = QtWidgets.QLabel(self)
         self.note.setWordWrap(True)
         self.note.setAccessibleName(self.tr("Note about the values"))
         for label in (self.name, self.note):
             label.setTextFormat(Qt.TextFormat.PlainText)
-        self.scope = QComboBox(self)
+        self.scope = QtWidgets.QComboBox(self)
         self.scope.setAccessibleName(self.tr("Which tensors"))
         self.scope.setToolTip(self.tr("Which tensors are shown"))
-        self.scope.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.scope.setSizeAdjustPolicy(QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.scope.addItems(
             [
                 self.tr("This tensor"),
@@ -134,19 +130,19 @@ class Header(QWidget):
             ]
         )
         self.scope.activated.connect(lambda _: self.scope_chosen.emit())
-        top = QHBoxLayout()
+        top = QtWidgets.QHBoxLayout()
         top.addWidget(self.name, 1)
         top.addWidget(self.scope)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(8, 8, 8, 4)
         layout.setSpacing(3)
         layout.addLayout(top)
-        self._second = QHBoxLayout()
+        self._second = QtWidgets.QHBoxLayout()
         self._second.addWidget(self.facts, 1)
         layout.addLayout(self._second)
         layout.addWidget(self.note)
 
-    def add_beside_facts(self, widget: QWidget) -> None:
+    def add_beside_facts(self, widget: QtWidgets.QWidget) -> None:
         """Put something at the end of the line of facts."""
         self._second.addWidget(widget)
 
@@ -189,7 +185,7 @@ _LETTERS: Final = 24  # that are seen of a name, at least
 _LINES: Final = 20  # of the open list
 
 
-class TensorPicker(QWidget):
+class TensorPicker(QtWidgets.QWidget):
     """A list of tensors, and steps to the one before and the next. Hidden if there is no choice.
 
     Attributes:
@@ -203,14 +199,14 @@ class TensorPicker(QWidget):
 
     picked = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._subjects: tuple[SelectedTensor, ...] = ()
-        self.list = QComboBox(self)
+        self.list = QtWidgets.QComboBox(self)
         self.list.setAccessibleName(self.tr("Tensor"))
         self.list.setToolTip(self.tr("Which of the tensors the pages of one tensor show"))
         self.list.setSizeAdjustPolicy(
-            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+            QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
         self.list.setMinimumContentsLength(_LETTERS)
         self.list.setMaxVisibleItems(_LINES)
@@ -226,7 +222,7 @@ class TensorPicker(QWidget):
         label = plain_label(self, self.tr("Tensor:"))
         label.setBuddy(self.list)
         back, on = map(self._button, (self.back_action, self.on_action))
-        layout = QHBoxLayout(self)
+        layout = QtWidgets.QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         for widget in (label, back, self.list, on):
             layout.addWidget(widget)
@@ -278,8 +274,8 @@ class TensorPicker(QWidget):
         )
         return action
 
-    def _button(self, action: QAction) -> QToolButton:
-        button = QToolButton(self)
+    def _button(self, action: QAction) -> QtWidgets.QToolButton:
+        button = QtWidgets.QToolButton(self)
         button.setDefaultAction(action)
         button.setAccessibleName(action.toolTip())
         return button

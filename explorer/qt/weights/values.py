@@ -10,26 +10,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import (
-    QAbstractTableModel,
-    QCoreApplication,
-    QItemSelectionModel,
-    QModelIndex,
-    QObject,
-    Qt,
-    QTimer,
-    Signal,
-)
+from PySide6 import QtCore, QtWidgets
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHBoxLayout,
-    QHeaderView,
-    QLineEdit,
-    QTableView,
-    QToolButton,
-    QWidget,
-)
 
 from explorer.errors import ExplorerError
 from explorer.formats.export import refuse_to_overwrite_model, write_csv, write_npy
@@ -88,7 +71,7 @@ def read_tile(reader: WeightReader, tile: Place, check: Callable[[], None]) -> T
     return values
 
 
-class ValuesTable(QAbstractTableModel):
+class ValuesTable(QtCore.QAbstractTableModel):
     """The values of a tensor, or of nothing.
 
     Attributes:
@@ -102,7 +85,7 @@ class ValuesTable(QAbstractTableModel):
 
     tile_wanted = Signal(object)
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QtCore.QObject | None = None) -> None:
         super().__init__(parent)
         self.folding = Folding((0,))
         self.first_row = 0
@@ -119,7 +102,7 @@ class ValuesTable(QAbstractTableModel):
         self._failed.clear()
         self.endResetModel()
 
-    def index_of(self, place: Place) -> QModelIndex:
+    def index_of(self, place: Place) -> QtCore.QModelIndex:
         """Return the index of a folded row and column; the window moves there if need be."""
         row, column = place
         first = _window(row, self.folding.rows, MOST_ROWS, self.first_row)
@@ -197,10 +180,10 @@ class ValuesTable(QAbstractTableModel):
 
     # Qt
 
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
+    def rowCount(self, parent: Index = QtCore.QModelIndex()) -> int:
         return 0 if parent.isValid() else min(MOST_ROWS, self.folding.rows - self.first_row)
 
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008 - Qt's signature
+    def columnCount(self, parent: Index = QtCore.QModelIndex()) -> int:
         if parent.isValid():
             return 0
         return min(MOST_COLUMNS, self.folding.columns - self.first_column)
@@ -240,7 +223,7 @@ _NUMBERS = re.compile(r"\d{1,18}")
 _WIDTH = 180
 
 
-class PlaceField(QLineEdit):
+class PlaceField(QtWidgets.QLineEdit):
     """Takes a row and a column, or an index in all dimensions.
 
     Attributes:
@@ -254,7 +237,7 @@ class PlaceField(QLineEdit):
     place_typed = Signal(object)
     refused = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.folding = Folding((0,))
         self.setAccessibleName(self.tr("Go to row, column"))
@@ -316,7 +299,7 @@ class ValuesExport(FileSaver):
 
 
 def _tr(text: str) -> str:
-    return QCoreApplication.translate("ValuesExport", text)
+    return QtCore.QCoreApplication.translate("ValuesExport", text)
 
 
 MOST_COPIED = 1 << 18
@@ -348,8 +331,8 @@ class ValuesPage(ReadingPage[Tiles]):
     exported = Signal(str)
     failed = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
-        self.grid = QTableView()
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
+        self.grid = QtWidgets.QTableView()
         super().__init__(parent, self.grid)
         self._tensor: Tensor | None = None
         self._wanted: dict[Place, None] = {}  # tiles, in the order in which they were painted
@@ -357,13 +340,13 @@ class ValuesPage(ReadingPage[Tiles]):
         self._copying = JobSlot(runner, self)
         self.export = ValuesExport(runner, self, self.exported.emit, self.failed.emit)
         self.model = ValuesTable(self)
-        self._painted = QTimer(self)
+        self._painted = QtCore.QTimer(self)
         self._painted.setSingleShot(True)
         self._painted.setInterval(0)  # all tiles of one paint together
         self.title = plain_label(self)
         self.title.setWhatsThis(picture_text("values"))
         self.goto = PlaceField(self)
-        self.save_button = QToolButton(self)
+        self.save_button = QtWidgets.QToolButton(self)
         self.save_button.setText(self.tr("Save all…"))
         self.save_button.setToolTip(self.tr("Save all values of the tensor as a NumPy file or CSV"))
         self.save_button.clicked.connect(self.ask_export)
@@ -372,7 +355,7 @@ class ValuesPage(ReadingPage[Tiles]):
         self.place.setAccessibleName(self.tr("Current value"))
         self.place.setWhatsThis(picture_text("values"))
         self._set_up_grid()
-        bar = QHBoxLayout()
+        bar = QtWidgets.QHBoxLayout()
         bar.setContentsMargins(8, 6, 8, 4)
         bar.addWidget(self.title, 1)
         bar.addWidget(self.goto)
@@ -412,9 +395,9 @@ class ValuesPage(ReadingPage[Tiles]):
     def go_to(self, place: Place) -> None:
         """Make a cell current and show it."""
         index = self.model.index_of(place)
-        flags = QItemSelectionModel.SelectionFlag
+        flags = QtCore.QItemSelectionModel.SelectionFlag
         self.grid.selectionModel().setCurrentIndex(index, flags.ClearAndSelect)
-        self.grid.scrollTo(index, QAbstractItemView.ScrollHint.PositionAtCenter)
+        self.grid.scrollTo(index, QtWidgets.QAbstractItemView.ScrollHint.PositionAtCenter)
 
     def ask_export(self) -> None:
         """Ask for a file and save all values of the tensor into it."""
@@ -530,18 +513,18 @@ class ValuesPage(ReadingPage[Tiles]):
         ):
             # before there is a model: later it takes seconds for a million rows
             header.setDefaultSectionSize(size)
-            header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+            header.setSectionResizeMode(QtWidgets.QHeaderView.ResizeMode.Fixed)
             header.setHighlightSections(False)
         grid.setModel(self.model)
         for header in (grid.horizontalHeader(), grid.verticalHeader()):
             # painting a header asks of every cell behind it whether it is selected
-            header.setSelectionModel(QItemSelectionModel(self.model, header))
+            header.setSelectionModel(QtCore.QItemSelectionModel(self.model, header))
         grid.setAccessibleName(self.tr("Values"))
         grid.setWhatsThis(picture_text("values"))
-        grid.setSelectionMode(QAbstractItemView.SelectionMode.ContiguousSelection)
+        grid.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.ContiguousSelection)
         grid.setTabKeyNavigation(False)
         grid.setWordWrap(False)
-        grid.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerItem)
+        grid.setHorizontalScrollMode(QtWidgets.QAbstractItemView.ScrollMode.ScrollPerItem)
         self.copy_action = QAction(self.tr("&Copy values"), grid)
         self.copy_action.setShortcut(QKeySequence.StandardKey.Copy)
         self.copy_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)

@@ -7,20 +7,9 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent
-from PySide6.QtWidgets import (
-    QComboBox,
-    QFileDialog,
-    QFrame,
-    QHBoxLayout,
-    QListWidget,
-    QListWidgetItem,
-    QMenu,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.analysis.rounding import rounding_types
 from explorer.errors import ExplorerError
@@ -39,7 +28,7 @@ from explorer.text import integer_text, plain_text, shorten
 _LONGEST = 24
 
 
-class MatrixChooser(QPushButton):
+class MatrixChooser(QtWidgets.QPushButton):
     """A button with a menu: open a matrix, or do without.
 
     Attributes:
@@ -53,11 +42,11 @@ class MatrixChooser(QPushButton):
     changed = Signal()
     failed = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.matrix: ImportanceMatrix | None = None
         self._opening = JobSlot(runner, self)
-        menu = QMenu(self)
+        menu = QtWidgets.QMenu(self)
         menu.addAction(self.tr("&Open an importance matrix…")).triggered.connect(self.ask)
         self.clear_action = menu.addAction(self.tr("&None: all weights count alike"))
         self.clear_action.triggered.connect(self.clear)
@@ -75,7 +64,7 @@ class MatrixChooser(QPushButton):
         """Ask for a file and open it."""
         kinds = self.tr("Importance matrices (*.gguf *.imatrix *.dat);;All files (*)")
         title = self.tr("Open an importance matrix")
-        name, _ = QFileDialog.getOpenFileName(self, title, "", kinds)
+        name, _ = QtWidgets.QFileDialog.getOpenFileName(self, title, "", kinds)
         if name:
             self.open(Path(name))
 
@@ -153,7 +142,7 @@ _ROLE = Qt.ItemDataRole.UserRole
 _SHOWN_ROWS = 22
 
 
-class TypeList(QFrame):
+class TypeList(QtWidgets.QFrame):
     """The list, in a window that closes when one clicks elsewhere.
 
     Attributes:
@@ -165,29 +154,29 @@ class TypeList(QFrame):
 
     closed = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
-        self.setFrameShape(QFrame.Shape.StyledPanel)
-        self.list = QListWidget(self)
+        self.setFrameShape(QtWidgets.QFrame.Shape.StyledPanel)
+        self.list = QtWidgets.QListWidget(self)
         self.list.setAccessibleName(self.tr("Types to try"))
         for title, names in type_groups():
-            heading = QListWidgetItem(title, self.list)
+            heading = QtWidgets.QListWidgetItem(title, self.list)
             heading.setFlags(Qt.ItemFlag.NoItemFlags)
             for name in names:
-                item = QListWidgetItem(name, self.list)
+                item = QtWidgets.QListWidgetItem(name, self.list)
                 item.setData(_ROLE, name)
                 item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
         self.set_types(USUAL_TYPES)
-        buttons = QHBoxLayout()
+        buttons = QtWidgets.QHBoxLayout()
         for text, types in (
             (self.tr("&All"), self._names()),
             (self.tr("&None"), ()),
             (self.tr("&Usual"), USUAL_TYPES),
         ):
-            button = QPushButton(text, self)
+            button = QtWidgets.QPushButton(text, self)
             button.clicked.connect(lambda _=False, types=types: self.set_types(types))
             buttons.addWidget(button)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(4, 4, 4, 4)
         layout.addWidget(self.list)
         layout.addLayout(buttons)
@@ -214,7 +203,7 @@ class TypeList(QFrame):
                     on = Qt.CheckState.Checked if name in wanted else Qt.CheckState.Unchecked
                     item.setCheckState(on)
 
-    def _items(self) -> list[QListWidgetItem]:
+    def _items(self) -> list[QtWidgets.QListWidgetItem]:
         return [self.list.item(row) for row in range(self.list.count())]
 
     def _names(self) -> tuple[str, ...]:
@@ -241,7 +230,7 @@ class TypeList(QFrame):
         self.closed.emit()
 
 
-class TypeChooser(QPushButton):
+class TypeChooser(QtWidgets.QPushButton):
     """A button that says how many types are chosen, and opens the list.
 
     Attributes:
@@ -254,7 +243,7 @@ class TypeChooser(QPushButton):
 
     changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.popup = TypeList(self)
         self.types = self.popup.types
@@ -300,7 +289,7 @@ class Scope(Enum):
     MODEL = auto()
 
 
-class WhatIfControls(QWidget):
+class WhatIfControls(QtWidgets.QWidget):
     """The controls.
 
     Attributes:
@@ -316,27 +305,27 @@ class WhatIfControls(QWidget):
 
     scope_changed = Signal()
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows: dict[Scope, tuple[int, ...] | None] = {}
-        self.scope = QComboBox(self)
+        self.scope = QtWidgets.QComboBox(self)
         self.scope.setAccessibleName(self.tr("Which tensors"))
         self.scope.setToolTip(self.tr("Which tensors other types are tried on"))
-        self.scope.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.scope.setSizeAdjustPolicy(QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.types = TypeChooser(self)
         self.matrix = MatrixChooser(runner, self)
-        self.measure = QComboBox(self)
+        self.measure = QtWidgets.QComboBox(self)
         self.measure.setAccessibleName(self.tr("What is drawn upwards"))
         self.measure.setToolTip(self.tr("What is drawn upwards"))
         self.measure.addItems([self.tr("Relative RMSE"), self.tr("SQNR")])
-        self.use = QPushButton(self.tr("Compare with this type"), self)
+        self.use = QtWidgets.QPushButton(self.tr("Compare with this type"), self)
         self.use.setToolTip(
             self.tr(
                 "Show what rounding to the marked type does to the tensor, in all views that "
                 "compare (Enter in the table); without an importance matrix"
             )
         )
-        layout = QHBoxLayout(self)
+        layout = QtWidgets.QHBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 4)
         for widget in (self.scope, self.types, self.matrix, self.measure):
             layout.addWidget(widget)

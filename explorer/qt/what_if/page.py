@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QCoreApplication, QSignalBlocker, Qt, Signal
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QWidget,
-)
 
 from explorer.analysis.what_if import PRESENT, TypeErrors
 from explorer.errors import ExplorerError
@@ -153,7 +148,7 @@ class WhatIfPanel(PicturePanel):
 
     marked = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         chart, model = WhatIfChart(), TableModel()
         super().__init__(runner, chart, model, parent)
         self.chart, self.model = chart, model
@@ -251,7 +246,7 @@ _STEPS = 1000
 _FORESEEABLE_S = 2.0  # the time that is left says nothing before that
 
 
-class WhatIfProgress(QWidget):
+class WhatIfProgress(QtWidgets.QWidget):
     """A line below the table.
 
     Attributes:
@@ -270,25 +265,25 @@ class WhatIfProgress(QWidget):
     pause_requested = Signal()
     cancel_requested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._first: tuple[float, int] | None = None
         self._text = ""
-        self.bar = QProgressBar(self)
+        self.bar = QtWidgets.QProgressBar(self)
         self.bar.setTextVisible(False)
         self.bar.setFixedWidth(160)
         self.bar.setRange(0, _STEPS)
         self.bar.setAccessibleName(self.tr("Progress"))
         self.label = ElidedLabel(self)
         self.label.setWhatsThis(picture_text("progress"))
-        self.start = QPushButton(self)
+        self.start = QtWidgets.QPushButton(self)
         self.start.clicked.connect(self.start_requested)
-        self.pause = QPushButton(self)
+        self.pause = QtWidgets.QPushButton(self)
         self.pause.clicked.connect(self.pause_requested)
-        self.cancel = QPushButton(self.tr("Cancel"), self)
+        self.cancel = QtWidgets.QPushButton(self.tr("Cancel"), self)
         self.cancel.setToolTip(self.tr("Escape; what is known stays known"))
         self.cancel.clicked.connect(self.cancel_requested)
-        layout = QHBoxLayout(self)
+        layout = QtWidgets.QHBoxLayout(self)
         layout.setContentsMargins(8, 2, 8, 4)
         layout.addWidget(self.bar)
         layout.addWidget(self.label, 1)
@@ -381,7 +376,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
     failed = Signal(object)
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QWidget | None = None
+        self, runner: JobRunner, references: References, parent: QtWidgets.QWidget | None = None
     ) -> None:
         self.panel = WhatIfPanel(runner)
         super().__init__(parent, self.panel)

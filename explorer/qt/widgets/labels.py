@@ -5,16 +5,8 @@ from __future__ import annotations
 import html
 from typing import Final
 
+from PySide6 import QtGui
 from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QFont,
-    QGuiApplication,
-    QHelpEvent,
-    QKeyEvent,
-    QPainter,
-    QPaintEvent,
-    QPalette,
-)
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolTip, QVBoxLayout, QWidget
 
 from explorer.qt.theme import warning_colour
@@ -63,7 +55,7 @@ def error_caution(parent: QWidget) -> QLabel:
         "model's answers.",
     )
     label = plain_label(parent, text)
-    label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+    label.setForegroundRole(QtGui.QPalette.ColorRole.PlaceholderText)
     label.setWordWrap(True)
     label.setContentsMargins(8, 3, 8, 4)
     return label
@@ -88,7 +80,7 @@ class ElidedLabel(QLabel):
     # Qt
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QtGui.QHelpEvent):
             # markup whose text cannot be markup: else Qt guesses which of both it is
             whole = f"<qt>{html.escape(self.text())}</qt>"
             elided = self.shown_text() != self.text()
@@ -99,8 +91,8 @@ class ElidedLabel(QLabel):
     def minimumSizeHint(self) -> QSize:
         return QSize(0, super().minimumSizeHint().height())
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
         painter.setLayoutDirection(Qt.LayoutDirection.LayoutDirectionAuto)  # a path is no sentence
         self.style().drawItemText(
             painter,
@@ -139,7 +131,7 @@ class MessageBar(QWidget):
         self.label.setAccessibleName(self.tr("Message"))
         self.copy = QPushButton(self.tr("Copy details"), self)
         self.copy.setToolTip(self.tr("Copy the message with all that is known, for a report"))
-        self.copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self._details))
+        self.copy.clicked.connect(lambda: QtGui.QGuiApplication.clipboard().setText(self._details))
         self.dismiss = QPushButton(self.tr("Dismiss"), self)
         self.dismiss.clicked.connect(self.hide)
         layout = QHBoxLayout(self)
@@ -171,10 +163,10 @@ class MessageBar(QWidget):
         self.show()
 
     def _take_colours(self) -> None:
-        palette = QGuiApplication.palette()
-        role = QPalette.ColorRole
+        palette = QtGui.QGuiApplication.palette()
+        role = QtGui.QPalette.ColorRole
         colour = warning_colour(palette) if self._error else palette.color(role.WindowText)
-        own = QPalette(palette)
+        own = QtGui.QPalette(palette)
         own.setColor(role.Window, palette.color(role.AlternateBase))
         own.setColor(role.WindowText, colour)
         self.setPalette(own)
@@ -186,7 +178,7 @@ class MessageBar(QWidget):
             self._take_colours()
         return super().event(event)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
             self.hide()
         else:
@@ -208,9 +200,9 @@ class StatePage(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.heading = self._label()
-        font = QFont(self.heading.font())
+        font = QtGui.QFont(self.heading.font())
         font.setPointSizeF(font.pointSizeF() * 1.35)
-        font.setWeight(QFont.Weight.DemiBold)
+        font.setWeight(QtGui.QFont.Weight.DemiBold)
         self.heading.setFont(font)
         self.sentence = self._label()
         self.sentence.setTextInteractionFlags(

@@ -8,15 +8,9 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QCoreApplication, QObject, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QHBoxLayout,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
@@ -28,7 +22,7 @@ if TYPE_CHECKING:
     from explorer.qt.widgets.plot_panel import PicturePanel
 
 
-class ContentPage(QWidget):
+class ContentPage(QtWidgets.QWidget):
     """A content, or a sentence in its place.
 
     Attributes:
@@ -44,14 +38,16 @@ class ContentPage(QWidget):
     shown = Signal()
     hidden = Signal()
 
-    def __init__(self, parent: QWidget | None = None, content: QWidget | None = None) -> None:
+    def __init__(
+        self, parent: QtWidgets.QWidget | None = None, content: QtWidgets.QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.state = StatePage(self)
-        self.content = QWidget(self) if content is None else content
-        self.stack = QStackedWidget(self)
+        self.content = QtWidgets.QWidget(self) if content is None else content
+        self.stack = QtWidgets.QStackedWidget(self)
         self.stack.addWidget(self.state)
         self.stack.addWidget(self.content)
-        self.frame = QVBoxLayout(self)
+        self.frame = QtWidgets.QVBoxLayout(self)
         self.frame.setContentsMargins(0, 0, 0, 0)
         self.frame.setSpacing(0)
         self.frame.addWidget(self.stack, 1)
@@ -357,12 +353,12 @@ class PlotPage(ContentPage, Generic[Panel]):
         self._make_panel = make_panel
         self.title = ElidedLabel(self)
         self.title.setWhatsThis(picture_text("caption"))
-        self.logarithmic = QCheckBox(self.tr("&Logarithmic"), self)
-        self.bar = QHBoxLayout()
+        self.logarithmic = QtWidgets.QCheckBox(self.tr("&Logarithmic"), self)
+        self.bar = QtWidgets.QHBoxLayout()
         self.bar.setContentsMargins(8, 6, 8, 4)
         self.bar.addWidget(self.title, 1)
         self.bar.addWidget(self.logarithmic)
-        self._column = QVBoxLayout(self.content)
+        self._column = QtWidgets.QVBoxLayout(self.content)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(0)
         self._column.addLayout(self.bar)

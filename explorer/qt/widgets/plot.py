@@ -12,17 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import pyqtgraph as pg
+from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import (
-    QAccessible,
-    QAction,
-    QColor,
-    QContextMenuEvent,
-    QFocusEvent,
-    QKeySequence,
-    QPainter,
-    QPalette,
-)
 from PySide6.QtWidgets import QMenu, QWidget
 
 from explorer.text import count_text, float_text, integer_text, written_number
@@ -218,27 +209,27 @@ class PlotColours:
         accent: The one series of a plot that has one.
     """
 
-    background: QColor
-    text: QColor
-    grid: QColor
-    accent: QColor
+    background: QtGui.QColor
+    text: QtGui.QColor
+    grid: QtGui.QColor
+    accent: QtGui.QColor
 
     @classmethod
-    def of_palette(cls, palette: QPalette) -> PlotColours:
+    def of_palette(cls, palette: QtGui.QPalette) -> PlotColours:
         """Return the colours of the window."""
-        role = QPalette.ColorRole
+        role = QtGui.QPalette.ColorRole
         text = palette.color(role.Text)
         return cls(palette.color(role.Base), text, _faded(text), palette.color(role.Highlight))
 
     @classmethod
     def on_paper(cls) -> PlotColours:
         """Return dark colours on white, for exported pictures."""
-        text = QColor("#1c1e21")
-        return cls(QColor("white"), text, _faded(text), QColor("#0072B2"))
+        text = QtGui.QColor("#1c1e21")
+        return cls(QtGui.QColor("white"), text, _faded(text), QtGui.QColor("#0072B2"))
 
 
-def _faded(colour: QColor) -> QColor:
-    faded = QColor(colour)
+def _faded(colour: QtGui.QColor) -> QtGui.QColor:
+    faded = QtGui.QColor(colour)
     faded.setAlpha(90)
     return faded
 
@@ -258,7 +249,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         export_requested: The user wants the picture or its data in a file.
     """
 
-    accessible_role = QAccessible.Role.Chart
+    accessible_role = QtGui.QAccessible.Role.Chart
 
     export_requested = Signal()
     _PAN: ClassVar[float] = 0.1
@@ -278,7 +269,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         self.setCacheMode(self.CacheModeFlag.CacheNone)
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
         self.colours = PlotColours.of_palette(self.palette())
-        self.more_actions: list[QAction] = []
+        self.more_actions: list[QtGui.QAction] = []
         item = self.getPlotItem()
         item.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # else the application's
         item.setMenuEnabled(False)
@@ -303,9 +294,9 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         self.box.zoomed.connect(self._show_zoom)
         self._show_zoom()
 
-    def _action(self, text: str, slot: Callable[[], object], *keys: str) -> QAction:
-        action = QAction(text, self)
-        action.setShortcuts([QKeySequence(key) for key in keys])
+    def _action(self, text: str, slot: Callable[[], object], *keys: str) -> QtGui.QAction:
+        action = QtGui.QAction(text, self)
+        action.setShortcuts([QtGui.QKeySequence(key) for key in keys])
         action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         action.triggered.connect(lambda _=False: slot())
         self.addAction(action)
@@ -335,7 +326,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         """Take everything out of a legend of pyqtgraph, and give it the plot's colours."""
         legend.clear()
         legend.setLabelTextColor(self.colours.text)
-        fill = QColor(self.colours.background)
+        fill = QtGui.QColor(self.colours.background)
         fill.setAlpha(_LEGEND_ALPHA)
         legend.setBrush(pg.mkBrush(fill))
 
@@ -356,7 +347,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         """Return the data behind the picture: a name and the values of each column."""
         raise NotImplementedError
 
-    def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
+    def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
         """Draw in the colours of paper, and take the window's own again."""
         colours = self.colours
         self.use_colours(PlotColours.on_paper())
@@ -379,15 +370,17 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         if event.type() == QEvent.Type.PaletteChange and self._styled:
             self.use_colours(PlotColours.of_palette(self.palette()))
 
-    def focusInEvent(self, event: QFocusEvent) -> None:
+    def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusInEvent(event)
-        self.box.setBorder(pg.mkPen(self.palette().color(QPalette.ColorRole.Highlight), width=1))
+        self.box.setBorder(
+            pg.mkPen(self.palette().color(QtGui.QPalette.ColorRole.Highlight), width=1)
+        )
 
-    def focusOutEvent(self, event: QFocusEvent) -> None:
+    def focusOutEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusOutEvent(event)
         self.box.setBorder(None)
 
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addActions(

@@ -7,17 +7,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QBuffer, QCoreApplication, QIODevice, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QImage, QPainter
 from PySide6.QtSvg import QSvgGenerator
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QSplitter,
-    QStackedWidget,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
@@ -146,7 +139,7 @@ _MOST_READINGS = 3
 Readings = tuple[BinReading, ...]
 
 
-class PicturePanel(QWidget):
+class PicturePanel(QtWidgets.QWidget):
     """Plot, table and read-out.
 
     Args:
@@ -177,7 +170,7 @@ class PicturePanel(QWidget):
         runner: JobRunner,
         plot: ThemedPlot,
         model: TableModel,
-        parent: QWidget | None = None,
+        parent: QtWidgets.QWidget | None = None,
         table_width: int = TABLE_WIDTH,
     ) -> None:
         super().__init__(parent)
@@ -185,7 +178,7 @@ class PicturePanel(QWidget):
         self.file_name = "plot"
         self._plot = plot
         self.picture: Picture = plot
-        self.area = QStackedWidget(self)
+        self.area = QtWidgets.QStackedWidget(self)
         self.area.addWidget(plot)
         self.table = TableView(model, runner, self)
         self.table.setAccessibleName(self.tr("Statistics"))
@@ -193,23 +186,23 @@ class PicturePanel(QWidget):
         self.readout.setAccessibleName(self.tr("Under the cursor"))
         self.readout.setWhatsThis(picture_text("readout"))
         self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
-        self.splitter = QSplitter(self)
+        self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.area)
         self.splitter.addWidget(self.table)
         self.splitter.setStretchFactor(0, 1)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_PLOT_WIDTH, table_width])
-        self.line = QHBoxLayout()
+        self.line = QtWidgets.QHBoxLayout()
         self.line.setContentsMargins(8, 2, 8, 2)
         self.line.addWidget(self.readout, 1)
         for action in (plot.back_action, plot.reset_action):
             self.line.addWidget(self._button(action))
-        self.save_button = QToolButton(self)
+        self.save_button = QtWidgets.QToolButton(self)
         self.save_button.setText(self.tr("Save…"))
         self.save_button.setToolTip(self.tr("Save the picture or its data (Ctrl+S in the plot)"))
         self.save_button.clicked.connect(self.ask_export)
         self.line.addWidget(self.save_button)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.splitter, 1)
@@ -237,8 +230,8 @@ class PicturePanel(QWidget):
             self.readout.setText(text)
         self.resting = text
 
-    def _button(self, action: QAction) -> QToolButton:
-        button = QToolButton(self)
+    def _button(self, action: QAction) -> QtWidgets.QToolButton:
+        button = QtWidgets.QToolButton(self)
         button.setDefaultAction(action)
         return button
 
@@ -255,7 +248,7 @@ class PlotPanel(PicturePanel):
         runner: JobRunner,
         model: TableModel,
         describe: Callable[[Readings], str] | None = None,
-        parent: QWidget | None = None,
+        parent: QtWidgets.QWidget | None = None,
         table_width: int = TABLE_WIDTH,
         plot: HistogramPlot | None = None,
     ) -> None:

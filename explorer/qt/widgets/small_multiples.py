@@ -8,22 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QAccessible,
-    QAction,
-    QColor,
-    QContextMenuEvent,
-    QFontMetrics,
-    QKeyEvent,
-    QKeySequence,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QPen,
-    QPolygonF,
-    QResizeEvent,
-)
 from PySide6.QtWidgets import QMenu, QWidget
 
 from explorer.present.explanations import picture_text
@@ -52,7 +38,7 @@ class SmallMultiples(QWidget):
         export_requested: The user wants the picture or its data in a file.
     """
 
-    accessible_role = QAccessible.Role.Chart
+    accessible_role = QtGui.QAccessible.Role.Chart
 
     bins_read = Signal(object)
     current_changed = Signal(int)
@@ -69,8 +55,8 @@ class SmallMultiples(QWidget):
         self.setMouseTracking(True)
         self.setAccessibleName(self.tr("Histograms side by side"))
         self.setWhatsThis(picture_text("histograms"))
-        self.export_action = QAction(self.tr("&Save picture or data…"), self)
-        self.export_action.setShortcut(QKeySequence("Ctrl+S"))
+        self.export_action = QtGui.QAction(self.tr("&Save picture or data…"), self)
+        self.export_action.setShortcut(QtGui.QKeySequence("Ctrl+S"))
         self.export_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         self.export_action.triggered.connect(self.export_requested)
         self.addAction(self.export_action)
@@ -97,7 +83,7 @@ class SmallMultiples(QWidget):
         """Return the edges and counts of every histogram."""
         return curve_columns(self.curves)
 
-    def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
+    def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
         """Draw all of it into an area, in the colours of paper."""
         painter.save()
         painter.translate(area.topLeft())
@@ -124,11 +110,11 @@ class SmallMultiples(QWidget):
         self.setMinimumHeight(self._rows * _CELL_HEIGHT)
 
     def _plot_area(self, cell: QRect) -> QRectF:
-        line = QFontMetrics(self.font()).height()
+        line = QtGui.QFontMetrics(self.font()).height()
         return QRectF(cell).adjusted(_PAD, _PAD + line, -_PAD, -_PAD - line)
 
     def _paint(
-        self, painter: QPainter, colours: PlotColours, area: QRect, *, marks_current: bool
+        self, painter: QtGui.QPainter, colours: PlotColours, area: QRect, *, marks_current: bool
     ) -> None:
         painter.fillRect(area, colours.background)
         for number in range(len(self.curves)):
@@ -138,13 +124,19 @@ class SmallMultiples(QWidget):
                 self._paint_cell(painter, colours, number, cell, chosen=chosen)
 
     def _paint_cell(
-        self, painter: QPainter, colours: PlotColours, number: int, cell: QRect, *, chosen: bool
+        self,
+        painter: QtGui.QPainter,
+        colours: PlotColours,
+        number: int,
+        cell: QRect,
+        *,
+        chosen: bool,
     ) -> None:
         curve = self.curves[number]
         inner = cell.adjusted(_PAD, _PAD // 2, -_PAD, -_PAD // 2)
-        metrics = QFontMetrics(self.font())
+        metrics = QtGui.QFontMetrics(self.font())
         if chosen:
-            painter.setPen(QPen(colours.accent, 2 if self.hasFocus() else 1))
+            painter.setPen(QtGui.QPen(colours.accent, 2 if self.hasFocus() else 1))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRect(cell.adjusted(1, 1, -2, -2))
         painter.setPen(colours.text)
@@ -159,13 +151,13 @@ class SmallMultiples(QWidget):
         painter.setPen(colours.text)
         painter.drawText(inner, bottom | left, float_text(histogram.low, 3))
         painter.drawText(inner, bottom | right, float_text(histogram.high, 3))
-        fill = QColor(colours.accent)
+        fill = QtGui.QColor(colours.accent)
         fill.setAlpha(110)
-        painter.setPen(QPen(colours.accent, 1))
+        painter.setPen(QtGui.QPen(colours.accent, 1))
         painter.setBrush(fill)
         painter.drawPolygon(self._steps(curve, plot))
 
-    def _steps(self, curve: HistogramCurve, area: QRectF) -> QPolygonF:
+    def _steps(self, curve: HistogramCurve, area: QRectF) -> QtGui.QPolygonF:
         """Return the outline of a histogram, its highest bin as high as the area."""
         counts = curve.histogram.counts
         group = -(-counts.size // _MOST_STEPS)
@@ -182,7 +174,7 @@ class SmallMultiples(QWidget):
             points.append(QPointF(area.left() + lefts[number] * area.width(), y))
             points.append(QPointF(area.left() + lefts[number + 1] * area.width(), y))
         points.append(area.bottomRight())
-        return QPolygonF(points)
+        return QtGui.QPolygonF(points)
 
     def _number_at(self, place: QPointF) -> int:
         for number in range(len(self.curves)):
@@ -202,7 +194,7 @@ class SmallMultiples(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(3 * _CELL_WIDTH, 3 * _CELL_HEIGHT)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
 
@@ -211,14 +203,14 @@ class SmallMultiples(QWidget):
         if event.type() == QEvent.Type.PaletteChange:
             self.update()
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         colours = PlotColours.of_palette(self.palette())
         self._paint(painter, colours, event.rect(), marks_current=True)
         painter.end()
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         number = self._number_at(event.position())
         reading = None
         if number >= 0:
@@ -229,16 +221,16 @@ class SmallMultiples(QWidget):
             reading = curve.reading(low + share * (high - low))
         self.bins_read.emit(() if reading is None else (reading,))
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
+    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         super().mousePressEvent(event)
         self._choose(self._number_at(event.position()))
 
-    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+    def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
         number = self._number_at(event.position())
         if number >= 0:
             self.opened.emit(self.curves[number].row)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         key = Qt.Key(event.key())
         steps = {
             Qt.Key.Key_Left: -1,
@@ -255,7 +247,7 @@ class SmallMultiples(QWidget):
         else:
             super().keyPressEvent(event)
 
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addAction(self.export_action)

@@ -9,32 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import (
-    QByteArray,
-    QEvent,
-    QItemSelectionModel,
-    QLocale,
-    QModelIndex,
-    QPoint,
-    QSize,
-    Qt,
-    Signal,
-)
+from PySide6 import QtCore, QtWidgets
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHBoxLayout,
-    QHeaderView,
-    QLineEdit,
-    QMenu,
-    QStackedLayout,
-    QStyledItemDelegate,
-    QStyleOptionHeader,
-    QStyleOptionViewItem,
-    QTableView,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
@@ -61,31 +38,36 @@ def isolated(text: str, view: object) -> str:
     There ``2,000 × 256`` would be shown as ``256 × 2,000``, and ``-0.5`` as ``0.5-``: between
     numbers, signs take the direction of what is around (Unicode UAX 9, first strong isolate).
     """
-    if isinstance(view, QWidget) and view.layoutDirection() == Qt.LayoutDirection.RightToLeft:
+    if (
+        isinstance(view, QtWidgets.QWidget)
+        and view.layoutDirection() == Qt.LayoutDirection.RightToLeft
+    ):
         return f"{_ISOLATE}{text}{_END}"
     return text
 
 
-class PaddedDelegate(QStyledItemDelegate):
+class PaddedDelegate(QtWidgets.QStyledItemDelegate):
     """Paints the cells of a table."""
 
     # Qt
 
-    def displayText(self, value: Any, locale: QLocale | QLocale.Language) -> str:
+    def displayText(self, value: Any, locale: QtCore.QLocale | QtCore.QLocale.Language) -> str:
         text = value if isinstance(value, str) else super().displayText(value, locale)
         return f"{_BLANK}{isolated(text, self.parent())}{_BLANK}"
 
 
-class PaddedHeader(QHeaderView):
+class PaddedHeader(QtWidgets.QHeaderView):
     """The header above such cells."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
         self.setSectionsClickable(True)
 
     # Qt
 
-    def initStyleOptionForIndex(self, option: QStyleOptionHeader, logicalIndex: int) -> None:
+    def initStyleOptionForIndex(
+        self, option: QtWidgets.QStyleOptionHeader, logicalIndex: int
+    ) -> None:
         super().initStyleOptionForIndex(option, logicalIndex)
         option.text = f"{_BLANK}{option.text}{_BLANK}"
 
@@ -94,7 +76,7 @@ _SAMPLE_ROWS = 100
 _WIDEST_CHARACTERS = 60
 
 
-class TableView(QTableView):
+class TableView(QtWidgets.QTableView):
     """A `QTableView` over a `TableModel`.
 
     Signals:
@@ -110,20 +92,22 @@ class TableView(QTableView):
     failed = Signal(object)
     exported = Signal(str)
 
-    def __init__(self, model: TableModel, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, model: TableModel, runner: JobRunner, parent: QtWidgets.QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.table = model
         self._saver = FileSaver(runner, self, self.exported.emit, self.failed.emit)
         self.setHorizontalHeader(PaddedHeader(self))
         self.setModel(model)
         self.setItemDelegate(PaddedDelegate(self))
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setSelectionBehavior(QtWidgets.QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setAlternatingRowColors(True)
         self.setShowGrid(False)
         self.setWordWrap(False)
         self.setTabKeyNavigation(False)
-        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollMode(QtWidgets.QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setTextElideMode(Qt.TextElideMode.ElideRight)
         self.verticalHeader().hide()
         self._fit_rows()
@@ -131,7 +115,7 @@ class TableView(QTableView):
         header.setHighlightSections(False)
         # Painting a header asks whether all of its column is selected, cell by cell: seconds for
         # 262,144 rows after Ctrl+A. Nothing shows the answer, so the header gets no selection.
-        header.setSelectionModel(QItemSelectionModel(model, header))
+        header.setSelectionModel(QtCore.QItemSelectionModel(model, header))
         header.setSectionsMovable(True)
         header.setSortIndicatorClearable(True)
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
@@ -171,7 +155,7 @@ class TableView(QTableView):
         self.addAction(action)
         return action
 
-    def show_columns(self, state: QByteArray, hidden: Collection[str] = ()) -> None:
+    def show_columns(self, state: QtCore.QByteArray, hidden: Collection[str] = ()) -> None:
         """Restore widths, order and visibility of the columns, or choose them.
 
         Args:
@@ -198,7 +182,7 @@ class TableView(QTableView):
         else:
             self.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())
 
-    def _restore(self, state: QByteArray) -> bool:
+    def _restore(self, state: QtCore.QByteArray) -> bool:
         """Take what a header remembered; return whether it was that of a table like this one."""
         header = self.horizontalHeader()
         before = header.saveState()
@@ -238,9 +222,9 @@ class TableView(QTableView):
         if not index.isValid():
             return False
         # not `setCurrentIndex`: it adds to the selection while Ctrl is held (Ctrl+Right in Raw)
-        flags = QItemSelectionModel.SelectionFlag
+        flags = QtCore.QItemSelectionModel.SelectionFlag
         self.selectionModel().setCurrentIndex(index, flags.ClearAndSelect | flags.Rows)
-        self.scrollTo(index, QAbstractItemView.ScrollHint.PositionAtCenter)
+        self.scrollTo(index, QtWidgets.QAbstractItemView.ScrollHint.PositionAtCenter)
         return True
 
     def selected_content_rows(self) -> NDArray[np.intp]:
@@ -320,8 +304,8 @@ class TableView(QTableView):
         title = self.tr("Exporting {name}").format(name=path.name)
         return self._saver.write(title, path, write)
 
-    def _show_menu(self, place: QPoint) -> None:
-        menu = QMenu(self)
+    def _show_menu(self, place: QtCore.QPoint) -> None:
+        menu = QtWidgets.QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.addActions(
             [self.copy_action, self.copy_cell_action, self.copy_json_action, self.export_action]
@@ -333,10 +317,10 @@ class TableView(QTableView):
     def _show_columns_here(self) -> None:
         header = self.horizontalHeader()
         left = header.sectionViewportPosition(max(self.currentIndex().column(), 0))
-        self._show_column_menu(QPoint(left, header.height()))
+        self._show_column_menu(QtCore.QPoint(left, header.height()))
 
-    def _show_column_menu(self, place: QPoint) -> None:
-        menu = QMenu(self)
+    def _show_column_menu(self, place: QtCore.QPoint) -> None:
+        menu = QtWidgets.QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         shown = len(self._visible_columns())
         for number, column in enumerate(self.table.columns):
@@ -349,7 +333,7 @@ class TableView(QTableView):
         menu.addAction(self.tr("Fit widths")).triggered.connect(self.fit_columns)
         menu.popup(self.horizontalHeader().mapToGlobal(place))
 
-    def _open_row(self, index: QModelIndex) -> None:
+    def _open_row(self, index: QtCore.QModelIndex) -> None:
         self.row_opened.emit(self.table.content_row(index))
 
     def _fit_rows(self) -> None:
@@ -357,9 +341,9 @@ class TableView(QTableView):
 
     # Qt
 
-    def changeEvent(self, event: QEvent) -> None:
+    def changeEvent(self, event: QtCore.QEvent) -> None:
         super().changeEvent(event)
-        if event.type() == QEvent.Type.LocaleChange:
+        if event.type() == QtCore.QEvent.Type.LocaleChange:
             self._retell()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -367,7 +351,7 @@ class TableView(QTableView):
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             event.accept()  # the row was opened; else the default button of a dialog acts too
 
-    def currentChanged(self, current: QModelIndex, previous: QModelIndex) -> None:  # type: ignore[override] # the stub wants the persistent kind too
+    def currentChanged(self, current: QtCore.QModelIndex, previous: QtCore.QModelIndex) -> None:  # type: ignore[override] # the stub wants the persistent kind too
         super().currentChanged(current, previous)
         if current.isValid():
             self.row_selected.emit(self.table.content_row(current))
@@ -379,24 +363,26 @@ class TableView(QTableView):
 ROW_PADDING = 7
 
 
-class RoomyDelegate(QStyledItemDelegate):
+class RoomyDelegate(QtWidgets.QStyledItemDelegate):
     """Gives the rows of trees and lists the height that the tables' rows have."""
 
     # Qt
 
-    def displayText(self, value: Any, locale: QLocale | QLocale.Language) -> str:
+    def displayText(self, value: Any, locale: QtCore.QLocale | QtCore.QLocale.Language) -> str:
         return isolated(super().displayText(value, locale), self.parent())
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+    def sizeHint(self, option: QtWidgets.QStyleOptionViewItem, index: Index) -> QtCore.QSize:
         hint = super().sizeHint(option, index)
         # not the style's own margins: they differ between trees and lists
-        return QSize(hint.width(), max(hint.height(), option.fontMetrics.height() + ROW_PADDING))
+        return QtCore.QSize(
+            hint.width(), max(hint.height(), option.fontMetrics.height() + ROW_PADDING)
+        )
 
 
 # The line above a list: filter as you type, and how much of the list is shown.
 
 
-class FilterBar(QWidget):
+class FilterBar(QtWidgets.QWidget):
     """A filter's text and a count.
 
     Signals:
@@ -407,7 +393,7 @@ class FilterBar(QWidget):
     changed = Signal(str)
     left_down = Signal()
 
-    def __init__(self, hint: str, tip: str = "", parent: QWidget | None = None) -> None:
+    def __init__(self, hint: str, tip: str = "", parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.edit = _FilterEdit(self)
         self.edit.setPlaceholderText(hint)
@@ -418,7 +404,7 @@ class FilterBar(QWidget):
         self.edit.textChanged.connect(self.changed)
         self.edit.left_down.connect(self.left_down)
         self.status = plain_label(self)
-        layout = QHBoxLayout(self)
+        layout = QtWidgets.QHBoxLayout(self)
         layout.setContentsMargins(6, 6, 6, 4)
         layout.addWidget(self.edit, 1)
         layout.addWidget(self.status)
@@ -434,7 +420,7 @@ class FilterBar(QWidget):
         self.edit.selectAll()
 
 
-class _FilterEdit(QLineEdit):
+class _FilterEdit(QtWidgets.QLineEdit):
     left_down = Signal()
 
     # Qt
@@ -451,7 +437,7 @@ class _FilterEdit(QLineEdit):
 # A filter bar over a table: what the metadata, tensor and vocabulary panels have in common.
 
 
-class ListPanel(QWidget):
+class ListPanel(QtWidgets.QWidget):
     """A filtered table, or a sentence where there is nothing to list.
 
     Attributes:
@@ -461,7 +447,7 @@ class ListPanel(QWidget):
     """
 
     def __init__(
-        self, runner: JobRunner, hint: str, tip: str = "", parent: QWidget | None = None
+        self, runner: JobRunner, hint: str, tip: str = "", parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.bar = FilterBar(hint, tip, self)
@@ -469,11 +455,11 @@ class ListPanel(QWidget):
         self.model = TableModel(self)
         self.table = TableView(self.model, runner, self)
         self._empty = empty_label(self)
-        self._area = QWidget(self)
-        self._stack = QStackedLayout(self._area)
+        self._area = QtWidgets.QWidget(self)
+        self._stack = QtWidgets.QStackedLayout(self._area)
         self._stack.addWidget(self.table)
         self._stack.addWidget(self._empty)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.bar)

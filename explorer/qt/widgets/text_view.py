@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
+from PySide6 import QtGui
 from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtGui import (
-    QColor,
-    QKeySequence,
-    QPainter,
-    QPaintEvent,
-    QPalette,
-    QResizeEvent,
-    QShortcut,
-    QTextDocument,
-)
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
 from explorer.qt.theme import monospace_font
@@ -32,7 +23,7 @@ class TextView(QWidget):
         self._search.hide()
         self._search.textChanged.connect(self._find_first)
         self._search.returnPressed.connect(self._find_next)
-        close = QShortcut(QKeySequence(Qt.Key.Key_Escape), self._search)
+        close = QtGui.QShortcut(QtGui.QKeySequence(Qt.Key.Key_Escape), self._search)
         close.setContext(Qt.ShortcutContext.WidgetShortcut)
         close.activated.connect(self._close_search)
         layout = QVBoxLayout(self)
@@ -67,7 +58,7 @@ class TextView(QWidget):
             cursor = self.text.textCursor()
             cursor.movePosition(cursor.MoveOperation.Start)
             self.text.setTextCursor(cursor)
-            self.text.find(wanted, QTextDocument.FindFlag(0))
+            self.text.find(wanted, QtGui.QTextDocument.FindFlag(0))
 
     def _close_search(self) -> None:
         self._search.hide()
@@ -96,12 +87,12 @@ class _NumberedText(QPlainTextEdit):
         digits = len(str(max(1, self.blockCount())))
         return 14 + self.fontMetrics().horizontalAdvance("9") * digits
 
-    def paint_margin(self, event: QPaintEvent) -> None:
+    def paint_margin(self, event: QtGui.QPaintEvent) -> None:
         """Paint the numbers of the lines in sight."""
-        painter = QPainter(self._margin)
+        painter = QtGui.QPainter(self._margin)
         palette = self.palette()
-        painter.fillRect(event.rect(), palette.color(QPalette.ColorRole.AlternateBase))
-        colour = QColor(palette.color(QPalette.ColorRole.PlaceholderText))
+        painter.fillRect(event.rect(), palette.color(QtGui.QPalette.ColorRole.AlternateBase))
+        colour = QtGui.QColor(palette.color(QtGui.QPalette.ColorRole.PlaceholderText))
         painter.setPen(colour)
         painter.setFont(self.font())
         block = self.firstVisibleBlock()
@@ -132,7 +123,7 @@ class _NumberedText(QPlainTextEdit):
 
     # Qt
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
         super().resizeEvent(event)
         area = self.contentsRect()
         self._margin.setGeometry(area.left(), area.top(), self.margin_width(), area.height())
@@ -148,5 +139,5 @@ class _Margin(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(self._text.margin_width(), 0)
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         self._text.paint_margin(event)

@@ -121,7 +121,7 @@ def test_the_answer_is_announced_once_it_comes_to_rest(
         events.append(type(event).__name__)
         update(event)
 
-    monkeypatch.setattr("explorer.qt.planner.panel.QAccessible.updateAccessibility", note)
+    monkeypatch.setattr("explorer.qt.planner.panel.QtGui.QAccessible.updateAccessibility", note)
     for free in range(12, 4, -1):
         panel.state.set_devices((Device("0", "CUDA", free * GIB, name="Test GPU"),))
         panel.state.flush()

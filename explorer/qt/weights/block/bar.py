@@ -7,17 +7,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
+from PySide6 import QtWidgets
 from PySide6.QtCore import QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import (
-    QDoubleSpinBox,
-    QHBoxLayout,
-    QLineEdit,
-    QSlider,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.analysis.block_search import FoundBlock, Progress
 from explorer.errors import ExplorerError
@@ -36,7 +28,7 @@ _NUMBERS: Final = re.compile(r"\d{1,18}")
 _MOST_STEPS: Final = 100_000  # of the slider: more than there are pixels
 
 
-class BlockBar(QWidget):
+class BlockBar(QtWidgets.QWidget):
     """Chooses a block by its number, by a place in the tensor, or by what is special about it.
 
     Attributes:
@@ -65,12 +57,12 @@ class BlockBar(QWidget):
     save_requested = Signal()
     open_requested = Signal()
 
-    def __init__(self, references: References, parent: QWidget | None = None) -> None:
+    def __init__(self, references: References, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._count = 0
         self._block_weights = 1
         self._folding = Folding((0,))
-        self.number = QDoubleSpinBox(self)  # of whole numbers: a `QSpinBox` ends at 2^31
+        self.number = QtWidgets.QDoubleSpinBox(self)  # of whole numbers: a `QSpinBox` ends at 2^31
         self.number.setDecimals(0)
         self.number.setGroupSeparatorShown(True)
         self.number.setKeyboardTracking(False)
@@ -79,11 +71,11 @@ class BlockBar(QWidget):
         self.number.valueChanged.connect(lambda value: self.block_chosen.emit(int(value)))
         self.total = plain_label(self)
         self.total.setWhatsThis(picture_text("block_total"))
-        self.slider = QSlider(Qt.Orientation.Horizontal, self)
+        self.slider = QtWidgets.QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName(self.tr("Place in the tensor"))
         self.slider.setMinimumWidth(80)
         self.slider.valueChanged.connect(lambda step: self.block_chosen.emit(self._at(step)))
-        self.goto = QLineEdit(self)
+        self.goto = QtWidgets.QLineEdit(self)
         self.goto.setPlaceholderText(self.tr("Go to row, column"))
         self.goto.setAccessibleName(self.tr("Go to the block at row, column"))
         self.goto.setFixedWidth(150)
@@ -198,20 +190,20 @@ class BlockBar(QWidget):
         action.triggered.connect(lambda _=False: self.step(by))
         return action
 
-    def _button(self, text: str, tip: str) -> QToolButton:
-        button = QToolButton(self)
+    def _button(self, text: str, tip: str) -> QtWidgets.QToolButton:
+        button = QtWidgets.QToolButton(self)
         button.setText(text)
         button.setToolTip(tip)
         button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         return button
 
     def _lay_out(self) -> None:
-        first, second = QHBoxLayout(), QHBoxLayout()
+        first, second = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
         label = plain_label(self, self.tr("&Block"))
         label.setBuddy(self.number)
         first.addWidget(label)
         for action in (self.back_action, self.on_action):
-            button = QToolButton(self)
+            button = QtWidgets.QToolButton(self)
             button.setDefaultAction(action)
             button.setAccessibleName(action.toolTip())
             if action is self.on_action:
@@ -224,7 +216,7 @@ class BlockBar(QWidget):
         second.addWidget(self.place, 1)
         for tool in (self.largest, self.worst, self.raw, self.copy, self.save):
             second.addWidget(tool)
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(4)
         layout.addLayout(first)

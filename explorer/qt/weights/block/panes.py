@@ -11,29 +11,9 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import (
-    QByteArray,
-    QCoreApplication,
-    QEvent,
-    QModelIndex,
-    QPersistentModelIndex,
-    QSignalBlocker,
-    Qt,
-    Signal,
-)
+from PySide6 import QtCore, QtWidgets
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QPalette
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QFrame,
-    QHBoxLayout,
-    QHeaderView,
-    QScrollArea,
-    QSplitter,
-    QStyleOptionViewItem,
-    QTabWidget,
-    QVBoxLayout,
-    QWidget,
-)
 
 from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import Beside
@@ -213,7 +193,7 @@ def _number(
 
 
 def _tr(text: str) -> str:
-    return QCoreApplication.translate("BlockColumns", text)
+    return QtCore.QCoreApplication.translate("BlockColumns", text)
 
 
 # The tables of the block inspector: like every other, with rows that can be marked.
@@ -240,7 +220,11 @@ class MarkedTable(TableView):
     row_hovered = Signal(int)
 
     def __init__(
-        self, model: TableModel, runner: JobRunner, brush_of: BrushOf, parent: QWidget | None = None
+        self,
+        model: TableModel,
+        runner: JobRunner,
+        brush_of: BrushOf,
+        parent: QtWidgets.QWidget | None = None,
     ) -> None:
         super().__init__(model, runner, parent)
         self.setItemDelegate(_MarkingDelegate(model, brush_of, self))
@@ -251,10 +235,10 @@ class MarkedTable(TableView):
 
     def follow(self, content_row: int) -> None:
         """Make a row current without emitting a signal; -1 makes none."""
-        with QSignalBlocker(self):
+        with QtCore.QSignalBlocker(self):
             if content_row < 0:
                 self.clearSelection()
-                self.setCurrentIndex(QModelIndex())
+                self.setCurrentIndex(QtCore.QModelIndex())
             else:
                 self.select_row(content_row)
         self.viewport().update()
@@ -273,26 +257,26 @@ class MarkedTable(TableView):
             self.setColumnHidden(number, column.name in hidden)
             digits = narrow.get(column.name)
             if digits is None:
-                header.setSectionResizeMode(number, QHeaderView.ResizeMode.Stretch)
+                header.setSectionResizeMode(number, QtWidgets.QHeaderView.ResizeMode.Stretch)
             else:
-                header.setSectionResizeMode(number, QHeaderView.ResizeMode.Interactive)
+                header.setSectionResizeMode(number, QtWidgets.QHeaderView.ResizeMode.Interactive)
                 width = max((digits + 2) * digit + _EDGES, header.sectionSizeHint(number))
                 self.setColumnWidth(number, width)
 
     def bring(self, content_row: int) -> None:
         """Scroll to a row."""
         index = self.table.index_of(content_row)
-        self.scrollTo(index, QAbstractItemView.ScrollHint.EnsureVisible)
+        self.scrollTo(index, QtWidgets.QAbstractItemView.ScrollHint.EnsureVisible)
 
     # Qt
 
-    def leaveEvent(self, event: QEvent) -> None:
+    def leaveEvent(self, event: QtCore.QEvent) -> None:
         super().leaveEvent(event)
         self.row_hovered.emit(-1)
 
 
 class _MarkingDelegate(PaddedDelegate):
-    def __init__(self, model: TableModel, brush_of: BrushOf, parent: QWidget) -> None:
+    def __init__(self, model: TableModel, brush_of: BrushOf, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._model = model
         self._brush_of = brush_of
@@ -300,7 +284,9 @@ class _MarkingDelegate(PaddedDelegate):
     # Qt
 
     def initStyleOption(
-        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+        self,
+        option: QtWidgets.QStyleOptionViewItem,
+        index: QtCore.QModelIndex | QtCore.QPersistentModelIndex,
     ) -> None:
         super().initStyleOption(option, index)
         brush = self._brush_of(self._model.content_row(index), index.column())
@@ -318,7 +304,7 @@ _DIGITS_OF = {  # columns whose texts are short
 }
 
 
-class BlockPanes(QWidget):
+class BlockPanes(QtWidgets.QWidget):
     """Shows one block.
 
     Attributes:
@@ -338,7 +324,7 @@ class BlockPanes(QWidget):
     exported = Signal(str)
     failed = Signal(object)
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._detail: BlockDetail | None = None
         self._beside: Beside | None = None
@@ -398,32 +384,32 @@ class BlockPanes(QWidget):
         self._follow(self.looked_at)
 
     def _lay_out(self) -> None:
-        self._scroll = QScrollArea(self)
+        self._scroll = QtWidgets.QScrollArea(self)
         self._scroll.setWidget(self.strip)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setBackgroundRole(QPalette.ColorRole.Base)
         self._scroll.setAccessibleName(self.tr("Bytes"))
         bar = self._scroll.verticalScrollBar().sizeHint().width()
-        left = QWidget(self)
+        left = QtWidgets.QWidget(self)
         left.setFixedWidth(self.strip.width() + bar + 2)
-        column = QVBoxLayout(left)
+        column = QtWidgets.QVBoxLayout(left)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
         column.addWidget(self._scroll, 3)
         column.addWidget(self.fields, 2)
-        self.tabs = QTabWidget(self)
+        self.tabs = QtWidgets.QTabWidget(self)
         self.tabs.setDocumentMode(True)
         self.tabs.setAccessibleName(self.tr("Tables of the block"))
         self.tabs.addTab(self.weights, self.tr("Weights"))
         self.tabs.addTab(self.sub_blocks, self.tr("Sub-blocks"))
-        self.splitter = QSplitter(Qt.Orientation.Vertical, self)
+        self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.plot)
         self.splitter.addWidget(self.tabs)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_PLOT_HEIGHT, _TABLE_HEIGHT])
-        layout = QHBoxLayout(self)
+        layout = QtWidgets.QHBoxLayout(self)
         layout.setContentsMargins(8, 0, 0, 0)
         layout.setSpacing(6)
         layout.addWidget(left)
@@ -522,7 +508,7 @@ def _fill(table: MarkedTable, columns: list[Column], count: int, *, renewed: boo
     """Give a table another block; widths and sorting stay as long as the columns do."""
     table.table.set_content(columns, count)
     if renewed:
-        table.show_columns(QByteArray())
+        table.show_columns(QtCore.QByteArray())
         table.share_width(_DIGITS_OF, ("type",))
         return
     header = table.horizontalHeader()

@@ -13,21 +13,8 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from PySide6 import QtGui
 from PySide6.QtCore import QCoreApplication, QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QAccessible,
-    QAction,
-    QColor,
-    QFontMetricsF,
-    QGuiApplication,
-    QKeyEvent,
-    QKeySequence,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QPalette,
-    QPen,
-)
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.block_detail import BlockDetail, place_of
@@ -55,12 +42,12 @@ _KINDS: Final = (
 )
 
 
-def block_field_tint(number: int, palette: QPalette) -> QColor:
+def block_field_tint(number: int, palette: QtGui.QPalette) -> QtGui.QColor:
     """Return the colour behind the bytes of a block's field."""
     return field_tint(_KINDS[number % len(_KINDS)], palette)
 
 
-def block_field_line(number: int, palette: QPalette) -> QColor:
+def block_field_line(number: int, palette: QtGui.QPalette) -> QtGui.QColor:
     """Return the colour of the line where a field begins."""
     return field_line(_KINDS[number % len(_KINDS)], palette)
 
@@ -89,7 +76,7 @@ class BlockStrip(QWidget):
         byte_chosen: A byte was clicked, or arrived at by keys.
     """
 
-    accessible_role = QAccessible.Role.Graphic
+    accessible_role = QtGui.QAccessible.Role.Graphic
 
     byte_hovered = Signal(int)
     byte_chosen = Signal(int)
@@ -105,8 +92,8 @@ class BlockStrip(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(self.tr("Bytes of the block"))
         self.setWhatsThis(picture_text("block_bytes"))
-        self.copy_action = QAction(self.tr("&Copy the bytes"), self)
-        self.copy_action.setShortcut(QKeySequence.StandardKey.Copy)
+        self.copy_action = QtGui.QAction(self.tr("&Copy the bytes"), self)
+        self.copy_action.setShortcut(QtGui.QKeySequence.StandardKey.Copy)
         self.copy_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         self.copy_action.triggered.connect(self.copy)
         self.addAction(self.copy_action)
@@ -141,7 +128,7 @@ class BlockStrip(QWidget):
             for byte, mask in zip(self._detail.stored, self._masks.tolist(), strict=True)
             if mask
         ]
-        QGuiApplication.clipboard().setText(bytes(marked or self._detail.stored).hex(" "))
+        QtGui.QGuiApplication.clipboard().setText(bytes(marked or self._detail.stored).hex(" "))
 
     def place_of(self, byte: int) -> QRectF:
         """Return where a byte's digits are, half a blank around them included."""
@@ -162,7 +149,7 @@ class BlockStrip(QWidget):
         return 0 if self._detail is None else len(self._detail.stored)
 
     def _measure(self) -> None:
-        metrics = QFontMetricsF(self.font())
+        metrics = QtGui.QFontMetricsF(self.font())
         self._char = metrics.horizontalAdvance("0")
         self._ascent = metrics.ascent()
         self._height = round(metrics.height()) + _BITS_HEIGHT
@@ -178,14 +165,14 @@ class BlockStrip(QWidget):
         self.current = byte
         self.byte_chosen.emit(byte)
 
-    def _paint_byte(self, painter: QPainter, byte: int, detail: BlockDetail) -> None:
+    def _paint_byte(self, painter: QtGui.QPainter, byte: int, detail: BlockDetail) -> None:
         place, palette = self.place_of(byte), self.palette()
         number = detail.field_at(byte)
         painter.fillRect(place, block_field_tint(number, palette))
         if byte == detail.fields[number].offset:
             edge = QRectF(place.left(), place.top(), 2, place.height())
             painter.fillRect(edge, block_field_line(number, palette))
-        text = palette.color(QPalette.ColorRole.Text)
+        text = palette.color(QtGui.QPalette.ColorRole.Text)
         painter.setPen(text)
         spot = QPointF(place.left() + self._char / 2, place.top() + 1 + self._ascent)
         painter.drawText(spot, f"{detail.stored[byte]:02x}")
@@ -193,18 +180,18 @@ class BlockStrip(QWidget):
         if mask:
             self._paint_bits(painter, place, mask)
         if byte == self.current and self.hasFocus():
-            painter.setPen(QPen(text, 2))
+            painter.setPen(QtGui.QPen(text, 2))
             painter.drawRect(place.adjusted(1, 1, -1, -1))
 
-    def _paint_bits(self, painter: QPainter, place: QRectF, mask: int) -> None:
+    def _paint_bits(self, painter: QtGui.QPainter, place: QRectF, mask: int) -> None:
         """Draw a frame around a byte, and its bits below the digits where not all of them count."""
-        colour = self.palette().color(QPalette.ColorRole.Text)
-        painter.setPen(QPen(colour, 1))
+        colour = self.palette().color(QtGui.QPalette.ColorRole.Text)
+        painter.setPen(QtGui.QPen(colour, 1))
         painter.drawRect(place.adjusted(0.5, 0.5, -0.5, -1.5))
         if mask == _ALL_BITS:
             return
         step = (place.width() - 4) / 8
-        faint = self.palette().color(QPalette.ColorRole.PlaceholderText)
+        faint = self.palette().color(QtGui.QPalette.ColorRole.PlaceholderText)
         top = place.bottom() - _BITS_HEIGHT - 1
         for bit in range(8):
             on = mask >> (7 - bit) & 1
@@ -213,13 +200,13 @@ class BlockStrip(QWidget):
 
     # Qt
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
-        painter.fillRect(event.rect(), self.palette().color(QPalette.ColorRole.Base))
+        painter.fillRect(event.rect(), self.palette().color(QtGui.QPalette.ColorRole.Base))
         detail = self._detail
         if detail is not None:
-            faint = self.palette().color(QPalette.ColorRole.PlaceholderText)
+            faint = self.palette().color(QtGui.QPalette.ColorRole.PlaceholderText)
             for row in range(-(-self._count // COLUMNS)):
                 painter.setPen(faint)
                 spot = QPointF(_MARGIN, row * self._height + 1 + self._ascent)
@@ -228,21 +215,21 @@ class BlockStrip(QWidget):
                 self._paint_byte(painter, byte, detail)
         painter.end()
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
         self.byte_hovered.emit(self.byte_at(event.position()))
 
     def leaveEvent(self, event: QEvent) -> None:
         super().leaveEvent(event)
         self.byte_hovered.emit(-1)
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
+    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         byte = self.byte_at(event.position())
         if event.button() == Qt.MouseButton.LeftButton and byte >= 0:
             self._choose(byte)
         else:
             super().mousePressEvent(event)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         key = Qt.Key(event.key())
         ends = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self._count - 1}
         if not self._count or (key not in _STEPS and key not in ends):
