@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Final, Generic, TypeAlias, TypeVar
 
 Item = TypeVar("Item")
@@ -59,9 +59,13 @@ def map_in_order(  # noqa: PLR0913 - all but the first two have a default
         check()
 
     def result(future: Future[Result]) -> Result:
-        while wait([future], _POLL_S).not_done:
+        while True:
+            try:
+                return future.result(_POLL_S)
+            except TimeoutError:
+                if future.done():  # meanwhile, or the work itself raised it
+                    return future.result()
             waiting()
-        return future.result()
 
     pool = ThreadPoolExecutor(workers, "analysis")
     window: deque[Future[Result]] = deque()

@@ -11,13 +11,7 @@ from pathlib import Path
 
 import icons
 import licences
-from proof import (
-    Started,
-    new_home,
-    prove_commands,
-    prove_window,
-    smallest_quantized_tensor,
-)
+from proof import Started, new_home, prove_commands, prove_window, smallest_quantized_tensor
 from tools import BUILD, DIST, NAME, ROOT, PackagingError, new_folder, run, say
 from wayland import prove_on_wayland
 

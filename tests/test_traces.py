@@ -16,10 +16,10 @@ from tests.helpers.patience import PROGRAM_S
 _ROOT: Final = Path(__file__).parent.parent
 
 LIMITS: Final = {
-    "click": {"modules": 39, "pairs": 14, "direct": 11},
+    "click": {"modules": 35, "pairs": 14, "direct": 12},
     "slider": {"modules": 20, "pairs": 2, "direct": 1},
-    "compare": {"modules": 32, "pairs": 5, "direct": 5},
-    "open": {"modules": 33, "pairs": 6, "direct": 5},
+    "compare": {"modules": 31, "pairs": 7, "direct": 5},
+    "open": {"modules": 31, "pairs": 6, "direct": 5},
 }
 
 

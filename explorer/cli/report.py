@@ -18,7 +18,7 @@ from explorer.hardware.detect import detect
 from explorer.planner import Device
 from explorer.planner.devices import parse_context
 from explorer.report.gather import ReportRequest, gather, plan_targets, weights_to_read
-from explorer.report.page import report_html
+from explorer.report.sections import report_html
 from explorer.text import bytes_text, plain_text
 
 _MODEL_SUFFIXES: Final = (".gguf", ".safetensors")

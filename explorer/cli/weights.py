@@ -155,12 +155,7 @@ _EMPTY_ROW: Final[dict[str, Any]] = {
 @options.root_option
 @options.json_option
 def survey_command(  # noqa: PLR0913, PLR0917 - options of the command line
-    path: str,
-    csv_path: Path | None,
-    workers: int,
-    no_cache: bool,
-    root: str | None,
-    as_json: bool,
+    path: str, csv_path: Path | None, workers: int, no_cache: bool, root: str | None, as_json: bool
 ) -> int:
     """Show exact statistics of every tensor of the model at PATH, each as it is done.
 

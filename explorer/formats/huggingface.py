@@ -24,10 +24,7 @@ from explorer.formats.tensors import natural_key
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
 _SUFFIX: Final = ".safetensors"
-_FIRST_INDEXES: Final = (
-    "model" + INDEX_SUFFIX,
-    "diffusion_pytorch_model" + INDEX_SUFFIX,
-)
+_FIRST_INDEXES: Final = ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX)
 _GGUF_SHARD: Final = re.compile(r"^(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})\.gguf$")
 _SHOWN = 5
 

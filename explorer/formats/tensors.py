@@ -393,10 +393,7 @@ class TensorTable(Mapping[str, Tensor]):
     """
 
     def __init__(
-        self,
-        columns: TensorColumns,
-        build: Callable[[int], Tensor],
-        main_rows: int | None = None,
+        self, columns: TensorColumns, build: Callable[[int], Tensor], main_rows: int | None = None
     ) -> None:
         self.columns = columns
         self.main_rows = len(columns) if main_rows is None else main_rows

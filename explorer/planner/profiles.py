@@ -289,9 +289,7 @@ def _notes(effective: EffectiveSettings, prediction: Prediction) -> Iterator[str
 
 
 GRAPH_SIZE: Final = Profile(
-    "ollama-graphsize",
-    "Ollama 0.12.11 to 0.13.3: estimate and layout of layers",
-    _plan_graph_size,
+    "ollama-graphsize", "Ollama 0.12.11 to 0.13.3: estimate and layout of layers", _plan_graph_size
 )
 PREDICTION: Final = Profile(
     "ollama-0.30", "Ollama from 0.30 on: predicted size, no layout", _predict

@@ -14,13 +14,7 @@ from explorer.planner.devices import Device, Host, check_devices, quoted
 from explorer.planner.hyperparameters import Hyperparameters
 from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.settings import EffectiveSettings, Settings
-from explorer.planner.sizes import (
-    FALLBACK,
-    FORMULAS,
-    TENSOR_ORIGINS,
-    GraphSize,
-    recurrent_bytes,
-)
+from explorer.planner.sizes import FALLBACK, FORMULAS, TENSOR_ORIGINS, GraphSize, recurrent_bytes
 from explorer.text import bytes_text, fixed_text, integer_text
 
 Number: TypeAlias = int | float

@@ -314,11 +314,7 @@ class _Log:
 
 
 def _context(
-    h: Hyperparameters,
-    settings: Settings,
-    devices: Sequence[Device],
-    log: _Log,
-    server_rules: bool,
+    h: Hyperparameters, settings: Settings, devices: Sequence[Device], log: _Log, server_rules: bool
 ) -> int:
     """Steps 1 and 2: the request, raised to what the model needs, lowered to what it learned."""
     variable = integer(log.environment, CONTEXT_LENGTH)

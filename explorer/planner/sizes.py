@@ -315,8 +315,7 @@ def stacked_experts(s: Symbols) -> tuple[int, int]:
     b, B, C, D, E, FF, G, H, K = s.b, s.B, s.C, s.D, s.E, s.FF, s.G, s.H, s.K
     full = max(b * (1 + 4 * E + C * (1 + H)), b * (E + s.V))
     partial = max(
-        3 * G + b * (2 * FF + K + E + C + D * K),
-        4 * (C * B * H + C * D * K + B * 1024 + D * K * B),
+        3 * G + b * (2 * FF + K + E + C + D * K), 4 * (C * B * H + C * D * K + B * 1024 + D * K * B)
     )
     return full, partial
 
@@ -381,8 +380,7 @@ def qwen2(s: Symbols) -> tuple[int, int]:
     b, B, C, E, H, V = s.b, s.B, s.C, s.E, s.H, s.V
     full = max(b * (E + V), b * (1 + 2 * E + C + C * H))
     partial = max(
-        b * (E + V) + E * V * 105 // 128,
-        4 * (B * (1 + 2 * E + C * (1 + H)) + E * (1 + C)),
+        b * (E + V) + E * V * 105 // 128, 4 * (B * (1 + 2 * E + C * (1 + H)) + E * (1 + C))
     )
     return full, partial
 

@@ -10,14 +10,7 @@ from explorer.formats.facts import Facts
 from explorer.formats.gguf.arrays import first_elements
 from explorer.formats.model import MetadataEntry, Model, Value
 from explorer.present import Figure
-from explorer.text import (
-    count_text,
-    exact_text,
-    float_text,
-    integer_text,
-    plain_text,
-    shorten,
-)
+from explorer.text import count_text, exact_text, float_text, integer_text, plain_text, shorten
 
 FACTS: Final = {
     "name": "Name",

@@ -92,9 +92,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     waker.start(_SIGNAL_POLL_MS)
 
     def go_on() -> None:
-        from explorer.formats.ollama.manifest import (  # noqa: PLC0415 - after the first paint
-            is_name,
-        )
+        from explorer.formats.ollama.manifest import is_name  # noqa: PLC0415 - after the first paint
 
         files = [Path(path) for path in paths if not is_name(path)]
         _open_first(window, files, [path for path in paths if is_name(path)])

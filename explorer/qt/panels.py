@@ -12,8 +12,7 @@ from PySide6.QtWidgets import QTabWidget, QWidget
 
 from explorer.formats.tensors import Extent
 from explorer.present.explanations import panel_texts
-from explorer.qt.contents.metadata import MetadataView
-from explorer.qt.contents.overview import OverviewView
+from explorer.qt.contents.metadata import MetadataView, OverviewView
 from explorer.qt.contents.tensors import TensorsView
 from explorer.qt.contents.vocabulary import VocabularyView
 from explorer.qt.document import Document

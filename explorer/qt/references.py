@@ -172,10 +172,7 @@ class References(QObject):
         document, chosen = self.document, self.chosen
         if document is None or chosen is None or not _is_at(document, row, tensor):
             return Partner(None)
-        from explorer.analysis.errors.pairs import (  # noqa: PLC0415 - not for the first paint
-            MatchedPair,
-            RoundedPair,
-        )
+        from explorer.analysis.errors.pairs import MatchedPair, RoundedPair  # noqa: PLC0415 - not for the first paint
 
         if isinstance(chosen, Rounding):
             try:

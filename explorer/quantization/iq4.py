@@ -30,7 +30,15 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from explorer.quantization.iq import KVALUES, Grid, Walk, decoder_of, nibble_at
+from explorer.quantization.iq import (
+    KVALUES,
+    SCALE_OF_BLOCK,
+    Grid,
+    Walk,
+    decoder_of,
+    layout_of,
+    nibble_at,
+)
 from explorer.quantization.jit import (
     f32,
     half_at,
@@ -45,7 +53,7 @@ from explorer.quantization.jit import (
     u16_at,
     u32,
 )
-from explorer.quantization.registry import LANES
+from explorer.quantization.registry import LANES, BlockField
 from explorer.quantization.scale_search import (
     BEST,
     EPSILON,
@@ -158,6 +166,26 @@ WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {
 }
 
 DECODERS = {name: decoder_of(*parts) for name, parts in WALKS.items()}
+
+LAYOUTS: Final = {
+    "IQ4_NL": layout_of(
+        *WALKS["IQ4_NL"],
+        KVALUES,
+        32,
+        SCALE_OF_BLOCK,
+        BlockField("qs", 2, 16, "4-bit codes", "numbers of 16 uneven levels"),
+    ),
+    "IQ4_XS": layout_of(
+        *WALKS["IQ4_XS"],
+        KVALUES,
+        32,
+        SCALE_OF_BLOCK,
+        BlockField("scales_h", 2, 2, "2 bits", "high bits of the scale of each 32 weights"),
+        BlockField("scales_l", 4, 4, "4 bits", "low bits of the scale of each 32 weights"),
+        BlockField("qs", 8, 128, "4-bit codes", "numbers of 16 uneven levels"),
+    ),
+}
+"""The block layout of each type, by name."""
 
 
 # IQ4: scales are searched so that weights come near to 16 uneven levels.

@@ -106,10 +106,7 @@ def _mark() -> Path | None:
 
 @cache
 def _surroundings() -> tuple[str | None, ...]:
-    from importlib.metadata import (  # noqa: PLC0415 - slow to load, and only the window asks
-        PackageNotFoundError,
-        version,
-    )
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to load, and only the window asks
 
     try:
         numba = version("numba")

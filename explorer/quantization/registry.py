@@ -100,7 +100,6 @@ _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "microscaling": ("MXFP4", "NVFP4"),
 }
 _FAMILY_OF: Final = {name: module for module, names in _FAMILIES.items() for name in names}
-_LAYOUT_MODULES: Final = {"iq": "iq_layout", "iq4": "iq_layout"}
 _ENCODER_MODULES: Final = {"k_quants": "k_quants_encode", "iq": "iq_encode"}
 
 WITHOUT_DECODER: Final[Mapping[str, str]] = MappingProxyType(
@@ -123,7 +122,7 @@ def family(type_name: str) -> str:
     return _FAMILY_OF[type_name]
 
 
-def _module(apart: Mapping[str, str], type_name: str) -> Any:
+def _module(type_name: str, apart: Mapping[str, str] = MappingProxyType({})) -> Any:
     """Import a family's module, or the one that a part of the family has for itself."""
     name = family(type_name)
     return import_module(f"explorer.quantization.{apart.get(name, name)}")
@@ -139,8 +138,7 @@ def decoder(type_name: str) -> Decoder:
     Raises:
         KeyError: There is none; `has_decoder` tells.
     """
-    module = import_module(f"explorer.quantization.{family(type_name)}")
-    kernels: Mapping[str, Decoder] = module.DECODERS
+    kernels: Mapping[str, Decoder] = _module(type_name).DECODERS
     kernel = kernels[type_name]
     kind = TENSOR_TYPES[type_name]
 
@@ -256,8 +254,7 @@ def encoder(type_name: str) -> Encoder:
     """
     if not has_encoder(type_name):
         raise KeyError(type_name)
-    module = _module(_ENCODER_MODULES, type_name)
-    kernels: Mapping[str, Encode] = module.ENCODERS
+    kernels: Mapping[str, Encode] = _module(type_name, _ENCODER_MODULES).ENCODERS
     kernel = kernels[type_name]
     kind = TENSOR_TYPES[type_name]
 
@@ -372,8 +369,7 @@ def block_layout(type_name: str) -> BlockLayout:
     """
     if not has_block_layout(type_name):
         raise KeyError(type_name)
-    module = _module(_LAYOUT_MODULES, type_name)
-    layouts: Mapping[str, BlockLayout] = module.LAYOUTS
+    layouts: Mapping[str, BlockLayout] = _module(type_name).LAYOUTS
     return _checked(layouts[type_name], TENSOR_TYPES[type_name])
 
 

@@ -19,16 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from explorer.quantization.jit import (
-    f32,
-    half_at,
-    i32,
-    inlined,
-    kernel,
-    set_half,
-    u8,
-    u32,
-)
+from explorer.quantization.jit import f32, half_at, i32, inlined, kernel, set_half, u8, u32
 from explorer.quantization.k_quants import copy_pairs_of_bits
 from explorer.quantization.registry import BlockField, BlockLayout, integers
 from explorer.quantization.scale_search import away_from_zero, inverse, largest, load

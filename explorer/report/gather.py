@@ -190,10 +190,7 @@ def header_tensors(model: Model) -> list[ReportTensor]:
 
 
 def measure(
-    model: Model,
-    reference: Model | None,
-    workers: int,
-    progress: Callable[[int], object] | None,
+    model: Model, reference: Model | None, workers: int, progress: Callable[[int], object] | None
 ) -> MeasuredModel:
     """Read all weights; results of a survey are kept in the user's cache and taken from it.
 
@@ -250,10 +247,7 @@ def measure(
 
 
 def _survey(
-    model: Model,
-    cache: SurveyCache | None,
-    workers: int,
-    progress: Callable[[int], object] | None,
+    model: Model, cache: SurveyCache | None, workers: int, progress: Callable[[int], object] | None
 ) -> tuple[list[ReportTensor], ExplorerError | None]:
     damaged = None
     found = header_tensors(model)

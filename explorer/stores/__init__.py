@@ -12,13 +12,7 @@ from explorer.stores.entries import (
     present_places,
     this_machine,
 )
-from explorer.stores.library import (
-    Details,
-    Library,
-    read_details,
-    read_library,
-    scan,
-)
+from explorer.stores.library import Details, Library, read_details, read_library, scan
 
 __all__ = [
     "Blob",

@@ -261,10 +261,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 def digest_fault(
-    path: Path,
-    name: str,
-    progress: Progress = lambda count: None,
-    check: Check = lambda: None,
+    path: Path, name: str, progress: Progress = lambda count: None, check: Check = lambda: None
 ) -> str | None:
     """Read all of a blob and compare its digest with its name.
 

@@ -377,11 +377,7 @@ def test_type_mix_adds_up() -> None:
 
 @pytest.mark.parametrize(
     ("layers", "text"),
-    [
-        ((3,), "layer 3"),
-        ((0, 3, 4, 5), "layers 0, 3–5"),
-        (tuple(range(0, 40, 2)), "20 layers"),
-    ],
+    [((3,), "layer 3"), ((0, 3, 4, 5), "layers 0, 3–5"), (tuple(range(0, 40, 2)), "20 layers")],
 )
 def test_layers_as_text(layers: tuple[int, ...], text: str) -> None:
     assert layers_text(layers) == text

@@ -6,17 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.helpers.gguf_writer import (
-    ARRAY,
-    F32,
-    I32,
-    STRING,
-    U16,
-    U32,
-    Array,
-    GgufFile,
-    TensorSpec,
-)
+from tests.helpers.gguf_writer import ARRAY, F32, I32, STRING, U16, U32, Array, GgufFile, TensorSpec
 
 SHARDS = 15
 TENSORS = 20_000

@@ -38,10 +38,7 @@ class Report:
 
     def markdown(self) -> str:
         """Return the table."""
-        lines = [
-            "| what | ours | peer | ratio | target | met |",
-            "|---|---|---|---|---|---|",
-        ]
+        lines = ["| what | ours | peer | ratio | target | met |", "|---|---|---|---|---|---|"]
         for row in self.rows:
             cells = (
                 row.what,

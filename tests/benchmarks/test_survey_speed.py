@@ -84,11 +84,7 @@ def test_survey_at_least_1_5_times_faster_on_two_cores(path: Path, report: Repor
         weights = model.parameters
         assert weights >= 1 << 26
         _survey(model, 2)  # loads and compiles
-        actions = (
-            lambda: _survey(model, 1),
-            lambda: _survey(model, 2),
-            *work_on_one_and_two(),
-        )
+        actions = (lambda: _survey(model, 1), lambda: _survey(model, 2), *work_on_one_and_two())
         best = [float("inf")] * len(actions)
         for _ in range(_RUNS):
             best = [min(b, _seconds(action)) for b, action in zip(best, actions, strict=True)]

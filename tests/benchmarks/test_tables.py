@@ -22,16 +22,7 @@ from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.quick_open import QuickOpen, search_sources
 from explorer.qt.widgets.table_view import ListPanel
-from tests.helpers.gguf_writer import (
-    ARRAY,
-    F32,
-    I32,
-    STRING,
-    U16,
-    Array,
-    GgufFile,
-    TensorSpec,
-)
+from tests.helpers.gguf_writer import ARRAY, F32, I32, STRING, U16, Array, GgufFile, TensorSpec
 
 _ROWS = 262_144
 _SHARDS = 2  # one file may claim 200,000 tensors

@@ -12,7 +12,7 @@ import pytest
 
 from explorer import __version__
 from explorer.cli import inspect as inspect_command
-from explorer.cli import other as window
+from explorer.cli import main as window
 from explorer.cli.main import main
 from explorer.demo import make_demo
 

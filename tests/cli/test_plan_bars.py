@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.cli.plan_text import bar_lengths
+from explorer.cli.plan import bar_lengths
 
 amounts = st.lists(st.integers(0, 1 << 60), min_size=1, max_size=8)
 

@@ -93,12 +93,7 @@ def test_importance(path: str, tmp_path: Path, capsys: Capture) -> None:
 
 @pytest.mark.parametrize(
     ("types", "message"),
-    [
-        ("Q9_9", "unknown type"),
-        ("Q8_K", "cannot be rounded"),
-        ("int4/3", "sizes"),
-        ("", "unknown"),
-    ],
+    [("Q9_9", "unknown type"), ("Q8_K", "cannot be rounded"), ("int4/3", "sizes"), ("", "unknown")],
 )
 def test_wrong_types(types: str, message: str, path: str, capsys: Capture) -> None:
     assert main(["requantize", path, "w", "--to", types]) == 2

@@ -47,10 +47,7 @@ def blocks_to_decode(golden: np.lib.npyio.NpzFile) -> dict[str, np.ndarray]:
 
 def weights_to_encode(golden: np.lib.npyio.NpzFile) -> dict[str, np.ndarray]:
     """Return the first columns of the weights, and the blocks that ggml makes of them."""
-    chosen = {
-        "weights": golden["src"][:, :COLUMNS],
-        "importance": golden["imatrix"][:COLUMNS],
-    }
+    chosen = {"weights": golden["src"][:, :COLUMNS], "importance": golden["imatrix"][:COLUMNS]}
     rows = len(golden["src"])
     for kind in TYPES:
         size = kind.nbytes(COLUMNS)

@@ -126,8 +126,7 @@ KEYS = ("general.architecture", "general.file_type", "general.license", "llama.b
 
 
 @given(
-    st.dictionaries(st.sampled_from(NAMES), values),
-    st.dictionaries(st.sampled_from(KEYS), single),
+    st.dictionaries(st.sampled_from(NAMES), values), st.dictionaries(st.sampled_from(KEYS), single)
 )
 def test_nothing_raises(config: dict[str, Any], keys: dict[str, Any]) -> None:
     assert isinstance(describe(model_of(keys, config)), Facts)

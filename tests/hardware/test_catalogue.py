@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.hardware.catalogue import (
-    Catalogue,
-    CatalogueError,
-    load_catalogue,
-    read_gpus,
-)
+from explorer.hardware.catalogue import Catalogue, CatalogueError, load_catalogue, read_gpus
 from explorer.paths import resource
 
 GIB = 1 << 30

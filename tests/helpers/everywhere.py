@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from PySide6.QtWidgets import (
-    QApplication,
-    QDialog,
-    QTabWidget,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QDialog, QTabWidget, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow

@@ -26,9 +26,7 @@ LAYOUTS = [
 
 
 def grouped_tensor(
-    layout: GroupedLayout,
-    values: NDArray[np.float32],
-    factors: NDArray[np.float32] | None = None,
+    layout: GroupedLayout, values: NDArray[np.float32], factors: NDArray[np.float32] | None = None
 ) -> tuple[Tensor, StoredGroups]:
     """Round weights, float32 [rows, columns], and return them as a tensor and as its arrays.
 

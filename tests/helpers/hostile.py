@@ -8,16 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.helpers.gguf_writer import (
-    ARRAY,
-    F32,
-    I32,
-    STRING,
-    U32,
-    Array,
-    GgufFile,
-    TensorSpec,
-)
+from tests.helpers.gguf_writer import ARRAY, F32, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.safetensors_writer import entry, safetensors_bytes
 

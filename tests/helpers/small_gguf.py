@@ -80,11 +80,7 @@ def example(version: int = 3, *, big: bool = False) -> SmallGguf:
             ("tokenizer.ggml.tokens", ["<s>", "", "a"]),
             ("some.numbers", [1, 2, 3]),
         ],
-        tensors=[
-            ("second", (8,), 0, 32),
-            ("first", (4,), 0, 0),
-            ("third.weight", (2, 2), 0, 128),
-        ],
+        tensors=[("second", (8,), 0, 32), ("first", (4,), 0, 0), ("third.weight", (2, 2), 0, 128)],
         data=bytes(range(160)),
         trailing=b"behind",
     )

@@ -110,11 +110,7 @@ def drag(plot: ThemedPlot, start: QPoint, stop: QPoint) -> None:
 
 
 def _send(
-    plot: ThemedPlot,
-    kind: QEvent.Type,
-    place: QPoint,
-    button: Qt.MouseButton,
-    held: Qt.MouseButton,
+    plot: ThemedPlot, kind: QEvent.Type, place: QPoint, button: Qt.MouseButton, held: Qt.MouseButton
 ) -> None:
     port = plot.viewport()
     there = QPointF(port.mapToGlobal(place))

@@ -37,11 +37,7 @@ def placed(entries: list[Entry]) -> int:
 
 
 def best_fit(
-    layers: list[int],
-    free: list[int],
-    integrated: list[bool],
-    wanted: int,
-    forced: bool,
+    layers: list[int], free: list[int], integrated: list[bool], wanted: int, forced: bool
 ) -> list[Entry]:
     """Fit group after group, each at the smallest factor that places as many layers."""
     result: list[Entry] = []

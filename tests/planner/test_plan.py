@@ -67,11 +67,7 @@ def test_a_partial_offload_in_json() -> None:
     environment = {"OLLAMA_NUM_PARALLEL": "2", "HOME": "/root"}
     p = plan(small_model(), request, [GPU], environment=environment)
     record = plan_record(p, solve("gpu-layers", p.request))
-    assert record["requested"] == {
-        "context": 4096,
-        "num_gpu": 2,
-        "flash_attention": False,
-    }
+    assert record["requested"] == {"context": 4096, "num_gpu": 2, "flash_attention": False}
     assert record["effective"]["parallel"] == 2
     assert record["environment"] == {"OLLAMA_NUM_PARALLEL": "2"}
     assert [layer["device"] for layer in record["layers"]] == ["cpu", "cpu", 0, 0, "cpu"]

@@ -5,14 +5,7 @@ from __future__ import annotations
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan, PlanRequest
-from explorer.present.plan import (
-    Level,
-    cpu_layers,
-    layers_text,
-    plan_figure,
-    plan_figures,
-    verdict,
-)
+from explorer.present.plan import Level, cpu_layers, layers_text, plan_figure, plan_figures, verdict
 from explorer.text import exact_text
 from tests.planner.models import GIB, small_model
 

@@ -13,8 +13,7 @@ from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.help.guide import KEYS_PAGE, command_lines, panel_lines
-from explorer.qt.help.window import HelpWindow
+from explorer.qt.help.guide import KEYS_PAGE, HelpWindow, command_lines, panel_lines
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.settings import Settings

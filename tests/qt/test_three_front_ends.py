@@ -23,13 +23,13 @@ from explorer.cli.main import main
 from explorer.formats import open_model
 from explorer.planner import Device
 from explorer.planner.settings import VARIABLES
-from explorer.qt.contents.overview import OverviewView
+from explorer.qt.contents.metadata import OverviewView
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.planner import panel as planner_panel
 from explorer.qt.widgets.table_model import ItemRole, TableModel
 from explorer.report.gather import PlanTarget, ReportRequest, gather
-from explorer.report.page import report_html
+from explorer.report.sections import report_html
 from explorer.text import float_text
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
@@ -175,10 +175,7 @@ def test_the_statistics_of_a_tensor(
 
 
 def test_the_errors_of_a_tensor(
-    make_panel: Callable[..., Any],
-    quantized: Path,
-    reference: Path,
-    capsys: Capture,
+    make_panel: Callable[..., Any], quantized: Path, reference: Path, capsys: Capture
 ) -> None:
     lines = command_line(capsys, "compare", reference, quantized, "--tensor", TENSOR)
     printed = dict(zip(lines[0], lines[1], strict=True))

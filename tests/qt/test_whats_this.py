@@ -26,18 +26,10 @@ from explorer.demo import make_demo
 from explorer.formats import open_model
 from explorer.planner import Device, Settings, plan
 from explorer.planner.profiles import PROFILES
-from explorer.present import (
-    explanations as columns,
-)
-from explorer.present import (
-    explanations as figures,
-)
-from explorer.present import (
-    explanations as pictures,
-)
-from explorer.present import (
-    explanations as plans,
-)
+from explorer.present import explanations as columns
+from explorer.present import explanations as figures
+from explorer.present import explanations as pictures
+from explorer.present import explanations as plans
 from explorer.present.errors import ERROR_TEXTS, ROUNDING_TEXTS
 from explorer.present.plan import Kind
 from explorer.present.survey import METRICS

@@ -13,11 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.quantization import TENSOR_TYPES, QuantizationError, dequantize, quantize
-from explorer.quantization.jit import (
-    _half_of_float32_portable,
-    half_of_float32,
-    kernel,
-)
+from explorer.quantization.jit import _half_of_float32_portable, half_of_float32, kernel
 from explorer.quantization.registry import (
     WITHOUT_ENCODER,
     block_layout,

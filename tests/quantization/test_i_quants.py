@@ -163,7 +163,7 @@ def test_the_grids_carry_their_licence() -> None:
 
 def test_importing_the_family_reads_no_grid() -> None:
     program = (
-        "import explorer.quantization.iq_layout as family\n"
+        "import explorer.quantization.iq as family\n"
         "assert family.kernel_grid.cache_info().currsize == 0\n"
     )
     result = subprocess.run(

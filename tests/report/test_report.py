@@ -13,8 +13,7 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Host
 from explorer.present.errors import ABOUT_ERRORS
 from explorer.report.gather import PlanTarget, ReportData, ReportRequest, gather, plan_targets
-from explorer.report.page import report_html
-from explorer.report.sections import most_interesting, rank
+from explorer.report.sections import most_interesting, rank, report_html
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_safetensors
 from tests.report.parsing import Page, check_html

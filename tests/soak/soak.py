@@ -302,12 +302,7 @@ def main() -> int:
         window.show()
         window.runner.prepare_kernels()  # as the program does: the compiler runs beside it
         report = soak(
-            window,
-            given.seed,
-            given.actions,
-            folder / "models",
-            warm_up=given.warm_up,
-            watch=True,
+            window, given.seed, given.actions, folder / "models", warm_up=given.warm_up, watch=True
         )
         window.close()
     growth = ", ".join(f"{what} {share:+.1%}" for what, share in report.growth.items())

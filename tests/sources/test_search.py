@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.sources import MemorySource
-from explorer.sources import search as byte_search
-from explorer.sources.search import ByteSearch, Found
+from explorer.sources import files as byte_search
+from explorer.sources.files import ByteSearch, Found
 
 
 @given(

@@ -29,11 +29,7 @@ def put(root: Path, *names: str, content: bytes = b"GGUF") -> None:
 def listed(store: Store) -> dict[str, tuple[str | None, str, int]]:
     """Return format, path from the root, and problems of each entry."""
     return {
-        entry.name: (
-            entry.format,
-            os.path.relpath(entry.path, store.root),
-            len(entry.problems),
-        )
+        entry.name: (entry.format, os.path.relpath(entry.path, store.root), len(entry.problems))
         for entry in store.entries
     }
 

@@ -81,7 +81,7 @@ def test_gguf_files_of_a_repository_are_models_of_their_own(cache: Cache) -> Non
         cache.add(NEW, name, name.replace("/", "-"), b"GGUF")
     entries = {entry.name: entry for entry in scan(cache.root).entries}
     assert list(entries) == [
-        *("org/name/x-Q4_K_M.gguf", "org/name/x-Q8_0.gguf", "org/name/sub/y-00001-of-00002.gguf"),
+        *("org/name/x-Q4_K_M.gguf", "org/name/x-Q8_0.gguf", "org/name/sub/y-00001-of-00002.gguf")
     ]
     (problem,) = entries["org/name/sub/y-00001-of-00002.gguf"].problems
     assert problem.what == "1 of 2 shards are missing: number 2"

@@ -9,15 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.stores import (
-    Entry,
-    Place,
-    Store,
-    StoreKind,
-    read_details,
-    read_library,
-    scan,
-)
+from explorer.stores import Entry, Place, Store, StoreKind, read_details, read_library, scan
 from explorer.stores.ollama import digest_fault, manifest_blobs
 from tests.helpers.ollama_store import OllamaStore
 from tests.helpers.small_gguf import SmallGguf
@@ -35,10 +27,7 @@ def two_stores(tmp_path: Path) -> list[Place]:
         store.manifest([store.layer("model", gguf)], f"registry.ollama.ai/library/m/{tag}")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "x.gguf").write_bytes(gguf)
-    return [
-        Place(StoreKind.OLLAMA, store.models),
-        Place(StoreKind.FOLDER, tmp_path / "folder"),
-    ]
+    return [Place(StoreKind.OLLAMA, store.models), Place(StoreKind.FOLDER, tmp_path / "folder")]
 
 
 def test_models_and_stores_come_one_by_one(two_stores: list[Place]) -> None:

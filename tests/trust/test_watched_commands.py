@@ -42,9 +42,7 @@ def test_the_watch_sees_what_it_should(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["demo", "hostile"])
 def test_no_command_connects_or_writes_where_models_lie(
-    tmp_path: Path,
-    kind: str,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder, out = tmp_path / "models", tmp_path / "out"
     out.mkdir()

@@ -40,9 +40,7 @@ from explorer.analysis.errors.kernel_api import (
     ZEROED,
     E,
 )
-from explorer.analysis.errors.kernel_api import (
-    PIECE as PAIR_PIECE,
-)
+from explorer.analysis.errors.kernel_api import PIECE as PAIR_PIECE
 from explorer.quantization.jit import (
     bits_of_float32,
     f32,

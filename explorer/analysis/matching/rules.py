@@ -411,11 +411,7 @@ def _gpt_oss(projection: str, position: int | None) -> tuple[Rule, ...]:
     if position is None:
         makers = (mxfp4_blocks, turned_experts, same)
     else:
-        makers = (
-            mxfp4_interleaved(position),
-            interleaved(position),
-            interleaved(position),
-        )
+        makers = (mxfp4_interleaved(position), interleaved(position), interleaved(position))
     return (
         Rule(makers[0], blocks, ("weight",)),
         Rule(makers[1], (name,), ("weight",)),

@@ -56,11 +56,7 @@ def why_no_recipe(model: Model) -> str | None:
 
 
 def expected_types(
-    model: Model,
-    recipe: Recipe | str,
-    *,
-    revision: Revision = CURRENT,
-    imatrix: bool | None = None,
+    model: Model, recipe: Recipe | str, *, revision: Revision = CURRENT, imatrix: bool | None = None
 ) -> list[ExpectedType]:
     """Return the type that a recipe gives each tensor, in the order of the model.
 

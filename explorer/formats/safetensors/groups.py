@@ -187,10 +187,7 @@ def may_hold_weights(names: Sequence[str]) -> bool:
 
 
 def assemble(
-    stored: Sequence[Stored],
-    namings: Sequence[Naming],
-    config: Mapping[str, Any],
-    log: ProblemLog,
+    stored: Sequence[Stored], namings: Sequence[Naming], config: Mapping[str, Any], log: ProblemLog
 ) -> Assembly:
     """Make one tensor of each weight and its companions.
 

@@ -1,17 +1,21 @@
-"""Open a safetensors file: its header becomes a model, its data stays where it is.
+"""Open safetensors files: a header becomes a model, its data stays where it is.
 
-Also what the shards of a sharded model share: each is read into a `SafetensorsFile`, and
+docs/safetensors_and_blobs.md, section 1; safetensors/src/tensor.rs. Entries are decoded one by one
+rather than at once by `json.loads`: that needs a tenth of the memory, notices repeated names, and
+knows where in the file an entry is wrong. Shards are read into a `SafetensorsFile` each, and
 `build_model` makes one model of several.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
+from typing import Any, Final
 
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, FormatError
+from explorer.formats.limits import SAFETENSORS_MAX_HEADER_BYTES, SAFETENSORS_MAX_TENSORS
 from explorer.formats.model import Metadata, MetadataEntry, Model, ModelFile, ProblemLog, Severity
 from explorer.formats.safetensors.groups import (
     MLX_NAMING,
@@ -22,16 +26,388 @@ from explorer.formats.safetensors.groups import (
     assemble,
     may_hold_weights,
 )
-from explorer.formats.safetensors.header import (
-    LENGTH_BYTES,
-    METADATA,
-    Header,
-    read_header,
-    sort_and_check,
-)
 from explorer.formats.side_files import Config, loaded_entry, read_config
-from explorer.formats.tensors import Extent, Tensor, table_of
+from explorer.formats.strict_json import (
+    JsonLimits,
+    JsonText,
+    RepeatedKeys,
+    check_bounds,
+    decode_value,
+    read_text,
+    scan_integers,
+    shorten,
+)
+from explorer.formats.tensors import Extent, Spec, Tensor, table_of
+from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource, FileSource
+
+METADATA: Final = "__metadata__"
+_FIELDS: Final = ("dtype", "shape", "data_offsets")
+U64: Final = 1 << 64
+
+SAFETENSORS_TYPES: Final = {name: kind for name, kind in TENSOR_TYPES.items() if not kind.quantized}
+"""The 22 types of the format, by name."""
+
+
+@dataclass
+class Header:
+    """What one file's header says; of a name that occurs twice, the last, as the library does.
+
+    Attributes:
+        data_offset: First byte of the data region.
+        metadata: The strings of `__metadata__`.
+        names: Tensor names, in header order.
+        specs: Type and shape of each.
+        begins: First byte of each in the data region, below 2^64.
+        ends: First byte behind each, below 2^64; nothing says yet that it is not before the first.
+        repeated: Names that occur more than once.
+        repeated_metadata: Keys of `__metadata__` that do.
+    """
+
+    data_offset: int
+    metadata: dict[str, str] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    specs: list[Spec] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    repeated_metadata: tuple[str, ...] = ()
+
+    def reorder(self, rows: list[int]) -> None:
+        """Keep only the rows given, in that order."""
+        self.names = list(map(self.names.__getitem__, rows))
+        self.specs = list(map(self.specs.__getitem__, rows))
+        self.begins = list(map(self.begins.__getitem__, rows))
+        self.ends = list(map(self.ends.__getitem__, rows))
+
+
+def _read_fields(value: Any) -> tuple[Any, Any, Any]:
+    """Return dtype, shape and data_offsets; serde takes an array of the three for an object too.
+
+    Raises:
+        ValueError: It is neither, or a field is missing or there twice.
+    """
+    if isinstance(value, list) and len(value) == 3:
+        return value[0], value[1], value[2]
+    if not isinstance(value, dict):
+        raise ValueError("its entry is not an object")  # noqa: TRY004 - becomes a FormatError
+    for key in _FIELDS:
+        if key not in value:
+            raise ValueError(f"its entry has no {key}")
+        if isinstance(value, RepeatedKeys) and key in value.repeated:
+            raise ValueError(f"its entry has {key} twice")
+    return value["dtype"], value["shape"], value["data_offsets"]
+
+
+def _read_dtype(value: Any) -> str:
+    """Return the name of a type of `SAFETENSORS_TYPES`.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    if type(value) is dict and list(value.values()) == [None]:
+        value = next(iter(value))  # serde's other way to write an enum's variant
+    if not isinstance(value, str):
+        raise ValueError("its dtype is not a text")  # noqa: TRY004 - becomes a FormatError
+    if value not in SAFETENSORS_TYPES:
+        raise ValueError(f"its dtype {shorten(value)} is unknown")
+    return value
+
+
+def _read_integers(value: Any, key: str, length: int | None = None) -> list[int]:
+    """Return a field's integers from 0 to 2^64 - 1; `length` of them, or any number if None.
+
+    Raises:
+        ValueError: It is anything else.
+    """
+    if (
+        isinstance(value, list)
+        and (length is None or len(value) == length)
+        and all(type(number) is int and 0 <= number < U64 for number in value)
+    ):
+        return value
+    raise ValueError(f"its {key} is not {length or 'a list of'} integers from 0 to 2^64")
+
+
+def _make_spec(dtype: str, shape: tuple[int, ...]) -> Spec:
+    """Multiply the shape as the library does: the running product must fit, even before a 0."""
+    kind = SAFETENSORS_TYPES[dtype]
+    parameters = 1
+    for count in shape:
+        parameters *= count
+        if parameters >= U64:
+            break
+    if parameters * kind.block_bytes * 8 // kind.block_weights >= U64:
+        return Spec(kind, shape, 0, 0, "its shape overflows 64 bits")
+    nbytes = kind.nbytes(parameters)
+    if nbytes is None:
+        return Spec(
+            kind, shape, 0, 0, f"its {parameters} weights of type {dtype} do not fill whole bytes"
+        )
+    return Spec(kind, shape, parameters, nbytes)
+
+
+LENGTH_BYTES: Final = 8
+
+# Other files found under the name .safetensors, by their first bytes.
+_LOOKS_LIKE: Final = (
+    (b"version ", "a Git LFS pointer, not the model; fetch it with `git lfs pull`"),
+    (b"GGUF", "a GGUF file; give it the ending .gguf"),
+    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?); convert it first"),
+    (b"\x80", "a Python pickle (a PyTorch checkpoint?); convert it first"),
+    (b"<", "a web page or XML; the download failed or needs a login"),
+    (b"{", "JSON text"),
+)
+
+
+def read_header(source: ByteSource) -> Header:
+    """Read the header of a safetensors file, rules 1 to 6, 8 and 9 of the reference.
+
+    Raises:
+        FormatError: One of these rules is broken.
+        SourceError: The file cannot be read.
+    """
+    if source.size < LENGTH_BYTES:
+        what = f"has {source.size} bytes, too few for a safetensors file; download it again"
+        raise FormatError(what, source.path, 0)
+    start = source.read(0, LENGTH_BYTES)
+    length = int.from_bytes(start, "little")
+    if length > SAFETENSORS_MAX_HEADER_BYTES:
+        guess = next((name for magic, name in _LOOKS_LIKE if start.startswith(magic)), None)
+        what = (
+            f"is not a safetensors file; it looks like {guess}"
+            if guess
+            else f"claims a header of {length} bytes, where at most "
+            f"{SAFETENSORS_MAX_HEADER_BYTES} are allowed; it is damaged or no safetensors file"
+        )
+        raise FormatError(what, source.path, 0)
+    data_offset = LENGTH_BYTES + length
+    if data_offset > source.size:
+        what = (
+            f"claims a header of {length} bytes, where {source.size - LENGTH_BYTES} are left; "
+            "it is cut short, download it again"
+        )
+        raise FormatError(what, source.path, 0)
+    text = read_text(source, LENGTH_BYTES, length)
+    check_bounds(text, _limits(text))
+    return _Walk(text, Header(data_offset)).run()
+
+
+def _limits(text: JsonText) -> JsonLimits:
+    """Return what a header with this many tensors may hold.
+
+    A tensor has 3 containers, 5 strings, and 4 commas more than its shape has. The rest is for
+    `__metadata__`, where some trainers put whole JSON texts, and for fields that are ignored.
+    """
+    tensors = min(text.text.count('"dtype"'), SAFETENSORS_MAX_TENSORS)
+    return JsonLimits(
+        containers=3 * tensors + 100_000,
+        values=8 * tensors + 400_000,
+        strings=5 * tensors + 100_000,
+    )
+
+
+class _Walk:
+    """One pass over the header's text."""
+
+    def __init__(self, text: JsonText, header: Header) -> None:
+        self._text = text
+        self._header = header
+        self._specs: dict[tuple[str, tuple[int, ...]], Spec] = {}
+        self._faults: list[tuple[int, FormatError]] = []
+        self._has_metadata = False
+        # The fast decoder takes true for 1 and -0 for 0; it is not used where one may occur.
+        self._doubtful = any(word in text.text for word in ("true", "false", "-0"))
+
+    def run(self) -> Header:
+        """Walk over the entries and return the header."""
+        text = self._text
+        what = "has a header that does not begin with '{'; it is damaged"
+        position = self._expect("{", 0, what)
+        if text.text.startswith("}", position):
+            position += 1
+        else:
+            position = self._entries(position)
+        position = text.skip_white(position)
+        if position != len(text.text):
+            raise text.error("has text behind the header's last '}'; it is damaged", position)
+        self._finish()
+        return self._header
+
+    def _entries(self, position: int) -> int:
+        """Read all entries; return the position behind the closing brace.
+
+        What is usual is checked in place, everything else goes to `_careful`. An object of three
+        keys with four strings (eight quotes) repeats no key; a list minus a list, or a string
+        minus a string, is a TypeError.
+        """
+        text, header, specs = self._text.text, self._header, self._specs
+        decode, count, starts_with = scan_integers, text.count, text.startswith
+        while True:
+            name, position = self._key(position)
+            if starts_with(":{", position):
+                start = position = position + 1
+            else:
+                what = "has a header where ':' is missing; it is damaged"
+                start = position = self._expect(":", position, what)
+            if name == METADATA:
+                position = self._metadata(start)
+            else:
+                try:
+                    entry, position = decode(text, start)
+                    shape = entry["shape"]
+                    spec = specs[entry["dtype"], tuple(shape)]
+                    begin, end = entry["data_offsets"]
+                    usual = (
+                        end - begin == spec.nbytes
+                        and len(entry) == 3
+                        and count('"', start, position) == 8
+                        and type(shape) is list
+                    )
+                except (ValueError, KeyError, TypeError, StopIteration):
+                    usual = False
+                if self._doubtful or not usual:
+                    spec, begin, end, position = self._careful(name, start)
+                header.names.append(name)
+                header.specs.append(spec)
+                header.begins.append(begin)
+                header.ends.append(end)
+            if starts_with(',"', position):
+                position += 1
+                continue
+            position = self._text.skip_white(position)
+            if starts_with("}", position):
+                return position + 1
+            what = "has a header where ',' or '}' is missing; it is damaged"
+            position = self._expect(",", position, what)
+
+    def _key(self, position: int) -> tuple[str, int]:
+        text = self._text
+        if not text.text.startswith('"', position):
+            raise text.error("has a header where a name is missing; it is damaged", position)
+        try:
+            return scan_integers(text.text, position)
+        except (ValueError, StopIteration):
+            return decode_value(text, position)  # raises, with the place
+
+    def _expect(self, character: str, position: int, what: str) -> int:
+        """Return the position behind a character and the white space around it."""
+        text = self._text
+        position = text.skip_white(position)
+        if not text.text.startswith(character, position):
+            raise text.error(what, position)
+        return text.skip_white(position + 1)
+
+    def _metadata(self, start: int) -> int:
+        value, position = decode_value(self._text, start)
+        if self._has_metadata:
+            raise self._text.error(f"has {METADATA} twice; it is damaged", start)
+        self._has_metadata = True
+        if value is None:
+            return position
+        if not isinstance(value, dict) or not all(type(text) is str for text in value.values()):
+            raise self._text.error(f"has a {METADATA} that is not texts by name", start)
+        if isinstance(value, RepeatedKeys):
+            self._header.repeated_metadata = value.repeated
+        self._header.metadata = value
+        return position
+
+    def _careful(self, name: str, start: int) -> tuple[Spec, int, int, int]:
+        """Decode an entry with every check.
+
+        Returns:
+            Type and shape, begin, end, and the position behind the entry.
+        """
+        value, position = decode_value(self._text, start)
+        try:
+            dtype, shape, offsets = _read_fields(value)
+            begin, end = _read_integers(offsets, "data_offsets", 2)
+            key = (_read_dtype(dtype), tuple(_read_integers(shape, "shape")))
+        except ValueError as error:
+            raise self._text.error(f"tensor {shorten(name)}: {error}", start) from None
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = _make_spec(*key)
+            if spec.fault is None:
+                self._specs[key] = spec
+        if spec.fault is not None:
+            fault = self._text.error(f"tensor {shorten(name)}: {spec.fault}", start)
+            self._faults.append((len(self._header.names), fault))
+        return spec, begin, end, position
+
+    def _finish(self) -> None:
+        """Drop what a later entry of the same name replaces, then refuse what is left of faults."""
+        header = self._header
+        names = header.names
+        if len(names) > SAFETENSORS_MAX_TENSORS:
+            what = f"has {len(names)} tensors, more than {SAFETENSORS_MAX_TENSORS}"
+            raise self._text.error(what, 0)
+        if names and (min(header.begins) < 0 or max(header.ends) >= U64):
+            raise self._text.error("has a tensor whose place is not from 0 to 2^64", 0)
+        kept = dict(zip(names, range(len(names)), strict=True))  # the last of each name
+        for row, error in self._faults:
+            if kept[names[row]] == row:
+                raise error
+        if len(kept) < len(names):
+            rows = set(kept.values())
+            replaced = (name for row, name in enumerate(names) if row not in rows)
+            header.repeated = list(dict.fromkeys(replaced))
+            header.reorder(sorted(rows))
+
+
+def sort_and_check(
+    header: Header, available: int, file_name: str, log: ProblemLog
+) -> dict[int, str]:
+    """Sort the tensors by their data and check that they cover it exactly: rules 7, 10 and 11.
+
+    The official library refuses a file that breaks one. Here it still opens, to show what is left
+    of an interrupted download: each broken rule is a problem.
+
+    Args:
+        header: The header; its rows are reordered.
+        available: Bytes of the data region that the file has.
+        file_name: What to call the file in problems.
+        log: Where problems go.
+
+    Returns:
+        For each damaged row, why its bytes cannot all be read.
+    """
+    places = list(zip(header.begins, header.ends, strict=True))
+    rows = sorted(range(len(places)), key=places.__getitem__)
+    if rows != list(range(len(rows))):
+        header.reorder(rows)
+    damage: dict[int, str] = {}
+    incomplete: list[int] = []
+    covered, owner = 0, -1  # end of what the rows so far cover, and the row that reaches it
+    columns = zip(header.names, header.specs, header.begins, header.ends, strict=True)
+    for row, (name, spec, begin, end) in enumerate(columns):
+        if end - begin != spec.nbytes:
+            what = f"its place has {end - begin} bytes, its shape and type take {spec.nbytes}"
+            damage[row] = what
+            log.add(Severity.ERROR, name, what)
+        elif end > available:
+            missing = min(spec.nbytes, end - available)
+            damage[row] = f"cut short: its last {missing} bytes are not in the file"
+            incomplete.append(row)
+        if begin > covered:
+            log.add(Severity.ERROR, name, f"{begin - covered} bytes before it belong to no tensor")
+        elif begin < covered:
+            other = shorten(header.names[owner])
+            log.add(Severity.ERROR, name, f"shares bytes with tensor {other}, or lies in it")
+        if end > covered:
+            covered, owner = end, row
+    if covered < available:
+        what = f"the last {available - covered} bytes of the file belong to no tensor"
+        log.add(Severity.ERROR, file_name, what)
+    elif covered > available:
+        listed = ", ".join(shorten(header.names[row]) for row in incomplete[:3])
+        more = ", …" if len(incomplete) > 3 else ""
+        what = (
+            f"the file is cut short: {covered - available} bytes are missing, {len(incomplete)} of "
+            f"{len(header.names)} tensors are incomplete ({listed}{more}); download it again"
+        )
+        log.add(Severity.ERROR, file_name, what)
+    return damage
 
 
 @dataclass

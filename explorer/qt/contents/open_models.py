@@ -1,19 +1,360 @@
-"""The tree of what is open, on the left of the window."""
+"""What is open, on the left: model → metadata by namespace, tensors by layer and role, groups.
+
+Children are made when a branch is opened, and come in pages: a hostile file may put 200,000 tensors
+into one branch, and a tree view lays out every row that it is given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
+from typing import Any, TypeAlias
 
+from PySide6 import QtCore
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QVBoxLayout, QWidget
 
-from explorer.qt.contents.open_models_tree import Node, NodeKind, TreeModel
+from explorer.formats.tensors import natural_key, parse_name
+from explorer.present.explanations import model_tree_texts
+from explorer.present.model import type_text
 from explorer.qt.document import Document
 from explorer.qt.selection import Selection
+from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
-from explorer.text import plain_text
+from explorer.text import bytes_text, integer_text, plain_text
+
+Index: TypeAlias = QModelIndex | QtCore.QPersistentModelIndex
+
+_PAGE = 256
+
+
+class NodeKind(Enum):
+    """What a node of the tree stands for."""
+
+    MODEL = auto()
+    METADATA = auto()
+    NAMESPACE = auto()
+    KEY = auto()
+    TENSORS = auto()
+    LAYER = auto()
+    ROLE = auto()
+    TENSOR = auto()
+    GROUPS = auto()
+    GROUP = auto()
+
+
+@dataclass(eq=False)
+class Node:
+    """A row of the tree.
+
+    Attributes:
+        kind: What it stands for.
+        title: Its text, safe to show.
+        words: Text of the second column, where it is no size.
+        document: The model it belongs to.
+        key: Metadata key, of a KEY.
+        tensor_row: Row in the model's tensor table, of a TENSOR.
+        nbytes: Bytes of what it stands for, where the second column shows them.
+        make: Makes its children, or None for a leaf.
+        waiting: Children not shown yet; None before the branch was opened.
+        children: Children shown.
+        parent: The node above, None for a model.
+        row: Its place among its siblings.
+    """
+
+    kind: NodeKind
+    title: str
+    words: str
+    document: Document
+    key: str = ""
+    tensor_row: int = -1
+    nbytes: int | None = None
+    make: Callable[[], Sequence[Node]] | None = None
+    waiting: list[Node] | None = None
+    children: list[Node] = field(default_factory=list)
+    parent: Node | None = None
+    row: int = 0
+
+    @property
+    def detail(self) -> str:
+        """Text of the second column, with sizes in the units chosen now."""
+        if self.kind is NodeKind.MODEL:
+            return self.document.summary
+        return self.words if self.nbytes is None else bytes_text(self.nbytes)
+
+    def pending(self) -> bool:
+        """Whether there are children that are not shown yet."""
+        return self.make is not None if self.waiting is None else bool(self.waiting)
+
+    def next_page(self, count: int) -> list[Node]:
+        """Take the next children off the waiting list."""
+        if self.waiting is None:
+            self.waiting = list(self.make() if self.make else ())
+            self.waiting.reverse()  # taken from the end
+        page = [self.waiting.pop() for _ in range(min(count, len(self.waiting)))]
+        for row, node in enumerate(page, len(self.children)):
+            node.parent, node.row = self, row
+        return page
+
+
+def model_node(document: Document) -> Node:
+    """Return the branch of one model."""
+    model = document.model
+
+    def make() -> list[Node]:
+        branches = []
+        if model.metadata.entries:
+            branches.append(_metadata_node(document))
+        if model.tensors.rows:
+            branches.append(_tensors_node(document))
+        if model.groups:
+            branches.append(_groups_node(document))
+        return branches
+
+    return Node(NodeKind.MODEL, plain_text(document.title), "", document, make=make)
+
+
+def _metadata_node(document: Document) -> Node:
+    entries = document.model.metadata.entries
+
+    def make() -> list[Node]:
+        namespaces: dict[str, list[int]] = {}
+        for position, entry in enumerate(entries):
+            namespaces.setdefault(entry.key.partition(".")[0], []).append(position)
+        return [_namespace_node(document, name, rows) for name, rows in namespaces.items()]
+
+    count = integer_text(len(entries))
+    words = _tr("{n} keys").format(n=count)
+    return Node(NodeKind.METADATA, _tr("Metadata"), words, document, make=make)
+
+
+def _namespace_node(document: Document, name: str, positions: list[int]) -> Node:
+    entries = document.model.metadata.entries
+
+    def make() -> list[Node]:
+        return [
+            Node(
+                NodeKind.KEY,
+                plain_text(entries[i].key.removeprefix(f"{name}.")),
+                type_text(entries[i]),
+                document,
+                key=entries[i].key,
+            )
+            for i in sorted(positions, key=lambda i: natural_key(entries[i].key))
+        ]
+
+    return Node(
+        NodeKind.NAMESPACE, plain_text(name), integer_text(len(positions)), document, make=make
+    )
+
+
+def _tensors_node(document: Document) -> Node:
+    columns = document.model.tensors.columns
+
+    def make() -> list[Node]:
+        layers: dict[tuple[str, int], list[int]] = {}
+        outside: list[int] = []
+        for row, name in enumerate(columns.names):
+            parsed = parse_name(name)
+            if parsed.layer is None:
+                outside.append(row)
+            else:
+                layers.setdefault((parsed.stack, parsed.layer), []).append(row)
+        several_stacks = len({stack for stack, _ in layers}) > 1
+        nodes = [_tensor_node(document, row, "") for row in _by_name(document, outside)]
+        for stack, layer in sorted(layers, key=lambda key: (natural_key(key[0]), key[1])):
+            title = f"{stack}.{layer}" if several_stacks else _tr("Layer {n}").format(n=layer)
+            nodes.append(_layer_node(document, title, f"{stack}.{layer}.", layers[stack, layer]))
+        return nodes
+
+    count = integer_text(len(columns.names))
+    words = _tr("{n} tensors").format(n=count)
+    return Node(NodeKind.TENSORS, _tr("Tensors"), words, document, make=make)
+
+
+def _layer_node(document: Document, title: str, prefix: str, rows: list[int]) -> Node:
+    columns = document.model.tensors.columns
+
+    def make() -> list[Node]:
+        roles: dict[str, list[int]] = {}
+        for row in _by_name(document, rows):
+            roles.setdefault(parse_name(columns.names[row]).role, []).append(row)
+        return [
+            _tensor_node(document, members[0], prefix)
+            if len(members) == 1
+            else _role_node(document, role, prefix, members)
+            for role, members in roles.items()
+        ]
+
+    nbytes = sum(columns.nbytes[row] for row in rows)
+    return Node(NodeKind.LAYER, plain_text(title), "", document, nbytes=nbytes, make=make)
+
+
+def _role_node(document: Document, role: str, prefix: str, rows: list[int]) -> Node:
+    columns = document.model.tensors.columns
+
+    def make() -> list[Node]:
+        return [_tensor_node(document, row, prefix) for row in rows]
+
+    nbytes = sum(columns.nbytes[row] for row in rows)
+    return Node(NodeKind.ROLE, plain_text(role), "", document, nbytes=nbytes, make=make)
+
+
+def _tensor_node(document: Document, row: int, prefix: str) -> Node:
+    columns = document.model.tensors.columns
+    title = plain_text(columns.names[row].removeprefix(prefix)) or _tr("(empty name)")
+    return Node(NodeKind.TENSOR, title, columns.types[row].name, document, tensor_row=row)
+
+
+def _groups_node(document: Document) -> Node:
+    groups = document.model.groups
+
+    def make() -> list[Node]:
+        return [
+            Node(NodeKind.GROUP, plain_text(group.name), "", document, nbytes=group.nbytes)
+            for group in sorted(groups, key=lambda group: natural_key(group.name))
+        ]
+
+    return Node(NodeKind.GROUPS, _tr("Groups"), integer_text(len(groups)), document, make=make)
+
+
+def _by_name(document: Document, rows: Iterable[int]) -> list[int]:
+    names = document.model.tensors.columns.names
+    return sorted(rows, key=lambda row: natural_key(names[row]))
+
+
+def _tr(text: str) -> str:
+    return QtCore.QCoreApplication.translate("TreeModel", text)
+
+
+class TreeModel(QtCore.QAbstractItemModel):
+    """The open models and what is in them.
+
+    Attributes:
+        roots: A node for each model, in the order of opening.
+    """
+
+    def __init__(self, parent: QtCore.QObject | None = None) -> None:
+        super().__init__(parent)
+        self.roots: list[Node] = []
+
+    def add(self, document: Document, row: int) -> QModelIndex:
+        """Show a model as the branch at `row`; return its index."""
+        self.beginInsertRows(QModelIndex(), row, row)
+        node = model_node(document)
+        self.roots.insert(row, node)
+        self._number_roots(row)
+        self.endInsertRows()
+        return self.index_of(node)
+
+    def remove(self, document: Document) -> None:
+        """Take a model out."""
+        row = next(i for i, node in enumerate(self.roots) if node.document is document)
+        self.beginRemoveRows(QModelIndex(), row, row)
+        del self.roots[row]
+        self._number_roots(row)
+        self.endRemoveRows()
+
+    def _number_roots(self, first: int) -> None:
+        for row, node in enumerate(self.roots[first:], first):
+            node.row = row
+
+    def node(self, index: Index) -> Node | None:
+        """Return the node of an index, None for the invisible root."""
+        return index.internalPointer() if index.isValid() else None
+
+    def index_of(self, node: Node) -> QModelIndex:
+        """Return the index of a node that is shown."""
+        return self.createIndex(node.row, 0, node)
+
+    def find(self, document: Document, match: Callable[[Node], bool]) -> QModelIndex:
+        """Return the first matching node of a model, opening branches on the way."""
+        root = next((node for node in self.roots if node.document is document), None)
+        stack = [root] if root is not None else []
+        while stack:
+            node = stack.pop()
+            if match(node):
+                return self.index_of(node)
+            if node.kind in (NodeKind.KEY, NodeKind.TENSOR, NodeKind.GROUP):
+                continue
+            while node.pending():
+                self._show(node, len(node.waiting) if node.waiting else _PAGE)
+            stack.extend(reversed(node.children))
+        return QModelIndex()
+
+    def _show(self, node: Node, count: int) -> None:
+        page = node.next_page(count)
+        if page:
+            first = len(node.children)
+            self.beginInsertRows(self.index_of(node), first, first + len(page) - 1)
+            node.children += page
+            self.endInsertRows()
+
+    def _children(self, parent: Index) -> list[Node]:
+        node = self.node(parent)
+        return self.roots if node is None else node.children
+
+    # Qt
+
+    def index(self, row: int, column: int, parent: Index = QModelIndex()) -> QModelIndex:
+        children = self._children(parent)
+        if parent.column() > 0 or not (0 <= row < len(children) and 0 <= column < 2):
+            return QModelIndex()
+        return self.createIndex(row, column, children[row])
+
+    def parent(self, index: Index) -> QModelIndex:  # type: ignore[override] # QObject.parent() is the other overload
+        node = self.node(index)
+        return QModelIndex() if node is None or node.parent is None else self.index_of(node.parent)
+
+    def rowCount(self, parent: Index = QModelIndex()) -> int:
+        return 0 if parent.column() > 0 else len(self._children(parent))
+
+    def columnCount(self, parent: Index = QModelIndex()) -> int:
+        return 2
+
+    def hasChildren(self, parent: Index = QModelIndex()) -> bool:
+        node = self.node(parent)
+        if node is None:
+            return bool(self.roots)
+        return parent.column() <= 0 and (bool(node.children) or node.pending())
+
+    def canFetchMore(self, parent: Index) -> bool:
+        node = self.node(parent)
+        return node is not None and parent.column() <= 0 and node.pending()
+
+    def fetchMore(self, parent: Index) -> None:
+        node = self.node(parent)
+        if node is not None:
+            self._show(node, _PAGE)
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        node = self.node(index)
+        if node is None:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return node.title if index.column() == 0 else node.detail
+        if role == ItemRole.NODE:
+            return node
+        if role == ItemRole.RAW:
+            return node.key or node.title
+        return _meaning(index.column()) if role == Qt.ItemDataRole.WhatsThisRole else None
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> Any:
+        if orientation != Qt.Orientation.Horizontal or not 0 <= section < 2:
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return (self.tr("Model"), self.tr("What"))[section]
+        return _meaning(section) if role == Qt.ItemDataRole.WhatsThisRole else None
+
+
+def _meaning(column: int) -> str:
+    return list(model_tree_texts().values())[column]
+
 
 _DETAIL_WIDTH = 120
 

@@ -1,4 +1,7 @@
-"""The panel of errors: the selected tensor compared with a reference."""
+"""The panel of errors: the selected tensor compared with a reference.
+
+One walk over both tensors fills its pages: weights, errors, density.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from PySide6.QtWidgets import QWidget
 
 from explorer.qt.document import Document, Recent
-from explorer.qt.errors.pages import ImpliedPage, PicturePages
 from explorer.qt.errors.work import SelectedPair
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import ReferenceBar, References, Rounding
@@ -22,6 +24,456 @@ from explorer.text import integer_text, plain_text, shape_text
 if TYPE_CHECKING:
     from explorer.planner.inputs import PlanInputs
     from explorer.qt.what_if.page import WhatIfPage
+import math
+from functools import partial
+from typing import TypeAlias
+
+from PySide6.QtCore import QByteArray, QCoreApplication, QObject, QSignalBlocker, Signal
+from PySide6.QtGui import QPalette
+from PySide6.QtWidgets import QComboBox, QVBoxLayout
+
+from explorer.analysis.blocks import BlockStatistics, is_quantized
+from explorer.analysis.errors.compare import ExpectedRounding, expected_rounding
+from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
+from explorer.present.explanations import picture_text
+from explorer.qt.errors.plots import CellReading, DensityPlot, ErrorPlot
+from explorer.qt.errors.work import error_lines, implied_lines, known_picture, read_errors
+from explorer.qt.weights.histogram import StatisticsTable
+from explorer.qt.weights.work import blocks_request
+from explorer.qt.widgets.curves import HistogramCurve
+from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.pages import Phase, PlotPage, Reader, ReadingPage, Refusal, Request
+from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings, percent_text
+from explorer.qt.widgets.table_view import TableView
+from explorer.text import float_text
+
+# The three pictures of an error with table and read-out: weights, errors, density.
+
+
+TABLE_WIDTH = 310
+"""What the table of errors needs, in pixels."""
+
+MOST, ALL, SIZES = range(3)
+"""Places in the list of ranges; the last is only there for errors."""
+
+
+class RangeChoice(QComboBox):
+    """Which part of the weights, or of the errors, a picture shows.
+
+    Args:
+        errors: Whether errors are shown, of which the sizes may be shown instead.
+    """
+
+    changed = Signal()
+
+    def __init__(self, *, errors: bool) -> None:
+        super().__init__()
+        self.setAccessibleName(self.tr("Range"))
+        self.setToolTip(self.tr("Which part is shown"))
+        self.addItem(self.tr("Without the outermost 0.1 %"))
+        self.addItem(self.tr("All errors") if errors else self.tr("All weights"))
+        if errors:
+            self.addItem(self.tr("Sizes |e|, powers of ten"))
+        self.currentIndexChanged.connect(lambda _: self.changed.emit())
+
+    def choose(self, place: int) -> None:
+        """Choose without emitting a signal."""
+        with QSignalBlocker(self):
+            self.setCurrentIndex(place)
+
+
+class WeightsPanel(PlotPanel):
+    """Histograms of reference and candidate over each other."""
+
+    def __init__(
+        self, runner: JobRunner, table: StatisticsTable, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(runner, table, self._describe_pairs, parent, TABLE_WIDTH)
+        self.plot.set_titles(self.tr("Weight"), self.tr("Weights in each bin"))
+        self.plot.setAccessibleName(self.tr("Histograms of reference and candidate"))
+        self.plot.setWhatsThis(picture_text("pair_histograms"))
+
+    def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
+        """Draw a picture; return what to say above it.
+
+        Args:
+            picture: What to draw.
+            types: Of reference and candidate.
+            place: Which part of it.
+        """
+        square = _square(picture, place)
+        names = self.tr("reference, {type}"), self.tr("candidate, {type}")
+        histograms = square.reference, square.candidate
+        self.plot.show_curves(
+            tuple(
+                HistogramCurve(
+                    name.format(type=kind), -1, histogram, picture.figures.compared, *[math.nan] * 4
+                )
+                for name, kind, histogram in zip(names, types, histograms, strict=True)
+            )
+        )
+        return _inside(square, picture)
+
+    def _describe_pairs(self, readings: Readings) -> str:
+        first = readings[0]
+        text = self.tr("{low} to {high}").format(
+            low=float_text(first.low, 5), high=float_text(first.high, 5)
+        )
+        for reading in readings:
+            told = self.tr("{curve}: {count} ({share})").format(
+                curve=reading.curve,
+                count=integer_text(reading.count),
+                share=percent_text(reading.share),
+            )
+            text += f"   {told}"
+        return text
+
+
+class ErrorPanel(PlotPanel):
+    """Histogram of errors, or of their sizes."""
+
+    plot: ErrorPlot
+
+    def __init__(
+        self, runner: JobRunner, table: StatisticsTable, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(
+            runner, table, self._describe_error, parent, TABLE_WIDTH, ErrorPlot(parent)
+        )
+
+    def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
+        """Draw a picture; see `WeightsPanel.show_picture`."""
+        figures = picture.figures
+        mean, std = figures.mean_error, math.nan
+        if figures.compared:
+            std = math.sqrt(max(0.0, figures.rmse**2 - mean**2))
+        histogram = picture.most_errors if place == MOST else picture.all_errors
+        if place == SIZES:
+            histogram, mean, std = picture.magnitudes, math.nan, math.nan
+        total = figures.compared
+        curve = HistogramCurve(
+            self.tr("error"), -1, histogram, total, mean, std, math.nan, math.nan
+        )
+        what = self.tr("Size of the error, |candidate - reference|")
+        if place != SIZES:
+            what = self.tr("Error, candidate - reference")
+        self.plot.set_titles(what, self.tr("Weights in each bin"))
+        self.plot.show_errors(curve, by_size=place == SIZES)
+        if place == SIZES:
+            text = self.tr("{n} weights ({share}) have no error and are left out")
+            count = curve.outside
+        else:
+            text = self.tr("{n} errors ({share}) lie outside") if curve.outside else ""
+            count = curve.outside
+        share = percent_text(count / total if total else 0.0)
+        return text.format(n=integer_text(count), share=share)
+
+    def _describe_error(self, readings: Readings) -> str:
+        reading = readings[0]
+        low, high = self.plot.errors_of(reading)
+        return self.tr("{low} to {high}   {count} weights   {share}").format(
+            low=float_text(low, 4),
+            high=float_text(high, 4),
+            count=integer_text(reading.count),
+            share=percent_text(reading.share),
+        )
+
+
+class DensityPanel(PicturePanel):
+    """Reference against candidate.
+
+    Attributes:
+        plot: The image.
+    """
+
+    def __init__(
+        self, runner: JobRunner, table: StatisticsTable, parent: QWidget | None = None
+    ) -> None:
+        plot = DensityPlot(parent)
+        super().__init__(runner, plot, table, parent, TABLE_WIDTH)
+        self.plot = plot
+        self._total = 0
+        plot.cell_read.connect(self._describe)
+
+    def set_logarithmic(self, on: bool) -> None:
+        self.plot.set_logarithmic(on)
+
+    def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
+        """Draw a picture; see `WeightsPanel.show_picture`."""
+        square = _square(picture, place)
+        self._total = picture.figures.compared
+        self.plot.show_square(square)
+        return _inside(square, picture)
+
+    def _describe(self, reading: CellReading | None) -> None:
+        if reading is None:
+            self.show_text("")
+            return
+        low, high = (
+            self.tr("{low} to {high}").format(
+                low=float_text(ends[0], 4), high=float_text(ends[1], 4)
+            )
+            for ends in (reading.reference, reading.candidate)
+        )
+        text = self.tr("reference {reference}   candidate {candidate}   {n} weights   {share}")
+        share = percent_text(reading.count / self._total if self._total else 0.0)
+        count = integer_text(reading.count)
+        self.show_text(text.format(reference=low, candidate=high, n=count, share=share))
+
+
+def _square(picture: ErrorPicture, place: int) -> PairSquare:
+    return picture.most_pairs if place == MOST else picture.all_pairs
+
+
+def _inside(square: PairSquare, picture: ErrorPicture) -> str:
+    """Say how many pairs are left out."""
+    if not square.outside:
+        return ""
+    share = percent_text(square.outside / picture.figures.compared)
+    text = QCoreApplication.translate(
+        "PicturePages", "{n} pairs ({share}) have a weight that lies outside, and are left out"
+    )
+    return text.format(n=integer_text(square.outside), share=share)
+
+
+AnyPanel: TypeAlias = WeightsPanel | ErrorPanel | DensityPanel
+
+
+class PicturePage(PlotPage[AnyPanel]):
+    """A page of errors: a plot, the choice of its range, and the table of figures.
+
+    Attributes:
+        range: Which part is shown.
+
+    Signals:
+        exported: A file was written; its path.
+        failed: A file could not be written.
+    """
+
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(self, kind: type[AnyPanel], runner: JobRunner, table: StatisticsTable) -> None:
+        def make() -> AnyPanel:
+            panel = kind(runner, table, self)
+            panel.exported.connect(self.exported)
+            panel.failed.connect(self.failed)
+            return panel
+
+        super().__init__(make)
+        self.range = RangeChoice(errors=kind is ErrorPanel)
+        self.bar.insertWidget(1, self.range)
+
+
+class PicturePages(QObject, Reader[ErrorPicture]):
+    """Reads a tensor and its reference, and shows what comes of it as it comes.
+
+    Attributes:
+        weights: Both as histograms.
+        errors: The histogram of errors.
+        density: One against the other.
+        table: The figures, which stand beside each.
+        picture: What is shown; None while nothing is known.
+
+    Signals:
+        exported: A file was written; its path.
+        failed: A file could not be written.
+    """
+
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(self, runner: JobRunner, progress: ProgressLine, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._subject: SelectedPair | None = None
+        self._recent = Recent(0)
+        self._progress = progress
+        self.picture: ErrorPicture | None = None
+        self.table = StatisticsTable(self)
+        self.weights = PicturePage(WeightsPanel, runner, self.table)
+        self.errors = PicturePage(ErrorPanel, runner, self.table)
+        self.density = PicturePage(DensityPanel, runner, self.table)
+        self.density.logarithmic.setChecked(True)
+        self.pages = self.weights, self.errors, self.density
+        for page in self.pages:
+            page.exported.connect(self.exported)
+            page.failed.connect(self.failed)
+            page.range.changed.connect(partial(self._change_range, page))
+        self.begin_life(runner, self.pages, progress)
+
+    def show_subject(self, subject: SelectedPair | None, recent: Recent) -> None:
+        """Show another tensor; it is read when one of the pages is visible.
+
+        Args:
+            subject: The tensor; None ends all reading.
+            recent: What is known of its model.
+        """
+        self._subject = subject
+        self._recent = recent
+        self.restart()
+
+    def clear(self) -> None:
+        self.picture = None
+
+    def request(self) -> Request[ErrorPicture] | Refusal | None:
+        subject, recent = self._subject, self._recent
+        if subject is None:
+            return None
+        if subject.pair is None:
+            heading = self.tr("Preparing…") if subject.waiting else self.tr("Not comparable")
+            return Refusal(heading, subject.reason)
+
+        return Request(
+            key=(subject.key, id(recent)),
+            title=self.tr("Comparing {name}").format(name=subject.name),
+            heading=self.tr("Reading the weights…"),
+            failure=self.tr("The weights could not be compared"),
+            work=lambda job: read_errors(subject, recent, job),
+            name=subject.name,
+            known=lambda: known_picture(subject, recent),
+        )
+
+    def show_part(self, part: ErrorPicture) -> None:
+        assert self._subject is not None
+        share = part.done / part.total if part.total else 1.0
+        nbytes = round(share * self._subject.nbytes)
+        self._progress.show_progress(part.done, part.total, nbytes)
+        self.show_result(part)
+
+    def show_result(self, result: ErrorPicture) -> None:
+        first = self.picture is None
+        self.picture = result
+        self.table.show_lines(error_lines(result))
+        for page in self.pages:
+            if first and not page.isVisible():
+                page.tell("", "")  # it is filled when it becomes visible
+        self._fill(first=first)
+
+    def refill(self) -> None:
+        self._fill()
+
+    def _fill(self, *, first: bool = False) -> None:
+        """Fill the visible page."""
+        picture, subject = self.picture, self._subject
+        if picture is None or subject is None or subject.pair is None:
+            return
+        pair = subject.pair
+        for page in self.pages:
+            if not page.isVisible():
+                continue
+            fresh = first or not page.has_content
+            panel = page.panel
+            if fresh:
+                panel.file_name = f"{subject.name}-{self._noun(page)}"
+                panel.show_resting("")
+            if picture.figures.compared:
+                types = pair.reference_type, pair.candidate_type
+                page.show_plot(panel.show_picture(picture, types, page.range.currentIndex()))
+            elif picture.complete:
+                heading = self.tr("Nothing to draw")
+                page.tell(heading, self.tr("No weight is finite in both tensors."))
+            if fresh:
+                panel.plot.forget_zoom()
+                panel.table.show_columns(QByteArray())
+
+    def _change_range(self, page: PicturePage) -> None:
+        if self.picture is not None and page.has_content:
+            self._fill()
+            page.panel.plot.forget_zoom()
+
+    def _noun(self, page: PicturePage) -> str:
+        names = {self.weights: "weights", self.errors: "errors", self.density: "density"}
+        return names[page]
+
+
+# What is known of a tensor's rounding as long as nothing is chosen to compare it with.
+
+
+class ImpliedPage(ReadingPage[BlockStatistics]):
+    """A table of the expected rounding error, or a sentence.
+
+    Attributes:
+        implied: What is shown; None while nothing is known.
+        hint: How to learn more.
+        table: The figures.
+
+    Signals:
+        exported: The table was written; its path.
+        failed: It could not be written; an `ExplorerError`.
+        reference_wanted: The user wants to choose what to compare with.
+    """
+
+    exported = Signal(str)
+    failed = Signal(object)
+    reference_wanted = Signal()
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._subject: SelectedTensor | None = None
+        self._recent = Recent(0)
+        self.implied: ExpectedRounding | None = None
+        self.hint = plain_label(
+            self,
+            self.tr(
+                "Nothing is chosen to compare with. These figures follow from the tensor's own "
+                "blocks. For true errors choose above: the unquantized model, or a type "
+                "that the weights are rounded to."
+            ),
+        )
+        self.hint.setWordWrap(True)
+        self.hint.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        self.hint.setContentsMargins(8, 8, 8, 8)
+        self.model = StatisticsTable(self)
+        self.table = TableView(self.model, runner, self)
+        self.table.setAccessibleName(self.tr("Expected rounding error"))
+        self.table.exported.connect(self.exported)
+        self.table.failed.connect(self.failed)
+        column = QVBoxLayout(self.content)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.hint)
+        column.addWidget(self.table, 1)
+        self.begin_life(runner, (self,))
+
+    def show_subject(self, subject: SelectedTensor | None, recent: Recent) -> None:
+        """Show another tensor; None ends all reading.
+
+        Args:
+            subject: The tensor.
+            recent: What is known of its model.
+        """
+        self._subject = subject
+        self._recent = recent
+        self.restart()
+
+    def clear(self) -> None:
+        self.implied = None
+
+    def press(self) -> None:
+        if self.phase is Phase.UNSUPPORTED:
+            self.reference_wanted.emit()
+        else:
+            self.load()
+
+    def request(self) -> Request[BlockStatistics] | Refusal | None:
+        subject = self._subject
+        if subject is None:
+            return None
+        if is_quantized(subject.tensor):
+            return blocks_request(subject, self._recent)
+        sentence = self.tr(
+            "{name} is stored as {type}, without blocks of which a rounding error could be "
+            "expected. Choose what to compare it with: another model, or a type that its weights "
+            "are rounded to."
+        ).format(name=subject.name, type=subject.tensor.type.name)
+        return Refusal(self.tr("Not quantized"), sentence, self.tr("Choose"))
+
+    def show_result(self, result: BlockStatistics) -> None:
+        self.implied = expected_rounding(result)
+        self.model.show_lines(implied_lines(self.implied))
+        self.table.show_columns(QByteArray())
+        self.show_content()
+
 
 _MOST_RESULTS: Final = 16  # of a model: at most 8 MiB, usually far less
 

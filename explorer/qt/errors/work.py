@@ -24,7 +24,7 @@ from explorer.present.errors import (
     share_text,
 )
 from explorer.qt.document import Recent
-from explorer.qt.weights.statistics_table import Line
+from explorer.qt.weights.histogram import Line
 from explorer.qt.weights.work import Worker, worker_count
 from explorer.text import float_text, integer_text
 

@@ -1,19 +1,23 @@
-"""The user guide: pages of Markdown in `resources/guide`, and the lists of keys.
+"""The user guide: its pages of Markdown in `resources/guide`, the lists of keys, and its window.
 
-Pages of panels have the panels' object names. No text of a model is ever part of a page, so pages
-may be shown as rich text.
+This is the one module that shows rich text: pages of the guide and lists of keys, never a text of a
+model. Links lead to other pages, and there are no pictures. Pages of panels have the panels' object
+names.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from PySide6 import QtGui, QtWidgets
+from PySide6.QtCore import QByteArray, QEvent, Qt, QUrl, Signal
 from PySide6.QtGui import QAction, QKeySequence
 
 from explorer.paths import resource
+from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
 
 ORDER: Final = (
     *("start", "library", "overview", "metadata", "tensors", "weights", "errors", "survey"),
@@ -282,3 +286,346 @@ def _tables(parts: Mapping[str, Sequence[KeyLine]]) -> str:
             rows = [f"| {line.what.translate(_MARKUP)} | `{line.keys}` |" for line in lines]
             blocks.append("\n".join([f"## {heading}\n", "| What | Keys |", "| --- | --- |", *rows]))
     return "\n\n".join(blocks) + "\n"
+
+
+_MARGIN: Final = 18
+_CELL_PADDING: Final = 5
+_TABLE_MARGIN: Final = 6
+_LINE_SHARE: Final = 0.4
+_MIN_ZOOM, _MAX_ZOOM = 0.5, 4.0
+_ZOOM_STEP: Final = 1.1
+_MAX_MARKS: Final = 500
+
+
+class GuideText(QtWidgets.QTextBrowser):
+    """Shows pages, with the browser's own history.
+
+    Args:
+        text_of: Returns the Markdown of a page by its name; None for an unknown one.
+        parent: The window.
+
+    Attributes:
+        zoom: Size of the font relative to the program's.
+    """
+
+    def __init__(
+        self, text_of: Callable[[str], str | None], parent: QtWidgets.QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.zoom = 1.0
+        self._text_of = text_of
+        self._words: tuple[str, ...] = ()
+        self.setOpenLinks(False)
+        self.setOpenExternalLinks(False)
+        self.setAccessibleName(self.tr("Text of the guide"))
+        self.anchorClicked.connect(self._follow)
+        self.sourceChanged.connect(self._style)
+
+    @property
+    def place(self) -> Place:
+        """The page and heading that are shown; an empty name before the first page."""
+        return Place.of_link(self.source().toString(), "") or Place("")
+
+    def show_place(self, place: Place) -> None:
+        """Show a page that exists, from its start or a heading; the current place is left as is."""
+        if place == self.place:
+            return
+        self.setSource(QUrl(f"{place.page}.md" + (f"#{place.anchor}" if place.anchor else "")))
+        block = self.document().begin()  # Markdown has no anchors of its own
+        while place.anchor and block.isValid():
+            if block.blockFormat().headingLevel() > 0 and anchor_of(block.text()) == place.anchor:
+                self._scroll_to(QtGui.QTextCursor(block))
+                return
+            block = block.next()
+
+    def mark(self, words: Iterable[str]) -> None:
+        """Mark words wherever they occur."""
+        self._words = tuple(words)
+        self._show_marks()
+
+    def find_next(self, forward: bool = True) -> bool:
+        """Go to the next mark, from the last one to the first; return whether there is one."""
+        places = sorted((cursor.selectionStart(), cursor) for cursor in self._places())
+        if not places:
+            return False
+        here = self.textCursor().selectionStart()
+        if forward:
+            after = [cursor for start, cursor in places if start > here]
+            self._scroll_to(after[0] if after else places[0][1])
+        else:
+            before = [cursor for start, cursor in places if start < here]
+            self._scroll_to(before[-1] if before else places[-1][1])
+        return True
+
+    def set_zoom(self, zoom: float) -> None:
+        """Set the size of the font; 1 is that of the program."""
+        self.zoom = min(max(zoom, _MIN_ZOOM), _MAX_ZOOM)
+        font = QtGui.QFont(self.font())
+        font.setPointSizeF(QtWidgets.QWidget().font().pointSizeF() * self.zoom)
+        self.setFont(font)
+
+    def zoom_by(self, steps: float) -> None:
+        """Enlarge the font by some steps, or reduce it."""
+        self.set_zoom(self.zoom * _ZOOM_STEP**steps)
+
+    def _follow(self, link: QUrl) -> None:
+        place = Place.of_link(link.toString(), self.place.page)
+        if place is not None and self._text_of(place.page) is not None:
+            self.show_place(place)
+
+    def _style(self) -> None:
+        """Style a page that was loaded."""
+        palette = self.palette()
+        line = palette.color(QtGui.QPalette.ColorRole.Text)
+        line.setAlphaF(_LINE_SHARE)  # visible in every scheme
+        style = QtGui.QTextTableFormat()
+        style.setBorder(1)
+        style.setBorderStyle(QtGui.QTextFrameFormat.BorderStyle.BorderStyle_Solid)
+        style.setBorderBrush(QtGui.QBrush(line))
+        style.setBorderCollapse(True)
+        style.setCellSpacing(0)
+        style.setCellPadding(_CELL_PADDING)
+        style.setTopMargin(_TABLE_MARGIN)
+        style.setBottomMargin(_TABLE_MARGIN)
+        style.setHeaderRowCount(1)
+        self.document().setDocumentMargin(_MARGIN)
+        for table in _text_tables(self.document().rootFrame()):
+            table.setFormat(style)
+        self._show_marks()
+
+    def _places(self) -> Iterator[QtGui.QTextCursor]:
+        """Yield the places of the marked words."""
+        for word in self._words:
+            cursor, count = QtGui.QTextCursor(self.document()), 0
+            while count < _MAX_MARKS:
+                cursor = self.document().find(word, cursor)
+                if cursor.isNull():
+                    break
+                count += 1
+                yield QtGui.QTextCursor(cursor)
+
+    def _show_marks(self) -> None:
+        style = QtGui.QTextCharFormat()
+        style.setBackground(self.palette().color(QtGui.QPalette.ColorRole.Highlight))
+        style.setForeground(self.palette().color(QtGui.QPalette.ColorRole.HighlightedText))
+        style.setProperty(QtGui.QTextFormat.Property.FullWidthSelection, False)
+        marks = []
+        for cursor in self._places():
+            mark: Any = QtWidgets.QTextEdit.ExtraSelection()  # the stub knows no attributes
+            mark.cursor, mark.format = cursor, style
+            marks.append(mark)
+        self.setExtraSelections(marks)
+
+    def _scroll_to(self, cursor: QtGui.QTextCursor) -> None:
+        """Scroll a place to the top, and put the cursor there."""
+        plain = QtGui.QTextCursor(cursor)
+        plain.setPosition(cursor.selectionStart())
+        self.setTextCursor(plain)
+        bar = self.verticalScrollBar()
+        bar.setValue(bar.value() + self.cursorRect(plain).top() - _MARGIN)
+
+    # Qt
+
+    def loadResource(self, kind: int, name: QUrl | str) -> Any:
+        place = Place.of_link(QUrl(name).toString(), "")
+        return None if place is None else self._text_of(place.page)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and not self.source().isEmpty():
+            place = self.verticalScrollBar().value()
+            self.reload()  # links and tables keep the colours of the time they were made
+            self.verticalScrollBar().setValue(place)
+
+    def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
+        if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            self.zoom_by(event.angleDelta().y() / 120)
+            event.accept()
+        else:
+            super().wheelEvent(event)
+
+
+def _text_tables(frame: QtGui.QTextFrame) -> Iterator[QtGui.QTextTable]:
+    for child in frame.childFrames():
+        if isinstance(child, QtGui.QTextTable):
+            yield child
+        yield from _text_tables(child)
+
+
+_NAME: Final = int(Qt.ItemDataRole.UserRole) + 1
+_WIDTH, _HEIGHT = 900, 640
+_TOPICS_WIDTH: Final = 220
+
+
+class HelpWindow(QtWidgets.QDialog):
+    """Shows the guide beside the program; it is not modal.
+
+    Args:
+        pages: The pages, in the order of reading.
+        text_of: Returns the Markdown to show of a page.
+        parent: The program's window.
+
+    Attributes:
+        search: The line above the topics.
+        topics: The titles of the pages.
+        text: The page.
+
+    Signals:
+        closed: The window was closed.
+    """
+
+    closed = Signal()
+
+    def __init__(
+        self,
+        pages: Sequence[Page],
+        text_of: Callable[[Page], str],
+        parent: QtWidgets.QWidget | None = None,
+    ) -> None:
+        super().__init__(parent, Qt.WindowType.Window)
+        self.setWindowTitle(self.tr("GGUF Explorer: guide"))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._pages = {page.name: page for page in pages}
+        hint = self.tr("Search the guide")
+        self.search = FilterBar(hint, self.tr("Topics in which every word occurs"), self)
+        self.search.edit.setAccessibleName(hint)
+        self.topics = QtWidgets.QListWidget(self)
+        self.topics.setAccessibleName(self.tr("Topics"))
+        self.topics.setItemDelegate(RoomyDelegate(self.topics))
+        self.topics.setUniformItemSizes(True)
+        for page in pages:
+            item = QtWidgets.QListWidgetItem(page.title, self.topics)
+            item.setData(_NAME, page.name)
+        self.text = GuideText(
+            lambda name: text_of(self._pages[name]) if name in self._pages else None, self
+        )
+        self._make_commands()
+        self._lay_out()
+        self.search.changed.connect(self._filter)
+        self.search.left_down.connect(lambda: self.topics.setFocus(Qt.FocusReason.OtherFocusReason))
+        self.topics.currentItemChanged.connect(lambda item, _: self._choose(item))
+        self.text.historyChanged.connect(self._page_shown)
+        self.finished.connect(lambda _: self.closed.emit())
+        self.resize(_WIDTH, _HEIGHT)
+
+    @property
+    def page(self) -> str:
+        """Name of the page that is shown."""
+        return self.text.place.page
+
+    @property
+    def splitter_state(self) -> QByteArray:
+        """Widths of topics and text."""
+        return self._splitter.saveState()
+
+    @splitter_state.setter
+    def splitter_state(self, state: QByteArray) -> None:
+        self._splitter.restoreState(state)
+
+    def open_page(self, name: str, anchor: str = "") -> None:
+        """Show a page; of an unknown name, the first one."""
+        self.text.show_place(
+            Place(name if name in self._pages else next(iter(self._pages)), anchor)
+        )
+
+    def shown_topics(self) -> list[str]:
+        """Return the names of the pages that the search leaves."""
+        return [item.data(_NAME) for item in self._items() if not item.isHidden()]
+
+    def _items(self) -> list[QtWidgets.QListWidgetItem]:
+        return [self.topics.item(row) for row in range(self.topics.count())]
+
+    def _make_commands(self) -> None:
+        tr, text, keys, make = self.tr, self.text, QtGui.QKeySequence.StandardKey, self._action
+        self.back = make("◂", tr("Back"), text.backward, keys.Back)
+        self.forward = make("▸", tr("Forward"), text.forward, keys.Forward)
+        self.larger = make("A+", tr("Larger text"), lambda: text.zoom_by(1), keys.ZoomIn)
+        self.smaller = make(
+            "A\N{MINUS SIGN}", tr("Smaller text"), lambda: text.zoom_by(-1), keys.ZoomOut
+        )
+        self.normal = make("A", tr("Normal text"), lambda: text.set_zoom(1.0), "Ctrl+0")
+        make("", tr("Search"), self.search.focus, keys.Find)
+        make("", tr("Next place"), text.find_next, keys.FindNext)
+        make("", tr("Previous place"), lambda: text.find_next(forward=False), keys.FindPrevious)
+        for action, available in (
+            (self.back, text.backwardAvailable),
+            (self.forward, text.forwardAvailable),
+        ):
+            action.setEnabled(False)
+            available.connect(action.setEnabled)
+
+    def _action(
+        self,
+        text: str,
+        name: str,
+        slot: Callable[[], object],
+        keys: QtGui.QKeySequence.StandardKey | str,
+    ) -> QtGui.QAction:
+        action = QtGui.QAction(text, self)
+        if isinstance(keys, str):
+            action.setShortcut(QtGui.QKeySequence(keys))
+        else:
+            action.setShortcuts(QtGui.QKeySequence.keyBindings(keys))
+        shown = action.shortcut().toString(QtGui.QKeySequence.SequenceFormat.NativeText)
+        action.setToolTip(f"{name} ({shown})" if shown else name)
+        action.triggered.connect(lambda _=False: slot())
+        self.addAction(action)
+        return action
+
+    def _lay_out(self) -> None:
+        bar = QtWidgets.QHBoxLayout()
+        bar.setContentsMargins(6, 6, 6, 4)
+        bar.setSpacing(4)
+        for action in (self.back, self.forward, None, self.smaller, self.normal, self.larger):
+            if action is None:
+                bar.addStretch(1)
+                continue
+            button = QtWidgets.QToolButton(self)
+            button.setDefaultAction(action)
+            button.setAccessibleName(action.toolTip())
+            bar.addWidget(button)
+        left, right = QtWidgets.QVBoxLayout(), QtWidgets.QVBoxLayout()
+        left.addWidget(self.search)
+        left.addWidget(self.topics)
+        right.addLayout(bar)
+        right.addWidget(self.text)
+        self._splitter = QtWidgets.QSplitter(self)
+        for column in (left, right):
+            column.setContentsMargins(0, 0, 0, 0)
+            column.setSpacing(0)
+            side = QtWidgets.QWidget(self)
+            side.setLayout(column)
+            self._splitter.addWidget(side)
+        self._splitter.setStretchFactor(1, 1)
+        self._splitter.setChildrenCollapsible(False)
+        self._splitter.setSizes([_TOPICS_WIDTH, _WIDTH - _TOPICS_WIDTH])
+        layout = QtWidgets.QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._splitter)
+
+    def _page_shown(self) -> None:
+        page = self._pages.get(self.page)
+        if page is None:
+            return
+        for item in self._items():
+            if item.data(_NAME) == page.name and item is not self.topics.currentItem():
+                self.topics.setCurrentItem(item)
+        self.setWindowTitle(self.tr("{page}: guide to GGUF Explorer").format(page=page.title))
+
+    def _choose(self, item: QtWidgets.QListWidgetItem | None) -> None:
+        if item is not None and item.data(_NAME) != self.page:
+            self.open_page(item.data(_NAME))
+            if self.search.text:
+                self.text.find_next()
+
+    def _filter(self, text: str) -> None:
+        found = {page.name for page in pages_with(list(self._pages.values()), text)}
+        for item in self._items():
+            item.setHidden(item.data(_NAME) not in found)
+        words = self.tr("1 topic") if len(found) == 1 else self.tr("{n} topics")
+        self.search.status.setText(words.format(n=len(found)) if text.strip() else "")
+        self.text.mark(text.split())
+        if text.strip() and found and self.page not in found:
+            self.open_page(next(name for name in self._pages if name in found))
+        if text.strip():
+            self.text.find_next()

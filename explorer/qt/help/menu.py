@@ -1,19 +1,509 @@
-"""The menu Help: guide, keys, "What's this?", tour, about."""
+"""The menu Help (guide, keys, "What's this?", tour, about), and the tour of the window."""
 
 from __future__ import annotations
 
-from PySide6 import QtWidgets
-from PySide6.QtCore import QObject, QPoint, Qt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Final, NamedTuple
+
+from PySide6 import QtCore, QtGui, QtWidgets
+from PySide6.QtCore import QObject, QPoint, Qt, Signal
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 
 from explorer import __version__
 from explorer.qt.actions import Actions
 from explorer.qt.contents.open_models import OpenModelsView
 from explorer.qt.help import guide as guides
-from explorer.qt.help.tour import Tour, tour_stops
-from explorer.qt.help.window import HelpWindow
+from explorer.qt.help.guide import HelpWindow
 from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
+from explorer.qt.widgets.labels import plain_label
+
+_GAP: Final = 6  # pixels between a box and its target
+_ARROW: Final = 10
+_RADIUS: Final = 6
+_WIDTH_IN_LETTERS: Final = 46
+_FRAME_PIXELS: Final = 2
+_TREE_HEIGHT: Final = 220  # of the tree, only the upper part is framed: the box stands beside it
+
+
+class Side(Enum):
+    """The side of its target on which a box stands."""
+
+    BELOW = auto()
+    RIGHT = auto()
+    LEFT = auto()
+    ABOVE = auto()
+
+
+class Placement(NamedTuple):
+    """Where a box stands; on no side of its target if it points at nothing."""
+
+    area: QtCore.QRect
+    side: Side | None
+
+
+def place_beside(
+    size: QtCore.QSize, target: QtCore.QRect, room: QtCore.QRect, direction: Qt.LayoutDirection
+) -> Placement:
+    """Place a box beside its target, on the first side with room, so that it covers none of it.
+
+    Where no side has room, as in a very small window, it stands in the corner farthest from the
+    target and points at nothing.
+
+    Args:
+        size: Size of the box.
+        target: The target; empty for none.
+        room: The area that the box may use.
+        direction: Decides which of left and right is tried first.
+    """
+    if target.isEmpty():
+        return Placement(_inside(_centred(size, room.center()), room), None)
+    sides = [Side.BELOW, Side.RIGHT, Side.LEFT, Side.ABOVE]
+    if direction == Qt.LayoutDirection.RightToLeft:
+        sides[1:3] = [Side.LEFT, Side.RIGHT]
+    for side in sides:
+        area = _inside(_beside(size, target, side), room)
+        if room.contains(area) and not area.intersects(target.adjusted(-1, -1, 1, 1)):
+            return Placement(area, side)
+    corner = QtCore.QRect(room.topLeft(), size)
+    if target.center().x() < room.center().x():
+        corner.moveRight(room.right())
+    if target.center().y() < room.center().y():
+        corner.moveBottom(room.bottom())
+    return Placement(_inside(corner, room), None)
+
+
+def _beside(size: QtCore.QSize, target: QtCore.QRect, side: Side) -> QtCore.QRect:
+    """Return a box beside its target, centred on it."""
+    area = _centred(size, target.center())
+    match side:
+        case Side.BELOW:
+            area.moveTop(target.bottom() + 1 + _GAP)
+        case Side.ABOVE:
+            area.moveBottom(target.top() - 1 - _GAP)
+        case Side.RIGHT:
+            area.moveLeft(target.right() + 1 + _GAP)
+        case Side.LEFT:
+            area.moveRight(target.left() - 1 - _GAP)
+    return area
+
+
+def _centred(size: QtCore.QSize, middle: QtCore.QPoint) -> QtCore.QRect:
+    area = QtCore.QRect(QtCore.QPoint(0, 0), size)
+    area.moveCenter(middle)
+    return area
+
+
+def _inside(area: QtCore.QRect, room: QtCore.QRect) -> QtCore.QRect:
+    """Return a box moved into the room, as far as it fits."""
+    moved = QtCore.QRect(area)
+    moved.moveRight(min(moved.right(), room.right()))
+    moved.moveLeft(max(moved.left(), room.left()))
+    moved.moveBottom(min(moved.bottom(), room.bottom()))
+    moved.moveTop(max(moved.top(), room.top()))
+    return moved
+
+
+class Callout(QtWidgets.QWidget):
+    """A box with a text and buttons; a part of the window, not a window of its own.
+
+    Signals:
+        next_wanted: *Next* was chosen.
+        back_wanted: *Back* was chosen.
+        skipped: *Skip the tour* was chosen.
+    """
+
+    next_wanted = Signal()
+    back_wanted = Signal()
+    skipped = Signal()
+
+    def __init__(self, parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent)
+        self._side: Side | None = None
+        self._tip = QtCore.QPoint()
+        self.title = plain_label(self)
+        font = QtGui.QFont(self.title.font())
+        font.setWeight(QtGui.QFont.Weight.DemiBold)
+        font.setPointSizeF(font.pointSizeF() * 1.1)
+        self.title.setFont(font)
+        self.text = plain_label(self)
+        self.count = plain_label(self)
+        for label in (self.title, self.text, self.count):
+            label.setForegroundRole(QtGui.QPalette.ColorRole.ToolTipText)
+            label.setWordWrap(label is not self.count)
+        self.skip = self._button(self.tr("&Skip the tour"), self.skipped)
+        self.back = self._button(self.tr("&Back"), self.back_wanted)
+        self.next = self._button(self.tr("&Next"), self.next_wanted)
+        self._lay_out()
+        left_to_right = Qt.LayoutDirection.LeftToRight
+        for key, slot in (
+            (Qt.Key.Key_Escape, self.skipped.emit),
+            (Qt.Key.Key_Right, lambda: self._step(self.layoutDirection() == left_to_right)),
+            (Qt.Key.Key_Left, lambda: self._step(self.layoutDirection() != left_to_right)),
+        ):
+            # as shortcuts: buttons use arrow keys to move the focus
+            shortcut = QtGui.QShortcut(QtGui.QKeySequence(key), self)
+            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            shortcut.activated.connect(slot)
+
+    def show_text(self, title: str, text: str, number: int, count: int) -> None:
+        """Show box `number`, from 1 up, of `count`."""
+        self.title.setText(title)
+        self.text.setText(text)
+        self.count.setText(self.tr("{n} of {all}").format(n=number, all=count))
+        self.back.setEnabled(number > 1)
+        self.next.setText(self.tr("&Done") if number == count else self.tr("&Next"))
+        self.skip.setVisible(number < count)
+        spoken = f"{title}. {text} ({self.count.text()})"
+        self.setAccessibleName(self.tr("Tour"))
+        self.setAccessibleDescription(spoken)
+        self.next.setAccessibleDescription(spoken)  # a screen reader reads it with the button
+        QtGui.QAccessible.updateAccessibility(QtGui.QAccessibleAnnouncementEvent(self, spoken))
+
+    def wanted_size(self) -> QtCore.QSize:
+        """Return the size that the text needs, the arrow included."""
+        letters = self.fontMetrics().averageCharWidth() * _WIDTH_IN_LETTERS
+        width = max(letters, self.minimumSizeHint().width())
+        layout = self.layout()
+        assert layout is not None
+        return QtCore.QSize(width, max(layout.heightForWidth(width), layout.minimumSize().height()))
+
+    def point(self, side: Side | None, target: QtCore.QRect) -> None:
+        """Draw the arrow towards the target, in coordinates of the parent."""
+        self._side = side
+        self._tip = target.center() - self.pos()
+        self.update()
+
+    def _step(self, onwards: bool) -> None:
+        """Go to the next box, or to the previous one."""
+        if onwards:
+            self.next_wanted.emit()
+        elif self.back.isEnabled():
+            self.back_wanted.emit()
+
+    def _button(self, text: str, signal: QtCore.SignalInstance) -> QtWidgets.QPushButton:
+        button = QtWidgets.QPushButton(text, self)
+        button.clicked.connect(lambda _=False: signal.emit())
+        return button
+
+    def _lay_out(self) -> None:
+        line = QtWidgets.QHBoxLayout()
+        line.addWidget(self.count)
+        line.addStretch(1)
+        for button in (self.skip, self.back, self.next):
+            line.addWidget(button)
+        layout = QtWidgets.QVBoxLayout(self)
+        edge = _ARROW + 12
+        layout.setContentsMargins(edge, edge, edge, edge)
+        layout.addWidget(self.title)
+        layout.addWidget(self.text, 1)
+        layout.addSpacing(6)
+        layout.addLayout(line)
+
+    def _outline(self) -> QtGui.QPainterPath:
+        box = QtCore.QRectF(self.rect()).adjusted(_ARROW, _ARROW, -_ARROW, -_ARROW)
+        path = QtGui.QPainterPath()
+        path.addRoundedRect(box, _RADIUS, _RADIUS)
+        if self._side is None:
+            return path
+        arrow = QtGui.QPainterPath()
+        arrow.addPolygon(QtGui.QPolygonF(self._arrow(box)))
+        arrow.closeSubpath()
+        return path.united(arrow)
+
+    def _arrow(self, box: QtCore.QRectF) -> list[QtCore.QPointF]:
+        """Return the corners of the arrow; its foot is inside the box."""
+        reach = _ARROW + _RADIUS
+        x = min(max(float(self._tip.x()), box.left() + reach), box.right() - reach)
+        y = min(max(float(self._tip.y()), box.top() + reach), box.bottom() - reach)
+        match self._side:
+            case Side.BELOW:
+                edge, tip = box.top() + 1, QtCore.QPointF(x, box.top() - _ARROW + 1)
+            case Side.ABOVE:
+                edge, tip = box.bottom() - 1, QtCore.QPointF(x, box.bottom() + _ARROW - 1)
+            case Side.RIGHT:
+                edge, tip = box.left() + 1, QtCore.QPointF(box.left() - _ARROW + 1, y)
+            case _:
+                edge, tip = box.right() - 1, QtCore.QPointF(box.right() + _ARROW - 1, y)
+        if self._side in (Side.BELOW, Side.ABOVE):
+            return [QtCore.QPointF(x - _ARROW, edge), tip, QtCore.QPointF(x + _ARROW, edge)]
+        return [QtCore.QPointF(edge, y - _ARROW), tip, QtCore.QPointF(edge, y + _ARROW)]
+
+    # Qt
+
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
+        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
+        palette = self.palette()
+        painter.setPen(QtGui.QPen(palette.color(QtGui.QPalette.ColorRole.Highlight), _FRAME_PIXELS))
+        painter.setBrush(palette.color(QtGui.QPalette.ColorRole.ToolTipBase))
+        painter.drawPath(self._outline())
+        painter.end()
+
+
+class TargetFrame(QtWidgets.QWidget):
+    """A frame around a target; the mouse goes through it."""
+
+    def __init__(self, parent: QtWidgets.QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+
+    def surround(self, target: QtCore.QRect) -> None:
+        """Frame a target; hide if it is empty."""
+        self.setVisible(not target.isEmpty())
+        self.setGeometry(
+            target.adjusted(-_FRAME_PIXELS, -_FRAME_PIXELS, _FRAME_PIXELS, _FRAME_PIXELS)
+        )
+
+    # Qt
+
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
+        painter.setRenderHint(QtGui.QPainter.RenderHint.Antialiasing)
+        painter.setPen(
+            QtGui.QPen(self.palette().color(QtGui.QPalette.ColorRole.Highlight), _FRAME_PIXELS)
+        )
+        edge = _FRAME_PIXELS / 2
+        area = QtCore.QRectF(self.rect()).adjusted(edge, edge, -edge, -edge)
+        painter.drawRoundedRect(area, _RADIUS / 2, _RADIUS / 2)
+        painter.end()
+
+
+_MOVES: Final = frozenset(
+    {
+        QtCore.QEvent.Type.Resize,
+        QtCore.QEvent.Type.Move,
+        QtCore.QEvent.Type.Show,
+        QtCore.QEvent.Type.Hide,
+        QtCore.QEvent.Type.LayoutRequest,
+        QtCore.QEvent.Type.LayoutDirectionChange,
+        QtCore.QEvent.Type.FontChange,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One box of a tour.
+
+    Attributes:
+        title: A few words.
+        text: A sentence or two.
+        widget: The widget that holds the target.
+        part: Returns the target, in coordinates of the widget.
+        prepare: Called before, to make the widget visible.
+    """
+
+    title: str
+    text: str
+    widget: QtWidgets.QWidget
+    part: Callable[[], QtCore.QRect]
+    prepare: Callable[[], object] = lambda: None
+
+
+class Tour(QtCore.QObject):
+    """Shows stops one after another, while the window works as always.
+
+    Args:
+        window: The window.
+        stops: The stops.
+
+    Attributes:
+        callout: The box.
+
+    Signals:
+        ended: The tour is over, or was skipped.
+    """
+
+    ended = Signal()
+
+    def __init__(self, window: QtWidgets.QWidget, stops: Sequence[Stop]) -> None:
+        super().__init__(window)
+        self._window = window
+        self._stops = tuple(stops)
+        self._at = 0
+        self._watched: list[QtWidgets.QWidget] = []
+        self._turn = QtCore.QTimer(
+            self
+        )  # a move sends many events; one update after them is enough
+        self._turn.setSingleShot(True)
+        self._turn.timeout.connect(self._follow)
+        self._focus_before: QtWidgets.QWidget | None = None
+        self._frame = TargetFrame(window)
+        self.callout = Callout(window)
+        self._frame.hide()
+        self.callout.hide()
+        self.callout.next_wanted.connect(lambda: self.go_to(self._at + 1))
+        self.callout.back_wanted.connect(lambda: self.go_to(self._at - 1))
+        self.callout.skipped.connect(self.end)
+
+    @property
+    def stop(self) -> int:
+        """Number of the current stop, from 0 up."""
+        return self._at
+
+    def target(self) -> QtCore.QRect:
+        """Return the target in coordinates of the window; empty if it is not visible."""
+        stop = self._stops[self._at]
+        if not stop.widget.isVisibleTo(self._window):
+            return QtCore.QRect()
+        seen = stop.part().intersected(stop.widget.rect())
+        place = stop.widget.mapTo(self._window, QtCore.QPoint(0, 0))
+        return seen.translated(place).intersected(self._window.rect())
+
+    def start(self) -> None:
+        """Show the first stop, and give it the focus."""
+        self._focus_before = QtWidgets.QApplication.focusWidget()
+        self.go_to(0)
+        self.callout.next.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def go_to(self, number: int) -> None:
+        """Show a stop; behind the last one, the tour ends."""
+        if number >= len(self._stops):
+            self.end()
+            return
+        self._at = max(0, number)
+        stop = self._stops[self._at]
+        stop.prepare()
+        self._watch(stop.widget)
+        skipping = self.callout.skip.hasFocus()  # the last stop has no such button
+        self.callout.show_text(stop.title, stop.text, self._at + 1, len(self._stops))
+        self.callout.show()
+        self._follow()
+        if skipping and self.callout.skip.isHidden():
+            self.callout.next.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def end(self) -> None:
+        """Remove the tour, and give the focus back."""
+        self._turn.stop()
+        self._unwatch()
+        focused = self.callout.isAncestorOf(QtWidgets.QApplication.focusWidget() or self._window)
+        for part in (self.callout, self._frame):
+            part.hide()
+            part.deleteLater()
+        if focused:
+            (self._focus_before or self._window).setFocus(Qt.FocusReason.OtherFocusReason)
+        self.ended.emit()
+        self.deleteLater()
+
+    def _follow(self) -> None:
+        """Move box and frame to the current target."""
+        target = self.target()
+        size = self.callout.wanted_size()
+        direction = self._window.layoutDirection()
+        placement = place_beside(size, target, self._window.rect(), direction)
+        self.callout.setGeometry(placement.area)
+        self.callout.point(placement.side, target)
+        self._frame.surround(target)
+        self._frame.raise_()
+        self.callout.raise_()
+
+    def _watch(self, widget: QtWidgets.QWidget) -> None:
+        self._unwatch()
+        above: QtWidgets.QWidget | None = widget
+        while above is not None and above is not self._window:
+            self._watched.append(above)
+            above = above.parentWidget()
+        self._watched.append(self._window)
+        for each in self._watched:
+            each.installEventFilter(self)
+
+    def _unwatch(self) -> None:
+        for each in self._watched:
+            each.removeEventFilter(self)
+        self._watched.clear()
+
+    # Qt
+
+    def eventFilter(self, watched: QtCore.QObject, event: QtCore.QEvent) -> bool:
+        if event.type() in _MOVES:
+            self._turn.start()
+        return False
+
+
+def tour_stops(
+    menus: QtWidgets.QMenuBar, open_models: OpenModelsView, panels: Panels
+) -> list[Stop]:
+    """Return the stops of the tour of a window with these parts."""
+    tabs, tree, search = panels.tabBar(), open_models.tree, panels.tensors.widget.bar.edit
+
+    def tab(*pages: QtWidgets.QWidget) -> partial[QtCore.QRect]:
+        return partial(_tabs_area, tabs, [panels.indexOf(page) for page in pages])
+
+    return [
+        Stop(
+            "Open a model",
+            "Ctrl+O opens a file; or drop files and folders anywhere in the window. Models are "
+            "only read, never changed, and nothing is sent anywhere.",
+            menus,
+            partial(_menu_area, menus, 0),
+        ),
+        Stop(
+            "Open models",
+            "Each model with its metadata and tensors. Every panel shows what you select here.",
+            tree,
+            lambda: QtCore.QRect(0, 0, tree.width(), min(tree.height(), _TREE_HEIGHT)),
+        ),
+        Stop(
+            "Panels",
+            "From the models on this disk to single bytes. Alt and a number show a panel: Alt+1 "
+            "the first one.",
+            tabs,
+            tabs.rect,
+        ),
+        Stop(
+            "Filter as you type",
+            "Try “ffn type:q6_k size>1M layer:3-7”. Ctrl+F comes here, Escape clears it.",
+            search,
+            search.rect,
+            partial(panels.setCurrentWidget, panels.tensors),
+        ),
+        Stop(
+            "Weights",
+            "Select a tensor and see its weights as a histogram and as a map, down to the bits of "
+            "one block.",
+            tabs,
+            tab(panels.weights),
+        ),
+        Stop(
+            "Errors and survey",
+            "The error that quantization caused in a tensor, and the error that other types would "
+            "cause; and all tensors of the model on one map.",
+            tabs,
+            tab(panels.errors, panels.survey),
+        ),
+        Stop(
+            "Planner",
+            "Drag the context and see which layers fit on your GPUs, with the formula of every "
+            "figure.",
+            tabs,
+            tab(panels.planner),
+        ),
+        Stop(
+            "Help",
+            "Ctrl+K goes to anything by name. F1 opens the guide at the current panel. Shift+F1 "
+            "explains a figure. The tour is in this menu too.",
+            menus,
+            partial(_menu_area, menus, -1),
+        ),
+    ]
+
+
+def _tabs_area(tabs: QtWidgets.QTabBar, places: list[int]) -> QtCore.QRect:
+    area = QtCore.QRect()
+    for place in places:
+        area = area.united(tabs.tabRect(place))
+    return area
+
+
+def _menu_area(menus: QtWidgets.QMenuBar, place: int) -> QtCore.QRect:
+    """Return the area of a menu's title; empty if the system shows the menus elsewhere."""
+    actions = menus.actions()
+    return menus.actionGeometry(actions[place]) if actions else QtCore.QRect()
+
 
 _ZOOM_NOTE = "help_zoom"
 

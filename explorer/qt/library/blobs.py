@@ -219,9 +219,7 @@ class BlobsPage(QWidget):
                 n=integer_text(len(chosen)), all=integer_text(len(shown)), size=_size(chosen)
             )
         text = self.tr("{n} of {all} blobs, {size}").format(
-            n=integer_text(len(shown)),
-            all=integer_text(len(self.files)),
-            size=_size(shown),
+            n=integer_text(len(shown)), all=integer_text(len(self.files)), size=_size(shown)
         )
         orphans = [file for file in shown if file.orphaned]
         more = self.tr("{n} used by no model: {size}").format(

@@ -1,28 +1,345 @@
-"""The raw view: the bytes of a model's files, and what each of them is."""
+"""The raw view: the bytes of a model's files, what each of them is, and the search in them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from PySide6 import QtWidgets
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
+from PySide6.QtCore import QRect, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QKeySequence,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QShortcut,
+    QShowEvent,
+)
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QProgressBar,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
+from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.structure import Field, FieldKind, Structure
 from explorer.formats.tensors import Extent
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
-from explorer.qt.raw.fields import FieldLegend, FieldStatus
-from explorer.qt.raw.hex_paint import parse_offset
+from explorer.qt.raw.hex_paint import number_texts, offset_text, parse_offset, parse_pattern
 from explorer.qt.raw.hex_view import HexView
-from explorer.qt.raw.search_bar import RawSearch
 from explorer.qt.selection import Selection
+from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.labels import empty_label, plain_label
-from explorer.sources.search import Found
+from explorer.qt.widgets.painting import field_hatching, field_line, field_tint, kind_name
+from explorer.sources import ByteSource
+from explorer.sources.files import ByteSearch, Found
 from explorer.text import integer_text, plain_text, shorten
+
+_PROGRESS_STEPS: Final = 1000
+_LONGEST_TEXT: Final = 4096
+
+
+class RawSearch(QWidget):
+    """Searches a file for bytes in the background.
+
+    Attributes:
+        edit: What to find.
+        mode: How it is meant, hex or text.
+
+    Signals:
+        wanted: The user wants the next place (True) or the one before.
+        found: The bytes were found; carries a `Found`.
+        noted: A sentence about the search; an empty one hides the last.
+        left: The user is done with searching.
+    """
+
+    wanted = Signal(bool)
+    found = Signal(object)
+    noted = Signal(str)
+    left = Signal()
+
+    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._slot = JobSlot(runner, self)
+        self.edit = QLineEdit(self)
+        self.edit.setMaxLength(_LONGEST_TEXT)
+        self.edit.setClearButtonEnabled(True)
+        self.edit.setMinimumWidth(110)
+        self.edit.setAccessibleName(self.tr("Find bytes"))
+        self.edit.returnPressed.connect(partial(self.wanted.emit, True))
+        self.edit.textEdited.connect(self._edited)
+        self.mode = QComboBox(self)
+        self.mode.addItem(self.tr("Hex"), "hex")
+        self.mode.addItem(self.tr("Text"), "text")
+        self.mode.setAccessibleName(self.tr("What to find: hex digits or text"))
+        self.mode.setToolTip(self.tr("What to find: hex digits or text"))
+        self.mode.currentIndexChanged.connect(self._mode_changed)
+        self._back = self._button("▲", self.tr("Find previous (Shift+F3)"), forward=False)
+        self._next = self._button("▼", self.tr("Find next (F3)"), forward=True)
+        self._progress = QProgressBar(self)
+        self._progress.setRange(0, _PROGRESS_STEPS)
+        self._progress.setMaximumWidth(90)
+        self._progress.setAccessibleName(self.tr("Progress of the search"))
+        self._stop = QToolButton(self)
+        self._stop.setText(self.tr("Stop"))
+        self._stop.setToolTip(self.tr("Stop searching (Escape)"))
+        self._stop.clicked.connect(self.escape)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.edit, 1)
+        for widget in (self.mode, self._back, self._next, self._progress, self._stop):
+            layout.addWidget(widget)
+        self._mode_changed()
+        self._show_busy(False)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a search is under way."""
+        return self._slot.busy
+
+    def focus(self) -> None:
+        """Put the cursor into the search line and select its text."""
+        self.edit.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.edit.selectAll()
+
+    def cancel(self) -> None:
+        """Stop the search, if one is under way."""
+        self._slot.cancel()
+        self._show_busy(False)
+
+    def escape(self) -> None:
+        """Stop the search; or else clear the text; or else leave the line."""
+        if self.busy:
+            self.cancel()
+            self.noted.emit(self.tr("The search was stopped."))
+        elif self.edit.text():
+            self.edit.clear()
+            self.noted.emit("")
+        else:
+            self.left.emit()
+
+    def start(self, source: ByteSource, offset: int, *, forward: bool) -> None:
+        """Search.
+
+        Args:
+            source: The file.
+            offset: Forwards, the first place where the bytes may begin; backwards, the first
+                where they may not.
+            forward: Direction.
+        """
+        kind: Literal["hex", "text"] = "hex" if self.mode.currentData() == "hex" else "text"
+        pattern = parse_pattern(self.edit.text(), kind)
+        if pattern is None:
+            self.noted.emit(
+                self.tr("Type what to find.")
+                if kind == "text" or not self.edit.text().strip()
+                else self.tr("Type pairs of hex digits, such as “de ad be ef”, or choose Text.")
+            )
+            return
+
+        def search(job: Job) -> Found | None:
+            return ByteSearch(source, pattern, offset, forward, job.check, job.report).run()
+
+        self.noted.emit("")
+        job = self._slot.run(self.tr("Searching bytes"), search, self._done, self._failed)
+        job.progressed.connect(self._progressed)
+        job.finished.connect(self._ended)
+        self._progress.setValue(0)
+        self._show_busy(True)
+
+    def _button(self, text: str, tip: str, *, forward: bool) -> QToolButton:
+        button = QToolButton(self)
+        button.setText(text)
+        button.setToolTip(tip)
+        button.setAccessibleName(tip)
+        button.setAutoRaise(True)
+        button.clicked.connect(lambda: self.wanted.emit(forward))
+        return button
+
+    def _edited(self) -> None:
+        self.cancel()
+        self.noted.emit("")
+
+    def _mode_changed(self) -> None:
+        hexadecimal = self.mode.currentData() == "hex"
+        self.edit.setPlaceholderText(
+            self.tr("Find bytes: de ad be ef") if hexadecimal else self.tr("Find text")
+        )
+
+    def _progressed(self, done: int, total: int) -> None:
+        if self.busy and total:
+            self._progress.setValue(done * _PROGRESS_STEPS // total)
+
+    def _ended(self) -> None:
+        """Hide the progress, also after a fault of the program or a stop from elsewhere."""
+        if not self.busy:
+            self._show_busy(False)
+
+    def _done(self, found: Found | None) -> None:
+        if found is None:
+            self.noted.emit(self.tr("Not found in this file."))
+            return
+        if found.wrapped:
+            self.noted.emit(self.tr("Found past the end of the file, from its other end on."))
+        self.found.emit(found)
+
+    def _failed(self, error: ExplorerError) -> None:
+        self.noted.emit(self.tr("The search failed: {reason}").format(reason=error))
+
+    def _show_busy(self, busy: bool) -> None:
+        self._progress.setVisible(busy)
+        self._stop.setVisible(busy)
+
+
+_SWATCH: Final = 14
+_GAP: Final = 5
+_SPACING: Final = 14
+_MARGIN: Final = 6
+
+
+class FieldLegend(QWidget):
+    """Swatches with names, in as many lines as the width needs."""
+
+    accessible_role = QAccessible.Role.Graphic
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # as the bytes that it explains
+        self._kinds: tuple[FieldKind, ...] = ()
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+        self.setAccessibleName(self.tr("Legend of the colours"))
+        self.setWhatsThis(picture_text("field_legend"))
+
+    def set_kinds(self, kinds: Sequence[FieldKind]) -> None:
+        """Show these kinds."""
+        self._kinds = tuple(kinds)
+        self.setAccessibleDescription(", ".join(map(kind_name, self._kinds)))
+        self.updateGeometry()
+        self.update()
+
+    def _places(self, width: int) -> Iterator[tuple[FieldKind, QRect]]:
+        """Yield each kind with the rectangle of its swatch and name."""
+        metrics = self.fontMetrics()
+        height = max(_SWATCH, metrics.height())
+        x, y = _MARGIN, _GAP
+        for kind in self._kinds:
+            item = _SWATCH + _GAP + metrics.horizontalAdvance(kind_name(kind))
+            if x > _MARGIN and x + item > width - _MARGIN:
+                x, y = _MARGIN, y + height + _GAP
+            yield kind, QRect(x, y, item, height)
+            x += item + _SPACING
+
+    # Qt
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        return max((place.bottom() + 1 for _, place in self._places(width)), default=0) + _GAP
+
+    def sizeHint(self) -> QSize:
+        return QSize(600, self.heightForWidth(600))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, self.heightForWidth(max(120, self.width())))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        palette = self.palette()
+        for kind, place in self._places(self.width()):
+            swatch = QRect(place.left(), place.center().y() - _SWATCH // 2, _SWATCH, _SWATCH)
+            painter.fillRect(swatch, field_tint(kind, palette))
+            hatching = field_hatching(kind, palette)
+            if hatching is not None:
+                painter.fillRect(swatch, hatching)
+            painter.setPen(field_line(kind, palette))
+            painter.drawRect(swatch.adjusted(0, 0, -1, -1))
+            painter.setPen(palette.color(QPalette.ColorRole.WindowText))
+            text = place.adjusted(_SWATCH + _GAP, 0, 0, 0)
+            painter.drawText(text, int(Qt.AlignmentFlag.AlignVCenter), kind_name(kind))
+        painter.end()
+
+
+_LONGEST_LABEL: Final = 160
+
+
+class FieldStatus(QWidget):
+    """Two lines below the bytes: what the byte under the cursor is, and as numbers.
+
+    Attributes:
+        place: Kind, label, offsets and length.
+        numbers: The bytes at the cursor as numbers.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.place = self._label(self.tr("Field under the cursor"))
+        self.place.setWhatsThis(picture_text("field"))
+        self.numbers = self._label(self.tr("Bytes at the cursor as numbers"))
+        self.numbers.setFont(monospace_font())
+        self.numbers.setWhatsThis(picture_text("numbers"))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(6, 4, 6, 2)
+        layout.setSpacing(2)
+        layout.addWidget(self.place)
+        layout.addWidget(self.numbers)
+
+    def show_place(self, offset: int, field: Field | None, selected: int) -> None:
+        """Describe a byte.
+
+        Args:
+            offset: The byte.
+            field: What it belongs to, if known.
+            selected: Number of selected bytes.
+        """
+        parts = [self.tr("Byte {offset}").format(offset=offset_text(offset))]
+        if field is not None:
+            label = shorten(plain_text(field.label[: 2 * _LONGEST_LABEL]), _LONGEST_LABEL)
+            parts = [
+                f"{kind_name(field.kind)}: {label}",
+                *parts,
+                self.tr("field at {offset}").format(offset=offset_text(field.offset)),
+                self.tr("1 byte")
+                if field.nbytes == 1
+                else self.tr("{count} bytes").format(count=integer_text(field.nbytes)),
+            ]
+        if selected > 1:
+            parts.append(self.tr("{count} selected").format(count=integer_text(selected)))
+        self.place.setText(" · ".join(parts))
+
+    def show_numbers(self, raw: bytes | None, order: Literal["little", "big"]) -> None:
+        """Show bytes as numbers; None if they are not in memory."""
+        found = [] if raw is None else number_texts(raw, order)
+        # a blank that does not break keeps a number beside its name
+        text = "   ".join(f"{name}\N{NO-BREAK SPACE}{number}" for name, number in found)
+        self.numbers.setText(text or "…")
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.place.clear()
+        self.numbers.clear()
+
+    def _label(self, name: str) -> QLabel:
+        label = plain_label(self)
+        label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        label.setWordWrap(True)
+        label.setAccessibleName(name)
+        return label
+
 
 _LONGEST_OFFSET: Final = 40
 _LONGEST_NUMBER_BYTES: Final = 8

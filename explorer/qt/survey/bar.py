@@ -1,17 +1,299 @@
-"""Controls of a survey: the bar above all pages, and the notice above a view that lacks data."""
+"""Controls of a survey, the notice above a view that lacks data, and the page of the type mix."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Signal
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from collections.abc import Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
-from explorer.present.explanations import picture_text
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QSplitter,
+    QStackedLayout,
+    QVBoxLayout,
+    QWidget,
+)
+
+from explorer.analysis.recipes import (
+    RULES_SOURCE,
+    Deviation,
+    MixRow,
+    RecipeFit,
+    compare_with_recipes,
+    type_mix,
+    verdict,
+)
+from explorer.analysis.recipes.fits import layers_text
+from explorer.errors import ExplorerError
+from explorer.formats.model import Model
+from explorer.present.explanations import mix_texts, picture_text, recipe_texts
 from explorer.present.survey import Source
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.references import ReferenceBar
 from explorer.qt.survey.session import SurveySession, SurveyState
-from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.labels import ElidedLabel, StatePage, plain_label
 from explorer.qt.widgets.progress import Pace
-from explorer.text import bytes_text, integer_text
+from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
+from explorer.qt.widgets.table_view import TableView
+from explorer.text import bytes_text, fixed_text, float_text, integer_text
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMix:
+    """Types of a file and the recipes that fit.
+
+    Attributes:
+        verdict: The result in a sentence.
+        rows: Types by role.
+        fits: How well each recipe agrees, the best first.
+        nbytes: Stored bytes of the tensors.
+    """
+
+    verdict: str
+    rows: Sequence[MixRow]
+    fits: Sequence[RecipeFit]
+    nbytes: int
+
+    @classmethod
+    def of(cls, model: Model) -> TypeMix:
+        """Compare a model with known recipes; for a worker.
+
+        Raises:
+            ExplorerError: The file changed since it was opened.
+        """
+        fits = compare_with_recipes(model)
+        return cls(verdict(model, fits), type_mix(model), fits, model.nbytes)
+
+
+def mix_columns(rows: Sequence[MixRow]) -> list[Column]:
+    """Return the columns of the types by role."""
+    table = RowColumns(rows, mix_texts())
+    return [
+        table.words("role", _tr("Role"), lambda row: row.role),
+        table.words("type", _tr("Type"), lambda row: row.type),
+        table.number("tensors", _tr("Tensors"), lambda row: row.tensors, integer_text),
+        table.number("parameters", _tr("Parameters"), lambda row: row.parameters, integer_text),
+        table.number("bytes", _tr("Size"), lambda row: row.nbytes, bytes_text),
+        table.number(
+            "bits_per_weight",
+            _tr("Bits/weight"),
+            lambda row: row.bits_per_weight,
+            lambda value: float_text(value, 4),
+        ),
+    ]
+
+
+def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
+    """Return the columns of the recipes.
+
+    Args:
+        fits: The recipes.
+        nbytes: What the file's tensors take.
+    """
+    table = RowColumns(fits, recipe_texts())
+    return [
+        table.words("recipe", _tr("Recipe"), _recipe_name),
+        table.number("agreeing", _tr("Agreeing"), lambda fit: fit.share, _share_text),
+        table.number("groups", _tr("Deviations"), lambda fit: len(fit.deviations), integer_text),
+        table.number("bytes", _tr("Size by it"), lambda fit: fit.nbytes, bytes_text),
+        table.number(
+            "difference", _tr("Difference"), lambda fit: nbytes - fit.nbytes, _signed_bytes
+        ),
+    ]
+
+
+def deviation_columns(deviations: Sequence[Deviation]) -> list[Column]:
+    """Return the columns of what differs from a recipe."""
+    table = RowColumns(deviations, mix_texts())
+    return [
+        table.words("role", _tr("Role"), lambda one: one.role),
+        table.words("layers", _tr("Layers"), lambda one: layers_text(one.layers or ())),
+        table.words("present", _tr("Type"), lambda one: one.present, meaning="type"),
+        table.words(
+            "expected", _tr("By the recipe"), lambda one: one.expected or _tr("left unquantized")
+        ),
+        table.number("tensors", _tr("Tensors"), lambda one: one.tensors, integer_text),
+        table.number("parameters", _tr("Parameters"), lambda one: one.parameters, integer_text),
+    ]
+
+
+def _recipe_name(fit: RecipeFit) -> str:
+    return (
+        _tr("{recipe} (as the file says)").format(recipe=fit.recipe) if fit.declared else fit.recipe
+    )
+
+
+def _share_text(share: float) -> str:
+    if round(100 * share, 1) == 100 and share < 1:
+        return f"> {fixed_text(99.9, 1)} %"
+    return f"{fixed_text(100 * share, 1)} %"
+
+
+def _signed_bytes(nbytes: int) -> str:
+    sign = "+" if nbytes > 0 else "\N{MINUS SIGN}" if nbytes < 0 else ""
+    return sign + bytes_text(abs(nbytes))
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("TypeMix", text)
+
+
+class TypeMixPage(QWidget):
+    """Types by role, the recipes that fit best, and how the file differs from one.
+
+    Attributes:
+        verdict: The outcome in a sentence.
+        roles: The types by role.
+        recipes: The recipes.
+        deviations: How the file differs from the recipe that is selected.
+        state: What stands there while there is nothing to show.
+
+    Signals:
+        exported: A file was written; its path.
+        failed: A file could not be written; an `ExplorerError`.
+    """
+
+    exported = Signal(str)
+    failed = Signal(object)
+
+    def __init__(
+        self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._session = session
+        self._document: Document | None = None
+        self._mix: TypeMix | None = None
+        self._known: WeakKeyDictionary[Document, TypeMix] = WeakKeyDictionary()
+        self._looking = JobSlot(runner, self)
+        self.verdict = plain_label(self)
+        self.verdict.setWordWrap(True)
+        self.verdict.setContentsMargins(8, 8, 8, 6)
+        self.verdict.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.verdict.setAccessibleName(self.tr("What is in the file"))
+        self.verdict.setWhatsThis(picture_text("verdict"))
+        self.roles = self._table(runner, self.tr("Types by role"))
+        self.recipes = self._table(runner, self.tr("Recipes, the best first"))
+        self.deviations = self._table(runner, self.tr("Deviations from the recipe"))
+        self.caption = plain_label(self)
+        self.caption.setWhatsThis(picture_text("deviations"))
+        self.caption.setContentsMargins(8, 6, 8, 4)
+        self.state = StatePage(self)
+        self.state.pressed.connect(self.refresh)
+        self.recipes.row_selected.connect(self._show_deviations)
+        session.replaced.connect(self._let_go)
+        self._lay_out()
+
+    def _table(self, runner: JobRunner, name: str) -> TableView:
+        table = TableView(TableModel(self), runner, self)
+        table.setAccessibleName(name)
+        table.exported.connect(self.exported)
+        table.failed.connect(self.failed)
+        return table
+
+    def _lay_out(self) -> None:
+        right = QWidget(self)
+        column = QVBoxLayout(right)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.recipes, 3)
+        column.addWidget(self.caption)
+        column.addWidget(self.deviations, 2)
+        splitter = QSplitter(self)
+        splitter.addWidget(self.roles)
+        splitter.addWidget(right)
+        splitter.setChildrenCollapsible(False)
+        source = plain_label(self, RULES_SOURCE)
+        source.setWhatsThis(picture_text("rules"))
+        source.setWordWrap(True)
+        source.setContentsMargins(8, 3, 8, 4)
+        font = source.font()
+        font.setPointSizeF(font.pointSizeF() * 0.9)
+        source.setFont(font)
+        self._content = QWidget(self)
+        content = QVBoxLayout(self._content)
+        content.setContentsMargins(0, 0, 0, 0)
+        content.setSpacing(0)
+        content.addWidget(self.verdict)
+        content.addWidget(splitter, 1)
+        content.addWidget(source)
+        self._stack = QStackedLayout(self)
+        self._stack.addWidget(self.state)
+        self._stack.addWidget(self._content)
+
+    def refresh(self) -> None:
+        """Show the current model; compare it in a worker if that was not done yet."""
+        document = self._session.document
+        if document is self._document and (self._mix is not None or self._looking.busy):
+            return
+        self._let_go()
+        self._document = document
+        if document is None:
+            return
+        known = self._known.get(document)
+        if known is not None:
+            self._show(known)
+            return
+        self.state.tell(self.tr("Comparing with known recipes…"), "")
+        self._stack.setCurrentWidget(self.state)
+
+        def done(mix: TypeMix) -> None:
+            self._known[document] = mix
+            self._show(mix)
+
+        self._looking.run(
+            self.tr("Comparing with known recipes"),
+            lambda _job: TypeMix.of(document.model),
+            done,
+            self._fail,
+        )
+
+    def _let_go(self) -> None:
+        """Drop a model that is not the current one, also while another page is in front."""
+        if self._session.document is not self._document:
+            self._document = self._mix = None
+            self._looking.cancel()
+
+    def _show(self, mix: TypeMix) -> None:
+        self._mix = mix
+        self.verdict.setText(mix.verdict)
+        self._fill(self.roles, mix_columns(mix.rows), len(mix.rows))
+        self._fill(self.recipes, fit_columns(mix.fits, mix.nbytes), len(mix.fits))
+        declared = next((row for row, fit in enumerate(mix.fits) if fit.declared), 0)
+        if mix.fits:
+            self.recipes.select_row(declared)
+        else:
+            self._fill(self.deviations, [], 0)
+            self.caption.clear()
+        self._stack.setCurrentWidget(self._content)
+
+    def _show_deviations(self, row: int) -> None:
+        if self._mix is None:
+            return
+        fit = self._mix.fits[row]
+        words = self.tr("Different from {recipe}:")
+        if not fit.deviations:
+            words = self.tr("Nothing is different from {recipe}.")
+        self.caption.setText(words.format(recipe=fit.recipe))
+        self._fill(self.deviations, deviation_columns(fit.deviations), len(fit.deviations))
+
+    @staticmethod
+    def _fill(table: TableView, columns: list[Column], count: int) -> None:
+        table.table.set_content(columns, count)
+        table.show_columns(QByteArray())
+
+    def _fail(self, error: ExplorerError) -> None:
+        self.state.tell(
+            self.tr("The types could not be compared"), str(error), self.tr("Try again")
+        )
+        self._stack.setCurrentWidget(self.state)
+
 
 _STEPS = 1000
 
@@ -118,8 +400,7 @@ class SurveyBar(QWidget):
             return self.tr("Reading what is known of the model…")
         count = len(session.document.arrays)
         text = self.tr("Statistics of {known} of {all} tensors are known").format(
-            known=integer_text(int(session.content.statistics.known.sum())),
-            all=integer_text(count),
+            known=integer_text(int(session.content.statistics.known.sum())), all=integer_text(count)
         )
         if session.comparison is not None:
             text += self.tr(", errors of {known}").format(

@@ -2,20 +2,318 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
-from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QWidget
+from collections.abc import Callable
 
+import numpy as np
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Qt, QTimer, Signal
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QHBoxLayout, QLabel, QWidget
+
+from explorer.formats.tensor_filter import parse_filter
+from explorer.present.explanations import tensor_texts
+from explorer.present.statistics import Floats
+from explorer.present.survey import METRICS, Known, Metric, metric_named, shares
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
-from explorer.qt.survey.bar import SurveyBar
-from explorer.qt.survey.hot_spots import HotSpotsPage
+from explorer.qt.survey.bar import Notice, SurveyBar, TypeMixPage
 from explorer.qt.survey.map_page import MapPage
 from explorer.qt.survey.session import SurveySession, SurveyState
-from explorer.qt.survey.type_mix import TypeMixPage
+from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.qt.widgets.table_model import Column
+from explorer.qt.widgets.table_view import ListPanel
+from explorer.qt.widgets.tensor_columns import describe_filter, tensor_columns
+from explorer.text import float_text, integer_text, plain_text
+
+SHARE = "share"
+"""Name of the column of a tensor's share of the model's sum."""
+
+_RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
+_FIRST_METRIC = "outlier_ratio"
+_FIRST_WITH_ERRORS = "relative_rmse"
+_SHOWN = ("name", "layer", "type", "parameters")
+_NAMES = tuple(metric.name for metric in METRICS)
+_OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
+
+
+class HotSpots:
+    """The columns of the table; their figures grow with the survey.
+
+    Args:
+        document: The model.
+        session: Gives the reasons why something cannot be known.
+        metric: The metric that tensors are ranked by.
+    """
+
+    def __init__(self, document: Document, session: SurveySession, metric: Metric) -> None:
+        self.metric = metric
+        self._session = session
+        self._count = len(document.arrays)
+        self._values = {name: np.full(self._count, np.nan) for name in (SHARE, *_NAMES)}
+        of_tensors = {column.name: column for column in tensor_columns(document)}
+        self._tensors = [of_tensors[name] for name in _OF_TENSORS]
+
+    def learn(self, known: Known, metric: Metric) -> None:
+        """Take the figures known by now."""
+        self.metric = metric
+        for each in METRICS:
+            self._values[each.name] = each.of_tensors(known)
+        self._values[SHARE] = shares(metric.burden(known))
+
+    def columns(self) -> list[Column]:
+        """Return the columns."""
+        tip = _tr("What this tensor adds to the sum over all tensors: size counts.")
+        share = self._column(SHARE, self.metric.burden_title, _percent, tip)
+        metrics = (
+            self._column(one.name, one.title, one.text, one.tip, low_is_worse=one.low_is_worse)
+            for one in METRICS
+        )
+        return [*self._tensors, share, *metrics, self._reason_column()]
+
+    def known_count(self) -> int:
+        """Return for how many tensors the metric is known that they are ranked by."""
+        return int((~np.isnan(self._values[self.metric.name])).sum())
+
+    def _column(
+        self,
+        name: str,
+        title: str,
+        text: Callable[[float], str],
+        tip: str,
+        *,
+        low_is_worse: bool = False,
+    ) -> Column:
+        def value(row: int) -> float | None:
+            number = float(self._values[name][row])
+            return None if np.isnan(number) else number
+
+        def shown(row: int) -> str:
+            number = value(row)
+            return "" if number is None else text(number)
+
+        def keys() -> Floats:
+            # unknown values stand where the best are
+            values = self._values[name]
+            return np.where(np.isnan(values), np.inf if low_is_worse else -np.inf, values)
+
+        return Column(name, title, shown, value, keys, numeric=True, tip=tip)
+
+    def _reason_column(self) -> Column:
+        def reason(row: int) -> str:
+            return plain_text(self._session.reason(row))
+
+        keys, tip = self._session.with_reason, tensor_texts()["problem"]
+        return Column("problem", _tr("Problem"), reason, reason, keys, tip=tip)
+
+
+def _tr(text: str) -> str:
+    return QCoreApplication.translate("HotSpotTable", text)
+
+
+def _percent(value: float) -> str:
+    return f"{float_text(100 * value, 3)} %"
+
+
+class HotSpotsPage(ListPanel):
+    """The tensors of the current model, the worst first, by any metric.
+
+    Attributes:
+        rank_by: Chooses the metric.
+        weighted: Whether a tensor's size counts.
+        notice: What has to be read first.
+
+    Signals:
+        tensor_chosen: A row was chosen by the user; its content row.
+        tensor_opened: A row was opened; its content row.
+        start_requested: What is missing shall be read.
+    """
+
+    tensor_chosen = Signal(int)
+    tensor_opened = Signal(int)
+    start_requested = Signal()
+
+    def __init__(
+        self, session: SurveySession, runner: JobRunner, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(runner, "", "", parent)
+        describe_filter(self.bar)
+        self.table.setAccessibleName(self.tr("Tensors by what is known of their weights"))
+        self._session = session
+        self._document: Document | None = None
+        self._spots: HotSpots | None = None
+        self._row = -1
+        self._following = False  # a selection that came from elsewhere
+        self._chose = False  # whether the user chose what to rank by
+        self.rank_by = QComboBox(self)
+        self.rank_by.setAccessibleName(self.tr("Rank by"))
+        for metric in METRICS:
+            self.rank_by.addItem(metric.title, metric.name)
+            self.rank_by.setItemData(
+                self.rank_by.count() - 1, metric.tip, Qt.ItemDataRole.ToolTipRole
+            )
+        self._set_metric(_FIRST_METRIC)
+        self.weighted = QCheckBox(self.tr("&Weighted by parameters"), self)
+        self.weighted.setToolTip(
+            self.tr("Rank by what a tensor adds to the sum over the model, not by the figure alone")
+        )
+        self.notice = Notice(session, self)
+        self._lay_out()
+        self._renewing = QTimer(self, singleShot=True, interval=_RENEW_MS)
+        self._renewing.timeout.connect(self._renew)
+        self.rank_by.activated.connect(self._choose_metric)
+        self.weighted.toggled.connect(lambda _: self._rank())
+        self.notice.pressed.connect(self.start_requested)
+        self.bar.changed.connect(self._filter)
+        self.table.row_selected.connect(self._choose)
+        self.table.row_opened.connect(self.tensor_opened)
+        session.replaced.connect(self._let_go)
+
+    def _lay_out(self) -> None:
+        label = QLabel(self.tr("&Rank by"), self)
+        label.setBuddy(self.rank_by)
+        line = QHBoxLayout()
+        line.setContentsMargins(8, 6, 8, 0)
+        line.addWidget(label)
+        line.addWidget(self.rank_by)
+        line.addSpacing(8)
+        line.addWidget(self.weighted)
+        line.addStretch(1)
+        layout = self.layout()
+        assert isinstance(layout, QBoxLayout)
+        layout.insertLayout(0, line)
+        layout.insertWidget(1, self.notice)
+        layout.addWidget(error_caution(self))
+
+    @property
+    def chosen(self) -> Metric:
+        """The metric that tensors are ranked by."""
+        return metric_named(self.rank_by.currentData())
+
+    def choose_metric(self, name: str) -> None:
+        """Rank by a metric of that name, as if the user had chosen it."""
+        self._set_metric(name)
+        self._choose_metric()
+
+    def refresh(self) -> None:
+        """Show what is known now; the model or the reference may be another one."""
+        content, session = self._session.content, self._session
+        before = self._document, self.chosen
+        if session.comparison is not None and not self._chose:
+            self._set_metric(_FIRST_WITH_ERRORS)
+        self.notice.show_missing(self.chosen.source)
+        if content is None:
+            self._clear()
+            return
+        if content.document is not self._document:
+            self._document = content.document
+            self._spots = HotSpots(content.document, session, self.chosen)
+            self.model.set_content(self._spots.columns(), len(content.document.arrays))
+            hidden = {column.name for column in self.model.columns} - {*_SHOWN, self.chosen.name}
+            self.table.show_columns(QByteArray(), hidden)
+        self._renew()
+        self._filter(self.bar.text)
+        self.select_tensor(self._row)
+        if before != (self._document, self.chosen):
+            self._rank()
+
+    def _let_go(self) -> None:
+        """Drop a model that is not the current one, also while another page is in front."""
+        content = self._session.content
+        if content is None or content.document is not self._document:
+            self._clear()
+
+    def _clear(self) -> None:
+        self._document = self._spots = None
+        self._renewing.stop()
+        self.model.set_content((), 0)
+        self.show_empty("")
+        self.bar.status.clear()
+
+    def grow(self) -> None:
+        """Show more of the same, not too often."""
+        self.notice.show_missing(self.chosen.source)
+        if self._spots is not None and not self._renewing.isActive():
+            self._renewing.start()
+
+    def select_tensor(self, row: int) -> None:
+        """Mark a tensor; -1 marks none. Emits nothing."""
+        self._row = row
+        self._following = True
+        try:
+            if row < 0 or not self.table.select_row(row):
+                self.table.clearSelection()
+        finally:
+            self._following = False
+
+    def _renew(self) -> None:
+        """Show the figures known by now."""
+        known = self._session.known
+        if self._spots is None or known is None:
+            return
+        self._spots.learn(known, self.chosen)
+        self.model.renew(self._spots.columns())
+        last = self.model.columnCount() - 1  # where the reasons are
+        self.table.setColumnHidden(last, not bool(self._session.with_reason().any()))
+        self._show_counts()
+
+    def _rank(self) -> None:
+        """Sort the worst to the top, and show the column they are sorted by."""
+        names = [column.name for column in self.model.columns]
+        if not names:
+            return
+        by = SHARE if self.weighted.isChecked() else self.chosen.name
+        ascending = self.chosen.low_is_worse and by != SHARE
+        order = Qt.SortOrder.AscendingOrder if ascending else Qt.SortOrder.DescendingOrder
+        for name in {by, self.chosen.name}:
+            if self.table.isColumnHidden(names.index(name)):
+                self.table.setColumnHidden(names.index(name), False)
+        self.table.sortByColumn(names.index(by), order)
+        self.table.scrollToTop()
+
+    def _choose_metric(self) -> None:
+        self._chose = True
+        self.notice.show_missing(self.chosen.source)
+        self._renew()
+        self._rank()
+
+    def _set_metric(self, name: str) -> None:
+        self.rank_by.setCurrentIndex(self.rank_by.findData(name))
+
+    def _filter(self, text: str) -> None:
+        if self._document is None:
+            return
+        parsed = parse_filter(text)
+        self.model.set_filter(None if parsed.is_empty else parsed.mask(self._document.arrays))
+        self.bar.edit.setStatusTip("; ".join(parsed.problems))
+        if self.model.rowCount():
+            self.show_table()
+        else:
+            self.show_empty(self.tr("No tensor matches. Press Escape in the filter to see all."))
+        self._show_counts()
+
+    def _show_counts(self) -> None:
+        if self._spots is not None:
+            self.bar.status.setText(
+                self.tr("{shown} of {all}, {known} known").format(
+                    shown=integer_text(self.model.rowCount()),
+                    all=integer_text(self.model.content_count),
+                    known=integer_text(self._spots.known_count()),
+                )
+            )
+
+    def _choose(self, row: int) -> None:
+        if not self._following and row != self._row:
+            self._row = row
+            self.tensor_chosen.emit(row)
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LocaleChange:
+            self.notice.show_missing(self.chosen.source)
 
 
 class SurveyView(TabbedPanel):

@@ -167,10 +167,7 @@ class SurveySession(QObject):
         self._work = survey
         self.progress = survey.progress()
         job = self._surveying.run(
-            self.tr("Surveying all tensors"),
-            survey.run,
-            lambda _none: None,
-            self.failed.emit,
+            self.tr("Surveying all tensors"), survey.run, lambda _none: None, self.failed.emit
         )
         job.published.connect(self._grow)
         job.finished.connect(lambda: self._finish(survey))
@@ -234,8 +231,7 @@ class SurveySession(QObject):
             return
         other = chosen.type_name if isinstance(chosen, Rounding) else chosen.model
         self._read(
-            lambda job: work.read_comparison(document, against, other, job),
-            self._show_comparison,
+            lambda job: work.read_comparison(document, against, other, job), self._show_comparison
         )
 
     def _read(self, read: Callable[[Job], Result], show: Callable[[Result], None]) -> None:

@@ -63,10 +63,7 @@ def worker_count() -> int:
 
 
 def read_histograms(
-    subjects: Sequence[SelectedTensor],
-    wish: HistogramRequest,
-    recent: Recent,
-    worker: Worker,
+    subjects: Sequence[SelectedTensor], wish: HistogramRequest, recent: Recent, worker: Worker
 ) -> HistogramResult:
     """Gather statistics and histograms; called in a worker.
 

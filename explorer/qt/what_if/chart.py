@@ -114,14 +114,7 @@ _NEAR_PIXELS: Final = 24
 _MARGIN: Final = 0.08  # of what is shown, at each edge
 _FADED_ALPHA: Final = 150
 _PAPER_ALPHA: Final = 170  # behind a name, so that a line does not strike it through
-_COLUMNS: Final = (
-    "bits_per_weight",
-    "relative_rmse",
-    "sqnr_db",
-    "rmse",
-    "max_abs_error",
-    "bytes",
-)
+_COLUMNS: Final = ("bits_per_weight", "relative_rmse", "sqnr_db", "rmse", "max_abs_error", "bytes")
 
 
 class WhatIfChart(ThemedPlot):

@@ -108,10 +108,7 @@ def lines_of(estimate: WhatIfEstimate, errors: Mapping[str, TypeErrors]) -> list
     others = [line(name, name, size) for name, size in estimate.sizes.items()]
     points = [(one.size.bits_per_weight, _or_nan(one.figure("relative_rmse"))) for one in others]
     front = pareto_front(points)
-    return [
-        present,
-        *(replace(one, front=on) for one, on in zip(others, front, strict=True)),
-    ]
+    return [present, *(replace(one, front=on) for one, on in zip(others, front, strict=True))]
 
 
 def _or_nan(value: float | None) -> float:

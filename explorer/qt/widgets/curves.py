@@ -1,15 +1,260 @@
-"""A histogram as plots draw it, with the figures marked in it; loads no plot."""
+"""Histograms as plots draw them, with their marks; and small ones side by side, each with its name.
+
+Loads no plot: a `PlotWidget` for each of 32 tensors takes a second to make, so these are painted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from PySide6 import QtGui
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtWidgets import QMenu, QWidget
 
 from explorer.analysis import Histogram, Moments
+from explorer.present.explanations import picture_text
+from explorer.qt.widgets.plot import PlotColours
+from explorer.text import float_text
+
+_CELL_WIDTH: Final = 180
+_CELL_HEIGHT: Final = 116
+_MOST_HEIGHT: Final = 240
+_PAD: Final = 6
+_MOST_STEPS: Final = 128  # more do not fit into the width of a cell
+
+
+class SmallMultiples(QWidget):
+    """A grid of histograms; one of them is current.
+
+    Attributes:
+        curves: What is drawn.
+        current: Number of the current one, or -1.
+
+    Signals:
+        bins_read: The mouse moved over a bin; a tuple of one `BinReading`, or of none.
+        current_changed: Another one became current; its curve's row.
+        opened: One was double-clicked or entered; its curve's row.
+        export_requested: The user wants the picture or its data in a file.
+    """
+
+    accessible_role = QtGui.QAccessible.Role.Chart
+
+    bins_read = Signal(object)
+    current_changed = Signal(int)
+    opened = Signal(int)
+    export_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # axes have one direction
+        self.curves: tuple[HistogramCurve, ...] = ()
+        self.logarithmic = False
+        self.current = -1
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMouseTracking(True)
+        self.setAccessibleName(self.tr("Histograms side by side"))
+        self.setWhatsThis(picture_text("histograms"))
+        self.export_action = QtGui.QAction(self.tr("&Save picture or data…"), self)
+        self.export_action.setShortcut(QtGui.QKeySequence("Ctrl+S"))
+        self.export_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        self.export_action.triggered.connect(self.export_requested)
+        self.addAction(self.export_action)
+
+    def show_curves(self, curves: tuple[HistogramCurve, ...]) -> None:
+        """Draw other histograms."""
+        self.curves = curves
+        self.current = min(self.current, len(curves) - 1)
+        self._fit()
+        self.update()
+
+    def set_logarithmic(self, on: bool) -> None:
+        """Draw counts logarithmically or not."""
+        self.logarithmic = on
+        self.update()
+
+    def highlight(self, row: int | None) -> None:
+        """Make the histogram of a tensor current."""
+        rows = [curve.row for curve in self.curves]
+        self.current = rows.index(row) if row in rows else -1
+        self.update()
+
+    def data_columns(self) -> list[tuple[str, list[Any]]]:
+        """Return the edges and counts of every histogram."""
+        return curve_columns(self.curves)
+
+    def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
+        """Draw all of it into an area, in the colours of paper."""
+        painter.save()
+        painter.translate(area.topLeft())
+        painter.scale(area.width() / self.width(), area.height() / self.height())
+        self._paint(painter, PlotColours.on_paper(), self.rect(), marks_current=False)
+        painter.restore()
+
+    def cell(self, number: int) -> QRect:
+        """Return where a histogram is."""
+        row, column = divmod(number, self._columns)
+        width = self.width() // self._columns
+        height = min(max(self.height() // self._rows, _CELL_HEIGHT), _MOST_HEIGHT)
+        return QRect(column * width, row * height, width, height)
+
+    @property
+    def _columns(self) -> int:
+        return max(1, min(self.width() // _CELL_WIDTH, max(1, len(self.curves))))
+
+    @property
+    def _rows(self) -> int:
+        return max(1, -(-len(self.curves) // self._columns))
+
+    def _fit(self) -> None:
+        self.setMinimumHeight(self._rows * _CELL_HEIGHT)
+
+    def _plot_area(self, cell: QRect) -> QRectF:
+        line = QtGui.QFontMetrics(self.font()).height()
+        return QRectF(cell).adjusted(_PAD, _PAD + line, -_PAD, -_PAD - line)
+
+    def _paint(
+        self, painter: QtGui.QPainter, colours: PlotColours, area: QRect, *, marks_current: bool
+    ) -> None:
+        painter.fillRect(area, colours.background)
+        for number in range(len(self.curves)):
+            cell = self.cell(number)
+            if cell.intersects(area):
+                chosen = marks_current and number == self.current
+                self._paint_cell(painter, colours, number, cell, chosen=chosen)
+
+    def _paint_cell(
+        self,
+        painter: QtGui.QPainter,
+        colours: PlotColours,
+        number: int,
+        cell: QRect,
+        *,
+        chosen: bool,
+    ) -> None:
+        curve = self.curves[number]
+        inner = cell.adjusted(_PAD, _PAD // 2, -_PAD, -_PAD // 2)
+        metrics = QtGui.QFontMetrics(self.font())
+        if chosen:
+            painter.setPen(QtGui.QPen(colours.accent, 2 if self.hasFocus() else 1))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(cell.adjusted(1, 1, -2, -2))
+        painter.setPen(colours.text)
+        name = metrics.elidedText(curve.name, Qt.TextElideMode.ElideMiddle, inner.width())
+        top, bottom = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignBottom
+        left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
+        painter.drawText(inner, top | left, name)
+        plot = self._plot_area(cell)
+        painter.setPen(colours.grid)
+        painter.drawLine(plot.bottomLeft(), plot.bottomRight())
+        histogram = curve.histogram
+        painter.setPen(colours.text)
+        painter.drawText(inner, bottom | left, float_text(histogram.low, 3))
+        painter.drawText(inner, bottom | right, float_text(histogram.high, 3))
+        fill = QtGui.QColor(colours.accent)
+        fill.setAlpha(110)
+        painter.setPen(QtGui.QPen(colours.accent, 1))
+        painter.setBrush(fill)
+        painter.drawPolygon(self._steps(curve, plot))
+
+    def _steps(self, curve: HistogramCurve, area: QRectF) -> QtGui.QPolygonF:
+        """Return the outline of a histogram, its highest bin as high as the area."""
+        counts = curve.histogram.counts
+        group = -(-counts.size // _MOST_STEPS)
+        starts = np.arange(0, counts.size, group)
+        sums = np.add.reduceat(counts, starts).astype(np.float64)
+        if self.logarithmic:
+            # half a decade for the first weight, as in the large plot
+            sums = np.where(sums > 0, np.log10(np.maximum(sums, 1)) + 0.5, 0)
+        top = float(sums.max()) or 1.0
+        lefts = np.append(starts, counts.size) / counts.size
+        points = [area.bottomLeft()]
+        for number, height in enumerate((sums / top).tolist()):
+            y = area.bottom() - height * area.height()
+            points.append(QPointF(area.left() + lefts[number] * area.width(), y))
+            points.append(QPointF(area.left() + lefts[number + 1] * area.width(), y))
+        points.append(area.bottomRight())
+        return QtGui.QPolygonF(points)
+
+    def _number_at(self, place: QPointF) -> int:
+        for number in range(len(self.curves)):
+            if self.cell(number).contains(place.toPoint()):
+                return number
+        return -1
+
+    def _choose(self, number: int) -> None:
+        if 0 <= number < len(self.curves):
+            self.current = number
+            self.setAccessibleDescription(self.curves[number].name)
+            self.current_changed.emit(self.curves[number].row)
+            self.update()
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        return QSize(3 * _CELL_WIDTH, 3 * _CELL_HEIGHT)
+
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            self.update()
+
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        colours = PlotColours.of_palette(self.palette())
+        self._paint(painter, colours, event.rect(), marks_current=True)
+        painter.end()
+
+    def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
+        number = self._number_at(event.position())
+        reading = None
+        if number >= 0:
+            curve = self.curves[number]
+            area = self._plot_area(self.cell(number))
+            share = (event.position().x() - area.left()) / area.width()
+            low, high = curve.histogram.low, curve.histogram.high
+            reading = curve.reading(low + share * (high - low))
+        self.bins_read.emit(() if reading is None else (reading,))
+
+    def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        self._choose(self._number_at(event.position()))
+
+    def mouseDoubleClickEvent(self, event: QtGui.QMouseEvent) -> None:
+        number = self._number_at(event.position())
+        if number >= 0:
+            self.opened.emit(self.curves[number].row)
+
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
+        key = Qt.Key(event.key())
+        steps = {
+            Qt.Key.Key_Left: -1,
+            Qt.Key.Key_Right: 1,
+            Qt.Key.Key_Up: -self._columns,
+            Qt.Key.Key_Down: self._columns,
+            Qt.Key.Key_Home: -self.current,
+            Qt.Key.Key_End: len(self.curves) - 1 - self.current,
+        }
+        if key in steps:
+            self._choose(max(0, self.current) if self.current < 0 else self.current + steps[key])
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.current >= 0:
+            self.opened.emit(self.curves[self.current].row)
+        else:
+            super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction(self.export_action)
+        menu.popup(event.globalPos())
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +287,7 @@ class HistogramCurve:
     ) -> HistogramCurve:
         """Return the curve of a histogram of what the moments were taken of."""
         return cls(
-            name,
-            row,
-            histogram,
-            moments.count,
-            moments.mean,
-            moments.std,
-            moments.min,
-            moments.max,
+            name, row, histogram, moments.count, moments.mean, moments.std, moments.min, moments.max
         )
 
     @property

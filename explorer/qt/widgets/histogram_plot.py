@@ -443,10 +443,7 @@ _WAYS: Final = ((1, -1), (1, 0), (0, -1), (-1, 0), (0, 1), (-1, 1), (-1, -1), (1
 
 
 def place_labels(
-    points: Sequence[QPointF],
-    sizes: Sequence[QSizeF],
-    area: QRectF,
-    others: Sequence[QRectF] = (),
+    points: Sequence[QPointF], sizes: Sequence[QSizeF], area: QRectF, others: Sequence[QRectF] = ()
 ) -> list[QRectF | None]:
     """Return a free place beside each point, in pixels; None where there is none.
 

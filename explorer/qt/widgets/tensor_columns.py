@@ -50,14 +50,7 @@ def tensor_columns(document: Document) -> list[Column]:
 
     return [
         Column("name", tr("Name"), name, name, lambda: arrays.name_ranks, tip=tips["name"]),
-        Column(
-            "role",
-            tr("Role"),
-            role,
-            role,
-            lambda: arrays.role_ranks,
-            tip=tips["role"],
-        ),
+        Column("role", tr("Role"), role, role, lambda: arrays.role_ranks, tip=tips["role"]),
         Column(
             "layer",
             tr("Layer"),

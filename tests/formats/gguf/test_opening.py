@@ -34,8 +34,7 @@ from tests.helpers.gguf_writer import (
 )
 
 VARIANTS = pytest.mark.parametrize(
-    ("version", "order"),
-    [(version, order) for version in (1, 2, 3) for order in ("little", "big")],
+    ("version", "order"), [(version, order) for version in (1, 2, 3) for order in ("little", "big")]
 )
 
 

@@ -13,12 +13,7 @@ from explorer.formats import Severity
 from explorer.formats.gguf.open import open_gguf
 from explorer.sources.files import MOST_OPEN
 from tests.helpers.gguf_files import problems, shard, shard_name, write_shards
-from tests.helpers.gguf_writer import (
-    STRING,
-    U32,
-    TensorSpec,
-    small_model,
-)
+from tests.helpers.gguf_writer import STRING, U32, TensorSpec, small_model
 from tests.helpers.patience import PATIENCE_S
 
 
@@ -249,9 +244,7 @@ def test_each_file_has_its_own_version_byte_order_and_alignment(tmp_path: Path) 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets a limit and reads /proc")
-def test_250_shards_need_fewer_files_than_macos_allows(
-    tmp_path: Path,
-) -> None:
+def test_250_shards_need_fewer_files_than_macos_allows(tmp_path: Path) -> None:
     import resource
 
     write_shards(tmp_path, 250)

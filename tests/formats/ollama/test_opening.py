@@ -308,7 +308,7 @@ def test_broken_layers_stay_in_the_list(store: OllamaStore, tmp_path: Path) -> N
         problems = told(model)
         rows = {t.name: t for t in model.tensors.rows}
         assert list(rows) == [
-            *("good", "missing", "cut", "link", "up", "empty", "junk", "none", "again"),
+            *("good", "missing", "cut", "link", "up", "empty", "junk", "none", "again")
         ]
         assert "does not exist" in problems["missing"]
         assert "the manifest says" in problems["cut"]

@@ -19,8 +19,7 @@ from safetensors import SafetensorError, safe_open
 from explorer.errors import ExplorerError
 from explorer.formats import FormatError, Severity, open_model
 from explorer.formats.model import Model
-from explorer.formats.safetensors.header import SAFETENSORS_TYPES
-from explorer.formats.safetensors.open import open_safetensors
+from explorer.formats.safetensors.open import SAFETENSORS_TYPES, open_safetensors
 from tests.helpers.rewriting import rewrite
 from tests.helpers.safetensors_writer import entry, safetensors_bytes, tensors_bytes
 from tests.helpers.stopwatch import in_time
@@ -169,10 +168,7 @@ SMALL_TABLE: dict[str, tuple[str | bytes, bytes]] = {
     # found by tests/soak/fuzz.py
     "begin of 2^64, end small": (variant(data_offsets="[18446744073709551616,8]"), EIGHT),
     "metadata named as fields": ('{"__metadata__":{"dtype":"a","data_offsets":"b"}}', b""),
-    "offsets of 2^64": (
-        variant(data_offsets="[18446744073709551608,18446744073709551616]"),
-        EIGHT,
-    ),
+    "offsets of 2^64": (variant(data_offsets="[18446744073709551608,18446744073709551616]"), EIGHT),
     "leading 0": (variant(data_offsets="[00,8]"), EIGHT),
     "BOM": (b"\xef\xbb\xbf" + ONE.encode(), EIGHT),
     "NUL padding": (ONE + "\0", EIGHT),

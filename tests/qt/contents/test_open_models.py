@@ -7,8 +7,7 @@ from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.contents.open_models import OpenModelsView
-from explorer.qt.contents.open_models_tree import Node
+from explorer.qt.contents.open_models import Node, OpenModelsView
 from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import ROW_PADDING

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.contents.overview import OverviewView, TypeMixChart
+from explorer.qt.contents.metadata import OverviewView, TypeMixChart
 from explorer.qt.document import Document
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.modeltest import ModelTester
 
-from explorer.qt.contents.open_models_tree import Node, NodeKind, TreeModel
+from explorer.qt.contents.open_models import Node, NodeKind, TreeModel
 from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import ItemRole
 from tests.helpers.gguf_writer import GgufFile, TensorSpec

@@ -19,7 +19,7 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis import block_statistics, compare_tensors, tensor_statistics
 from explorer.analysis.errors.pictures import ErrorPicture
 from explorer.qt.document import Document
-from explorer.qt.errors.pages import ALL, MOST, SIZES
+from explorer.qt.errors.panel import ALL, MOST, SIZES
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Reference, Rounding

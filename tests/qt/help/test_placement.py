@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from PySide6.QtCore import QRect, QSize, Qt
 
-from explorer.qt.help.tour import Side, place_beside
+from explorer.qt.help.menu import Side, place_beside
 
 LEFT_TO_RIGHT, RIGHT_TO_LEFT = Qt.LayoutDirection.LeftToRight, Qt.LayoutDirection.RightToLeft
 BOX = QSize(300, 150)

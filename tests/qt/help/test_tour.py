@@ -9,7 +9,7 @@ from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.help.tour import Tour
+from explorer.qt.help.menu import Tour
 from explorer.qt.main_window import MainWindow
 from explorer.qt.theme import Scheme, apply_scheme
 from tests.helpers.window import wait_idle

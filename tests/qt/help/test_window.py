@@ -13,6 +13,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.help.guide import (
     KEYS_PAGE,
     ORDER,
+    HelpWindow,
     KeyLine,
     Page,
     keys_page,
@@ -20,7 +21,6 @@ from explorer.qt.help.guide import (
     panel_lines,
     with_keys,
 )
-from explorer.qt.help.window import HelpWindow
 from explorer.qt.theme import Scheme, apply_scheme
 
 ALT, CONTROL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier

@@ -167,9 +167,7 @@ def test_the_cache_type_by_slider_wheel_keys_and_list(qtbot: QtBot, panel: Panel
     assert panel.assert_shown().kv_total == 2 * smaller.kv_total
 
 
-def test_a_quantized_cache_without_flash_attention_says_that_it_does_not_hold(
-    panel: Panel,
-) -> None:
+def test_a_quantized_cache_without_flash_attention_says_that_it_does_not_hold(panel: Panel) -> None:
     panel.state.set(kv_cache_type="q4_0")
     panel.assert_shown()
     assert panel.body.controls.rows["kv_cache_type"].holds.text() == "≠ f16"

@@ -160,12 +160,7 @@ _NAMES = [
 _SAVED = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(_NAMES),
-            inner,
-            max_size=5,
-        )
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_NAMES), inner, max_size=5)
     ),
     max_leaves=12,
 )

@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Rounding
-from explorer.qt.survey.hot_spots import HotSpotsPage
+from explorer.qt.survey.panel import HotSpotsPage
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.weight_files import huge_model

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis.recipes import compare_with_recipes, type_mix, verdict
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
-from explorer.qt.survey.type_mix import TypeMixPage
+from explorer.qt.survey.bar import TypeMixPage
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors

@@ -22,7 +22,7 @@ from explorer.qt.weights.curves import (
     resampled,
     robust_range,
 )
-from explorer.qt.weights.statistics_table import figure_lines
+from explorer.qt.weights.histogram import figure_lines
 from explorer.qt.weights.work import (
     MOST_TENSORS,
     known,

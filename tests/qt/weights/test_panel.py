@@ -328,10 +328,7 @@ def test_selected_tensors_are_shown_together_or_side_by_side(qtbot: QtBot, panel
     page.controls.arrangement.setCurrentIndex(1)
     assert page.multiples.isVisible()
     assert not page.plot.isVisible()
-    assert [curve.name for curve in page.multiples.curves] == [
-        "norm.weight",
-        "blk.0.attn_q.weight",
-    ]
+    assert [curve.name for curve in page.multiples.curves] == ["norm.weight", "blk.0.attn_q.weight"]
     panel.show("norm.weight")
     assert panel.view.header.chosen is Scope.ONE
     assert page.plot.isVisible()

@@ -14,10 +14,9 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.qt.jobs import JobRunner
-from explorer.qt.widgets.curves import HistogramCurve, histogram_of
+from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples, histogram_of
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.plot_panel import PlotExport
-from explorer.qt.widgets.small_multiples import SmallMultiples
 
 WHITE = QColor("white")
 

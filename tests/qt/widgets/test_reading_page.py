@@ -16,15 +16,15 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.qt.document import Document, Recent
-from explorer.qt.errors.pages import ImpliedPage, PicturePages
+from explorer.qt.errors.panel import ImpliedPage, PicturePages
 from explorer.qt.errors.work import SelectedPair
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import References, Rounding
 from explorer.qt.weights.block.page import BlockPage
-from explorer.qt.weights.blocks import BlockPages
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.histogram import HistogramPage
 from explorer.qt.weights.map.page import MapPage
+from explorer.qt.weights.panel import BlockPages
 from explorer.qt.weights.values import ValuesPage
 from explorer.qt.what_if.page import WhatIfPage
 from explorer.qt.widgets.pages import ContentPage, Phase, Reader, Refusal, Request
@@ -185,16 +185,7 @@ class Case:
         self.qtbot.mouseClick(self.buttons[0], Qt.MouseButton.LeftButton)
 
 
-KINDS: Final = (
-    "histogram",
-    "blocks",
-    "values",
-    "map",
-    "block",
-    "pictures",
-    "implied",
-    "what if",
-)
+KINDS: Final = ("histogram", "blocks", "values", "map", "block", "pictures", "implied", "what if")
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.widgets.curves import HistogramCurve, histogram_of
-from explorer.qt.widgets.small_multiples import SmallMultiples
+from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples, histogram_of
 
 KEY = Qt.Key
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from explorer.analysis.block_detail import bits_of_layout, bits_of_type, sub_scales
 from explorer.quantization import TENSOR_TYPES, dequantize
-from explorer.quantization.block_bits import bits_of_layout, bits_of_type, sub_scales
 from explorer.quantization.grouped.layout import group_fields
-from explorer.quantization.iq_layout import grid_rows, group_weights
+from explorer.quantization.iq import grid_rows, group_weights
 from explorer.quantization.registry import block_layout
 from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS
 
