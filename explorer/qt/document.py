@@ -93,7 +93,7 @@ def _preview(model: Model, entry: MetadataEntry) -> str:
         return f"({error.what})"
 
 
-class Recent:
+class LruCache:
     """Keeps the results that were used last.
 
     Args:

@@ -23,7 +23,7 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
     from PySide6.QtCore import QRectF, QTimer
     from PySide6.QtWidgets import QApplication
 
-    from explorer.qt.document import Recent, load_document
+    from explorer.qt.document import LruCache, load_document
     from explorer.qt.jobs import JobRunner
     from explorer.qt.references import References
     from explorer.qt.weights.curves import SelectedTensor
@@ -42,7 +42,7 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
     page = MapPage(runner, References(runner))
     page.resize(900, 650)
     page.show()
-    heartbeat, recent = Heartbeat(), Recent(0)
+    heartbeat, recent = Heartbeat(), LruCache(0)
     memory = psutil.Process().memory_info
     tensors = document.model.tensors
 

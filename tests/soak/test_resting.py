@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from PySide6.QtWidgets import QApplication
@@ -16,17 +14,8 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from tests.helpers.leftovers import leftovers
-from tests.soak.kernels import compiled_here
 from tests.soak.monkey import Monkey
 from tests.soak.resting import allocated, rest
-
-_KERNEL = """
-from explorer.quantization.jit import kernel
-
-@kernel
-def double(number):
-    return 2 * number
-"""
 
 _FREES_20_MIB = """
 import ctypes, threading
@@ -98,21 +87,3 @@ def test_what_threads_have_freed_is_no_growth() -> None:
         check=True,
     )
     assert done.stdout == "True\n"
-
-
-def _load(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_a_kernel_that_was_compiled_here_is_told_from_one_that_was_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "kernels.py"
-    path.write_text(_KERNEL)
-    first, second = (_load(path, name) for name in ("kernels_first", "kernels_second"))
-    assert first.double(2) == second.double(2) == 4
-    told = [one for one in compiled_here() if one.startswith("kernels_")]
-    assert told == ["kernels_first.double(int64,)"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from PySide6.QtWidgets import QWidget
 
-from explorer.qt.document import Document, Recent
+from explorer.qt.document import Document, LruCache
 from explorer.qt.errors.work import SelectedPair
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import ReferenceBar, References, Rounding
@@ -286,7 +286,7 @@ class PicturePages(QObject, Reader[ErrorPicture]):
     def __init__(self, runner: JobRunner, progress: ProgressLine, parent: QWidget) -> None:
         super().__init__(parent)
         self._subject: SelectedPair | None = None
-        self._recent = Recent(0)
+        self._recent = LruCache(0)
         self._progress = progress
         self.picture: ErrorPicture | None = None
         self.table = StatisticsTable(self)
@@ -301,7 +301,7 @@ class PicturePages(QObject, Reader[ErrorPicture]):
             page.range.changed.connect(partial(self._change_range, page))
         self.begin_life(runner, self.pages, progress)
 
-    def show_subject(self, subject: SelectedPair | None, recent: Recent) -> None:
+    def show_subject(self, subject: SelectedPair | None, recent: LruCache) -> None:
         """Show another tensor; it is read when one of the pages is visible.
 
         Args:
@@ -346,7 +346,7 @@ class PicturePages(QObject, Reader[ErrorPicture]):
         self.table.show_lines(error_lines(result))
         for page in self.pages:
             if first and not page.isVisible():
-                page.tell("", "")  # it is filled when it becomes visible
+                page.show_message("", "")  # it is filled when it becomes visible
         self._fill(first=first)
 
     def refill(self) -> None:
@@ -371,7 +371,7 @@ class PicturePages(QObject, Reader[ErrorPicture]):
                 page.show_plot(panel.show_picture(picture, types, page.range.currentIndex()))
             elif picture.complete:
                 heading = self.tr("Nothing to draw")
-                page.tell(heading, self.tr("No weight is finite in both tensors."))
+                page.show_message(heading, self.tr("No weight is finite in both tensors."))
             if fresh:
                 panel.plot.forget_zoom()
                 panel.table.show_columns(QByteArray())
@@ -410,7 +410,7 @@ class ImpliedPage(ReadingPage[BlockStatistics]):
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._subject: SelectedTensor | None = None
-        self._recent = Recent(0)
+        self._recent = LruCache(0)
         self.implied: ExpectedRounding | None = None
         self.hint = plain_label(
             self,
@@ -435,7 +435,7 @@ class ImpliedPage(ReadingPage[BlockStatistics]):
         column.addWidget(self.table, 1)
         self.begin_life(runner, (self,))
 
-    def show_subject(self, subject: SelectedTensor | None, recent: Recent) -> None:
+    def show_subject(self, subject: SelectedTensor | None, recent: LruCache) -> None:
         """Show another tensor; None ends all reading.
 
         Args:
@@ -581,9 +581,9 @@ class ErrorsView(TensorPanel):
         self._show_pair(subject, self._results_of(document))
 
     def _clear(self) -> None:
-        self._show_pair(None, Recent(0))
+        self._show_pair(None, LruCache(0))
 
-    def _show_pair(self, subject: SelectedPair | None, recent: Recent) -> None:
+    def _show_pair(self, subject: SelectedPair | None, recent: LruCache) -> None:
         compared = subject is not None and subject.reference is not None
         self._offer(compared)
         self.pictures.show_subject(subject if compared else None, recent)

@@ -23,7 +23,7 @@ from explorer.present.errors import (
     percentile_text,
     share_text,
 )
-from explorer.qt.document import Recent
+from explorer.qt.document import LruCache
 from explorer.qt.weights.histogram import Line
 from explorer.qt.weights.work import Worker, worker_count
 from explorer.text import float_text, integer_text
@@ -65,13 +65,13 @@ class SelectedPair:
         return self.tensor.nbytes
 
 
-def known_picture(subject: SelectedPair, recent: Recent) -> ErrorPicture | None:
+def known_picture(subject: SelectedPair, recent: LruCache) -> ErrorPicture | None:
     """Return what is known of a tensor; None if it has to be read."""
     found = recent.get(subject.key)
     return found if isinstance(found, ErrorPicture) else None
 
 
-def read_errors(subject: SelectedPair, recent: Recent, worker: Worker) -> ErrorPicture:
+def read_errors(subject: SelectedPair, recent: LruCache, worker: Worker) -> ErrorPicture:
     """Read a tensor and its reference; called in a worker.
 
     Args:

@@ -21,7 +21,7 @@ from explorer.present.plan_export import (
     curves_key,
     make_curves,
 )
-from explorer.qt.document import Recent
+from explorer.qt.document import LruCache
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
@@ -301,7 +301,7 @@ class CurvesPage(PlannerPage):
         super().__init__(state, parent)
         self.plot = CurvesPlot(self)
         self._model: PlannedModel | None = None
-        self._kept = Recent(_MOST_KEPT)
+        self._kept = LruCache(_MOST_KEPT)
         self._slot = JobSlot(runner, self)
         self._wanted: object = None
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)

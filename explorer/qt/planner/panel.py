@@ -179,7 +179,7 @@ class PlannerView(QtWidgets.QWidget):
         if isinstance(result, ExplorerError):
             self.state.set_model(None)
             heading = self.tr("No plan can be made for this model")
-            self.placeholder.tell(heading, str(result))
+            self.placeholder.show_message(heading, str(result))
             self._stack.setCurrentWidget(self.placeholder)
             return
         body = self._body()
@@ -190,7 +190,7 @@ class PlannerView(QtWidgets.QWidget):
         self._stack.setCurrentWidget(body)
 
     def _explain_empty(self) -> None:
-        self.placeholder.tell(
+        self.placeholder.show_message(
             self.tr("No model is open"),
             self.tr(
                 "The planner computes how much memory a model needs: its weights, its KV cache for "

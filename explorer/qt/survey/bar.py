@@ -240,7 +240,7 @@ class TypeMixPage(QWidget):
         if known is not None:
             self._show(known)
             return
-        self.state.tell(self.tr("Comparing with known recipes…"), "")
+        self.state.show_message(self.tr("Comparing with known recipes…"), "")
         self._stack.setCurrentWidget(self.state)
 
         def done(mix: TypeMix) -> None:
@@ -289,7 +289,7 @@ class TypeMixPage(QWidget):
         table.show_columns(QByteArray())
 
     def _fail(self, error: ExplorerError) -> None:
-        self.state.tell(
+        self.state.show_message(
             self.tr("The types could not be compared"), str(error), self.tr("Try again")
         )
         self._stack.setCurrentWidget(self.state)

@@ -21,7 +21,7 @@ from explorer.present.explanations import (
     statistic_texts,
 )
 from explorer.present.statistics import moment_figures, percentile_figures, step_error_figures
-from explorer.qt.document import Recent
+from explorer.qt.document import LruCache
 from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.curves import (
     MOST_BINS,
@@ -377,7 +377,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         super().__init__(parent, self.panel)
         self.statistics.setParent(self)
         self._subjects: tuple[SelectedTensor, ...] = ()
-        self._recent = Recent(0)
+        self._recent = LruCache(0)
         self._beside = QByteArray()  # the splitter while the table stands beside one plot
         self.result: HistogramResult | None = None
         self.chosen_row: int | None = None
@@ -420,7 +420,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.panel.table.row_selected.connect(self._highlight)
         self.panel.table.row_opened.connect(self._open_line)
 
-    def show_subjects(self, subjects: Sequence[SelectedTensor], recent: Recent) -> None:
+    def show_subjects(self, subjects: Sequence[SelectedTensor], recent: LruCache) -> None:
         """Show other tensors; what was read for those before is no longer wanted.
 
         Args:

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.blocks import is_quantized
 from explorer.formats.tensors import Tensor
-from explorer.qt.document import Document, Recent
+from explorer.qt.document import Document, LruCache
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
 from explorer.qt.weights.curves import HistogramChoices, Scope, SelectedTensor, unsupported_reason
@@ -148,7 +148,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
     def __init__(self, runner: JobRunner, parent: QWidget) -> None:
         super().__init__(parent)
         self._subject: SelectedTensor | None = None
-        self._recent = Recent(0)
+        self._recent = LruCache(0)
         self._prefix = ""
         self._blocks: BlockStatistics | None = None
         self._with_minima: set[str] = set()  # types that are known to have minima
@@ -160,7 +160,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         self.begin_life(runner, self.pages)
 
     def show_subject(
-        self, subject: SelectedTensor | None, recent: Recent, *, named: bool = False
+        self, subject: SelectedTensor | None, recent: LruCache, *, named: bool = False
     ) -> None:
         """Show another tensor; it is read when one of the pages is visible.
 
@@ -320,7 +320,7 @@ class WeightsView(TensorPanel):
     ) -> None:
         super().__init__(runner, _MOST_RESULTS, parent)
         self._references = references
-        self._recent = Recent(0)
+        self._recent = LruCache(0)
         self._subject: SelectedTensor | None = None  # of the pages of one tensor
         self._place: Place | None = None  # that was chosen in it
         self._named = False
@@ -492,10 +492,13 @@ class WeightsView(TensorPanel):
         self._show_subjects(subjects, self._results_of(document), offered or subjects)
 
     def _clear(self) -> None:
-        self._show_subjects((), Recent(0), ())
+        self._show_subjects((), LruCache(0), ())
 
     def _show_subjects(
-        self, subjects: Sequence[SelectedTensor], recent: Recent, offered: Sequence[SelectedTensor]
+        self,
+        subjects: Sequence[SelectedTensor],
+        recent: LruCache,
+        offered: Sequence[SelectedTensor],
     ) -> None:
         """Show `subjects` together, and one of those `offered` on the pages of one tensor."""
         self._recent = recent

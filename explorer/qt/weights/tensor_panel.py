@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QFont, QKeySequence, QPalette, QResizeEvent
 
 from explorer.present.explanations import picture_text
-from explorer.qt.document import Document, Recent
+from explorer.qt.document import Document, LruCache
 from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.curves import Scope, SelectedTensor, unsupported_reason
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
@@ -36,7 +36,7 @@ class TensorPanel(TabbedPanel):
         self._most_results = results
         self._document: Document | None = None
         self._rows: tuple[int, ...] = ()
-        self._results: WeakKeyDictionary[Document, Recent] = WeakKeyDictionary()
+        self._results: WeakKeyDictionary[Document, LruCache] = WeakKeyDictionary()
 
     def show_document(self, document: Document | None) -> None:
         """Show a model, of which no tensor is selected yet; None shows nothing."""
@@ -85,8 +85,8 @@ class TensorPanel(TabbedPanel):
         """Show nothing and stop reading."""
         raise NotImplementedError
 
-    def _results_of(self, document: Document) -> Recent:
-        return self._results.setdefault(document, Recent(self._most_results))
+    def _results_of(self, document: Document) -> LruCache:
+        return self._results.setdefault(document, LruCache(self._most_results))
 
 
 class Header(QtWidgets.QWidget):

@@ -482,7 +482,7 @@ class ValuesPage(ReadingPage[Tiles]):
     def show_cancelled(self) -> None:
         self._painted.stop()
         self._wanted |= dict.fromkeys(self._read_now)
-        self.tell("", "")  # instead of cells that nothing fills
+        self.show_message("", "")  # instead of cells that nothing fills
         super().show_cancelled()
 
     def show_failed(self, heading: str, error: ExplorerError) -> None:

@@ -27,7 +27,7 @@ from explorer.analysis import (
 from explorer.analysis.histogram import Binning, count_weights
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor, TensorName, parse_name
-from explorer.qt.document import Document, Recent
+from explorer.qt.document import Document, LruCache
 from explorer.qt.jobs import Job, drop_frames
 from explorer.qt.weights.curves import (
     Figures,
@@ -63,7 +63,7 @@ def worker_count() -> int:
 
 
 def read_histograms(
-    subjects: Sequence[SelectedTensor], wish: HistogramRequest, recent: Recent, worker: Worker
+    subjects: Sequence[SelectedTensor], wish: HistogramRequest, recent: LruCache, worker: Worker
 ) -> HistogramResult:
     """Gather statistics and histograms; called in a worker.
 
@@ -84,7 +84,7 @@ def read_histograms(
 
 
 def known(
-    subjects: Sequence[SelectedTensor], wish: HistogramRequest, recent: Recent
+    subjects: Sequence[SelectedTensor], wish: HistogramRequest, recent: LruCache
 ) -> HistogramResult | None:
     """Return what `read_histograms` would if it has nothing to do; else None. Never reads."""
     found = [recent.get(_figures_key(subject)) for subject in subjects]
@@ -101,7 +101,7 @@ def known(
 
 
 def block_figures(
-    subject: SelectedTensor, recent: Recent, check: Callable[[], None]
+    subject: SelectedTensor, recent: LruCache, check: Callable[[], None]
 ) -> BlockStatistics | None:
     """Return the statistics of codes and scales; None if the tensor is not quantized.
 
@@ -118,7 +118,7 @@ def block_figures(
     return statistics
 
 
-def blocks_request(subject: SelectedTensor, recent: Recent) -> Request[BlockStatistics]:
+def blocks_request(subject: SelectedTensor, recent: LruCache) -> Request[BlockStatistics]:
     """Return the request for codes and scales of a quantized tensor."""
 
     def read(job: Job) -> BlockStatistics:
@@ -163,7 +163,7 @@ class _HistogramJob:
         self,
         subjects: Sequence[SelectedTensor],
         wish: HistogramRequest,
-        recent: Recent,
+        recent: LruCache,
         worker: Worker,
     ) -> None:
         self._subjects = subjects

@@ -45,7 +45,7 @@ from explorer.planner import Hyperparameters, Settings
 from explorer.planner import settings as env
 from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.profiles import with_types
-from explorer.qt.document import Document, Recent
+from explorer.qt.document import Document, LruCache
 from explorer.qt.jobs import Job, all_cores, drop_frames
 from explorer.qt.references import References, Rounding
 from explorer.quantization import TensorType
@@ -199,8 +199,8 @@ class WhatIfCache:
             than are cached, and is not measured again.
     """
 
-    pieces: Recent = field(default_factory=lambda: Recent(_MOST_PIECES))
-    totals: Recent = field(default_factory=lambda: Recent(_MOST_TOTALS))
+    pieces: LruCache = field(default_factory=lambda: LruCache(_MOST_PIECES))
+    totals: LruCache = field(default_factory=lambda: LruCache(_MOST_TOTALS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

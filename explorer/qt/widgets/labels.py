@@ -227,7 +227,7 @@ class StatePage(QWidget):
         layout.addLayout(column, 8)
         layout.addStretch(1)
 
-    def tell(self, heading: str, sentence: str, button: str = "") -> None:
+    def show_message(self, heading: str, sentence: str, button: str = "") -> None:
         """Say something; texts may come from a file."""
         self.heading.setText(shorten(plain_text(heading), _LONGEST))
         self.sentence.setText(shorten(plain_text(sentence), _LONGEST))

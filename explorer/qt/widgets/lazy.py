@@ -144,7 +144,7 @@ class TabbedPanel(QWidget):
 
     def show_state(self, heading: str, sentence: str, button: str = "") -> None:
         """Show a sentence in place of the tabs."""
-        self.state.tell(heading, sentence, button)
+        self.state.show_message(heading, sentence, button)
         self._stack.setCurrentWidget(self.state)
 
     def begin_tabs(self, name: str, above: QWidget) -> None:

@@ -56,9 +56,9 @@ class ContentPage(QtWidgets.QWidget):
         """Show the content."""
         self.stack.setCurrentWidget(self.content)
 
-    def tell(self, heading: str, sentence: str, button: str = "") -> None:
+    def show_message(self, heading: str, sentence: str, button: str = "") -> None:
         """Show a sentence in place of the content."""
-        self.state.tell(heading, sentence, button)
+        self.state.show_message(heading, sentence, button)
         self.stack.setCurrentWidget(self.state)
 
     @property
@@ -208,7 +208,7 @@ class Reader(Generic[Result]):
     def show_failed(self, heading: str, error: ExplorerError) -> None:
         """Show why reading failed."""
         for page in self._pages:
-            page.tell(heading, str(error), _tr("Try again"))
+            page.show_message(heading, str(error), _tr("Try again"))
 
     # Life
 
@@ -226,7 +226,7 @@ class Reader(Generic[Result]):
         """Remove what is shown, and read what is wanted now once a page is visible."""
         self.stop()
         for page in self._pages:
-            page.tell("", "")
+            page.show_message("", "")
         self.clear()
         self.load()
 
@@ -239,7 +239,7 @@ class Reader(Generic[Result]):
             self.stop()
             self.phase = Phase.UNSUPPORTED
             for page in self._pages:
-                page.tell(wanted.heading, wanted.sentence, wanted.button)
+                page.show_message(wanted.heading, wanted.sentence, wanted.button)
         elif wanted is not None and not self._has(wanted.key):
             self._start(wanted)
 
@@ -304,7 +304,7 @@ class Reader(Generic[Result]):
         """Show a sentence on the pages that have nothing else to show."""
         for page in self._pages:
             if not page.has_content:
-                page.tell(heading, sentence, button)
+                page.show_message(heading, sentence, button)
 
     def _follow_shown(self) -> None:
         if self.phase in {Phase.PARTLY_SHOWN, Phase.COMPLETE}:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from explorer.analysis import tensor_statistics
 from explorer.errors import FormatError
-from explorer.qt.document import Document, Recent
+from explorer.qt.document import Document, LruCache
 from explorer.qt.weights.curves import (
     HistogramRequest,
     HistogramResult,
@@ -72,7 +72,7 @@ def layers(document: Document) -> list[SelectedTensor]:
 @pytest.mark.parametrize("bins", [1, 10, 256, 4096])
 def test_all_weights_are_counted_as_numpy_counts(document: Document, bins: int) -> None:
     one = subject(document, "blk.2.attn_q.weight")
-    found = read_histograms([one], HistogramRequest(bins, FULL), Recent(10), Watcher())
+    found = read_histograms([one], HistogramRequest(bins, FULL), LruCache(10), Watcher())
     counts, edges = np.histogram(layer_weights(2), bins)
     assert found.curves[0].histogram.counts.tolist() == counts.tolist()
     np.testing.assert_array_equal(found.curves[0].histogram.edges, edges)
@@ -82,7 +82,7 @@ def test_all_weights_are_counted_as_numpy_counts(document: Document, bins: int) 
 
 def test_the_robust_range_leaves_an_outlier_out(document: Document) -> None:
     one = subject(document, "blk.2.attn_q.weight")
-    found = read_histograms([one], HistogramRequest(64, ROBUST), Recent(10), Watcher())
+    found = read_histograms([one], HistogramRequest(64, ROBUST), LruCache(10), Watcher())
     curve = found.curves[0]
     figures = tensor_statistics(one.tensor, 8192)
     shown = figures.percentiles[0.1], figures.percentiles[99.9]
@@ -94,7 +94,9 @@ def test_the_robust_range_leaves_an_outlier_out(document: Document) -> None:
 
 def test_a_typed_range_is_counted_as_numpy_counts(document: Document) -> None:
     one = subject(document, "blk.0.attn_q.weight")
-    found = read_histograms([one], HistogramRequest(7, TYPED, (-0.01, 0.5)), Recent(10), Watcher())
+    found = read_histograms(
+        [one], HistogramRequest(7, TYPED, (-0.01, 0.5)), LruCache(10), Watcher()
+    )
     counts, edges = np.histogram(layer_weights(0), 7, (-0.01, 0.5))
     assert found.curves[0].histogram.counts.tolist() == counts.tolist()
     np.testing.assert_allclose(found.curves[0].histogram.edges, edges, rtol=1e-6)
@@ -102,7 +104,7 @@ def test_a_typed_range_is_counted_as_numpy_counts(document: Document) -> None:
 
 def test_the_figures_are_those_of_the_analysis(document: Document) -> None:
     one = subject(document, "blk.0.ffn_up.weight")
-    found = read_histograms([one], HistogramRequest(), Recent(10), Watcher())
+    found = read_histograms([one], HistogramRequest(), LruCache(10), Watcher())
     lines = {line.name: line.value for line in figure_lines(found.figures[0])}
     told = tensor_statistics(one.tensor)
     for name in ("count", "finite", "zeros", "min", "max", "mean", "std", "rms", "skewness"):
@@ -112,7 +114,7 @@ def test_the_figures_are_those_of_the_analysis(document: Document) -> None:
 
 
 def test_several_tensors_have_the_same_bins(document: Document) -> None:
-    found = read_histograms(layers(document), HistogramRequest(32, ROBUST), Recent(20), Watcher())
+    found = read_histograms(layers(document), HistogramRequest(32, ROBUST), LruCache(20), Watcher())
     edges = [curve.histogram.edges for curve in found.curves]
     assert len(found.curves) == LAYERS
     for other in edges[1:]:
@@ -128,7 +130,7 @@ def test_several_tensors_can_have_bins_of_their_own(document: Document) -> None:
     names = ("norm.weight", "blk.0.attn_q.weight", "nothing.weight")
     both = [subject(document, name) for name in names]
     watcher = Watcher()
-    found = read_histograms(both, HistogramRequest(8, FULL, common=False), Recent(20), watcher)
+    found = read_histograms(both, HistogramRequest(8, FULL, common=False), LruCache(20), watcher)
     norm, query, nothing = (curve.histogram for curve in found.curves)
     assert norm.counts.tolist() == [5] * 8
     assert query.counts.tolist() == np.histogram(layer_weights(0), 8)[0].tolist()
@@ -140,7 +142,7 @@ def test_several_tensors_can_have_bins_of_their_own(document: Document) -> None:
 
 def test_what_streams_grows_and_ends_with_all_weights(document: Document) -> None:
     watcher = Watcher()
-    found = read_histograms(layers(document), HistogramRequest(16, FULL), Recent(20), watcher)
+    found = read_histograms(layers(document), HistogramRequest(16, FULL), LruCache(20), watcher)
     done = [state.done for state in watcher.states]
     assert done == sorted(done)
     assert not any(state.exact for state in watcher.states)
@@ -151,7 +153,7 @@ def test_what_streams_grows_and_ends_with_all_weights(document: Document) -> Non
 
 
 def test_what_is_known_is_not_read_again(document: Document) -> None:
-    recent, one = Recent(10), subject(document, "blk.0.attn_q.weight")
+    recent, one = LruCache(10), subject(document, "blk.0.attn_q.weight")
     assert known([one], HistogramRequest(), recent) is None
     first = read_histograms([one], HistogramRequest(), recent, Watcher())
     document.model.close()
@@ -168,21 +170,21 @@ def test_of_several_the_damaged_one_is_told_of(
     tensors.append(TensorSpec("blk.1.q.weight", (4, 1000), 0, b""))
     document = load(GgufFile(tensors=tensors).write(tmp_path / "cut.gguf"))
     both = [subject(document, "blk.0.q.weight"), subject(document, "blk.1.q.weight")]
-    found = read_histograms(both, HistogramRequest(4, FULL), Recent(10), Watcher())
+    found = read_histograms(both, HistogramRequest(4, FULL), LruCache(10), Watcher())
     assert [curve.name for curve in found.curves] == ["blk.0.q.weight"]
     assert [failed.name for failed, _ in found.failures] == ["blk.1.q.weight"]
     with pytest.raises(FormatError, match=r"blk\.1"):
-        read_histograms(both[1:], HistogramRequest(), Recent(10), Watcher())
+        read_histograms(both[1:], HistogramRequest(), LruCache(10), Watcher())
 
 
 @pytest.mark.parametrize("kind", [FULL, ROBUST])
 def test_tensors_without_a_spread_are_drawn_too(document: Document, kind: RangeKind) -> None:
     equal = read_histograms(
-        [subject(document, "equal.weight")], HistogramRequest(8, kind), Recent(9), Watcher()
+        [subject(document, "equal.weight")], HistogramRequest(8, kind), LruCache(9), Watcher()
     )
     assert equal.curves[0].histogram.counts.sum() == 64
     nothing = read_histograms(
-        [subject(document, "nothing.weight")], HistogramRequest(8, kind), Recent(9), Watcher()
+        [subject(document, "nothing.weight")], HistogramRequest(8, kind), LruCache(9), Watcher()
     )
     assert nothing.curves[0].histogram.counts.sum() == 0
     assert nothing.figures[0].moments.nan == 8
@@ -251,7 +253,7 @@ def test_the_factor_beside_an_nvfp4_tensor_is_found(document: Document) -> None:
 
 
 def test_only_some_results_are_kept() -> None:
-    recent = Recent(2)
+    recent = LruCache(2)
     for key in "abc":
         recent.put(key, key.upper())
     assert [recent.get(key) for key in "abc"] == [None, "B", "C"]

@@ -19,7 +19,7 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis.tensor_map.draw import Quantity
 from explorer.analysis.tensor_map.map import MOST_CELLS, MOST_SIDE, Reduction
 from explorer.errors import ExplorerError
-from explorer.qt.document import Document, Recent
+from explorer.qt.document import Document, LruCache
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References, Rounding
 from explorer.qt.theme import Scheme, apply_scheme
@@ -53,7 +53,7 @@ class Map:
         self.qtbot = qtbot
         self.runner = runner
         self.document = documents[0]
-        self.recent = Recent(4)
+        self.recent = LruCache(4)
         self.references = References(runner)
         self.references.set_documents(documents)
         self.references.show_document(self.document)
@@ -539,7 +539,7 @@ def test_closing_the_model_while_it_is_read(
     view.references.show_document(None)
     view.settle()
     assert "could not be drawn" in view.told()
-    view.page.show_subject(None, Recent(1))
+    view.page.show_subject(None, LruCache(1))
     assert not view.page.plot.layers
 
 

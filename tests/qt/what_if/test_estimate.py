@@ -17,7 +17,7 @@ from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
 from explorer.present.errors import share_text
-from explorer.qt.document import Document, Recent
+from explorer.qt.document import Document, LruCache
 from explorer.qt.what_if.controls import USUAL_TYPES, type_groups
 from explorer.qt.what_if.estimate import (
     PlanThen,
@@ -180,7 +180,7 @@ def _run(estimate: WhatIfEstimate, kept: WhatIfCache) -> WhatIfState:
 def test_more_pieces_than_are_kept_are_not_measured_again(document: Document) -> None:
     request = WhatIfRequest(document, None, ("Q8_0", "Q4_0"))
     estimate = estimate_of(request, MACHINE, lambda: None)
-    kept = WhatIfCache(Recent(3))
+    kept = WhatIfCache(LruCache(3))
     first = _run(estimate, kept)
     assert first.done == first.total
     assert estimate.unknown_types(kept) == []

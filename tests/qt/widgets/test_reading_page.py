@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QPushButton, QTabWidget, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
-from explorer.qt.document import Document, Recent
+from explorer.qt.document import Document, LruCache
 from explorer.qt.errors.panel import ImpliedPage, PicturePages
 from explorer.qt.errors.work import SelectedPair
 from explorer.qt.jobs import Job, JobRunner
@@ -88,7 +88,7 @@ class Case:
         self.references = References(runner)
         self.references.set_documents([document])
         self.references.show_document(document)
-        self.recent = Recent(99)
+        self.recent = LruCache(99)
         self.window = QWidget()
         self.window.resize(900, 700)
         qtbot.addWidget(self.window)

@@ -16,7 +16,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.parallel import Check
 from explorer.present.explanations import picture_text
-from explorer.qt.document import Recent
+from explorer.qt.document import LruCache
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.values import Place
@@ -290,7 +290,7 @@ class BlockSearch(QObject):
         """Whether something is searched for."""
         return self._slot.busy
 
-    def start(self, search: Search, known: Recent) -> None:
+    def start(self, search: Search, known: LruCache) -> None:
         """Search a tensor.
 
         Args:

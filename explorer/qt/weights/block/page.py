@@ -23,7 +23,7 @@ from explorer.analysis.errors.pairs import MatchedPair, WeightsPair
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.parallel import Check
-from explorer.qt.document import Recent
+from explorer.qt.document import LruCache
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import References
 from explorer.qt.weights.block.bar import BlockBar, BlockSearch, Search
@@ -131,8 +131,8 @@ class BlockPage(ReadingPage[ShownBlock]):
         super().__init__(parent)
         self._references = references
         self._subject: SelectedTensor | None = None
-        self._recent = Recent(0)
-        self._blocks = Recent(_MOST_BLOCKS)
+        self._recent = LruCache(0)
+        self._blocks = LruCache(_MOST_BLOCKS)
         self._comparison: Comparison | None = None
         self._index = 0
         self._name = ""
@@ -153,7 +153,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         self.begin_life(runner, (self,))
 
     def show_subject(
-        self, subject: SelectedTensor | None, recent: Recent, *, named: bool = False
+        self, subject: SelectedTensor | None, recent: LruCache, *, named: bool = False
     ) -> None:
         """Show another tensor's first block; it is read when the page is visible.
 
@@ -174,7 +174,7 @@ class BlockPage(ReadingPage[ShownBlock]):
 
     def clear(self) -> None:
         self._search.stop()
-        self._blocks, self._comparison = Recent(_MOST_BLOCKS), None
+        self._blocks, self._comparison = LruCache(_MOST_BLOCKS), None
         self.block = None
 
     def show_block(self, index: int) -> None:
@@ -246,7 +246,7 @@ class BlockPage(ReadingPage[ShownBlock]):
 
     def _compare_anew(self) -> None:
         """Read again: the reference is another one."""
-        self._blocks, self._comparison = Recent(_MOST_BLOCKS), None
+        self._blocks, self._comparison = LruCache(_MOST_BLOCKS), None
         self._search.stop()
         self.stop()
         self.load()
@@ -308,7 +308,7 @@ class BlockPage(ReadingPage[ShownBlock]):
 
     def show_cancelled(self) -> None:
         if self.block is not None and self.block.detail.index != self._index:
-            self.tell("", "")  # another block than the one that was chosen
+            self.show_message("", "")  # another block than the one that was chosen
         super().show_cancelled()
 
     def show_failed(self, heading: str, error: ExplorerError) -> None:

@@ -13,7 +13,7 @@ from explorer.analysis.errors.pairs import RoundedPair
 from explorer.analysis.tensor_map.draw import MapBuilder, draw_map, weights_per_scale
 from explorer.analysis.tensor_map.map import Grid, Reduction, TensorMap, Window, levels_of
 from explorer.errors import ExplorerError
-from explorer.qt.document import Recent
+from explorer.qt.document import LruCache
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.curves import SelectedTensor
@@ -96,11 +96,11 @@ class MapPage(ReadingPage[DrawnMap]):
         super().__init__(parent, self.plot)
         self._references = references
         self._subject: SelectedTensor | None = None
-        self._recent: Recent | None = None
+        self._recent: LruCache | None = None
         self._prefix = ""
         self._drawable: Drawable | None = None
         self._refusal: Refusal | None = None
-        self._kept = Recent(_MOST_KEPT)
+        self._kept = LruCache(_MOST_KEPT)
         self._group_weights = 1
         self._maps: list[TensorMap] = []  # of the whole, then of what is in sight
         self.controls = MapControls(self)
@@ -116,7 +116,7 @@ class MapPage(ReadingPage[DrawnMap]):
         self.begin_life(runner, (self,), self.progress)
 
     def show_subject(
-        self, subject: SelectedTensor | None, recent: Recent, *, named: bool = False
+        self, subject: SelectedTensor | None, recent: LruCache, *, named: bool = False
     ) -> None:
         """Show another tensor; it is read when the page is visible.
 
@@ -126,7 +126,7 @@ class MapPage(ReadingPage[DrawnMap]):
             named: Whether to say its name: it is one of several.
         """
         if recent is not self._recent:
-            self._kept = Recent(_MOST_KEPT)
+            self._kept = LruCache(_MOST_KEPT)
             self._recent = recent
         self._prefix = f"{subject.name}:   " if named and subject is not None else ""
         if subject is None or self._subject is None or subject.tensor is not self._subject.tensor:
@@ -324,7 +324,7 @@ class MapPage(ReadingPage[DrawnMap]):
         super().show_failed(heading, error)
 
     def _follow_references(self) -> None:
-        self._kept = Recent(_MOST_KEPT)
+        self._kept = LruCache(_MOST_KEPT)
         if self.controls.quantity.needs_reference:
             self.restart()
 
