@@ -25,7 +25,7 @@ from explorer.planner.inputs import plan_record
 from explorer.planner.profiles import GRAPH_SIZE, PROFILES, profile_named
 from explorer.planner.result import Plan, PlanRequest, Term
 from explorer.present import plan as plans
-from explorer.present.plan import SETTING_OF, Kind
+from explorer.present.plan import Kind
 from explorer.tabular import Cell
 from explorer.text import bytes_text, exact_text, integer_text, plain_text
 
@@ -324,8 +324,7 @@ def _plan(profile: str, request: PlanRequest, advice: Advice | None) -> Plan:
     except PlanError as error:
         if error.reason is None or advice is None or advice.value is None:
             raise
-    answered: dict[str, Any] = {SETTING_OF[advice.what]: advice.value}
-    settings = replace(request.settings, **answered)
+    settings = replace(request.settings, **plans.advice_changes(advice))
     return profile_named(profile).plan(replace(request, settings=settings))
 
 
@@ -335,15 +334,6 @@ _NARROWEST_BAR: Final = 20
 _LONGEST_NAME: Final = 120
 _SHOWN_INPUTS: Final = 8
 _COLOURS: Final = {plans.Level.FITS: "green", plans.Level.PARTLY: "yellow", plans.Level.NOT: "red"}
-
-
-_ANSWERS: Final = {
-    "context": "Largest context with all layers on GPUs",
-    "parallel": "Most sequences with all layers on GPUs",
-    "kv-cache-type": "Least lossy KV cache with all layers on GPUs",
-    "gpu-layers": "Most layers that the GPUs can hold",
-    "fewest-gpu-layers": "Fewest layers that must go to GPUs",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,7 +465,7 @@ def _advice(advice: Advice) -> str:
     """Return an answer and what limits it."""
     value = advice.value
     text = integer_text(value) if isinstance(value, int) else value or "nothing fits"
-    answer = style(f"{_ANSWERS[advice.what]}: {text}", bold=True)
+    answer = style(f"{plans.QUESTIONS[advice.what].full_title}: {text}", bold=True)
     return f"{_INDENT}{answer}\n{_INDENT}limited by: {plain_text(advice.limited_by)}\n\n"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host
@@ -273,20 +273,25 @@ def _names(devices: Sequence[Device], most: int, between: str) -> str:
 # Changes that would make all layers fit, and answers to questions
 
 
-SETTING_OF: Final = {
-    "context": "context",
-    "parallel": "parallel",
-    "kv-cache-type": "kv_cache_type",
-    "gpu-layers": "num_gpu",
-    "fewest-gpu-layers": "num_gpu",
+class Question(NamedTuple):
+    """How a question of `explorer.planner.advice` is worded, and the setting that it is about."""
+
+    setting: str
+    title: str
+    full_title: str
+
+
+QUESTIONS: Final = {
+    "context": Question("context", "Largest context", "Largest context with all layers on GPUs"),
+    "parallel": Question("parallel", "Most parallel", "Most sequences with all layers on GPUs"),
+    "kv-cache-type": Question(
+        "kv_cache_type", "Least lossy KV type", "Least lossy KV cache with all layers on GPUs"
+    ),
+    "gpu-layers": Question("num_gpu", "Most GPU layers", "Most layers that the GPUs can hold"),
+    "fewest-gpu-layers": Question(
+        "num_gpu", "Fewest GPU layers", "Fewest layers that must go to GPUs"
+    ),
 }
-QUESTION_NAMES: Final = {
-    "context": "Largest context",
-    "parallel": "Most parallel",
-    "kv-cache-type": "Least lossy KV type",
-    "gpu-layers": "Most GPU layers",
-}
-"""Questions of `explorer.planner.advice` that buttons ask, and what the buttons say."""
 
 
 @dataclass(frozen=True)
@@ -375,7 +380,7 @@ def suggestions_sentence(found: tuple[Suggestion, ...]) -> str:
 
 def advice_text(advice: Advice) -> str:
     """Return an answer with what keeps it from being more."""
-    limit, name = shorten(plain_text(advice.limited_by), 400), QUESTION_NAMES[advice.what]
+    limit, name = shorten(plain_text(advice.limited_by), 400), QUESTIONS[advice.what].title
     if advice.value is None:
         return f"{name}: none. {limit}."
     value = integer_text(advice.value) if isinstance(advice.value, int) else advice.value
@@ -384,7 +389,7 @@ def advice_text(advice: Advice) -> str:
 
 def advice_changes(advice: Advice) -> dict[str, Any]:
     """Return the settings that apply an answer; nothing where there is none."""
-    return {} if advice.value is None else {SETTING_OF[advice.what]: advice.value}
+    return {} if advice.value is None else {QUESTIONS[advice.what].setting: advice.value}
 
 
 # A plan as bars and layers

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
+import pytest
+
 from explorer.planner import Device, Hyperparameters, Settings
+from explorer.planner import advice as planner_advice
+from explorer.planner.advice import Advice
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan, PlanRequest
-from explorer.present.plan import Level, cpu_layers, layers_text, plan_figure, plan_figures, verdict
+from explorer.present.plan import (
+    QUESTIONS,
+    Level,
+    advice_changes,
+    advice_text,
+    cpu_layers,
+    layers_text,
+    plan_figure,
+    plan_figures,
+    verdict,
+)
 from explorer.text import exact_text
 from tests.planner.models import GIB, small_model
 
@@ -64,3 +80,12 @@ def test_runs_of_layers_have_one_wording() -> None:
     plan = planned(24 * GIB, num_gpu=4)
     assert plan.layout is not None
     assert layers_text(cpu_layers(plan.layout)) == "7 layers: 0–5, 10"
+
+
+@pytest.mark.parametrize("what", planner_advice.QUESTIONS)
+def test_each_answer_has_a_title_and_a_setting(what: str) -> None:
+    answer = Advice(what, 3, "memory")
+    assert advice_text(answer) == f"{QUESTIONS[what].title}: 3. Limited by memory."
+    assert advice_changes(answer).keys() <= {part.name for part in fields(Settings)}
+    assert advice_text(Advice(what, None, "memory")) == f"{QUESTIONS[what].title}: none. memory."
+    assert not advice_changes(Advice(what, None, "memory"))

@@ -22,7 +22,7 @@ from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import PlanRequest
 from explorer.present.explanations import picture_text
 from explorer.present.plan import (
-    QUESTION_NAMES,
+    QUESTIONS,
     Level,
     Suggestion,
     Verdict,
@@ -54,6 +54,7 @@ from explorer.qt.widgets.painting import plain_tip
 NOTE_NAME: Final = "planner"
 """Name under which scenarios and device sets are remembered."""
 
+_ASKED: Final = ("context", "parallel", "kv-cache-type", "gpu-layers")
 _MOST_SUGGESTED: Final = 4
 _SEARCH_DELAY_MS: Final = 250
 _ANNOUNCE_DELAY_MS: Final = 400
@@ -362,8 +363,8 @@ class AnswerBar(QtWidgets.QWidget):
     def _lay_out(self) -> None:
         asked, suggested = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
         self.questions: dict[str, QtWidgets.QPushButton] = {}
-        for what in QUESTION_NAMES:
-            button = QtWidgets.QPushButton(f"{QUESTION_NAMES[what]}?", self)
+        for what in _ASKED:
+            button = QtWidgets.QPushButton(f"{QUESTIONS[what].title}?", self)
             button.setToolTip(self.tr("Find the best value that fits; other settings stay"))
             button.clicked.connect(lambda _=False, what=what: self._ask(what))
             self.questions[what] = button
@@ -482,7 +483,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _ask(self, what: str) -> None:
         self.reply.setText(self.tr("Searching…"))
-        title = self.tr("Searching: {question}").format(question=QUESTION_NAMES[what])
+        title = self.tr("Searching: {question}").format(question=QUESTIONS[what].title)
         self._run(self._asking, title, partial(solve, what), self._show_advice)
 
     def _show_advice(self, advice: Advice) -> None:
