@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from explorer.analysis import recipes
+from explorer.analysis.recipes.fits import RecipeFit, compare_with_recipes, type_mix, why_no_recipe
+from explorer.analysis.recipes.rules import RULES_SOURCE, declared_recipe
 from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
@@ -24,6 +25,7 @@ from explorer.present.recipes import (
     fit_cells,
     mix_cells,
     shown_fits,
+    verdict,
 )
 from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text
 
@@ -235,19 +237,19 @@ _SHOWN_ROLES: Final = 200
 
 def recipes_record(model: Model) -> dict[str, Any]:
     """Return the type mix by role, and how well each recipe of llama-quantize agrees with it."""
-    fits = recipes.compare_with_recipes(model)
+    fits = compare_with_recipes(model)
     mix = ("role", "type", "tensors", "parameters", ("bytes", "nbytes"), "bits_per_weight")
     return {
-        "declared": recipes.declared_recipe(model),
-        "verdict": recipes.verdict(model, fits),
-        "not_applicable": recipes.why_no_recipe(model),
-        "rules": recipes.RULES_SOURCE,
+        "declared": declared_recipe(model),
+        "verdict": verdict(model, fits),
+        "not_applicable": why_no_recipe(model),
+        "rules": RULES_SOURCE,
         "fits": [_fit_record(fit) for fit in fits],
-        "type_mix": [_fields(row, *mix) for row in recipes.type_mix(model)],
+        "type_mix": [_fields(row, *mix) for row in type_mix(model)],
     }
 
 
-def _fit_record(fit: recipes.RecipeFit) -> dict[str, Any]:
+def _fit_record(fit: RecipeFit) -> dict[str, Any]:
     first = ("recipe", "declared", "share", "agreeing", "parameters", ("bytes", "nbytes"))
     deviation = ("role", "expected", "present", "layers", "tensors", "parameters")
     return {
@@ -260,8 +262,8 @@ def _fit_record(fit: recipes.RecipeFit) -> dict[str, Any]:
 
 def _recipes_text(model: Model) -> str:
     """Return the verdict, the recipes that agree best, and the type mix by role."""
-    fits = recipes.compare_with_recipes(model)
-    parts = [output.heading("Recipe"), f"  {recipes.verdict(model, fits)}\n"]
+    fits = compare_with_recipes(model)
+    parts = [output.heading("Recipe"), f"  {verdict(model, fits)}\n"]
     if fits:
         rows = [FIT_HEAD, *map(fit_cells, shown_fits(fits, _SHOWN_FITS))]
         parts += ["\n", output.table(rows, right=(1, 2, 3))]
@@ -271,8 +273,8 @@ def _recipes_text(model: Model) -> str:
             parts += [f"    {line}\n" for line in found.lines]
         if found.more:
             parts.append(f"    … and {integer_text(found.more)} more groups of tensors\n")
-        parts.append(f"  Rules: {recipes.RULES_SOURCE}\n")
-    mix = recipes.type_mix(model)
+        parts.append(f"  Rules: {RULES_SOURCE}\n")
+    mix = type_mix(model)
     rows = [tuple(output.name_cell(c, _LONGEST_ROLE) for c in mix_cells(row)) for row in mix]
     parts.append(output.heading("Types by role"))
     parts.append(output.table([MIX_HEAD, *rows[:_SHOWN_ROLES]], right=(2, 3, 4, 5)))

@@ -1,16 +1,37 @@
-"""Types by role and recipes of a model, as rows of tables for the command line and the report."""
+"""Types by role and recipes of a model: a verdict in a sentence, and rows of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from explorer.analysis.recipes import CURRENT, MixRow, RecipeFit, deviation_text
-from explorer.analysis.recipes.fits import percent_text
-from explorer.text import bytes_text, count_text, float_text, integer_text
+from explorer.analysis.recipes.fits import (
+    Deviation,
+    MixRow,
+    RecipeFit,
+    expected_types,
+    why_no_recipe,
+)
+from explorer.analysis.recipes.rules import CURRENT, EARLIER, RECIPES, RecipeError, declared_recipe
+from explorer.analysis.recipes.tensors import RecipeModel
+from explorer.formats.model import Model
+from explorer.text import (
+    bytes_text,
+    count_text,
+    fixed_text,
+    float_text,
+    integer_text,
+    plain_text,
+    runs_text,
+    shorten,
+)
 
 MIX_HEAD: Final = ("role", "type", "tensors", "parameters", "bytes", "bits per weight")
 FIT_HEAD: Final = ("recipe", "weights that agree", "bytes by it", "bits per weight", "remarks")
+
+_SHOWN_DEVIATIONS: Final = 2
+_SHOWN_RUNS: Final = 6
+_LONGEST_ROLE: Final = 60
 
 
 def mix_cells(row: MixRow) -> tuple[str, ...]:
@@ -65,3 +86,78 @@ def differences(fits: Sequence[RecipeFit], count: int) -> Differences:
     fit = next((fit for fit in fits if fit.declared), fits[0])
     lines = [deviation_text(one) for one in fit.deviations[:count]]
     return Differences(fit.recipe, lines, len(fit.deviations) - len(lines))
+
+
+def verdict(model: Model, fits: Sequence[RecipeFit]) -> str:
+    """Return a sentence: what the file says it is, and what is in it. Safe to show.
+
+    Args:
+        fits: The result of `compare_with_recipes`.
+    """
+    reason = why_no_recipe(model)
+    if reason is not None:
+        return f"{reason[0].upper()}{reason[1:]}."
+    label = declared_recipe(model)
+    declared = next((fit for fit in fits if fit.declared), None)
+    if declared is not None:
+        better = ""
+        if fits[0].agreeing > declared.agreeing:
+            share = percent_text(fits[0].share)
+            better = f" {fits[0].recipe} agrees better, with {share} of the weights."
+        return f"The file says {label}; {_finding(declared)}.{better}"
+    best = f" The closest recipe is {fits[0].recipe}: {_finding(fits[0])}." if fits else ""
+    if label is None:
+        return f"The file does not say which recipe it was made by.{best}"
+    if label in RECIPES:
+        return f"The file says {label}, but {_refusal(model, label)}.{best}"
+    return f"The file says {shorten(plain_text(label), 80)}, for which no rule is known.{best}"
+
+
+def _finding(fit: RecipeFit) -> str:
+    parts = [f"as it was {EARLIER.name}"] if fit.revision is EARLIER else []
+    parts += ["with an importance matrix"] if fit.imatrix else []
+    variant = f" ({', '.join(parts)})" if parts else ""
+    rule = f"the type that llama.cpp's {fit.recipe} rule{variant} gives"
+    if not fit.deviations:
+        return f"every weight has {rule}"
+    shown = "; ".join(map(deviation_text, fit.deviations[:_SHOWN_DEVIATIONS]))
+    left = len(fit.deviations) - _SHOWN_DEVIATIONS
+    more = f"; {left} more such groups differ" if left > 0 else ""
+    return f"{percent_text(fit.share)} of the weights have {rule}; {shown}{more}"
+
+
+def _refusal(model: Model, label: str) -> str:
+    tensors = RecipeModel.of(model)
+    try:
+        expected_types(tensors, RECIPES[label], imatrix=tensors.imatrix)
+    except RecipeError as error:
+        return error.what
+    return "that recipe was not compared"
+
+
+def percent_text(share: float) -> str:
+    """Return a share in per cent; only a whole is 100 %, and only nothing is 0 %."""
+    text = f"{100 * share:.1f}"
+    if share < 1 and text == "100.0":
+        return "more than 99.9 %"
+    if share > 0 and text == "0.0":
+        return "less than 0.1 %"
+    return f"{fixed_text(100 * share, 1)} %"
+
+
+def deviation_text(deviation: Deviation) -> str:
+    """Return ``"ffn_down of layers 3–7 is Q8_0 instead of Q6_K"``. Safe to show."""
+    role = shorten(plain_text(deviation.role), _LONGEST_ROLE)
+    where = f" of {layers_text(deviation.layers)}" if deviation.layers else ""
+    instead = f"instead of {deviation.expected}"
+    if deviation.expected is None:
+        instead = "though llama-quantize leaves it unquantized"
+    return f"{role}{where} is {plain_text(deviation.present)} {instead}"
+
+
+def layers_text(layers: Sequence[int]) -> str:
+    """Return ``"layer 3"`` or ``"layers 0, 3–7"``; very scattered ones are only counted."""
+    if len(layers) <= 1:
+        return "".join(f"layer {layer}" for layer in layers)
+    runs = runs_text(layers, _SHOWN_RUNS)
+    return f"layers {runs}" if runs else f"{len(layers)} layers"

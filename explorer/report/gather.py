@@ -10,7 +10,7 @@ from typing import Final
 from explorer.analysis import Histogram, TensorStatistics
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.matching import match_models
-from explorer.analysis.recipes import MixRow, RecipeFit, compare_with_recipes, type_mix, verdict
+from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
 from explorer.analysis.survey_cache import KeptErrors, KeptSurvey, SurveyCache
 from explorer.analysis.surveys import run_errors, run_survey
 from explorer.errors import ExplorerError, PlanError
@@ -22,6 +22,7 @@ from explorer.hardware.catalogue import load_catalogue
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host, Hyperparameters, Settings, plan
 from explorer.planner.result import Plan
+from explorer.present.recipes import verdict
 from explorer.present.statistics import outlier_ratio, relative_step_error
 from explorer.present.survey import ErrorColumns, PairPlace, TensorError
 from explorer.quantization.registry import has_decoder

@@ -20,7 +20,8 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from explorer import __version__
-from explorer.analysis.recipes import RULES_SOURCE, RecipeFit
+from explorer.analysis.recipes.fits import RecipeFit
+from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
 from explorer.formats.model import MetadataEntry, Model, Severity
 from explorer.paths import resource

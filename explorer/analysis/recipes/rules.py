@@ -8,6 +8,7 @@ layers is llama.cpp's own doing and is kept.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,15 +20,12 @@ from explorer.formats.enums import FILE_TYPE_KEY, FILE_TYPES, enum_name
 from explorer.formats.model import Model
 from explorer.quantization.types import TENSOR_TYPES
 
-# Which state of llama.cpp's rules the recipes follow, and what was different before.
-#
-# Read in src/llama-quant.cpp (`tensor_get_category`, `tensor_allows_quantization`,
-# `llama_tensor_get_type_impl`, `tensor_type_fallback`, `llama_ftype_get_default_type`) of
-# github.com/ggml-org/llama.cpp at the commit below, and for the state before pull request 19770
-# (spring of 2026) in `llama_tensor_get_type` of a fork of early 2025,
-# github.com/Cipherxzc/vlut.cpp at 12e8a6dbdbd7. Most files that people have downloaded were made
-# by the earlier rules.
-
+# Two states of llama.cpp's rules, read in src/llama-quant.cpp (`tensor_get_category`,
+# `tensor_allows_quantization`, `llama_tensor_get_type_impl`, `tensor_type_fallback`,
+# `llama_ftype_get_default_type`) of github.com/ggml-org/llama.cpp at the commit below; the state
+# before pull request 19770 (spring of 2026) in `llama_tensor_get_type` of a fork of early 2025,
+# github.com/Cipherxzc/vlut.cpp at 12e8a6dbdbd7. Most files that are in use were made by the earlier
+# rules.
 
 RULES_COMMIT: Final = "007dbbf3fd17eefe9b47fee45f48f7ba5e62b714"
 
@@ -36,7 +34,7 @@ RULES_SOURCE: Final = (
     "pull request 19770 (2024 to spring 2026). The rules change over time, and other programs have "
     "their own."
 )
-"""Where the rules come from, for people; shown wherever their figures are."""
+"""Where the rules come from, as text that is shown wherever their figures are."""
 
 _SHORT_ROWS: Final = {
     **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S"), "IQ4_NL"),
@@ -83,13 +81,9 @@ EARLIER: Final = Revision(
 """The rules before pull request 19770."""
 
 
-# The file types that llama-quantize offers, with the type that most of their tensors get.
-#
+# The type of tensors that no rule of the recipe singles out, where it is not the recipe's own name.
 # llama.cpp, tools/quantize/quantize.cpp (`QUANT_OPTIONS`) and src/llama-quant.cpp
 # (`llama_ftype_get_default_type`).
-
-
-# The type of tensors that no rule of the recipe singles out, where it is not the recipe's own name.
 _DEFAULTS: Final = {
     "Q2_K_S": "Q2_K",
     "Q3_K_S": "Q3_K",
@@ -134,21 +128,6 @@ RECIPES: Final[Mapping[str, Recipe]] = MappingProxyType(
     }
 )
 """Every recipe by name, in the order of the numbers that files carry."""
-
-
-def recipe_named(recipe: Recipe | str) -> Recipe:
-    """Return a recipe; a name is looked up.
-
-    Raises:
-        ExplorerError: There is none of that name.
-    """
-    if isinstance(recipe, Recipe):
-        return recipe
-    found = RECIPES.get(recipe.upper())
-    if found is None:
-        known = ", ".join(RECIPES)
-        raise ExplorerError(f"llama-quantize has no file type {recipe[:80]!r}; it has {known}")
-    return found
 
 
 def declared_recipe(model: Model) -> str | None:
@@ -215,12 +194,7 @@ def uses_more_bits(index: int, count: int) -> bool:
 
 
 class RuleRun:
-    """One recipe on its way through a model's tensors.
-
-    Args:
-        revision: The state of the rules.
-        imatrix: Whether llama-quantize was given an importance matrix.
-    """
+    """Gives the tensors of a model, one after the other, the types of a recipe."""
 
     def __init__(
         self, model: RecipeModel, recipe: Recipe, revision: Revision, *, imatrix: bool
@@ -231,10 +205,7 @@ class RuleRun:
         self._revision = revision
         self._imatrix = imatrix
         self._falcon = model.architecture == "falcon"
-        self._values_seen = 0
-        self._downs_seen = 0
-        self._gates_seen = 0
-        self._ups_seen = 0
+        self._seen: Counter[Category] = Counter()
         fused = self._value if revision.fused_as_value else None
         self._by_category: Mapping[Category, Callable[[RecipeTensor], str]] = {
             Category.VALUE: self._value,
@@ -244,8 +215,8 @@ class RuleRun:
             Category.QUERY: self._query,
             Category.ATTENTION_OUTPUT: self._attention_output,
             Category.FFN_DOWN: self._down,
-            Category.FFN_GATE: self._gate,
-            Category.FFN_UP: self._up,
+            Category.FFN_GATE: self._gate_or_up,
+            Category.FFN_UP: self._gate_or_up,
         }
 
     def type_of(self, tensor: RecipeTensor) -> str | None:
@@ -306,17 +277,14 @@ class RuleRun:
         elif category is Category.KEY and experts == 8:
             chosen = "Q4_K"
         elif category is Category.FFN_DOWN:
-            if self._downs_seen < self._model.layers // 8:
+            if self._count(category) < self._model.layers // 8:
                 chosen = better
-            self._downs_seen += 1
         elif category is Category.ATTENTION_OUTPUT:
             chosen = "Q5_K" if experts == 8 else _ATTENTION_OUTPUT_LOWEST.get(self._name, chosen)
         return chosen
 
     def _value(self, _tensor: RecipeTensor) -> str:
-        index = self._values_seen
-        self._values_seen += 1
-        chosen = self._plain_value(index)
+        chosen = self._plain_value(self._count(Category.VALUE))
         if self._model.is_70b and chosen in {"Q3_K", "Q4_K"}:
             chosen = "Q5_K"
         return "Q8_0" if self._model.experts == 8 else chosen
@@ -354,8 +322,7 @@ class RuleRun:
         return _ATTENTION_OUTPUT.get(self._name, default)
 
     def _down(self, tensor: RecipeTensor) -> str:
-        layer = self._layer_of(tensor, self._downs_seen)
-        self._downs_seen += 1
+        layer = self._layer_of(tensor)
         name, layers = self._name, self._model.layers
         early, more = layer < layers // 8, uses_more_bits(layer, layers)
         chosen = self._recipe.default
@@ -374,7 +341,7 @@ class RuleRun:
         return chosen
 
     def _down_of_mixes(self, layer: int, *, more: bool) -> str:
-        """Return the type by the recipes that treat Falcon in a way of their own."""
+        """Return the type by the recipes that have rules of their own for Falcon."""
         first = layer < self._model.layers // 16
         if self._name == "Q3_K_M":
             return "Q5_K" if first else "Q4_K" if more or not self._falcon else "Q3_K"
@@ -387,37 +354,29 @@ class RuleRun:
     def _early_down(self) -> str:
         """Return the type in the first eighth of the layers, of the recipes without other rules."""
         name = self._name
-        chosen = self._recipe.default
         if name == "Q2_K_S":
-            chosen = "Q4_K"
-        elif self._has_q5_k_first():
-            chosen = "Q5_K"
-        elif name in {"Q4_0", "Q5_0"} and self._imatrix:
-            chosen = "Q4_1" if name == "Q4_0" else "Q5_1"
-        return chosen
+            return "Q4_K"
+        if name in {"IQ4_NL", "IQ4_XS"} and not self._imatrix:
+            return "Q5_K"
+        if name == "Q4_K_S" and not self._falcon:
+            return "Q5_K"
+        if name in {"Q4_0", "Q5_0"} and self._imatrix:
+            return "Q4_1" if name == "Q4_0" else "Q5_1"
+        return self._recipe.default
 
-    def _has_q5_k_first(self) -> bool:
-        if self._name in {"IQ4_NL", "IQ4_XS"}:
-            return not self._imatrix
-        return self._name == "Q4_K_S" and not self._falcon
-
-    def _gate(self, tensor: RecipeTensor) -> str:
-        layer = self._layer_of(tensor, self._gates_seen)
-        self._gates_seen += 1
-        return self._gate_or_up(layer)
-
-    def _up(self, tensor: RecipeTensor) -> str:
-        layer = self._layer_of(tensor, self._ups_seen)
-        self._ups_seen += 1
-        return self._gate_or_up(layer)
-
-    def _gate_or_up(self, layer: int) -> str:
-        layers = self._model.layers
+    def _gate_or_up(self, tensor: RecipeTensor) -> str:
+        layer, layers = self._layer_of(tensor), self._model.layers
         inner = layers // 8 <= layer < 7 * layers // 8
         return "IQ3_XXS" if self._name == "IQ3_XS" and inner else self._recipe.default
 
-    def _layer_of(self, tensor: RecipeTensor, seen: int) -> int:
+    def _count(self, category: Category) -> int:
+        """Count a tensor; return how many of its category were counted before."""
+        self._seen[category] += 1
+        return self._seen[category] - 1
+
+    def _layer_of(self, tensor: RecipeTensor) -> int:
         """Return a feed-forward tensor's layer: of a mixture by its name, else by counting."""
+        seen = self._count(tensor.category)
         if self._model.experts <= 1:
             return seen
         if not 0 <= tensor.layer < self._model.layers:

@@ -159,7 +159,7 @@ class RecipeModel:
 
     @classmethod
     def of(cls, model: Model) -> RecipeModel:
-        """Return what the rules need of a GGUF model. Reads its header only.
+        """Return what the rules need of a GGUF model; reads its header only.
 
         Raises:
             ExplorerError: The file changed since it was opened.
@@ -171,7 +171,7 @@ class RecipeModel:
         heads = _first(metadata, f"{architecture}.attention.head_count")
         stored = _first(metadata, f"{architecture}.attention.head_count_kv")
         kv_heads = heads if stored is None else stored
-        tensors = _subjects(model)
+        tensors = _recipe_tensors(model)
         is_70b = _LAYERS_OF_70B.get(architecture) == layers
         if architecture == "llama":
             is_70b = is_70b and heads != kv_heads and experts != 8
@@ -188,11 +188,10 @@ class RecipeModel:
         )
 
 
-def _subjects(model: Model) -> list[RecipeTensor]:
-    table = model.tensors
-    columns = table.columns
+def _recipe_tensors(model: Model) -> list[RecipeTensor]:
+    columns = model.tensors.columns
     found = []
-    for row in range(table.main_rows):
+    for row in range(model.tensors.main_rows):
         name, shape = columns.names[row], columns.shapes[row]
         layer = _LAYER.match(name)
         found.append(
@@ -214,10 +213,8 @@ def _subjects(model: Model) -> list[RecipeTensor]:
 
 def category_of(name: str) -> Category:
     """Return what a tensor of that name does."""
-    known = _BY_NAME.get(name)
-    if known is not None:
-        return known
-    return next((category for part, category in _BY_PART if part in name), Category.OTHER)
+    by_part = (category for part, category in _BY_PART if part in name)
+    return _BY_NAME.get(name) or next(by_part, Category.OTHER)
 
 
 def _is_quantizable(name: str, shape: Shape) -> bool:

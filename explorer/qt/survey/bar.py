@@ -17,19 +17,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from explorer.analysis.recipes import (
-    RULES_SOURCE,
+from explorer.analysis.recipes.fits import (
     Deviation,
     MixRow,
     RecipeFit,
     compare_with_recipes,
     type_mix,
-    verdict,
 )
-from explorer.analysis.recipes.fits import layers_text
+from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.present.explanations import mix_texts, picture_text, recipe_texts
+from explorer.present.recipes import layers_text, verdict
 from explorer.present.survey import Source
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot

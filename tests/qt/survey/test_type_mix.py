@@ -8,7 +8,8 @@ from pathlib import Path
 from PySide6.QtTest import QAbstractItemModelTester
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis.recipes import compare_with_recipes, type_mix, verdict
+from explorer.analysis.recipes.fits import compare_with_recipes, type_mix
+from explorer.present.recipes import verdict
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.survey.bar import TypeMixPage
