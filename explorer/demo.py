@@ -28,7 +28,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from explorer.errors import SourceError, system_reason
-from explorer.paths import cache_folder, resource
+from explorer.paths import cache_folder, make_private_folder, resource
 from explorer.quantization import TENSOR_TYPES
 
 RECIPE_VERSION: Final = 1
@@ -72,6 +72,8 @@ def make_demo(folder: Path | None = None) -> DemoPaths:
     target = base / f"{_PREFIX}{RECIPE_VERSION}"
     try:
         if not _is_complete(target):
+            if folder is None:
+                make_private_folder(base)
             base.mkdir(parents=True, exist_ok=True)
             _make(base, target)
             _remove_leftovers(base, target)

@@ -1,4 +1,4 @@
-"""The cache folder, and the data files that the program ships."""
+"""The user's cache folder, and the data files that the program ships."""
 
 from __future__ import annotations
 
@@ -33,6 +33,17 @@ def cache_folder() -> Path:
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache"
     return base / "gguf-explorer"
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and the folders that it lies in, each closed to other users if it is new.
+
+    Raises:
+        OSError: It cannot be made, or its name is a file's.
+    """
+    if not folder.parent.exists():
+        make_private_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def resource(name: str) -> Traversable:

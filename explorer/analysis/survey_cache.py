@@ -34,7 +34,7 @@ from explorer.analysis.moments import PERCENTS
 from explorer.analysis.statistics import DEFAULT_BINS, TensorStatistics
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.paths import cache_folder
+from explorer.paths import cache_folder, make_private_folder
 
 Result = TypeVar("Result")
 
@@ -116,7 +116,7 @@ class SurveyCache:
 
     def connect(self) -> sqlite3.Connection:
         """Open the database, which is made if it is not there; raises OSError, sqlite3.Error."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         if not self.path.exists():
             self.path.touch(0o600)
         database = sqlite3.connect(

@@ -31,7 +31,7 @@ from PySide6.QtGui import QGuiApplication
 from shiboken6 import isValid
 
 from explorer import __version__
-from explorer.paths import cache_folder
+from explorer.paths import cache_folder, make_private_folder
 from explorer.text import plain_text, shorten
 
 MOST_REPORTS: Final = 20
@@ -67,7 +67,7 @@ class CrashReports:
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         path = self._folder / f"{_REPORT}{moment}-{time.time_ns() % 10**9:09}-{os.getpid()}.txt"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             path.write_text(text, encoding="utf-8")
             self._remove_oldest()
         except OSError:  # a full disk, say: then the window alone reports it
@@ -86,7 +86,7 @@ class CrashReports:
         if self._folder is None:
             return
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             # the time, since in a sandbox every process of a program has the same number
             path = self._folder / f"{_FAULT}{time.time_ns()}-{os.getpid()}.txt"
             self._fault = open(path, "w", encoding="utf-8")  # noqa: SIM115 - open until the end

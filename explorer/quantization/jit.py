@@ -14,21 +14,30 @@ instruction.
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 import pickle
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final, TypeVar
+from uuid import uuid4
 
 import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, event
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 
-from explorer.quantization.kernel_cache import choose_kernel_cache, count_compilation
+from explorer.quantization.kernel_cache import (
+    choose_kernel_cache,
+    count_compilation,
+    is_sound,
+    seal,
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -100,12 +109,53 @@ _DAMAGED: Final = (
 )
 
 
+class _SealedFiles(IndexDataCacheFile):  # type: ignore[misc]
+    """A kernel's files, each ending in a digest that is checked before anything is unpickled.
+
+    A pickle ends before the digest, which reading it leaves alone. A file that is not what was
+    written is removed, as if it had never been there.
+    """
+
+    def _load_index(self) -> Any:
+        with contextlib.suppress(FileNotFoundError):
+            is_sound(Path(self._index_path))
+        return super()._load_index()
+
+    def _load_data(self, name: str) -> Any:
+        is_sound(Path(self._data_path(name)))
+        return super()._load_data(name)
+
+    @contextlib.contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[io.BytesIO]:
+        content = io.BytesIO()
+        yield content
+        temporary = f"{filepath}.tmp.{uuid4().hex[:16]}"
+        try:
+            with open(temporary, "xb") as file:
+                file.write(content.getvalue())
+                file.write(seal(Path(filepath), content.getvalue()))
+                file.flush()
+                os.fsync(file.fileno())  # else a power failure may leave the name without the bytes
+            os.replace(temporary, filepath)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+
 class _KernelCache(FunctionCache):  # type: ignore[misc]
     """Numba's, but one that fails costs time and nothing else.
 
     A full disk, a folder that became read-only or was removed, and a file that a power failure cut
     short would else be an error of the call that compiles.
     """
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        locator = self._impl.locator
+        self._cache_file = _SealedFiles(
+            self._cache_path, self._impl.filename_base, locator.get_source_stamp()
+        )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return what was kept, or None; see `numba.core.caching`."""

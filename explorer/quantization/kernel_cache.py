@@ -1,4 +1,8 @@
-"""The folder that keeps compiled kernels: one for each version of their sources.
+"""The folder that keeps compiled kernels: one for each version of their sources, guarded.
+
+What lies there is executed. So the folder must be this user's and closed to others; else a private
+temporary one is used. Each file ends in a digest (`seal`), which is checked before anything in it
+is used (`is_sound`).
 
 Numba keeps machine code beside a kernel's source, and compiles anew when that file changes. It does
 not look at what the kernel imports: helpers, tables, compiler options. So a new version of the
@@ -9,11 +13,15 @@ in the user's cache folder. The command that compiles all kernels leaves a mark 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import logging
 import os
 import platform
 import shutil
+import stat
 import sys
+import tempfile
 import time
 from functools import cache
 from hashlib import blake2b
@@ -21,7 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from explorer import __version__
-from explorer.paths import cache_folder
+from explorer.paths import cache_folder, make_private_folder
 
 SOURCES: Final = (
     "quantization/*.py",
@@ -34,6 +42,8 @@ SOURCES: Final = (
 KEPT_S: Final = 30 * 24 * 3600.0
 """How long a folder that nobody uses is kept."""
 
+_log = logging.getLogger(__name__)
+
 _VARIABLE: Final = "NUMBA_CACHE_DIR"
 _PREFIX: Final = "kernels-"
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
@@ -43,20 +53,89 @@ _MOST_KEPT: Final = 16  # whoever edits kernels makes many
 def choose_kernel_cache() -> None:
     """Name this version's folder to Numba, unless the user or an earlier call has named one.
 
-    Without a place that can be written, nothing is chosen: Numba then looks for one of its own.
-    Folders of other versions are removed if they were not used for 30 days, or if there are many.
+    A folder that another user could write to is not used, and the log says so. Without a folder,
+    kernels are kept in a private temporary one, for this process and those that it starts. Folders
+    of other versions are removed if they were not used for 30 days, or if there are many.
     """
-    if os.environ.get(_VARIABLE):
+    named = os.environ.get(_VARIABLE)
+    if named:
+        if os.path.lexists(named) and not _is_private(Path(named)):
+            _choose_temporary()
         return
-    try:
+    with contextlib.suppress(OSError, RuntimeError):  # a read-only disk, a user without a home
         folder = cache_folder() / (_PREFIX + source_digest())
-        folder.mkdir(parents=True, exist_ok=True)
-        os.utime(folder)  # marks it as used
-    except (OSError, RuntimeError):  # a read-only disk, or a user without a home
+        make_private_folder(folder)
+        private = _is_private(folder.parent) and _is_private(folder)
+        if private and os.access(folder, os.W_OK | os.X_OK):
+            os.utime(folder)  # marks it as used
+            os.environ[_VARIABLE] = str(folder)
+            _remove_old(folder)
+            return
+    _choose_temporary()
+
+
+def _is_private(folder: Path) -> bool:
+    """Return whether only this user can change what a folder holds; log it if not."""
+    if os.name != "posix":
+        return True  # a user's own folders are closed to others there
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode):
+        fault = "it is a link or a file, not a folder"
+    elif found.st_uid != os.geteuid():
+        fault = "it belongs to another user"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        fault = "other users can write to it; `chmod go-w` mends that"
+    else:
+        return True
+    _log.warning("%s: compiled kernels are not kept there: %s", folder, fault)
+    return False
+
+
+def _choose_temporary() -> None:
+    """Choose a private folder until this process ends."""
+    try:
+        folder = tempfile.mkdtemp(prefix="gguf-explorer-kernels-")
+    except OSError:
+        os.environ.pop(_VARIABLE, None)
         return
-    if os.access(folder, os.W_OK | os.X_OK):
-        os.environ[_VARIABLE] = str(folder)
-        _remove_old(folder)
+    os.environ[_VARIABLE] = folder
+    maker = os.getpid()  # a forked process ends earlier, and must leave it
+
+    @atexit.register
+    def remove() -> None:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+DIGEST_BYTES: Final = 32
+
+
+def seal(path: Path, content: bytes) -> bytes:
+    """Return the digest of a file of the cache.
+
+    Its own name and its folder's are part of it, so that a sound file under another's name is none.
+    """
+    names = "/".join(path.parts[-3:])
+    return blake2b(f"{names}\0".encode() + content, digest_size=DIGEST_BYTES).digest()
+
+
+def is_sound(path: Path) -> bool:
+    """Return whether a file ends in the digest of what is before; remove one that does not.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    content = path.read_bytes()
+    if content[-DIGEST_BYTES:] == seal(path, content[:-DIGEST_BYTES]):
+        return True
+    path.unlink()
+    return False
+
+
+def remove_kernels() -> None:
+    """Remove the kernels of this version: the last process died in machine code."""
+    with contextlib.suppress(OSError, RuntimeError):
+        shutil.rmtree(cache_folder() / (_PREFIX + source_digest()))
 
 
 def lacks_kernels() -> bool:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import ast
 import os
 import shutil
+import stat
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import explorer
 from explorer.quantization import kernel_cache
@@ -24,6 +29,8 @@ _NOT_COMPILED = {
     "explorer.quantization.kernel_cache",
     "explorer.paths",
 }
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs owners and modes of folders")
 
 
 @pytest.fixture
@@ -51,10 +58,83 @@ def test_the_users_own_choice_stands(cache: Path, monkeypatch: pytest.MonkeyPatc
     assert not cache.exists()
 
 
-def test_without_a_folder_that_can_be_made_nothing_is_chosen(cache: Path) -> None:
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def _is_temporary(folder: str, temporary: Path) -> bool:
+    found = os.stat(folder)
+    return Path(folder).parent == temporary and stat.S_IMODE(found.st_mode) == 0o700
+
+
+def test_without_a_folder_that_can_be_made_a_temporary_one_is_chosen(
+    cache: Path, temporary: Path
+) -> None:
     cache.write_text("a file where the folder would be")
     choose_kernel_cache()
-    assert _chosen() == ""
+    assert _is_temporary(_chosen(), temporary)
+
+
+@posix
+def test_the_folders_are_closed_to_others(cache: Path) -> None:
+    old = os.umask(0o002)
+    try:
+        choose_kernel_cache()
+    finally:
+        os.umask(old)
+    assert [stat.S_IMODE(os.stat(each).st_mode) for each in (cache, _chosen())] == [0o700] * 2
+
+
+def _open_to(mode: int) -> Callable[[Path], None]:
+    return lambda folder: folder.chmod(mode)
+
+
+def _behind_a_link(folder: Path) -> None:
+    real = folder.rename(folder.with_name("real"))
+    folder.symlink_to(real)
+
+
+@posix
+@pytest.mark.parametrize("damage", [_open_to(0o770), _open_to(0o707), _behind_a_link])
+@pytest.mark.parametrize("which", ["cache", "kernels", "named"])
+def test_a_folder_that_others_may_write_is_refused(
+    cache: Path,
+    temporary: Path,
+    caplog: pytest.LogCaptureFixture,
+    which: str,
+    damage: Callable[[Path], None],
+) -> None:
+    choose_kernel_cache()
+    kernels = _chosen()
+    damage(cache if which == "cache" else Path(kernels))
+    os.environ["NUMBA_CACHE_DIR"] = kernels if which == "named" else ""
+    choose_kernel_cache()
+    assert _is_temporary(_chosen(), temporary)
+    assert "compiled kernels are not kept there" in caplog.text
+
+
+@posix
+def test_another_user_s_folder_is_refused(
+    cache: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: cache.stat().st_uid + 1)
+    choose_kernel_cache()
+    assert _is_temporary(_chosen(), temporary)
+
+
+def test_a_temporary_folder_goes_with_its_process(tmp_path: Path) -> None:
+    nowhere = tmp_path / "file"
+    nowhere.write_text("")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    _run("", GGUF_EXPLORER_CACHE=str(nowhere), TMPDIR=str(temporary))
+    assert not list(temporary.iterdir())
 
 
 def test_folders_that_nobody_uses_are_removed(cache: Path) -> None:
@@ -141,6 +221,7 @@ import explorer.quantization.jit as jit
 from explorer.quantization.grouped.kernels import unpack_codes
 from explorer.quantization import dequantize
 assert dequantize(bytes([0, 0x3C]) + bytes([1] * 32), "Q8_0").tolist() == [1.0] * 32
+assert dequantize(bytes([0, 0x3C]) + bytes([0x99] * 16), "Q4_0").tolist() == [1.0] * 32
 """
 
 
@@ -192,6 +273,80 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kept")
     _run("", GGUF_EXPLORER_CACHE=str(folder))
     return folder
+
+
+_NAME = Path("kernels-1/legacy_ab/legacy.decode.nbc")
+
+
+def _write(folder: Path, content: bytes, name: Path = _NAME) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+@given(content=st.binary(max_size=300), data=st.data())
+def test_any_damage_is_found_and_the_file_removed(content: bytes, data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = _write(Path(folder), content + kernel_cache.seal(_NAME, content))
+        assert kernel_cache.is_sound(path)
+        whole = bytearray(path.read_bytes())
+        place = data.draw(st.integers(0, len(whole) - 1))
+        damaged = data.draw(
+            st.sampled_from(
+                [
+                    bytes(whole[:place]),
+                    bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]),
+                    bytes(whole[:place]) + bytes(len(whole) - place),
+                    bytes(whole) + b"\0",
+                ]
+            )
+        )
+        if damaged != whole:
+            path.write_bytes(damaged)
+            assert not kernel_cache.is_sound(path)
+            assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["kernels-2/legacy_ab/legacy.decode.nbc", "kernels-1/legacy_ab/legacy.decode.nbi"]
+)
+def test_a_sound_file_under_another_s_name_is_none(tmp_path: Path, name: str) -> None:
+    content = b"code" + kernel_cache.seal(_NAME, b"code")
+    assert not kernel_cache.is_sound(_write(tmp_path, content, Path(name)))
+
+
+def _flip(file: Path, other: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 16
+    file.write_bytes(content)
+
+
+def _zero_page(file: Path, other: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[:4096] = bytes(len(content[:4096]))
+    file.write_bytes(content)
+
+
+def _swap(file: Path, other: Path) -> None:
+    content = file.read_bytes()
+    file.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", [_flip, _zero_page, _swap])
+def test_damaged_machine_code_is_never_run(
+    tmp_path: Path, kept: Path, suffix: str, damage: Callable[[Path, Path], None]
+) -> None:
+    shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    (file,) = tmp_path.rglob(f"legacy.decode_q8_0*.{suffix}")
+    other = next(path for path in tmp_path.rglob(f"*.{suffix}") if path != file)
+    before = file.read_bytes()
+    damage(file, other)
+    assert file.read_bytes() != before
+    _run("", GGUF_EXPLORER_CACHE=str(tmp_path))
+    assert kernel_cache.is_sound(file)
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
