@@ -31,6 +31,11 @@ class ExplorerError(Exception):
         """The place without the path: ``"at byte 24"``, or nothing."""
         return "" if self.offset is None else f"at byte {self.offset}"
 
+    @property
+    def without_path(self) -> str:
+        """What is wrong and where, for a place that shows the path already."""
+        return f"{self.what} {self.where}".rstrip()
+
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
         prefix = f"{self.path}: " if self.path is not None else ""

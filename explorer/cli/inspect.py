@@ -92,7 +92,7 @@ def _entry_record(model: Model, entry: MetadataEntry, problems: list[Problem]) -
             value = first_elements(model, entry, _ARRAY_ELEMENTS)
     except ExplorerError as error:
         value = None
-        what = f"the value cannot be shown: {error.what} {error.where}".rstrip()
+        what = f"the value cannot be shown: {error.without_path}"
         problems.append(Problem(Severity.WARNING, entry.key, what))
     return {
         "key": entry.key,

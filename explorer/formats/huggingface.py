@@ -58,7 +58,7 @@ def open_folder(path: Path) -> Model:
         try:
             index = _read_index(path / name, log)
         except ExplorerError as error:
-            log.add(Severity.ERROR, name, f"the index is left out: {_told(error)}")
+            log.add_error(name, f"the index is left out: {_told(error)}")
         else:
             return _open_indexed(path, path, index, log)
     weights = [name for name in names if name.lower().endswith(_SUFFIX)]
@@ -92,7 +92,7 @@ def _index_rank(name: str) -> int:
 
 
 def _told(error: ExplorerError) -> str:
-    return f"{error.what} {error.where}".rstrip()
+    return error.without_path
 
 
 def _without_second_copy(names: list[str], log: ProblemLog) -> list[str]:
@@ -103,7 +103,7 @@ def _without_second_copy(names: list[str], log: ProblemLog) -> list[str]:
     for name in names:
         if name not in kept:
             what = "left out: such a file holds the same weights a second time; open it by itself"
-            log.add(Severity.WARNING, name, what)
+            log.add_warning(name, what)
     return kept
 
 
@@ -134,7 +134,7 @@ def _read_index(path: Path, log: ProblemLog) -> _Index:
         if isinstance(repeated, RepeatedKeys):
             for key in repeated.repeated:
                 what = f"the name occurs more than once in {path.name}; the last one counts"
-                log.add(Severity.WARNING, key, what)
+                log.add_warning(key, what)
     shards: dict[str, list[str]] = {}
     for name, file in places.items():
         if not isinstance(file, str):
@@ -181,12 +181,12 @@ def _open_indexed(path: Path, folder: Path, index: _Index, log: ProblemLog) -> M
             lost = f"{len(tensors)} tensors of the index are in it"
             if _leaves_folder(name) or _link_escapes(folder, name):
                 what = f"the index names a file outside the folder; it is not opened, {lost}"
-                log.add(Severity.ERROR, name, what)
+                log.add_error(name, what)
                 continue
             try:
                 files[name] = open_file(folder / name, log)
             except ExplorerError as error:
-                log.add(Severity.ERROR, name, f"{_told(error)}; {lost}")
+                log.add_error(name, f"{_told(error)}; {lost}")
         if not files:
             raise _none_opens(path, log)
         _compare_with_index(files, index, log)
@@ -206,12 +206,12 @@ def _open_all(folder: Path, names: list[str], log: ProblemLog) -> Model:
     try:
         for name in names:
             if cache is not None and escapes(folder / name, folder, cache):
-                log.add(Severity.ERROR, name, "is a link out of the cache; it is not opened")
+                log.add_error(name, "is a link out of the cache; it is not opened")
                 continue
             try:
                 file = files[name] = open_file(folder / name, log)
             except ExplorerError as error:
-                log.add(Severity.ERROR, name, _told(error))
+                log.add_error(name, _told(error))
                 continue
             copies = {tensor for tensor in file.header.names if tensor in owners}
             _leave_out(file, name, copies, owners, log)
@@ -245,7 +245,7 @@ def _leave_out(
     for tensor in file.header.names:
         if tensor in copies:
             what = f"is also in {shorten(name)}; the one in {shorten(owners[tensor])} is shown"
-            log.add(Severity.ERROR, tensor, what)
+            log.add_error(tensor, what)
     file.leave_out(copies)
 
 
@@ -263,16 +263,16 @@ def _compare_with_index(files: dict[str, SafetensorsFile], index: _Index, log: P
         for name in opened.header.names:
             place = places.get(name)
             if place is None:
-                log.add(Severity.WARNING, name, f"is in {shorten(file)}, but not in the index")
+                log.add_warning(name, f"is in {shorten(file)}, but not in the index")
             elif place != file:
                 what = f"is in {shorten(file)}, the index says {shorten(place)}"
-                log.add(Severity.ERROR, name, what)
+                log.add_error(name, what)
     for file in files:
         for name in index.shards[file]:
             if name not in owners:
                 what = f"is not in {shorten(file)}, where the index says it is, nor elsewhere"
-                log.add(Severity.ERROR, name, what)
+                log.add_error(name, what)
     found = sum(spec.nbytes for opened in files.values() for spec in opened.header.specs)
     if index.total_bytes not in {None, found} and len(files) == len(index.shards):
         what = f"the index says {index.total_bytes} bytes of tensors, the shards hold {found}"
-        log.add(Severity.WARNING, "total_size", what)
+        log.add_warning("total_size", what)

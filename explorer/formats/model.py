@@ -330,14 +330,19 @@ class ProblemLog:
     _problems: list[Problem] = field(default_factory=list)
     _left_out: int = 0
 
-    def add(self, severity: Severity, where: str, what: str) -> None:
-        """Note a problem."""
-        if len(self._problems) < _MOST:
-            self._problems.append(Problem(severity, where, what))
-        else:
-            self._left_out += 1
+    def add_error(self, where: str, what: str) -> None:
+        """Note that data is lost or wrong."""
+        self.extend([Problem(Severity.ERROR, where, what)])
 
-    def first(self, faults: list[T]) -> list[T]:
+    def add_warning(self, where: str, what: str) -> None:
+        """Note that rules are broken."""
+        self.extend([Problem(Severity.WARNING, where, what)])
+
+    def extend(self, problems: Sequence[Problem]) -> None:
+        """Note problems as they are."""
+        self._problems += self.first(problems)
+
+    def first(self, faults: Sequence[T]) -> Sequence[T]:
         """Return as many of the faults as there is room for; the others are only counted."""
         room = _MOST - len(self._problems)
         self._left_out += max(0, len(faults) - room)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from explorer.errors import ExplorerError, system_reason
 from explorer.formats.limits import MAX_CONFIG_ENTRIES
-from explorer.formats.model import MetadataEntry, ProblemLog, Severity, Value
+from explorer.formats.model import MetadataEntry, ProblemLog, Value
 from explorer.formats.strict_json import read_json_file
 
 CONFIG_NAME: Final = "config.json"
@@ -49,7 +49,7 @@ def read_config(folder: Path, log: ProblemLog) -> Config:
         if not path.exists():
             return Config()
     except OSError as error:  # the folder may not be searched
-        log.add(Severity.WARNING, CONFIG_NAME, f"it cannot be read: {system_reason(error)}")
+        log.add_warning(CONFIG_NAME, f"it cannot be read: {system_reason(error)}")
         return Config()
     return read_object(path, CONFIG_NAME, _PREFIX, log)
 
@@ -66,16 +66,16 @@ def read_object(path: Path, where: str, prefix: str, log: ProblemLog) -> Config:
     try:
         value = read_json_file(path)
     except ExplorerError as error:
-        log.add(Severity.WARNING, where, f"it {error.what}, and is left out")
+        log.add_warning(where, f"it {error.what}, and is left out")
         return Config()
     if not isinstance(value, dict):
-        log.add(Severity.WARNING, where, "it is not a JSON object, and is left out")
+        log.add_warning(where, "it is not a JSON object, and is left out")
         return Config()
     entries: list[MetadataEntry] = []
     for key, leaf in _flatten(value):
         if len(entries) == MAX_CONFIG_ENTRIES:
             what = f"only its first {MAX_CONFIG_ENTRIES} fields are shown as metadata"
-            log.add(Severity.WARNING, where, what)
+            log.add_warning(where, what)
             break
         entry = _entry(prefix + key, leaf)
         if entry is not None:

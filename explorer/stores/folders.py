@@ -70,21 +70,21 @@ class _Found:
         self.files.add(file.name)
         if roots and file.is_symlink() and escapes(Path(file.path), *roots):
             what = "is a link out of the store; it is not opened"
-            self.log.add(Severity.ERROR, file.name, what)
+            self.log.add_error(file.name, what)
             self.refused = True
             return
         try:
             status = file.stat()
         except FileNotFoundError:
             what = "is a link to a file that is not there; the download may not have finished"
-            self.log.add(Severity.ERROR, file.name, what)
+            self.log.add_error(file.name, what)
         except OSError as error:
             what = f"cannot be looked at: {unreadable_reason(error)}"
-            self.log.add(Severity.ERROR, file.name, what)
+            self.log.add_error(file.name, what)
         else:
             if not stat.S_ISREG(status.st_mode):
                 what = "is a pipe, a device or a socket, not a file; it is not opened"
-                self.log.add(Severity.ERROR, file.name, what)
+                self.log.add_error(file.name, what)
                 return
             self.nbytes += status.st_size
             if not (roots and file.is_symlink()):  # in a hub's cache, to a blob
@@ -202,7 +202,7 @@ def _report_missing(shards: list[os.DirEntry[str]], log: ProblemLog) -> None:
         listed = ", ".join(str(number) for number, _ in zip(absent, range(_SHOWN), strict=False))
         more = ", …" if missing > _SHOWN else ""
         what = f"{missing} of {count} shards are missing: number {listed}{more}"
-        log.add(Severity.ERROR, shards[0].name, what)
+        log.add_error(shards[0].name, what)
 
 
 Report: TypeAlias = Callable[[Path, OSError], None]
@@ -231,7 +231,7 @@ def scan_folder(
     def report(folder: Path, error: OSError) -> None:
         if folder == root:
             what = f"the folder cannot be read: {unreadable_reason(error)}"
-            log.add(Severity.ERROR, str(root), what)
+            log.add_error(str(root), what)
         else:
             failures.append(unreadable_entry(folder, root, error))
 
@@ -281,7 +281,7 @@ def walk(
         place = (status.st_dev, status.st_ino)
         if place in visited and status.st_ino:  # some network disks number nothing
             what = "leads to a folder that is listed already; it is not followed"
-            log.add(Severity.WARNING, str(folder), what)
+            log.add_warning(str(folder), what)
             continue
         visited.add(place)
         inner = []

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from explorer.errors import ExplorerError, unreadable_reason
-from explorer.formats import Severity
 from explorer.formats.model import ProblemLog
 from explorer.formats.side_files import HUB_REPOSITORY, escapes
 from explorer.sources import FileSource
@@ -102,7 +101,7 @@ class _Scan:
             children = list_folder(self._root)
         except OSError as error:
             what = f"the folder cannot be read: {unreadable_reason(error)}"
-            self.log.add(Severity.ERROR, str(self._root), what)
+            self.log.add_error(str(self._root), what)
             return
         for child in children:
             if child.name.startswith(HUB_REPOSITORY):
@@ -111,7 +110,7 @@ class _Scan:
                 repository = _Repository(self._root / child.name, name, {})
                 if child.is_symlink() and escapes(repository.folder, self._root):
                     what = "is a link out of the cache; it is not followed"
-                    self.log.add(Severity.ERROR, child.name, what)
+                    self.log.add_error(child.name, what)
                     continue
                 yield from self._repository_entries(repository)
                 self._read_blobs(repository)
@@ -147,7 +146,7 @@ class _Scan:
         for folder, files in walk(snapshot, self._check, report, self.log):
             if escapes(folder, self._root):
                 what = "is a link out of the cache; it is not followed"
-                self.log.add(Severity.ERROR, str(folder), what)
+                self.log.add_error(str(folder), what)
                 continue
             inner = "" if folder == snapshot else f"/{folder.relative_to(snapshot).as_posix()}"
             models = models_of(folder, title + inner, files, (self._root,))
@@ -171,7 +170,7 @@ class _Scan:
             return  # no links on this system
         except OSError as error:
             what = f"the folder cannot be read: {unreadable_reason(error)}"
-            self.log.add(Severity.ERROR, str(folder), what)
+            self.log.add_error(str(folder), what)
             return
         for file in files:
             if file.name.endswith(_INCOMPLETE):

@@ -105,7 +105,7 @@ def read_details(entry: Entry, check: Check = lambda: None) -> Details:
             problems: tuple[Problem, ...] = model.problems
     except ExplorerError as error:
         facts = Facts()
-        what = f"{error.what} {error.where}".rstrip()
+        what = error.without_path
         problems = (Problem(Severity.ERROR, entry.name, what),)
     # the scan has reported some of them already, in its own words
     known = {(problem.severity, problem.where) for problem in entry.problems}

@@ -128,7 +128,7 @@ class _Scan:
             yield Blob(blob.digest, blob.path, blob.nbytes, users)
 
     def _fail(self, where: Path, what: str) -> None:
-        self.log.add(Severity.ERROR, str(where), what)
+        self.log.add_error(str(where), what)
 
     def _read_blobs(self) -> None:
         folder = self._models / BLOBS
@@ -208,20 +208,19 @@ class _Scan:
             modified = os.stat(path).st_mtime
             manifest = read_manifest(path)
         except ExplorerError as error:
-            return self._broken(path, f"{error.what} {error.where}".rstrip())
+            return self._broken(path, error.without_path)
         except OSError as error:
             return self._broken(path, f"cannot be read: {unreadable_reason(error)}")
         name = str(manifest.name)
         log = ProblemLog()
-        for problem in name_problems(name):
-            log.add(problem.severity, problem.where, problem.what)
+        log.extend(name_problems(name))
         if not manifest.name.valid:
-            log.add(Severity.WARNING, name, "is not a name that Ollama accepts")
+            log.add_warning(name, "is not a name that Ollama accepts")
         nbytes = self._add_blobs(manifest, name, log)
         kind = _format_of(manifest)
         if kind is None:
             what = "has no weights here: it runs on another machine, or its download did not finish"
-            log.add(Severity.WARNING, name, what)
+            log.add_warning(name, what)
         return Entry(name, path, kind, nbytes, modified, log.problems())
 
     def _add_blobs(self, manifest: Manifest, name: str, log: ProblemLog) -> int:
@@ -241,7 +240,7 @@ class _Scan:
                 what = "its blob is missing; pull the model again"
                 fault = self._faults.get(layer.digest, what)
             if fault is not None:
-                log.add(Severity.ERROR, layer.title, fault)
+                log.add_error(layer.title, fault)
         return nbytes
 
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from explorer.formats.gguf.header import read_header
-from explorer.formats.gguf.open import Shard, assemble
+from explorer.formats.gguf.open import assemble, read_shard
 from explorer.formats.model import Model, ProblemLog
 from explorer.sources import ByteSource, MemorySource
 
@@ -89,5 +88,5 @@ def example(version: int = 3, *, big: bool = False) -> SmallGguf:
 def model_from(*contents: bytes | ByteSource) -> Model:
     """Open files in memory, as `open_gguf` does with shards on a disk."""
     sources = [c if isinstance(c, ByteSource) else MemorySource(c) for c in contents]
-    shards = [Shard(source, read_header(source, i)) for i, source in enumerate(sources)]
+    shards = [read_shard(source, i) for i, source in enumerate(sources)]
     return assemble(Path("memory.gguf"), shards[0], shards, ProblemLog())

@@ -1,5 +1,1 @@
-"""GGUF: a header walked without decoding its arrays, and tensors whose places are checked.
-
-`opening` makes a model of `header`, whose parts are `arrays`, `strings` and `records`; `tensors`
-checks what the records claim.
-"""
+"""GGUF: `open` walks headers and makes a model of them, `arrays` skips and decodes arrays."""

@@ -1,54 +1,458 @@
 """Open a GGUF model: one file, or the shards of a split one.
 
-Shards are named `<prefix>-00001-of-00003.gguf` and numbered from 0 in their `split.no` key (gguf.md
-section 4). llama.cpp opens the first shard only and refuses the model when one is missing. Here any
-shard opens the whole, and a missing or damaged one is a problem of the model, not its end.
+docs/gguf.md, sections 1 to 4; ggml/src/gguf.cpp. A header is keys, values and tensor records.
+Arrays are skipped and decoded later, so a plain loop over keys and records is fast enough. Every
+length is checked against the bytes left before it is used.
+
+Shards are named `<prefix>-00001-of-00003.gguf` and numbered from 0 in their `split.no` key.
+llama.cpp opens the first shard only and refuses the model when one is missing. Here any shard opens
+the whole, and a missing or damaged one is a problem of the model, not its end.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import struct
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from explorer.errors import ExplorerError, system_reason
-from explorer.formats.gguf.header import GgufHeader, quoted, read_header
-from explorer.formats.model import Metadata, Model, ModelFile, ProblemLog, Severity
+from explorer.errors import ExplorerError, FormatError, system_reason
+from explorer.formats import limits
+from explorer.formats.gguf import arrays
+from explorer.formats.gguf.arrays import Layout
+from explorer.formats.limits import MAX_DIMENSIONS, MAX_KEY_BYTES
+from explorer.formats.model import (
+    Metadata,
+    MetadataEntry,
+    Model,
+    ModelFile,
+    ProblemLog,
+    Value,
+    decode_text,
+)
 from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.tensors import Extent, Spec, Tensor, table_of
+from explorer.quantization import ggml_type
 from explorer.sources import ByteSource, FileSource
 
+MAGIC: Final = b"GGUF"
+DEFAULT_ALIGNMENT: Final = 32
+SHARD_NAME: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
-@dataclass(frozen=True, slots=True)
+_INT64_MAX: Final = (1 << 63) - 1
+_WINDOW_BYTES: Final = 1 << 14
+_RECORDS_BYTES: Final = 1 << 18  # longer than any record
+_MOST_QUOTED: Final = 120
+# Other files found under a model's name, by their first bytes.
+_LOOKS_LIKE: Final = (
+    (b"lmgg", "an old GGML file (before GGUF); convert it with llama.cpp"),
+    (b"tjgg", "an old GGJT file (before GGUF); convert it with llama.cpp"),
+    (b"fmgg", "an old GGMF file (before GGUF); convert it with llama.cpp"),
+    (b"FUGG", "a GGUF file with swapped bytes; download it again"),
+    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?); convert it first"),
+    (b"\x7fELF", "a program (ELF)"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"\x1f\x8b", "a gzip archive; unpack it first"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the model; fetch it with `git lfs pull`"),
+    (b"<", "a web page or XML; the download failed or needs a login"),
+    (b"{", "JSON text"),
+)
+
+
+def quoted(name: str) -> str:
+    """Return a name from the file for a message: escaped, and not longer than a line."""
+    shown = repr(name[:_MOST_QUOTED])
+    if len(name) <= _MOST_QUOTED and len(shown) <= 2 * _MOST_QUOTED:
+        return shown
+    return f"{shown[: 2 * _MOST_QUOTED]}…"  # a byte that is not text takes four or six characters
+
+
+class _Cursor:
+    """A position in the header and a window of bytes around it.
+
+    Every read moves the position on, and takes `what` it reads for messages.
+
+    Raises:
+        FormatError: The file ends before what is read does, or a string is longer than its limit.
+        SourceError: The file changed since it was opened.
+    """
+
+    def __init__(self, source: ByteSource, layout: Layout) -> None:
+        self.source = source
+        self.layout = layout
+        self.position = len(MAGIC) + 4  # behind the version
+        self._window = b""
+        self._base = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes from the position to the end of the file."""
+        return self.source.size - self.position
+
+    def error(self, what: str, offset: int | None = None) -> FormatError:
+        """Return the error for something at an offset, or at the position."""
+        return FormatError(what, self.source.path, self.position if offset is None else offset)
+
+    def window(self, length: int) -> tuple[bytes, int]:
+        """Return bytes that hold at least `length` from the position on, or up to the file's end.
+
+        Returns:
+            The bytes, and the place of the position in them.
+        """
+        left = max(0, self.left)
+        start = self.position - self._base
+        if start < 0 or start + min(length, left) > len(self._window):
+            self._window = self.source.read(self.position, min(max(length, _WINDOW_BYTES), left))
+            self._base = self.position
+            start = 0
+        return self._window, start
+
+    def take(self, length: int, what: str) -> bytes:
+        """Return the next `length` bytes."""
+        if length > self.left:
+            raise self.error(
+                f"file ends inside {what}: {length} bytes expected, {self.left} left; "
+                "download it again"
+            )
+        window, start = self.window(length)
+        self.position += length
+        return window[start : start + length]
+
+    def u32(self, what: str) -> int:
+        """Return the next number of 4 bytes."""
+        return int.from_bytes(self.take(4, what), self.layout.order)
+
+    def count(self, what: str) -> int:
+        """Return the next count or length: 8 bytes, or 4 in version 1."""
+        return int.from_bytes(self.take(self.layout.width, what), self.layout.order)
+
+    def name(self, what: str) -> bytes:
+        """Return the next string, a key or the name of a tensor."""
+        at = self.position
+        length = self.count(f"the length of {what}")
+        if length > MAX_KEY_BYTES:
+            allowed = f"at most {MAX_KEY_BYTES} are allowed; the header is damaged"
+            raise self.error(f"{what} is {length} bytes long, {allowed}", at)
+        return self.take(length, what)
+
+
+@dataclass
 class Shard:
-    """One file of a model with its header."""
+    """One file of a model, and what its header says.
+
+    Attributes:
+        source: The file.
+        version: 1, 2 or 3.
+        layout: Byte order and width of counts.
+        entries: Metadata in file order.
+        names: Names of the tensors, in the order of their records.
+        specs: Type, shape and size of each.
+        data_offsets: First byte of each, counted from the start of the tensor data.
+        record_offsets: First byte of each record in the file.
+        table_offset: First byte of the tensor table.
+        table_end: First byte behind it.
+        alignment: Alignment of the tensor data in bytes.
+        data_offset: First byte of the tensor data.
+        warnings: (where, what) of rules that the header breaks.
+    """
 
     source: ByteSource
-    header: GgufHeader
+    version: int
+    layout: Layout
+    entries: list[MetadataEntry] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    specs: list[Spec] = field(default_factory=list)
+    data_offsets: list[int] = field(default_factory=list)
+    record_offsets: list[int] = field(default_factory=list)
+    table_offset: int = 0
+    table_end: int = 0
+    alignment: int = DEFAULT_ALIGNMENT
+    data_offset: int = 0
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file, for messages."""
+        return self.source.path.name
 
     @property
     def available(self) -> int:
         """Bytes that the file has for tensors."""
-        return max(0, self.source.size - self.header.data_offset)
+        return max(0, self.source.size - self.data_offset)
 
     def tensor(self, row: int) -> Tensor:
         """Return one of its tensors."""
-        header, spec = self.header, self.header.specs[row]
-        offset = header.data_offsets[row]
+        spec, offset = self.specs[row], self.data_offsets[row]
         missing = offset + spec.nbytes - self.available
         cut = f"cut short: the last {missing} bytes are not in the file" if missing > 0 else None
         return Tensor(
-            name=header.names[row],
+            name=self.names[row],
             shape=spec.shape,
             type=spec.type,
-            extents=(Extent(self.source, header.data_offset + offset, spec.nbytes),),
+            extents=(Extent(self.source, self.data_offset + offset, spec.nbytes),),
             parameters=spec.parameters,
             damage=spec.fault or cut,
-            byte_order=header.layout.order,
+            byte_order=self.layout.order,
         )
+
+    def model_file(self, first_tensor: int) -> ModelFile:
+        """Return it as a file of a model; its first tensor has a row in the model's table."""
+        return ModelFile(
+            source=self.source,
+            header_bytes=self.data_offset,
+            table_offset=self.table_offset,
+            record_offsets=self.record_offsets,
+            table_end=self.table_end,
+            first_tensor=first_tensor,
+            version=self.version,
+            byte_order=self.layout.order,
+            alignment=self.alignment,
+        )
+
+
+def read_shard(source: ByteSource, file_index: int = 0) -> Shard:
+    """Read the header of a GGUF file.
+
+    Raises:
+        FormatError: It is no GGUF file, or its header is cut short or damaged.
+        SourceError: The file cannot be read.
+    """
+    shard = _read_start(source)
+    cursor = _Cursor(source, shard.layout)
+    tensor_count, key_count = cursor.count("tensor count"), cursor.count("key count")
+    _check_counts(cursor, tensor_count, key_count)
+    _read_entries(cursor, key_count, shard, file_index)
+    shard.table_offset = cursor.position
+    _read_records(cursor, tensor_count, shard)
+    shard.table_end = shard.data_offset = cursor.position
+    shard.alignment = _alignment(shard)
+    if tensor_count:
+        shard.data_offset = -(-shard.table_end // shard.alignment) * shard.alignment
+    return shard
+
+
+def _read_start(source: ByteSource) -> Shard:
+    start = source.read(0, min(64, source.size))
+    if not start:
+        raise FormatError("is empty; download it again", source.path)
+    if not start.startswith(MAGIC):
+        if MAGIC.startswith(start):
+            raise FormatError("is too short to be a GGUF file; download it again", source.path, 0)
+        text = start.lstrip()
+        guess = next((name for magic, name in _LOOKS_LIKE if text.startswith(magic)), None)
+        found = f"it looks like {guess}" if guess else f"it begins with bytes {start[:4].hex(' ')}"
+        raise FormatError(f"is not a GGUF file; {found}", source.path, 0)
+    if len(start) < 8:
+        raise FormatError("ends inside the GGUF header; download it again", source.path, len(start))
+    version = int.from_bytes(start[4:8], "little")
+    big = version & 0xFFFF == 0 and version != 0  # docs/gguf.md, section 3: nothing else flags it
+    if big:
+        version = int.from_bytes(start[4:8], "big")
+    if version not in (1, 2, 3):
+        what = f"has GGUF version {version}; this program reads versions 1, 2 and 3"
+        raise FormatError(what, source.path, 4)
+    return Shard(source, version, Layout("big" if big else "little", 4 if version == 1 else 8))
+
+
+def _check_counts(cursor: _Cursor, tensor_count: int, key_count: int) -> None:
+    left, width = cursor.left, cursor.layout.width
+    # a key/value takes at least its key's length, a byte of key, a type and a byte of value;
+    # a tensor its name's length, n_dims, type and offset
+    least = key_count * (width + 6) + tensor_count * (width + 16)
+    if key_count > limits.MAX_KEYS or tensor_count > limits.MAX_TENSORS or least > left:
+        raise cursor.error(
+            f"claims {key_count} keys and {tensor_count} tensors, where {left} bytes are left "
+            f"(limits: {limits.MAX_KEYS} and {limits.MAX_TENSORS}); the header is damaged",
+            8,
+        )
+
+
+def _read_entries(cursor: _Cursor, count: int, shard: Shard, file_index: int) -> None:
+    eager_left = limits.EAGER_TOTAL_BYTES
+    names_left = limits.MAX_NAMES_BYTES
+    seen: set[str] = set()
+    for index in range(count):
+        at = cursor.position
+        raw_key = cursor.name(f"the key of entry {index}")
+        key = decode_text(raw_key)
+        names_left -= len(raw_key)
+        if not raw_key or names_left < 0:
+            what = "an empty key" if not raw_key else "more key text than any model has"
+            raise cursor.error(f"entry {index} has {what}; the header is damaged", at)
+        if key in seen:
+            shard.warnings.append((key, "the key occurs more than once; ggml refuses such a file"))
+        seen.add(key)
+        kind = cursor.u32(f"the type of key {quoted(key)}")
+        value_offset = cursor.position
+        type_name, length, load = _read_value(cursor, key, kind, eager_left)
+        end = cursor.position
+        if kind == arrays.STRING:
+            eager_left -= min(eager_left, end - value_offset)
+        shard.entries.append(
+            MetadataEntry(key, type_name, length, load, at, value_offset, end, file_index)
+        )
+
+
+def _read_value(
+    cursor: _Cursor, key: str, kind: int, eager_left: int
+) -> tuple[str, int | None, Callable[[], Value]]:
+    """Step over a value; return its type's name, the length of an array, and what gives it."""
+    source, layout = cursor.source, cursor.layout
+    if kind == arrays.STRING:
+        return "string", None, _read_string(cursor, key, eager_left)
+    if kind == arrays.ARRAY:
+        place = arrays.locate_array(source, cursor.position, layout, quoted(key))
+        cursor.position = place.end
+        return place.type_name, place.count, arrays.array_loader(source, place, layout)
+    if kind in arrays.NUMBER_TYPES:
+        type_name, code = arrays.NUMBER_TYPES[kind]
+        raw = cursor.take(int(code[1:]), f"the value of key {quoted(key)}")
+        return type_name, None, _constant(_number(raw, kind, code, layout))
+    what = f"key {quoted(key)} has the unknown value type {kind}"
+    raise cursor.error(what, cursor.position - 4)
+
+
+def _constant(value: Value) -> Callable[[], Value]:
+    return lambda: value
+
+
+def _number(raw: bytes, kind: int, code: str, layout: Layout) -> int | float | bool:
+    if code[0] == "f":
+        result: float = struct.unpack(layout.prefix + ("f" if code == "f4" else "d"), raw)[0]
+        return result
+    number = int.from_bytes(raw, layout.order, signed=code[0] == "i")
+    return number != 0 if kind == arrays.BOOL else number
+
+
+def _read_string(cursor: _Cursor, key: str, eager_left: int) -> Callable[[], Value]:
+    """Step over a string; return what gives its text, at once for a short one."""
+    source, at = cursor.source, cursor.position
+    size = cursor.count(f"the length of key {quoted(key)}")
+    if size > limits.GGUF_MAX_STRING_BYTES or size > cursor.left:
+        what = f"key {quoted(key)}: a string of {size} bytes, where {cursor.left} are left"
+        raise cursor.error(what, at)
+    start = cursor.position
+    if size <= min(limits.EAGER_STRING_BYTES, eager_left):
+        return _constant(decode_text(cursor.take(size, f"the value of key {quoted(key)}")))
+    cursor.position += size
+
+    def load() -> Value:
+        if size > limits.MAX_TEXT_BYTES:
+            what = f"key {quoted(key)}: a text of {size} bytes is too long to show"
+            raise FormatError(what, source.path, start)
+        return decode_text(source.read(start, size))
+
+    return load
+
+
+def _read_records(cursor: _Cursor, count: int, shard: Shard) -> None:
+    """Read the tensor table and leave the cursor behind it.
+
+    Records whose dimensions and type are the same bytes share one `Spec`.
+
+    Raises:
+        FormatError: A record is damaged or runs past the end of the file.
+    """
+    layout, width = shard.layout, shard.layout.width
+    length_at = layout.count.unpack_from
+    rank_at = struct.Struct(f"{layout.prefix}I").unpack_from
+    offset_at = struct.Struct(f"{layout.prefix}Q").unpack_from
+    names, specs = shard.names, shard.specs
+    known: dict[bytes, Spec] = {}
+    names_left = limits.MAX_NAMES_BYTES
+    while len(names) < count:
+        window, first = cursor.window(_RECORDS_BYTES)
+        position, size = first, len(window)
+        while len(names) < count and position + width <= size:
+            name_at = position + width
+            name_end = name_at + length_at(window, position)[0]
+            if name_end - name_at > MAX_KEY_BYTES or name_end + 4 > size:
+                break
+            rank = rank_at(window, name_end)[0]
+            end = name_end + rank * width + 16
+            if rank > MAX_DIMENSIONS or end > size:
+                break
+            fields = window[name_end : end - 8]
+            spec = known.get(fields)
+            if spec is None:
+                spec = _read_spec(fields, layout)
+                if spec.fault is None:
+                    known[fields] = spec
+            names.append(decode_text(window[name_at:name_end]))
+            specs.append(spec)
+            shard.data_offsets.append(offset_at(window, end - 8)[0])
+            shard.record_offsets.append(cursor.position + position - first)
+            names_left -= name_end - name_at
+            position = end
+        if position == first:
+            raise _record_error(cursor, len(names))
+        cursor.position += position - first
+        if names_left < 0:
+            most = f"than any model has ({limits.MAX_NAMES_BYTES} bytes)"
+            raise cursor.error(f"the tensor table holds more name text {most}")
+
+
+def _read_spec(fields: bytes, layout: Layout) -> Spec:
+    """Decode a record's number of dimensions, dimensions and type; check that sizes fit."""
+    width = layout.width
+    dims = [
+        int.from_bytes(fields[at : at + width], layout.order)
+        for at in range(4, len(fields) - 4, width)
+    ]
+    shape = tuple(reversed(dims))
+    kind = ggml_type(int.from_bytes(fields[-4:], layout.order))
+    parameters = 1
+    for length in dims:
+        parameters *= length
+        if length > _INT64_MAX or parameters > _INT64_MAX:
+            return Spec(kind, shape, 0, 0, f"dimensions {dims} overflow 63 bits")
+    if not kind.known:
+        return Spec(kind, shape, parameters, 0, f"type {kind.name}: its size is not known")
+    row = dims[0] if dims else 1
+    nbytes = kind.nbytes(parameters)
+    if row % kind.block_weights or nbytes is None:
+        fault = f"rows of {row} weights do not fill blocks of {kind.block_weights} ({kind.name})"
+        return Spec(kind, shape, parameters, 0, fault)
+    if nbytes > _INT64_MAX:
+        return Spec(kind, shape, parameters, 0, f"{nbytes} bytes overflow 63 bits")
+    return Spec(kind, shape, parameters, nbytes)
+
+
+def _record_error(cursor: _Cursor, index: int) -> FormatError:
+    """Read a record again, field by field, and return what is wrong with it."""
+    at = cursor.position
+    try:
+        name = quoted(decode_text(cursor.name(f"the name of tensor {index}")))
+        rank = cursor.u32(f"the number of dimensions of tensor {name}")
+        if rank > MAX_DIMENSIONS:
+            what = f"tensor {name} has {rank} dimensions, at most {MAX_DIMENSIONS} are allowed"
+            return cursor.error(what, at)
+        cursor.take(rank * cursor.layout.width + 12, f"the record of tensor {name}")
+    except FormatError as error:
+        return error
+    return cursor.error("changed while it was read; open it again", at)
+
+
+def _alignment(shard: Shard) -> int:
+    """Return the alignment; what ggml would refuse is a warning, and the default is used."""
+    entry = next((e for e in shard.entries if e.key == "general.alignment"), None)
+    if entry is None:
+        return DEFAULT_ALIGNMENT
+    value = entry.value if entry.length is None and entry.type_name != "string" else None
+    if entry.type_name == "uint32" and isinstance(value, int) and 0 < value <= 1 << 30:
+        if value & (value - 1):
+            what = f"the alignment {value} is not a power of two; ggml refuses it"
+            shard.warnings.append((entry.key, what))
+        return value
+    shown = value if isinstance(value, int | float) else "text or list"
+    what = f"the alignment is {entry.type_name} {shown}, not a uint32 from 1 to 2^30"
+    shard.warnings.append((entry.key, f"{what}; {DEFAULT_ALIGNMENT} is used"))
+    return DEFAULT_ALIGNMENT
 
 
 def _check_tensors(shard: Shard, log: ProblemLog) -> None:
@@ -57,36 +461,34 @@ def _check_tensors(shard: Shard, log: ProblemLog) -> None:
     ggml accepts tensors only one behind the other; the specification asks for aligned offsets and
     nothing else (docs/gguf.md, section 2), and files with gaps or another order exist.
     """
-    header = shard.header
-    names, specs, offsets = header.names, header.specs, header.data_offsets
+    names, specs, offsets = shard.names, shard.specs, shard.data_offsets
     rows = range(len(names))
     for row in log.first([row for row in rows if specs[row].fault is not None]):
-        severity = Severity.ERROR if specs[row].type.known else Severity.WARNING
-        log.add(severity, names[row], specs[row].fault or "")
-    alignment = header.alignment
+        report = log.add_error if specs[row].type.known else log.add_warning
+        report(names[row], specs[row].fault or "")
+    alignment = shard.alignment
     for row in log.first([row for row in rows if offsets[row] % alignment]):
         what = f"offset {offsets[row]} is not a multiple of the alignment {alignment}"
-        log.add(Severity.WARNING, names[row], what)
+        log.add_warning(names[row], what)
     available = shard.available
     cut = [row for row in rows if offsets[row] + specs[row].nbytes > available]
     if cut:
-        log.add(Severity.ERROR, shard.source.path.name, _cut_short(shard, cut))
+        log.add_error(shard.file_name, _cut_short(shard, cut))
     for row, owner in log.first(_overlaps(specs, offsets)):
-        what = f"shares bytes with tensor {quoted(names[owner])}"
-        log.add(Severity.WARNING, names[row], what)
+        log.add_warning(names[row], f"shares bytes with tensor {quoted(names[owner])}")
 
 
 def _cut_short(shard: Shard, rows: list[int]) -> str:
-    """Say how much of a file is missing; `rows` are the tensors that are not complete."""
-    header, available = shard.header, shard.available
-    end = max(header.data_offsets[row] + header.specs[row].nbytes for row in rows)
-    listed = ", ".join(quoted(header.names[row]) for row in rows[:3])
+    """Return how much of a file is missing; `rows` are the tensors that are not complete."""
+    available = shard.available
+    end = max(shard.data_offsets[row] + shard.specs[row].nbytes for row in rows)
+    listed = ", ".join(quoted(shard.names[row]) for row in rows[:3])
     listed += ", …" if len(rows) > 3 else ""
-    beyond = sum(header.data_offsets[row] > available for row in rows)
     what = (
         f"the file is cut short: {end - available} bytes are missing, "
-        f"{len(rows)} of {len(header.names)} tensors are incomplete ({listed})"
+        f"{len(rows)} of {len(shard.names)} tensors are incomplete ({listed})"
     )
+    beyond = sum(shard.data_offsets[row] > available for row in rows)
     if beyond:
         what += f", {beyond} of them lie wholly behind the end"
     return f"{what}; download it again"
@@ -108,18 +510,11 @@ def _overlaps(specs: Sequence[Spec], offsets: Sequence[int]) -> list[tuple[int, 
 
 
 def _check_names(shards: Sequence[Shard], log: ProblemLog) -> None:
-    seen: set[str] = set()
-    repeated = []
-    for shard in shards:
-        for name in shard.header.names:
-            if name in seen:
-                repeated.append(name)
-            seen.add(name)
-    for name in log.first(repeated):
-        log.add(Severity.ERROR, name, "the tensor name occurs more than once")
-
-
-_SHARD_NAME: Final = re.compile(r"^(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
+    names = [name for shard in shards for name in shard.names]
+    if len(set(names)) < len(names):
+        repeated = Counter(names) - Counter(set(names))
+        for name in log.first(list(repeated.elements())):
+            log.add_error(name, "the tensor name occurs more than once")
 
 
 def open_gguf(path: Path, others: Sequence[Path] = ()) -> Model:
@@ -154,7 +549,7 @@ def open_gguf(path: Path, others: Sequence[Path] = ()) -> Model:
 def _open_shard(path: Path, file_index: int = 0) -> Shard:
     source = FileSource(path)
     try:
-        return Shard(source, read_header(source, file_index))
+        return read_shard(source, file_index)
     except ExplorerError:
         source.close()
         raise
@@ -162,15 +557,14 @@ def _open_shard(path: Path, file_index: int = 0) -> Shard:
 
 def _siblings(path: Path, log: ProblemLog) -> list[Path]:
     """Return the paths of all shards that are there, by the name's numbering; [] if not split."""
-    match = _SHARD_NAME.match(path.name)
+    match = SHARD_NAME.fullmatch(path.name)
     if match is None:
         return []
     count = int(match["count"])
     try:
         present = set(os.listdir(path.parent))
     except OSError as error:
-        what = f"the folder cannot be listed: {system_reason(error)}"
-        log.add(Severity.WARNING, str(path.parent), what)
+        log.add_warning(str(path.parent), f"the folder cannot be listed: {system_reason(error)}")
         present = {path.name}
     names = [
         f"{match['prefix']}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1)
@@ -178,19 +572,14 @@ def _siblings(path: Path, log: ProblemLog) -> list[Path]:
     missing = [name for name in names if name not in present]
     if missing:
         listed = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
-        log.add(
-            Severity.ERROR,
-            path.name,
-            f"{len(missing)} of {count} shards are missing: {listed}; "
-            "put them into the same folder",
-        )
+        what = f"{len(missing)} of {count} shards are missing: {listed}"
+        log.add_error(path.name, f"{what}; put them into the same folder")
     found = [path.with_name(name) for name in names if name in present]
     cache = hub_cache(path.parent)
     if cache is not None:
         for sibling in [other for other in found if escapes(other, path.parent, cache)]:
             found.remove(sibling)
-            what = "is a link out of the cache; it is not opened"
-            log.add(Severity.ERROR, sibling.name, what)
+            log.add_error(sibling.name, "is a link out of the cache; it is not opened")
     return found if path in found else [path, *found]
 
 
@@ -206,7 +595,7 @@ def _open_siblings(
         try:
             shard = _open_shard(sibling, len(ordered))
         except ExplorerError as error:
-            log.add(Severity.ERROR, sibling.name, f"{error.what} {error.where}".rstrip())
+            log.add_error(sibling.name, error.without_path)
             continue
         shards.append(shard)
         ordered.append(shard)
@@ -214,15 +603,12 @@ def _open_siblings(
 
 
 def _check_alone(shard: Shard, log: ProblemLog) -> None:
-    """A shard under another name cannot find its siblings: say that they are missing."""
-    count = Metadata(shard.header.entries).integer("split.count")
+    """Report missing siblings of a shard under another name, which cannot find them."""
+    count = Metadata(shard.entries).integer("split.count")
     if count is not None and count > 1:
-        log.add(
-            Severity.ERROR,
-            shard.source.path.name,
-            f"is only 1 of {count} shards; give all of them names like "
-            f"model-00001-of-{count:05d}.gguf to open the whole model",
-        )
+        names = f"names like model-00001-of-{count:05d}.gguf"
+        what = f"is only 1 of {count} shards; give all of them {names} to open the whole model"
+        log.add_error(shard.file_name, what)
 
 
 def _check_split(shards: list[Shard], log: ProblemLog) -> None:
@@ -230,32 +616,22 @@ def _check_split(shards: list[Shard], log: ProblemLog) -> None:
     declared_tensors = None
     expected = 0
     for shard in shards:
-        keys = Metadata(shard.header.entries)
-        name = shard.source.path.name
-        match = _SHARD_NAME.match(name)
+        keys = Metadata(shard.entries)
+        match = SHARD_NAME.fullmatch(shard.file_name)
         if match is None:
             continue
-        expected = int(match["count"])
+        expected, place = int(match["count"]), int(match["number"]) - 1
         number, count = keys.integer("split.no"), keys.integer("split.count")
-        if number != int(match["number"]) - 1:
-            log.add(
-                Severity.ERROR,
-                name,
-                f"its split.no is {number}, its name says {int(match['number']) - 1}",
-            )
-        if count != int(match["count"]):
-            log.add(
-                Severity.ERROR, name, f"its split.count is {count}, its name says {match['count']}"
-            )
+        if number != place:
+            log.add_error(shard.file_name, f"its split.no is {number}, its name says {place}")
+        if count != expected:
+            what = f"its split.count is {count}, its name says {match['count']}"
+            log.add_error(shard.file_name, what)
         declared_tensors = keys.integer("split.tensors.count") or declared_tensors
-    present = sum(len(shard.header.names) for shard in shards)
-    complete = len(shards) == expected
-    if complete and declared_tensors is not None and declared_tensors != present:
-        log.add(
-            Severity.ERROR,
-            shards[0].source.path.name,
-            f"split.tensors.count is {declared_tensors}, the shards hold {present} tensors",
-        )
+    present = sum(len(shard.names) for shard in shards)
+    if len(shards) == expected and declared_tensors not in {None, present}:
+        what = f"split.tensors.count is {declared_tensors}, the shards hold {present} tensors"
+        log.add_error(shards[0].file_name, what)
 
 
 def assemble(path: Path, opened: Shard, shards: Sequence[Shard], log: ProblemLog) -> Model:
@@ -268,38 +644,21 @@ def assemble(path: Path, opened: Shard, shards: Sequence[Shard], log: ProblemLog
         log: All problems found.
     """
     for shard in shards:
-        for where, what in shard.header.warnings:
-            log.add(Severity.WARNING, where, what)
+        for where, what in shard.warnings:
+            log.add_warning(where, what)
     for shard in shards:
         _check_tensors(shard, log)
     _check_names(shards, log)
-    files = []
-    row = 0
-    for shard in shards:
-        header = shard.header
-        files.append(
-            ModelFile(
-                source=shard.source,
-                header_bytes=header.data_offset,
-                table_offset=header.table_offset,
-                record_offsets=header.record_offsets,
-                table_end=header.table_end,
-                first_tensor=row,
-                version=header.version,
-                byte_order=header.layout.order,
-                alignment=header.alignment,
-            )
-        )
-        row += len(header.names)
-    first = shards[0].header
+    first_rows = accumulate((len(shard.names) for shard in shards), initial=0)
+    first = shards[0]
     return Model(
         format="gguf",
         path=path,
-        files=tuple(files),
+        files=tuple(shard.model_file(row) for shard, row in zip(shards, first_rows, strict=False)),
         metadata=Metadata(first.entries),
-        tensors=table_of([(s.header.names, s.header.specs, s.tensor) for s in shards]),
+        tensors=table_of([(shard.names, shard.specs, shard.tensor) for shard in shards]),
         problems=log.problems(),
         version=first.version,
         byte_order=first.layout.order,
-        alignment=opened.header.alignment,
+        alignment=opened.alignment,
     )

@@ -22,7 +22,7 @@ from explorer.formats.limits import (
     MAX_TENSORS,
     MAX_TEXT_BYTES,
 )
-from explorer.formats.model import Metadata, MetadataEntry, Model, ProblemLog, Severity, decode_text
+from explorer.formats.model import Metadata, MetadataEntry, Model, ProblemLog, decode_text
 from explorer.formats.ollama.manifest import (
     BLOBS,
     CONFIG_KIND,
@@ -74,11 +74,11 @@ def blob_size(manifest: Manifest, layer: Layer, log: ProblemLog) -> tuple[Path, 
         with FileSource(path) as source:
             nbytes = source.size
     except ExplorerError as error:
-        log.add(Severity.ERROR, layer.title, blob_fault(layer, error))
+        log.add_error(layer.title, blob_fault(layer, error))
         return None
     fault = layer.fault or size_fault(layer, nbytes)
     if fault is not None:
-        log.add(Severity.ERROR, layer.title, fault)
+        log.add_error(layer.title, fault)
     return path, nbytes
 
 
@@ -86,7 +86,7 @@ def blob_fault(layer: Layer, error: ExplorerError) -> str:
     """Return why a layer's blob cannot be used, as a sentence."""
     if not layer.digest:
         return error.what
-    return f"its blob {layer.digest[:19]}… {error.what} {error.where}".rstrip()
+    return f"its blob {layer.digest[:19]}… {error.without_path}"
 
 
 def read_texts(manifest: Manifest, log: ProblemLog) -> tuple[Config, list[MetadataEntry]]:
@@ -116,7 +116,7 @@ def read_texts(manifest: Manifest, log: ProblemLog) -> tuple[Config, list[Metada
         room -= nbytes if layer.kind in _PARSED or layer.name in _PARSED_FILES else 0
         if room < 0:
             what = f"left out: at most {MAX_JSON_FILE_BYTES} bytes of such texts are read"
-            log.add(Severity.WARNING, layer.title, what)
+            log.add_warning(layer.title, what)
             continue
         if layer.kind == "json" and layer.name == CONFIG_NAME:
             config = read_object(path, layer.title, "config.", log)
@@ -178,10 +178,10 @@ def _messages(layer: Layer, key: str, path: Path, log: ProblemLog) -> Iterator[M
     try:
         value = read_json_file(path)
     except ExplorerError as error:
-        log.add(Severity.WARNING, layer.title, f"it {error.what}, and is left out")
+        log.add_warning(layer.title, f"it {error.what}, and is left out")
         return
     if not isinstance(value, list):
-        log.add(Severity.WARNING, layer.title, "it is not a JSON list, and is left out")
+        log.add_warning(layer.title, "it is not a JSON list, and is left out")
         return
     lines = [_message(item) for item in value]
     yield loaded_entry(key, "array[string]", lines)
@@ -228,8 +228,7 @@ def _open_file(manifest: Manifest) -> Model:
     except ExplorerError as error:
         raise FormatError(f"{layer.title}: {blob_fault(layer, error)}", manifest.path) from error
     try:
-        for problem in model.problems:
-            log.add(problem.severity, problem.where, problem.what)
+        log.extend(model.problems)
         blob_size(manifest, layer, log)
         _, entries = read_texts(manifest, log)
         return replace(
@@ -287,7 +286,7 @@ class _TensorBlobs:
                 found += 1
                 if stored.setdefault(tensor.name, tensor) is not tensor:
                     what = "is in more than one layer; the first one counts"
-                    log.add(Severity.ERROR, tensor.name, what)
+                    log.add_error(tensor.name, what)
             if found > MAX_TENSORS:  # many layers may name one blob
                 what = f"has more than {MAX_TENSORS} tensors; it is damaged"
                 raise FormatError(what, manifest.path)
@@ -354,7 +353,7 @@ class _TensorBlobs:
         else:
             fault = layer.fault or size_fault(layer, blob.source.size)
         if fault is not None:
-            self._log.add(Severity.ERROR, layer.title, fault)
+            self._log.add_error(layer.title, fault)
         return blob
 
     def _placeholder(self, layer: Layer, fault: str) -> Stored:

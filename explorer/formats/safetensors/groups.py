@@ -14,7 +14,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, Final, NamedTuple, overload
 
-from explorer.formats.model import ProblemLog, Severity
+from explorer.formats.model import ProblemLog
 from explorer.formats.tensors import (
     Extent,
     GroupedWeights,
@@ -210,12 +210,12 @@ def assemble(
         found = resolver.resolve(weight)
         if found.layout is None:
             what = f"its quantization is not known: {found.problem}"
-            log.add(Severity.ERROR, weight.weight.name, what)
+            log.add_error(weight.weight.name, what)
             continue
         if not found.groups_per_global_scale:  # a scale that means nothing stays on its own
             weight = weight._replace(global_scale=None)  # noqa: PLW2901 - the same weight
         if found.problem is not None:
-            log.add(Severity.WARNING, weight.weight.name, found.problem)
+            log.add_warning(weight.weight.name, found.problem)
         if found.guess is not None:
             guesses.append((weight.weight.name, found.guess))
         weights[id(weight.weight)] = weight, found
@@ -280,7 +280,7 @@ def _report_guesses(guesses: Sequence[tuple[str, str]], log: ProblemLog) -> None
         name, guess = guesses[0]
         more = f", and {len(guesses) - 1} more like it" if len(guesses) > 1 else ""
         what = f"neither metadata nor config.json says how it is quantized: {guess}{more}"
-        log.add(Severity.WARNING, name, what)
+        log.add_warning(name, what)
 
 
 def _logical_tensor(weight: Weight, found: Resolution) -> Tensor:

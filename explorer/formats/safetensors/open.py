@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats.limits import SAFETENSORS_MAX_HEADER_BYTES, SAFETENSORS_MAX_TENSORS
-from explorer.formats.model import Metadata, MetadataEntry, Model, ModelFile, ProblemLog, Severity
+from explorer.formats.model import Metadata, MetadataEntry, Model, ModelFile, ProblemLog
 from explorer.formats.safetensors.groups import (
     MLX_NAMING,
     OLLAMA_NAMING,
@@ -384,21 +384,21 @@ def sort_and_check(
         if end - begin != spec.nbytes:
             what = f"its place has {end - begin} bytes, its shape and type take {spec.nbytes}"
             damage[row] = what
-            log.add(Severity.ERROR, name, what)
+            log.add_error(name, what)
         elif end > available:
             missing = min(spec.nbytes, end - available)
             damage[row] = f"cut short: its last {missing} bytes are not in the file"
             incomplete.append(row)
         if begin > covered:
-            log.add(Severity.ERROR, name, f"{begin - covered} bytes before it belong to no tensor")
+            log.add_error(name, f"{begin - covered} bytes before it belong to no tensor")
         elif begin < covered:
             other = shorten(header.names[owner])
-            log.add(Severity.ERROR, name, f"shares bytes with tensor {other}, or lies in it")
+            log.add_error(name, f"shares bytes with tensor {other}, or lies in it")
         if end > covered:
             covered, owner = end, row
     if covered < available:
         what = f"the last {available - covered} bytes of the file belong to no tensor"
-        log.add(Severity.ERROR, file_name, what)
+        log.add_error(file_name, what)
     elif covered > available:
         listed = ", ".join(shorten(header.names[row]) for row in incomplete[:3])
         more = ", …" if len(incomplete) > 3 else ""
@@ -406,7 +406,7 @@ def sort_and_check(
             f"the file is cut short: {covered - available} bytes are missing, {len(incomplete)} of "
             f"{len(header.names)} tensors are incomplete ({listed}{more}); download it again"
         )
-        log.add(Severity.ERROR, file_name, what)
+        log.add_error(file_name, what)
     return damage
 
 
@@ -474,9 +474,9 @@ def open_file(path: Path, log: ProblemLog) -> SafetensorsFile:
         raise
     for name in header.repeated:
         what = "the tensor name occurs more than once in the header; the last one counts"
-        log.add(Severity.WARNING, name, what)
+        log.add_warning(name, what)
     for key in header.repeated_metadata:
-        log.add(Severity.WARNING, key, f"the key occurs more than once in {METADATA}")
+        log.add_warning(key, f"the key occurs more than once in {METADATA}")
     damage = sort_and_check(header, source.size - header.data_offset, path.name, log)
     return SafetensorsFile(source, header, damage)
 

@@ -271,7 +271,7 @@ def read_contents(kind: StoreKind, entry: Entry, check: Check = lambda: None) ->
 
 
 def _sentence(error: ExplorerError) -> str:
-    return f"{error.what} {error.where}".rstrip()
+    return error.without_path
 
 
 # Ollama: layers

@@ -331,7 +331,7 @@ def test_a_record_across_the_reading_window(
     path = small_model().write(tmp_path / "s.gguf")
     seen = []
     for size in (1, 7, 64, 1 << 17):
-        monkeypatch.setattr("explorer.formats.gguf.header._WINDOW_BYTES", size)
+        monkeypatch.setattr("explorer.formats.gguf.open._WINDOW_BYTES", size)
         with open_gguf(path) as model:
             seen.append(
                 (
