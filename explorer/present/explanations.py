@@ -1,427 +1,340 @@
-"""What columns, figures, pictures and panels mean: the texts of "What's this?" and tool tips."""
+"""What columns, figures, pictures and panels mean: the texts of "What's this?" and tool tips.
+
+Tables are by the stable name of a column or figure.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-
-def model_tree_texts() -> dict[str, str]:
-    return {
-        "model": "Open models, with their metadata and tensors. Select one to show it.",
-        "what": "Type and size of a model or a layer, the type of a tensor, or a count.",
-    }
-
-
-def tensor_texts() -> dict[str, str]:
-    return {
-        "name": "The tensor's name in the file. Layer 3 is called blk.3 in GGUF.",
-        "role": "Its function in its layer",
-        "layer": "Number of its layer, from 0 up; empty for a tensor that is in no layer.",
-        "type": "How weights are stored. All types but F32, F16 and BF16 share scales in blocks.",
-        "shape": "Rows × columns, outermost first; a GGUF file stores the reverse",
-        "parameters": "Number of weights: the dimensions multiplied.",
-        "bytes": "Bytes of the weights in the file, scales included.",
-        "bits_per_weight": "Stored bits for each weight, scales included",
-        "offset": "First byte in its file",
-        "file": "The file of the model in which it is stored.",
-        "problem": "What is wrong with the tensor, according to the header.",
-    }
-
-
-def metadata_texts() -> dict[str, str]:
-    return {
-        "key": "The name of the value in the file.",
-        "type": "How the value is stored; of an array, also how many elements it has.",
-        "value": "Enumerated values by name; of an array, the first elements",
-    }
-
-
-def array_texts() -> dict[str, str]:
-    return {
-        "index": "Place in the array, from 0 up.",
-        "value": "The element; enumerated values by name.",
-    }
-
-
-def vocabulary_texts() -> dict[str, str]:
-    return {
-        "id": "The token's number: what the model reads and writes.",
-        "token": "As stored in the file; bytes that are not text as \\xNN",
-        "text": "The text that the token puts into the output",
-        "type": "The kind of token; in parentheses its use: bos begins a text, eos ends it.",
-        "score": "The tokenizer's preference for it when it joins pieces of text.",
-    }
-
-
-def code_texts() -> dict[str, str]:
-    return {
-        "code": "The stored number of a weight.",
-        "level": "Its value before the block's scale",
-        "weights": "How many weights have this code.",
-        "share": "Share of all weights, in per cent",
-    }
-
-
-def block_texts() -> dict[str, str]:
-    return {
-        "field": "A part of the block, by its name in ggml or in the file.",
-        "bytes": "Its bytes, counted from the block's first one.",
-        "type": "How the part is stored.",
-        "value_text": "What is stored in this block.",
-        "meaning": "The purpose of the part.",
-        "weights": "The weights that share this scale, counted from the block's first one.",
-        "weight": "Place of the weight in the block, from 0 up.",
-    }
-
-
-def mix_texts() -> dict[str, str]:
-    return {
-        "role": "The function of the tensors, in any layer.",
-        "type": "How they are stored in this file.",
-        "tensors": "How many tensors.",
-        "parameters": "How many weights they have together.",
-        "bytes": "Bytes that they take together.",
-        "bits_per_weight": "Stored bits for each weight, scales included",
-        "layers": "The layers that they are in.",
-        "expected": "The type that the recipe would have given them.",
-    }
-
-
-def recipe_texts() -> dict[str, str]:
-    return {
-        "recipe": "A rule of llama.cpp that gives each tensor a type, as llama-quantize takes it.",
-        "agreeing": "Part of the weights whose tensor has the type of the recipe",
-        "groups": "Groups of tensors of one role whose type differs from the recipe.",
-        "bytes": "Bytes that the tensors would take with the recipe",
-        "difference": "Bytes of the file minus bytes of the recipe.",
-    }
-
-
-def what_if_texts() -> dict[str, str]:
-    return {
-        "type": "The type that the chosen tensors would have; in the first line their own.",
-        "bits_per_weight": "Stored bits for each weight of the chosen tensors.",
-        "bytes": "Bytes that the tensors above take in this type.",
-        "bytes_change": "Difference from the present size.",
-        "file_bytes": "Bytes of the model's files.",
-        "note": "Remarks, such as how much is measured so far.",
-    }
-
-
-def library_texts() -> dict[str, str]:
-    return {
-        "name": "Stores, their models, and the parts of a model.",
-        "architecture": "The architecture that the model's header names.",
-        "parameters": "Number of weights, according to the header.",
-        "quantization": "The file type that the header names, such as Q4_K_M.",
-        "bytes": "Bytes on disk. Sums count shared files once.",
-        "modified": "When it was written or downloaded.",
-        "note": "What is wrong, missing or shared.",
-    }
-
-
-def blob_texts() -> dict[str, str]:
-    return {
-        "blob": "The file's name: the digest of its content",
-        "bytes": "Bytes of the file on disk.",
-        "state": "Used by models, unused, or not completely downloaded.",
-        "models": "How many models and tags use it",
-        "store": "The program that keeps it.",
-        "used_by": "The models and tags that use it.",
-    }
-
-
-def statistic_texts() -> dict[str, str]:
-    return {
-        "count": "All values. Nothing is sampled.",
-        "finite": "Values that are neither NaN nor infinite; the figures below are of these.",
-        "nan": "NaN values. A healthy model has none.",
-        "positive_inf": "Infinite values. A healthy model has none.",
-        "negative_inf": "Values of minus infinity. A healthy model has none.",
-        "zeros": "Values that are exactly 0, or minus 0.",
-        "min": "The smallest value.",
-        "max": "The largest value.",
-        "mean": "The sum of the values divided by their count.",
-        "std": "Root mean square distance of the values from their mean.",
-        "rms": "The root of the mean of the squares: the usual size of a value.",
-        "abs_max": "The value farthest from 0, without its sign.",
-        "outlier_ratio": "Maximum magnitude divided by the root mean square.",
-        "skewness": "Third standardized moment: 0 if symmetric, above 0 with a longer right tail.",
-        "kurtosis": (
-            "Fourth standardized moment: 3 for a normal distribution, more with heavy tails. They "
-            "are hard to quantize, because the largest weight of a block determines its scale."
-        ),
-    }
-
-
-def percentile_text() -> str:
-    """Return the text of a percentile of weights."""
-    return "This share of the weights is not larger. From a histogram of at least 65,536 bins."
-
-
-def statistic_column_texts() -> dict[str, str]:
-    return {
-        "statistic": "A statistic of all weights. Each line has its own explanation.",
-        "value": "The figure. Copies and exports have all of its digits.",
-        "tensor": "The tensor of this line.",
-    }
-
-
-def fact_texts() -> dict[str, str]:
-    return {
-        "architecture": "The model's family: it defines the layers and how they are computed.",
-        "parameters": "Number of weights of all tensors together.",
-        "file_type": "The mix of tensor types, as the file declares it.",
-        "nbytes": "Bytes of all weights, without the header.",
-        "bits_per_weight": "Stored bits for each weight, over all tensors, scales included.",
-        "context_length": "Tokens of the longest text in training. A server may allow fewer.",
-        "layers": "Number of blocks of attention and feed-forward, one after the other.",
-        "embedding_length": "Numbers that represent one token between two layers.",
-        "feed_forward_length": "Width of the feed-forward part of a layer.",
-        "heads": "Attention heads of a layer; a list if they differ from layer to layer.",
-        "kv_heads": "Heads of keys and values. Fewer than attention heads make a smaller KV cache.",
-        "key_length": "Numbers in the key of one head for one token.",
-        "value_length": "Numbers in the value of one head for one token.",
-        "experts": "Feed-forward parts of a layer, of which only some process each token.",
-        "experts_used": "Number of experts that process each token.",
-        "vocabulary": "Number of different tokens that the model reads and writes.",
-        "tokenizer": "The method that divides text into tokens.",
-        "format": "The format, its version, and its byte order if it is big-endian.",
-        "license": "The terms of use, as the file declares them.",
-        "alignment": "Every tensor begins at a multiple of so many bytes.",
-        "data_offset": "The byte at which the weights begin in the file.",
-        "tensors": "Number of named arrays of weights.",
-        "metadata": "Number of named values in the header, beside the tensors.",
-    }
-
-
-def panel_texts() -> dict[str, str]:
-    """Return the purpose of each panel, by its object name; for widgets without an explanation."""
-    return {
-        "library": "The models that other programs have downloaded. F1 explains more.",
-        "overview": "What the model is, and how its bytes are used. F1 explains more.",
-        "metadata": "The named values of the header. F1 explains more.",
-        "tensors": "Every tensor of the model, with filters and sorting. F1 explains more.",
-        "weights": "The weights of a tensor, and how they are stored. F1 explains more.",
-        "errors": "The error of a tensor by quantization, now or in other types. F1 explains more.",
-        "survey": "All tensors of the model at once. F1 explains more.",
-        "vocabulary": "The tokens that the model reads and writes. F1 explains more.",
-        "planner": "Whether the model fits into memory, and why. F1 explains more.",
-        "raw": "The bytes of the file, and what they mean. F1 explains more.",
-    }
+MODEL_TREE_TEXTS: Final = {
+    "model": "Open models, with their metadata and tensors. Select one to show it.",
+    "what": "Type and size of a model or a layer, the type of a tensor, or a count.",
+}
+TENSOR_TEXTS: Final = {
+    "name": "The tensor's name in the file. Layer 3 is called blk.3 in GGUF.",
+    "role": "Its function in its layer",
+    "layer": "Number of its layer, from 0 up; empty for a tensor that is in no layer.",
+    "type": "How weights are stored. All types but F32, F16 and BF16 share scales in blocks.",
+    "shape": "Rows × columns, outermost first; a GGUF file stores the reverse",
+    "parameters": "Number of weights: the dimensions multiplied.",
+    "bytes": "Bytes of the weights in the file, scales included.",
+    "bits_per_weight": "Stored bits for each weight, scales included",
+    "offset": "First byte in its file",
+    "file": "The file of the model in which it is stored.",
+    "problem": "What is wrong with the tensor, according to the header.",
+}
+METADATA_TEXTS: Final = {
+    "key": "The name of the value in the file.",
+    "type": "How the value is stored; of an array, also how many elements it has.",
+    "value": "Enumerated values by name; of an array, the first elements",
+}
+ARRAY_TEXTS: Final = {
+    "index": "Place in the array, from 0 up.",
+    "value": "The element; enumerated values by name.",
+}
+VOCABULARY_TEXTS: Final = {
+    "id": "The token's number: what the model reads and writes.",
+    "token": "As stored in the file; bytes that are not text as \\xNN",
+    "text": "The text that the token puts into the output",
+    "type": "The kind of token; in parentheses its use: bos begins a text, eos ends it.",
+    "score": "The tokenizer's preference for it when it joins pieces of text.",
+}
+CODE_TEXTS: Final = {
+    "code": "The stored number of a weight.",
+    "level": "Its value before the block's scale",
+    "weights": "How many weights have this code.",
+    "share": "Share of all weights, in per cent",
+}
+BLOCK_TEXTS: Final = {
+    "field": "A part of the block, by its name in ggml or in the file.",
+    "bytes": "Its bytes, counted from the block's first one.",
+    "type": "How the part is stored.",
+    "value_text": "What is stored in this block.",
+    "meaning": "The purpose of the part.",
+    "weights": "The weights that share this scale, counted from the block's first one.",
+    "weight": "Place of the weight in the block, from 0 up.",
+}
+MIX_TEXTS: Final = {
+    "role": "The function of the tensors, in any layer.",
+    "type": "How they are stored in this file.",
+    "tensors": "How many tensors.",
+    "parameters": "How many weights they have together.",
+    "bytes": "Bytes that they take together.",
+    "bits_per_weight": "Stored bits for each weight, scales included",
+    "layers": "The layers that they are in.",
+    "expected": "The type that the recipe would have given them.",
+}
+RECIPE_TEXTS: Final = {
+    "recipe": "A rule of llama.cpp that gives each tensor a type, as llama-quantize takes it.",
+    "agreeing": "Part of the weights whose tensor has the type of the recipe",
+    "groups": "Groups of tensors of one role whose type differs from the recipe.",
+    "bytes": "Bytes that the tensors would take with the recipe",
+    "difference": "Bytes of the file minus bytes of the recipe.",
+}
+WHAT_IF_TEXTS: Final = {
+    "type": "The type that the chosen tensors would have; in the first line their own.",
+    "bits_per_weight": "Stored bits for each weight of the chosen tensors.",
+    "bytes": "Bytes that the tensors above take in this type.",
+    "bytes_change": "Difference from the present size.",
+    "file_bytes": "Bytes of the model's files.",
+    "note": "Remarks, such as how much is measured so far.",
+}
+LIBRARY_TEXTS: Final = {
+    "name": "Stores, their models, and the parts of a model.",
+    "architecture": "The architecture that the model's header names.",
+    "parameters": "Number of weights, according to the header.",
+    "quantization": "The file type that the header names, such as Q4_K_M.",
+    "bytes": "Bytes on disk. Sums count shared files once.",
+    "modified": "When it was written or downloaded.",
+    "note": "What is wrong, missing or shared.",
+}
+BLOB_TEXTS: Final = {
+    "blob": "The file's name: the digest of its content",
+    "bytes": "Bytes of the file on disk.",
+    "state": "Used by models, unused, or not completely downloaded.",
+    "models": "How many models and tags use it",
+    "store": "The program that keeps it.",
+    "used_by": "The models and tags that use it.",
+}
+STATISTIC_TEXTS: Final = {
+    "count": "All values. Nothing is sampled.",
+    "finite": "Values that are neither NaN nor infinite; the figures below are of these.",
+    "nan": "NaN values. A healthy model has none.",
+    "positive_inf": "Infinite values. A healthy model has none.",
+    "negative_inf": "Values of minus infinity. A healthy model has none.",
+    "zeros": "Values that are exactly 0, or minus 0.",
+    "min": "The smallest value.",
+    "max": "The largest value.",
+    "mean": "The sum of the values divided by their count.",
+    "std": "Root mean square distance of the values from their mean.",
+    "rms": "The root of the mean of the squares: the usual size of a value.",
+    "abs_max": "The value farthest from 0, without its sign.",
+    "outlier_ratio": "Maximum magnitude divided by the root mean square.",
+    "skewness": "Third standardized moment: 0 if symmetric, above 0 with a longer right tail.",
+    "kurtosis": (
+        "Fourth standardized moment: 3 for a normal distribution, more with heavy tails. They are "
+        "hard to quantize, because the largest weight of a block determines its scale."
+    ),
+}
+PERCENTILE_TEXT: Final = (
+    "This share of the weights is not larger. From a histogram of at least 65,536 bins."
+)
+STATISTIC_COLUMN_TEXTS: Final = {
+    "statistic": "A statistic of all weights. Each line has its own explanation.",
+    "value": "The figure. Copies and exports have all of its digits.",
+    "tensor": "The tensor of this line.",
+}
+FACT_TEXTS: Final = {
+    "architecture": "The model's family: it defines the layers and how they are computed.",
+    "parameters": "Number of weights of all tensors together.",
+    "file_type": "The mix of tensor types, as the file declares it.",
+    "nbytes": "Bytes of all weights, without the header.",
+    "bits_per_weight": "Stored bits for each weight, over all tensors, scales included.",
+    "context_length": "Tokens of the longest text in training. A server may allow fewer.",
+    "layers": "Number of blocks of attention and feed-forward, one after the other.",
+    "embedding_length": "Numbers that represent one token between two layers.",
+    "feed_forward_length": "Width of the feed-forward part of a layer.",
+    "heads": "Attention heads of a layer; a list if they differ from layer to layer.",
+    "kv_heads": "Heads of keys and values. Fewer than attention heads make a smaller KV cache.",
+    "key_length": "Numbers in the key of one head for one token.",
+    "value_length": "Numbers in the value of one head for one token.",
+    "experts": "Feed-forward parts of a layer, of which only some process each token.",
+    "experts_used": "Number of experts that process each token.",
+    "vocabulary": "Number of different tokens that the model reads and writes.",
+    "tokenizer": "The method that divides text into tokens.",
+    "format": "The format, its version, and its byte order if it is big-endian.",
+    "license": "The terms of use, as the file declares them.",
+    "alignment": "Every tensor begins at a multiple of so many bytes.",
+    "data_offset": "The byte at which the weights begin in the file.",
+    "tensors": "Number of named arrays of weights.",
+    "metadata": "Number of named values in the header, beside the tensors.",
+}
+PANEL_TEXTS: Final = {
+    "library": "The models that other programs have downloaded. F1 explains more.",
+    "overview": "What the model is, and how its bytes are used. F1 explains more.",
+    "metadata": "The named values of the header. F1 explains more.",
+    "tensors": "Every tensor of the model, with filters and sorting. F1 explains more.",
+    "weights": "The weights of a tensor, and how they are stored. F1 explains more.",
+    "errors": "The error of a tensor by quantization, now or in other types. F1 explains more.",
+    "survey": "All tensors of the model at once. F1 explains more.",
+    "vocabulary": "The tokens that the model reads and writes. F1 explains more.",
+    "planner": "Whether the model fits into memory, and why. F1 explains more.",
+    "raw": "The bytes of the file, and what they mean. F1 explains more.",
+}
+"""The purpose of each panel, by its object name; for widgets without an explanation."""
+_PICTURE_TEXTS: Final = {
+    "name": "The name in the file.",
+    "file": "Format, licence and path of the model.",
+    "types": "A bar for each tensor type: its share of all bytes, its bytes, its tensors.",
+    "problems": "What is wrong with the file, according to its header.",
+    "totals": "Sums of the tensors that pass the filter, and of the selected ones.",
+    "listed": "Lines that pass the filter, and all lines.",
+    "download": "Details of the selected line, and the files that it shares with others.",
+    "download_total": "Bytes of the selected lines on disk; shared blobs count once.",
+    "bytes": (
+        "The bytes of the file from top to bottom: offset, bytes in hex, and the same as text. "
+        "Colours and lines show the field of each byte."
+    ),
+    "field": "The field of the byte under the cursor, and its first byte.",
+    "numbers": "The bytes from the cursor on as numbers of different types.",
+    "field_legend": "What the colours of the bytes mean.",
+    "tensor_facts": "Type, shape, number of weights and bytes of the tensor.",
+    "caption": "The content of the picture, and what it leaves out.",
+    "histogram": (
+        "Number of weights in each bin. All weights are counted. The dashed curve is the normal "
+        "distribution of the same mean and standard deviation."
+    ),
+    "histograms": "A histogram for each tensor, side by side.",
+    "readout": "Figures under the cursor; without one, what the picture leaves out.",
+    "map": (
+        "The tensor as a picture: rows from top to bottom, columns from left to right. A cell of "
+        "several weights shows the figure that is chosen above."
+    ),
+    "codes": "Number of weights of each code. Unused codes are wasted bits.",
+    "spread": "The distribution of the scales, or of the minima, of the blocks.",
+    "block_bytes": (
+        "The bytes of the block, at most eight in a line. Colours show the fields; the selected "
+        "byte is marked in the other views."
+    ),
+    "block_weights": "The weights of the block, in the order in which they are stored.",
+    "block_total": "Number of blocks of the tensor.",
+    "block_place": "The position of the block in the tensor, and its bytes in the file.",
+    "values": "The decoded weights, to six digits; copies and exports have all digits.",
+    "pair_histograms": "Weights of the reference and of the candidate, in the same bins.",
+    "error_histogram": "Number of weights by error: candidate minus reference.",
+    "density": (
+        "Each pair of weights as a point: reference from left to right, candidate upwards. Without "
+        "errors, all points are on the diagonal."
+    ),
+    "what_if_chart": (
+        "A point for each type: bits per weight from left to right, error upwards. No type on the "
+        "line is both larger and worse than another."
+    ),
+    "model_map": (
+        "A cell for each role of each layer; its colour shows the type, or the figure that is "
+        "chosen above."
+    ),
+    "map_legend": "What the colours of the map mean.",
+    "cell": "Figures of the cell under the mouse, else of the selected one.",
+    "known": "Number of tensors whose weights were all read.",
+    "progress": "The part that has been read, and what is still to be read.",
+    "deviations": "Tensors whose type differs from the recipe that is selected above.",
+    "rules": "The source of the recipes.",
+    "verdict": (
+        "How far the types agree with llama.cpp's choice; no proof of how the file was made."
+    ),
+    "answer": "Whether the model fits with these settings, and changes that make it fit.",
+    "reply": "The maximum that fits with all other settings unchanged.",
+    "bars": "The memory of each device, and its use. Click a part to see its formula.",
+    "layers": (
+        "A box for each layer, as wide as its bytes; its colour shows the device. Drag the edge to "
+        "move layers."
+    ),
+    "curves": "Total memory by context for each KV cache type. The dot is the current plan.",
+    "holds": "The value after Ollama's own rules; it may differ from the requested one.",
+    "figure": "The figure that is explained below, rounded and to the byte.",
+    "formula": "The formula of the figure, in the symbols of the table below.",
+}
 
 
 def picture_text(name: str) -> str:
     """Return what a picture or a line of text shows, by its stable name."""
-    return (_texts_of_models() | _texts_of_weights() | _texts_of_errors() | _texts_of_plans())[name]
-
-
-def _texts_of_models() -> dict[str, str]:
-    return {
-        "name": "The name in the file.",
-        "file": "Format, licence and path of the model.",
-        "types": "A bar for each tensor type: its share of all bytes, its bytes, its tensors.",
-        "problems": "What is wrong with the file, according to its header.",
-        "totals": "Sums of the tensors that pass the filter, and of the selected ones.",
-        "listed": "Lines that pass the filter, and all lines.",
-        "download": "Details of the selected line, and the files that it shares with others.",
-        "download_total": "Bytes of the selected lines on disk; shared blobs count once.",
-        "bytes": (
-            "The bytes of the file from top to bottom: offset, bytes in hex, and the same as "
-            "text. Colours and lines show the field of each byte."
-        ),
-        "field": "The field of the byte under the cursor, and its first byte.",
-        "numbers": "The bytes from the cursor on as numbers of different types.",
-        "field_legend": "What the colours of the bytes mean.",
-        "vocabulary_size": "Tokens that pass the search, and all tokens.",
-    }
-
-
-def _texts_of_weights() -> dict[str, str]:
-    return {
-        "tensor_facts": "Type, shape, number of weights and bytes of the tensor.",
-        "caption": "The content of the picture, and what it leaves out.",
-        "histogram": (
-            "Number of weights in each bin. All weights are counted. The dashed curve is the "
-            "normal distribution of the same mean and standard deviation."
-        ),
-        "histograms": "A histogram for each tensor, side by side.",
-        "readout": "Figures under the cursor; without one, what the picture leaves out.",
-        "map": (
-            "The tensor as a picture: rows from top to bottom, columns from left to right. A cell "
-            "of several weights shows the figure that is chosen above."
-        ),
-        "codes": "Number of weights of each code. Unused codes are wasted bits.",
-        "spread": "The distribution of the scales, or of the minima, of the blocks.",
-        "block_bytes": (
-            "The bytes of the block, at most eight in a line. Colours show the fields; the "
-            "selected byte is marked in the other views."
-        ),
-        "block_weights": "The weights of the block, in the order in which they are stored.",
-        "block_total": "Number of blocks of the tensor.",
-        "block_place": "The position of the block in the tensor, and its bytes in the file.",
-        "values": "The decoded weights, to six digits; copies and exports have all digits.",
-    }
-
-
-def _texts_of_errors() -> dict[str, str]:
-    return {
-        "pair_histograms": "Weights of the reference and of the candidate, in the same bins.",
-        "error_histogram": "Number of weights by error: candidate minus reference.",
-        "density": (
-            "Each pair of weights as a point: reference from left to right, candidate upwards. "
-            "Without errors, all points are on the diagonal."
-        ),
-        "what_if_chart": (
-            "A point for each type: bits per weight from left to right, error upwards. No type "
-            "on the line is both larger and worse than another."
-        ),
-        "model_map": (
-            "A cell for each role of each layer; its colour shows the type, or the figure that is "
-            "chosen above."
-        ),
-        "map_legend": "What the colours of the map mean.",
-        "cell": "Figures of the cell under the mouse, else of the selected one.",
-        "known": "Number of tensors whose weights were all read.",
-        "progress": "The part that has been read, and what is still to be read.",
-        "deviations": "Tensors whose type differs from the recipe that is selected above.",
-        "rules": "The source of the recipes.",
-        "verdict": (
-            "How far the types agree with llama.cpp's choice; no proof of how the file was made."
-        ),
-    }
-
-
-def _texts_of_plans() -> dict[str, str]:
-    return {
-        "answer": "Whether the model fits with these settings, and changes that make it fit.",
-        "reply": "The maximum that fits with all other settings unchanged.",
-        "bars": "The memory of each device, and its use. Click a part to see its formula.",
-        "layers": (
-            "A box for each layer, as wide as its bytes; its colour shows the device. Drag the "
-            "edge to move layers."
-        ),
-        "curves": "Total memory by context for each KV cache type. The dot is the current plan.",
-        "holds": "The value after Ollama's own rules; it may differ from the requested one.",
-        "figure": "The figure that is explained below, rounded and to the byte.",
-        "formula": "The formula of the figure, in the symbols of the table below.",
-    }
+    return _PICTURE_TEXTS[name]
 
 
 _NUMBER: Final = re.compile(r"\[\d+\]")
+_PLAN_TEXTS: Final = {
+    "weights": "Bytes of all weights that are loaded.",
+    "kv_cache.total": "Bytes of the KV cache of all layers: keys and values of the text.",
+    "kv_cache.per_layer[]": "Bytes of the KV cache of this layer.",
+    "graph.full": "Compute graph of a batch on one GPU while all layers are on GPUs.",
+    "graph.partial": "Compute graph of a batch on one GPU while some layers are on the CPU.",
+    "layers[].weights": "Bytes of the weights of this layer.",
+    "layers[].kv_cache": "Bytes of the KV cache that goes where this layer goes.",
+    "devices[].weights": "Bytes of weights on this GPU.",
+    "devices[].kv_cache": "Bytes of the KV cache on this GPU.",
+    "devices[].graph": "Bytes of the compute graph on this GPU.",
+    "devices[].reserved": "Bytes of this GPU that are held back while layers are placed.",
+    "devices[].total": "Bytes of the model on this GPU.",
+    "cpu.weights": "Bytes of weights that stay in main memory.",
+    "cpu.kv_cache": "Bytes of the KV cache that stays in main memory.",
+    "vram_total": "Bytes of the model on all GPUs together.",
+    "total": "Bytes of the model on GPUs and in main memory together.",
+    "gpu_ratio": "Part of the layers that are on GPUs: 1 is all.",
+    "quick_estimate_ratio": (
+        "Memory of the GPUs for weights, divided by the size of the weights: the part of the model "
+        "that fits, before layers are counted."
+    ),
+}
 
 
 def plan_text(term: str) -> str:
-    """Return the meaning of a figure of a plan.
-
-    Args:
-        term: Its place in the plan's JSON: ``"devices[0].graph"``; see `planner.terms`.
-    """
-    return {
-        "weights": "Bytes of all weights that are loaded.",
-        "kv_cache.total": "Bytes of the KV cache of all layers: keys and values of the text.",
-        "kv_cache.per_layer[]": "Bytes of the KV cache of this layer.",
-        "graph.full": "Compute graph of a batch on one GPU while all layers are on GPUs.",
-        "graph.partial": "Compute graph of a batch on one GPU while some layers are on the CPU.",
-        "layers[].weights": "Bytes of the weights of this layer.",
-        "layers[].kv_cache": "Bytes of the KV cache that goes where this layer goes.",
-        "devices[].weights": "Bytes of weights on this GPU.",
-        "devices[].kv_cache": "Bytes of the KV cache on this GPU.",
-        "devices[].graph": "Bytes of the compute graph on this GPU.",
-        "devices[].reserved": "Bytes of this GPU that are held back while layers are placed.",
-        "devices[].total": "Bytes of the model on this GPU.",
-        "cpu.weights": "Bytes of weights that stay in main memory.",
-        "cpu.kv_cache": "Bytes of the KV cache that stays in main memory.",
-        "vram_total": "Bytes of the model on all GPUs together.",
-        "total": "Bytes of the model on GPUs and in main memory together.",
-        "gpu_ratio": "Part of the layers that are on GPUs: 1 is all.",
-        "quick_estimate_ratio": (
-            "Memory of the GPUs for weights, divided by the size of the weights: the part of the "
-            "model that fits, before layers are counted."
-        ),
-    }[_NUMBER.sub("[]", term)]
+    """Return the meaning of a figure by its place in a plan's JSON: ``"devices[0].graph"``."""
+    return _PLAN_TEXTS[_NUMBER.sub("[]", term)]
 
 
-def part_texts() -> dict[str, str]:
-    return {
-        "weights": "Bytes of the model's weights here.",
-        "kv_cache": "Bytes of keys and values of the text here; they grow with the context.",
-        "graph": "Bytes of working memory here, for computing a batch of tokens.",
-        "projector": "Bytes of the projector here, which turns pictures into tokens.",
-        "reserved": "Bytes that are held back while layers are placed, as a margin.",
-        "free": "Free bytes.",
-        "free swap": "Free bytes of swap; a model that needs them is slow.",
-    }
-
-
-def bar_texts() -> dict[str, str]:
-    return {
-        "device": "A GPU, or the CPU with its main memory.",
-        "layers": "The layers that are computed there.",
-        "over": "Bytes that the model needs beyond the capacity",
-        "capacity": "Free before the model is loaded",
-    }
-
-
-def layer_texts() -> dict[str, str]:
-    return {
-        "index": "Number of the layer, from 0 up; the output layer is the last.",
-        "name": "The group of tensors that it is made of.",
-        "device": "Where it is computed.",
-        "weights": plan_text("layers[0].weights"),
-        "kv_cache": plan_text("layers[0].kv_cache"),
-        "bytes": "Weights and KV cache of the layer together.",
-    }
-
-
-def curve_texts() -> dict[str, str]:
-    return {
-        "context": "Tokens of each sequence.",
-        "total": "Total bytes",
-        "fits": "Whether all layers are on GPUs with this context and KV cache type.",
-    }
-
-
-def why_texts() -> dict[str, str]:
-    return {
-        "figure": "The figure, by its place in the plan's JSON.",
-        "value": "The figure, rounded: bytes, or a ratio.",
-        "exact": "The figure to the byte.",
-        "symbol": "A symbol of the formula above.",
-        "symbol_value": "The value of the symbol here.",
-        "from": "The metadata key, setting or figure that is its source.",
-    }
-
-
-def gpu_texts() -> dict[str, str]:
-    return {
-        "name": "The GPU, by its maker's name.",
-        "memory": "Memory of the board, as it is sold.",
-        "usable": "The part of it that a program can use.",
-        "library": "Ollama's library for it: CUDA, ROCm, Metal, Vulkan.",
-        "bandwidth": "Gigabytes per second of its memory.",
-        "year": "The year of its release.",
-        "free": "Free memory to plan with; double-click to change it.",
-    }
-
-
-def comparison_texts() -> dict[str, str]:
-    return {
-        "name": "The scenario or the model; the first line is the current plan.",
-        "context": "Tokens of each sequence, times the sequences at a time.",
-        "kv_cache_type": "How keys and values are stored.",
-        "weights": plan_text("weights"),
-        "kv_cache": plan_text("kv_cache.total"),
-        "graph_each": "Working memory of one GPU, for computing a batch of tokens.",
-        "graph": "Working memory of all GPUs together.",
-        "vram_total": plan_text("vram_total"),
-        "cpu_total": "Weights and KV cache that stay in main memory.",
-        "total": plan_text("total"),
-        "gpu_layers": "Layers on GPUs, of all layers with the output layer.",
-        "devices": "The GPUs that the plan may use.",
-        "batch": "Tokens computed at a time.",
-        "flash_attention": "Whether attention is computed without storing its table.",
-        "profile": "The release of Ollama whose rules the plan follows.",
-        "answer": "Whether the model fits, in one sentence.",
-    }
+PART_TEXTS: Final = {
+    "weights": "Bytes of the model's weights here.",
+    "kv_cache": "Bytes of keys and values of the text here; they grow with the context.",
+    "graph": "Bytes of working memory here, for computing a batch of tokens.",
+    "projector": "Bytes of the projector here, which turns pictures into tokens.",
+    "reserved": "Bytes that are held back while layers are placed, as a margin.",
+    "free": "Free bytes.",
+    "free swap": "Free bytes of swap; a model that needs them is slow.",
+}
+BAR_TEXTS: Final = {
+    "device": "A GPU, or the CPU with its main memory.",
+    "layers": "The layers that are computed there.",
+    "over": "Bytes that the model needs beyond the capacity",
+    "capacity": "Free before the model is loaded",
+}
+LAYER_TEXTS: Final = {
+    "index": "Number of the layer, from 0 up; the output layer is the last.",
+    "name": "The group of tensors that it is made of.",
+    "device": "Where it is computed.",
+    "weights": plan_text("layers[0].weights"),
+    "kv_cache": plan_text("layers[0].kv_cache"),
+    "bytes": "Weights and KV cache of the layer together.",
+}
+CURVE_TEXTS: Final = {
+    "context": "Tokens of each sequence.",
+    "total": "Total bytes",
+    "fits": "Whether all layers are on GPUs with this context and KV cache type.",
+}
+WHY_TEXTS: Final = {
+    "figure": "The figure, by its place in the plan's JSON.",
+    "value": "The figure, rounded: bytes, or a ratio.",
+    "exact": "The figure to the byte.",
+    "symbol": "A symbol of the formula above.",
+    "symbol_value": "The value of the symbol here.",
+    "from": "The metadata key, setting or figure that is its source.",
+}
+GPU_TEXTS: Final = {
+    "name": "The GPU, by its maker's name.",
+    "memory": "Memory of the board, as it is sold.",
+    "usable": "The part of it that a program can use.",
+    "library": "Ollama's library for it: CUDA, ROCm, Metal, Vulkan.",
+    "bandwidth": "Gigabytes per second of its memory.",
+    "year": "The year of its release.",
+    "free": "Free memory to plan with; double-click to change it.",
+}
+COMPARISON_TEXTS: Final = {
+    "name": "The scenario or the model; the first line is the current plan.",
+    "context": "Tokens of each sequence, times the sequences at a time.",
+    "kv_cache_type": "How keys and values are stored.",
+    "weights": plan_text("weights"),
+    "kv_cache": plan_text("kv_cache.total"),
+    "graph_each": "Working memory of one GPU, for computing a batch of tokens.",
+    "graph": "Working memory of all GPUs together.",
+    "vram_total": plan_text("vram_total"),
+    "cpu_total": "Weights and KV cache that stay in main memory.",
+    "total": plan_text("total"),
+    "gpu_layers": "Layers on GPUs, of all layers with the output layer.",
+    "devices": "The GPUs that the plan may use.",
+    "batch": "Tokens computed at a time.",
+    "flash_attention": "Whether attention is computed without storing its table.",
+    "profile": "The release of Ollama whose rules the plan follows.",
+    "answer": "Whether the model fits, in one sentence.",
+}

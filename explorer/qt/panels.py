@@ -11,7 +11,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QTabWidget, QWidget
 
 from explorer.formats.tensors import Extent
-from explorer.present.explanations import panel_texts
+from explorer.present.explanations import PANEL_TEXTS
 from explorer.qt.contents.metadata import MetadataView, OverviewView
 from explorer.qt.contents.tensors import TensorsView
 from explorer.qt.contents.vocabulary import VocabularyView
@@ -98,7 +98,7 @@ class Panels(QTabWidget):
     ) -> LazyTab[View]:
         tab = LazyTab(make, fill, self)
         self.selection.changed.connect(tab.refresh)
-        meaning = panel_texts()[name]
+        meaning = PANEL_TEXTS[name]
         tab.setObjectName(name)
         tab.setWhatsThis(meaning)
         self.addTab(tab, title)

@@ -26,10 +26,7 @@ from explorer.demo import make_demo
 from explorer.formats import open_model
 from explorer.planner import Device, Settings, plan
 from explorer.planner.profiles import PROFILES
-from explorer.present import explanations as columns
-from explorer.present import explanations as figures
-from explorer.present import explanations as pictures
-from explorer.present import explanations as plans
+from explorer.present import explanations
 from explorer.present.errors import ERROR_TEXTS, ROUNDING_TEXTS
 from explorer.present.plan import Kind
 from explorer.present.survey import METRICS
@@ -156,24 +153,16 @@ def test_every_figure_of_a_plan_says_what_it_is(
         made = plan(model, Settings(context=512), devices, profile=profile)
     assert made.terms
     for term in made.terms:
-        assert plans.plan_text(term.name).endswith("."), term.name
-    assert set(plans.part_texts()) == {kind.value for kind in Kind}
+        assert explanations.plan_text(term.name).endswith("."), term.name
+    assert set(explanations.PART_TEXTS) == {kind.value for kind in Kind}
 
 
 def all_texts() -> list[str]:
     """Return every text of the program that says what something means."""
-    dictionaries = [
-        function()
-        for module in (columns, figures, plans)
-        for name, function in vars(module).items()
-        if name.endswith("_texts") and not name.startswith("_")
-    ]
-    dictionaries += [pictures.panel_texts(), pictures._texts_of_models()]
-    dictionaries += [pictures._texts_of_weights(), pictures._texts_of_errors()]
-    dictionaries.append(pictures._texts_of_plans())
+    dictionaries = [table for name, table in vars(explanations).items() if name.endswith("_TEXTS")]
     found = [text for texts in dictionaries for text in texts.values()]
     found += [text.tip for text in (*ERROR_TEXTS.values(), *ROUNDING_TEXTS.values())]
-    return [*found, *(metric.tip for metric in METRICS), figures.percentile_text()]
+    return [*found, *(metric.tip for metric in METRICS), explanations.PERCENTILE_TEXT]
 
 
 def test_the_texts_are_sentences_of_plain_text() -> None:
@@ -183,7 +172,7 @@ def test_the_texts_are_sentences_of_plain_text() -> None:
         assert text == text.strip()
         assert text[:1].isupper()
         assert not GuiQt.mightBeRichText(text)
-    assert len({pictures.picture_text("readout"), *pictures.panel_texts().values()}) == 11
+    assert len({explanations.picture_text("readout"), *explanations.PANEL_TEXTS.values()}) == 11
 
 
 def test_nothing_of_a_model_gets_into_an_explanation(
@@ -254,9 +243,9 @@ def test_the_keyboard_explains_the_current_cell_or_else_the_panel(
     table.setCurrentIndex(table.model().index(2, 3))
     said = explain_focus()
     QWhatsThis.hideText()
-    assert said == columns.tensor_texts()["type"]
+    assert said == explanations.TENSOR_TEXTS["type"]
     window.panels.tensors.widget.bar.edit.setFocus()
-    assert explain_focus() == pictures.panel_texts()["tensors"]
+    assert explain_focus() == explanations.PANEL_TEXTS["tensors"]
     QWhatsThis.hideText()
     window.setFocus()
     qtbot.waitUntil(lambda: not popups())

@@ -26,7 +26,7 @@ from explorer.formats.columns import text_ranks
 from explorer.formats.model import Value
 from explorer.formats.tensors import TypeShare
 from explorer.present import Figure
-from explorer.present.explanations import array_texts, fact_texts, metadata_texts, picture_text
+from explorer.present.explanations import ARRAY_TEXTS, FACT_TEXTS, METADATA_TEXTS, picture_text
 from explorer.present.model import model_facts, scalar_text, type_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
@@ -108,7 +108,7 @@ class OverviewView(QScrollArea):
         form.setVerticalSpacing(6)
         form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
         form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
-        meanings = fact_texts()
+        meanings = FACT_TEXTS
         for fact in _facts(document):
             text = plain_text(fact.text)
             label = _text(fact.label, page)
@@ -266,7 +266,7 @@ def array_columns(key: str, elements: Sequence[Value]) -> list[Column]:
     def keys() -> np.ndarray:
         return elements.values if isinstance(elements, NumberArray) else places()
 
-    numeric, tips = isinstance(elements, NumberArray), array_texts()
+    numeric, tips = isinstance(elements, NumberArray), ARRAY_TEXTS
     return [
         Column("index", tr("Index"), integer_text, int, places, True, tip=tips["index"]),
         Column("value", tr("Value"), text, raw, keys, numeric, tip=tips["value"]),
@@ -279,7 +279,7 @@ def metadata_columns(document: Document) -> list[Column]:
     keys = [plain_text(entry.key) for entry in entries]
     types = [type_text(entry) for entry in entries]
     previews = document.previews
-    tips = metadata_texts()
+    tips = METADATA_TEXTS
 
     def column(name: str, title: str, texts: Sequence[str]) -> Column:
         cell = texts.__getitem__

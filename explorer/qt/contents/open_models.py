@@ -18,7 +18,7 @@ from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QVBoxLayout, QWidget
 
 from explorer.formats.tensors import natural_key, parse_name
-from explorer.present.explanations import model_tree_texts
+from explorer.present.explanations import MODEL_TREE_TEXTS
 from explorer.present.model import type_text
 from explorer.qt.document import Document
 from explorer.qt.selection import Selection
@@ -353,7 +353,7 @@ class TreeModel(QtCore.QAbstractItemModel):
 
 
 def _meaning(column: int) -> str:
-    return list(model_tree_texts().values())[column]
+    return list(MODEL_TREE_TEXTS.values())[column]
 
 
 _DETAIL_WIDTH = 120

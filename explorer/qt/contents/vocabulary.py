@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QWidget
 
 from explorer.errors import ExplorerError
 from explorer.formats.vocabulary import Vocabulary, VocabularyColumns, read_vocabulary
-from explorer.present.explanations import vocabulary_texts
+from explorer.present.explanations import VOCABULARY_TEXTS
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.widgets.table_model import Column
@@ -49,7 +49,7 @@ def plain_ranks(texts: list[str]) -> NDArray[np.intp]:
 
 def vocabulary_columns(content: VocabularyContent) -> list[Column]:
     """Return the columns of a vocabulary."""
-    vocabulary, texts, tips = content.vocabulary, content.texts, vocabulary_texts()
+    vocabulary, texts, tips = content.vocabulary, content.texts, VOCABULARY_TEXTS
 
     def tr(text: str) -> str:
         return QCoreApplication.translate("VocabularyTable", text)

@@ -11,7 +11,7 @@ import numpy as np
 from PySide6.QtCore import QByteArray, QItemSelection, QItemSelectionModel, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from explorer.present.explanations import blob_texts
+from explorer.present.explanations import BLOB_TEXTS
 from explorer.qt.jobs import JobRunner
 from explorer.qt.library.nodes import size_text, user_lines
 from explorer.qt.library.rows import PROGRAM, title_of, translate
@@ -106,7 +106,7 @@ def _users_text(names: Sequence[str]) -> str:
 
 
 def _columns(files: Sequence[StoredFile]) -> list[Column]:
-    table = RowColumns(files, blob_texts())
+    table = RowColumns(files, BLOB_TEXTS)
     return [
         table.words("blob", translate("Blob"), lambda file: file.digest, _digest_text),
         table.number("bytes", translate("Size on disk"), lambda file: file.nbytes, bytes_text),

@@ -18,7 +18,7 @@ from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QShowEvent
 from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem, QTreeView, QWidget
 
-from explorer.present.explanations import library_texts
+from explorer.present.explanations import LIBRARY_TEXTS
 from explorer.qt.library.nodes import Filter, LibraryColumn, Node, ordered
 from explorer.qt.library.rows import Row, RowKind, mark, note_row, translate
 from explorer.qt.widgets.table_model import LEFT, RIGHT, Index, ItemRole
@@ -313,7 +313,7 @@ class LibraryModel(QtCore.QAbstractItemModel):
 
 
 def _column_meaning(column: int) -> str:
-    return library_texts()[LibraryColumn(column).name.lower()]
+    return LIBRARY_TEXTS[LibraryColumn(column).name.lower()]
 
 
 def _column_titles() -> tuple[str, ...]:

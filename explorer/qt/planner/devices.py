@@ -15,7 +15,7 @@ from explorer.errors import PlanError
 from explorer.hardware.catalogue import Catalogue
 from explorer.planner import Device, Host
 from explorer.planner.devices import parse_gpu, parse_size
-from explorer.present.explanations import gpu_texts
+from explorer.present.explanations import GPU_TEXTS
 from explorer.present.plan import device_name, device_text, size_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.planner.fields import CalmSpinBox, SizeEdit
@@ -166,7 +166,7 @@ def added(devices: tuple[Device, ...], device: Device, count: int = 1) -> tuple[
 
 
 def _meaning(column: int) -> str:
-    return gpu_texts()["name" if column == NAME else "free"]
+    return GPU_TEXTS["name" if column == NAME else "free"]
 
 
 class CatalogueDialog(QtWidgets.QDialog):

@@ -14,14 +14,14 @@ from explorer.hardware.catalogue import Gpu
 from explorer.planner.inputs import PlanResult
 from explorer.planner.result import Input, Plan, Term
 from explorer.present.explanations import (
-    bar_texts,
-    comparison_texts,
-    curve_texts,
-    gpu_texts,
-    layer_texts,
-    part_texts,
+    BAR_TEXTS,
+    COMPARISON_TEXTS,
+    CURVE_TEXTS,
+    GPU_TEXTS,
+    LAYER_TEXTS,
+    PART_TEXTS,
+    WHY_TEXTS,
     plan_text,
-    why_texts,
 )
 from explorer.present.plan import (
     PLAN,
@@ -111,7 +111,7 @@ def _ranks(texts: Sequence[str]) -> Callable[[], NDArray[Any]]:
 def bar_columns(bars: Sequence[Bar]) -> list[Column]:
     """Return a row for each bar's device, a column for each kind of content."""
     kinds = list(dict.fromkeys(part.kind for bar in bars for part in bar.parts))
-    tips, parts = bar_texts(), part_texts()
+    tips, parts = BAR_TEXTS, PART_TEXTS
     columns = [
         text_column("device", _tr("Device"), [bar.title for bar in bars], tips["device"]),
         text_column("layers", _tr("Layers"), [bar.layers for bar in bars], tips["layers"]),
@@ -138,7 +138,7 @@ def bar_columns(bars: Sequence[Bar]) -> list[Column]:
 def layer_columns(layers: Sequence[Layer], devices: Sequence[str]) -> list[Column]:
     """Return a row for each layer; `devices` are the names of the GPUs."""
     places = [_tr("CPU") if one.device is None else devices[one.device] for one in layers]
-    tips = layer_texts()
+    tips = LAYER_TEXTS
 
     def size(name: str, title: str, values: Sequence[int]) -> Column:
         return number_column(name, title, values, tips[name], bytes_text)
@@ -156,7 +156,7 @@ def layer_columns(layers: Sequence[Layer], devices: Sequence[str]) -> list[Colum
 def curve_columns(curves: Curves) -> list[Column]:
     """Return a row for each context of the curves."""
     contexts = curves.curves[0].contexts.tolist()
-    tips = curve_texts()
+    tips = CURVE_TEXTS
     columns = [number_column("context", _tr("Context"), contexts, tips["context"])]
     for curve in curves.curves:
         totals = [None if total < 0 else total for total in curve.totals.tolist()]
@@ -170,7 +170,7 @@ def curve_columns(curves: Curves) -> list[Column]:
 
 def term_columns(terms: Sequence[Term]) -> list[Column]:
     """Return a row for each figure of a plan."""
-    values, tips = [term.value for term in terms], why_texts()
+    values, tips = [term.value for term in terms], WHY_TEXTS
     columns = (
         text_column("figure", _tr("Figure"), [term.name for term in terms], tips["figure"]),
         number_column("value", _tr("Value"), values, tips["value"], value_text),
@@ -197,7 +197,7 @@ def input_columns(inputs: Sequence[tuple[str, Input]]) -> list[Column]:
     def keys() -> NDArray[np.float64]:
         return np.array(numbers, np.float64)
 
-    tips = why_texts()
+    tips = WHY_TEXTS
     value, tip = values.__getitem__, tips["symbol_value"]
     return [
         text_column("symbol", _tr("Symbol"), [symbol for symbol, _ in inputs], tips["symbol"]),
@@ -222,7 +222,7 @@ def gpu_columns(gpus: Sequence[Gpu]) -> list[Column]:
         None if gpu.bandwidth_bytes_per_s is None else gpu.bandwidth_bytes_per_s / 1e9
         for gpu in gpus
     ]
-    tips = gpu_texts()
+    tips = GPU_TEXTS
 
     def number(
         name: str, title: str, values: Sequence[int | float | None], text: Callable[[Any], str]
@@ -253,7 +253,7 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
     names = [shorten(plain_text(candidate.name), _LONGEST_NAME) for candidate in candidates]
     answers = [verdict_of(one.result).sentence for one in candidates]
     return [
-        text_column("name", _tr("Name"), names, comparison_texts()["name"]),
+        text_column("name", _tr("Name"), names, COMPARISON_TEXTS["name"]),
         _text(plans, "context", _tr("Context"), sequences_text),
         _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
         *(_figure(plans, name) for name in PLAN),
@@ -261,7 +261,7 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
         _text(plans, "batch", _tr("Batch"), batch_text),
         _text(plans, "flash_attention", _tr("Flash attention"), attention_text),
         _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
-        text_column("answer", _tr("Answer"), answers, comparison_texts()["answer"]),
+        text_column("answer", _tr("Answer"), answers, COMPARISON_TEXTS["answer"]),
     ]
 
 
@@ -283,7 +283,7 @@ def _figure(plans: Sequence[Plan | None], name: str) -> Column:
         sign = "+" if value > first else "\N{MINUS SIGN}"
         return f"{bytes_text(value)} ({sign}{bytes_text(abs(value - first))})"
 
-    return replace(number_column(key, title, values, comparison_texts()[key]), text=show)
+    return replace(number_column(key, title, values, COMPARISON_TEXTS[key]), text=show)
 
 
 def _text(
@@ -292,5 +292,5 @@ def _text(
     """Return a column whose differing cells have a mark, which colour alone could not give."""
     values = ["–" if plan is None else plain_text(figure(plan)) for plan in plans]
     shown = [value if value == values[0] else f"≠ {value}" for value in values]
-    plain = text_column(name, title, values, comparison_texts()[name])
+    plain = text_column(name, title, values, COMPARISON_TEXTS[name])
     return replace(plain, text=shown.__getitem__)

@@ -27,7 +27,7 @@ from explorer.analysis.recipes.fits import (
 from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
-from explorer.present.explanations import mix_texts, picture_text, recipe_texts
+from explorer.present.explanations import MIX_TEXTS, RECIPE_TEXTS, picture_text
 from explorer.present.recipes import layers_text, verdict
 from explorer.present.survey import Source
 from explorer.qt.document import Document
@@ -70,7 +70,7 @@ class TypeMix:
 
 def mix_columns(rows: Sequence[MixRow]) -> list[Column]:
     """Return the columns of the types by role."""
-    table = RowColumns(rows, mix_texts())
+    table = RowColumns(rows, MIX_TEXTS)
     return [
         table.words("role", _tr("Role"), lambda row: row.role),
         table.words("type", _tr("Type"), lambda row: row.type),
@@ -93,7 +93,7 @@ def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
         fits: The recipes.
         nbytes: What the file's tensors take.
     """
-    table = RowColumns(fits, recipe_texts())
+    table = RowColumns(fits, RECIPE_TEXTS)
     return [
         table.words("recipe", _tr("Recipe"), _recipe_name),
         table.number("agreeing", _tr("Agreeing"), lambda fit: fit.share, _share_text),
@@ -107,7 +107,7 @@ def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
 
 def deviation_columns(deviations: Sequence[Deviation]) -> list[Column]:
     """Return the columns of what differs from a recipe."""
-    table = RowColumns(deviations, mix_texts())
+    table = RowColumns(deviations, MIX_TEXTS)
     return [
         table.words("role", _tr("Role"), lambda one: one.role),
         table.words("layers", _tr("Layers"), lambda one: layers_text(one.layers or ())),

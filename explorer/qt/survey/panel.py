@@ -10,7 +10,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QHBoxLayout, QLabel, QWidget
 
 from explorer.formats.tensor_filter import parse_filter
-from explorer.present.explanations import tensor_texts
+from explorer.present.explanations import TENSOR_TEXTS
 from explorer.present.statistics import Floats
 from explorer.present.survey import METRICS, Known, Metric, metric_named, shares
 from explorer.qt.document import Document
@@ -104,7 +104,7 @@ class HotSpots:
         def reason(row: int) -> str:
             return plain_text(self._session.reason(row))
 
-        keys, tip = self._session.with_reason, tensor_texts()["problem"]
+        keys, tip = self._session.with_reason, TENSOR_TEXTS["problem"]
         return Column("problem", _tr("Problem"), reason, reason, keys, tip=tip)
 
 

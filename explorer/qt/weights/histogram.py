@@ -15,10 +15,10 @@ from explorer.analysis import Moments
 from explorer.present import Figure
 from explorer.present.errors import ROUNDING_TEXTS
 from explorer.present.explanations import (
-    percentile_text,
+    PERCENTILE_TEXT,
+    STATISTIC_COLUMN_TEXTS,
+    STATISTIC_TEXTS,
     picture_text,
-    statistic_column_texts,
-    statistic_texts,
 )
 from explorer.present.statistics import moment_figures, percentile_figures, step_error_figures
 from explorer.qt.document import LruCache
@@ -87,10 +87,10 @@ def figure_lines(figures: Figures) -> list[Line]:
 
 
 def _line(figure: Figure) -> Line:
-    tip = statistic_texts().get(figure.name)
+    tip = STATISTIC_TEXTS.get(figure.name)
     if figure.name == "step_error_rms":
         tip = ROUNDING_TEXTS[figure.name].tip
-    return Line(figure.name, figure.label, figure.value, tip or percentile_text(), figure.text)
+    return Line(figure.name, figure.label, figure.value, tip or PERCENTILE_TEXT, figure.text)
 
 
 class StatisticsTable(TableModel):
@@ -126,7 +126,7 @@ def _line_columns(lines: Sequence[Line]) -> list[Column]:
         return QCoreApplication.translate("StatisticsTable", text)
 
     values = np.array([np.nan if line.value is None else line.value for line in lines], np.float64)
-    tips = statistic_column_texts()
+    tips = STATISTIC_COLUMN_TEXTS
 
     def meaning(row: int) -> str:
         return lines[row].tip
@@ -161,7 +161,7 @@ def _several_columns(several: Sequence[Figures]) -> list[Column]:
     def name(row: int) -> str:
         return several[row].subject.name
 
-    tip = statistic_column_texts()["tensor"]
+    tip = STATISTIC_COLUMN_TEXTS["tensor"]
     columns = [Column("tensor", tr("Tensor"), name, name, lambda: np.arange(len(several)), tip=tip)]
     first = [] if not several else figure_lines(several[0])
     table = [figure_lines(figures) for figures in several]

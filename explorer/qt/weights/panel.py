@@ -33,7 +33,7 @@ import numpy as np
 from PySide6.QtCore import QCoreApplication, QObject
 
 from explorer.analysis import BlockStatistics, Distribution
-from explorer.present.explanations import code_texts, picture_text
+from explorer.present.explanations import CODE_TEXTS, picture_text
 from explorer.qt.weights.histogram import StatisticsTable, moment_lines
 from explorer.qt.weights.work import blocks_request
 from explorer.qt.widgets.curves import HistogramCurve, histogram_of
@@ -53,7 +53,7 @@ def code_columns(blocks: BlockStatistics) -> list[Column]:
     levels = blocks.levels
     counts = blocks.code_counts
     shares = 100 * counts / max(1, int(counts.sum()))
-    tips = code_texts()
+    tips = CODE_TEXTS
 
     def tr(text: str) -> str:
         return QCoreApplication.translate("CodeTable", text)

@@ -13,7 +13,7 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
 from explorer.present.errors import ERROR_TEXTS, error_text
-from explorer.present.explanations import what_if_texts
+from explorer.present.explanations import WHAT_IF_TEXTS
 from explorer.qt.what_if.estimate import PlanThen, WhatIfEstimate
 from explorer.qt.widgets.table_model import Cell, Column
 from explorer.text import bytes_text, float_text, integer_text, plain_text
@@ -129,7 +129,7 @@ class WhatIfColumns:
 
     def columns(self) -> list[Column]:
         """Return the columns."""
-        tips = what_if_texts()
+        tips = WHAT_IF_TEXTS
         memory = self.planned
         return [
             self._text("type", _tr("Type"), lambda line: line.title, tips["type"]),

@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication
 
-from explorer.present.explanations import tensor_texts
+from explorer.present.explanations import TENSOR_TEXTS
 from explorer.qt.document import Document
 from explorer.qt.widgets.table_model import Cell, Column
 from explorer.qt.widgets.table_view import FilterBar
@@ -19,7 +19,7 @@ def tensor_columns(document: Document) -> list[Column]:
     """Return the columns of a model's tensor table."""
     arrays = document.arrays
     names = document.model.tensors.columns.names
-    tips = tensor_texts()
+    tips = TENSOR_TEXTS
 
     def tr(text: str) -> str:
         return QCoreApplication.translate("TensorTable", text)

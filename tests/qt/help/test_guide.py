@@ -16,7 +16,7 @@ from explorer.formats.columns import tensor_arrays
 from explorer.formats.tensor_filter import parse_filter
 from explorer.formats.vocabulary import read_vocabulary
 from explorer.paths import resource
-from explorer.present.explanations import panel_texts
+from explorer.present.explanations import PANEL_TEXTS
 from explorer.qt.help.guide import (
     KEYS_PAGE,
     ORDER,
@@ -62,7 +62,7 @@ def test_the_guide_is_shipped() -> None:
 
 
 def test_every_panel_has_a_page() -> None:
-    assert set(panel_texts()) <= set(PAGES)
+    assert set(PANEL_TEXTS) <= set(PAGES)
 
 
 @pytest.mark.parametrize("name", ORDER)

@@ -17,7 +17,7 @@ from PySide6.QtGui import QBrush, QColor, QPalette
 
 from explorer.analysis.block_detail import BlockDetail
 from explorer.analysis.block_search import Beside
-from explorer.present.explanations import block_texts, picture_text
+from explorer.present.explanations import BLOCK_TEXTS, picture_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.block.plot import BlockPlot
 from explorer.qt.weights.block.strip import (
@@ -43,7 +43,7 @@ _MOST_IN_CELL = 400  # characters
 
 def field_columns(detail: BlockDetail) -> list[Column]:
     """Return the columns of the table of fields."""
-    fields, tips = detail.fields, block_texts()
+    fields, tips = detail.fields, BLOCK_TEXTS
 
     def places(row: int) -> str:
         first = fields[row].offset
@@ -98,7 +98,7 @@ def sub_block_columns(detail: BlockDetail, beside: Beside | None = None) -> list
     def weights(row: int) -> str:
         return f"{row * per}–{row * per + per - 1}"
 
-    tip = block_texts()["weights"]
+    tip = BLOCK_TEXTS["weights"]
     columns = [
         Column("weights", _tr("Weights"), weights, weights, lambda: firsts, numeric=True, tip=tip)
     ]
@@ -135,7 +135,7 @@ def sub_block_columns(detail: BlockDetail, beside: Beside | None = None) -> list
 def weight_columns(detail: BlockDetail, beside: Beside | None = None) -> list[Column]:
     """Return the columns of the table of weights."""
     count = detail.values.size
-    tip = block_texts()["weight"]
+    tip = BLOCK_TEXTS["weight"]
     columns = [
         Column("weight", _tr("Weight"), str, int, lambda: np.arange(count), numeric=True, tip=tip),
         _number("code", _tr("Code"), detail.codes, tip=_code_tip(detail)),
