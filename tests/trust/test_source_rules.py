@@ -200,7 +200,7 @@ _PASSED = {
     "qt/library/rows.py:counted": "one or many, from its callers",
     "qt/library/panel.py:_show_total": "its own sentence, then filled in",
     "qt/errors/panel.py:show_picture": "a loop over two sentences",
-    "qt/weights/block/bar.py:_tell": "a sentence, from its callers",
+    "qt/weights/block/page.py:_report": "a sentence, from its callers",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -185,6 +185,21 @@ _LETTERS: Final = 24  # that are seen of a name, at least
 _LINES: Final = 20  # of the open list
 
 
+def step_button(
+    owner: QtWidgets.QWidget, text: str, name: str, keys: str, step: Callable[[], None]
+) -> QtWidgets.QToolButton:
+    """Return a button of `owner` that goes to a neighbour; its default action has the keys."""
+    action = QAction(text, owner)
+    action.setToolTip(f"{name} ({keys})")
+    action.setShortcut(QKeySequence(keys))
+    action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+    action.triggered.connect(step)
+    button = QtWidgets.QToolButton(owner)
+    button.setDefaultAction(action)
+    button.setAccessibleName(action.toolTip())
+    return button
+
+
 class TensorPicker(QtWidgets.QWidget):
     """A list of tensors, and steps to the one before and the next. Hidden if there is no choice.
 
@@ -216,12 +231,13 @@ class TensorPicker(QtWidgets.QWidget):
                 "The histogram shows all of them, this one in front."
             )
         )
-        self.list.currentIndexChanged.connect(self._tell)
-        self.back_action = self._step("◂", self.tr("Tensor before"), "Alt+PgUp", -1)
-        self.on_action = self._step("▸", self.tr("Next tensor"), "Alt+PgDown", 1)
+        self.list.currentIndexChanged.connect(self._follow_list)
+        before, following = self.tr("Tensor before"), self.tr("Next tensor")
+        back = step_button(self, "◂", before, "Alt+PgUp", lambda: self._step(-1))
+        on = step_button(self, "▸", following, "Alt+PgDown", lambda: self._step(1))
+        self.back_action, self.on_action = back.defaultAction(), on.defaultAction()
         label = plain_label(self, self.tr("Tensor:"))
         label.setBuddy(self.list)
-        back, on = map(self._button, (self.back_action, self.on_action))
         layout = QtWidgets.QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         for widget in (label, back, self.list, on):
@@ -264,23 +280,10 @@ class TensorPicker(QtWidgets.QWidget):
         if row in rows:
             self.list.setCurrentIndex(rows.index(row))
 
-    def _step(self, text: str, name: str, keys: str, by: int) -> QAction:
-        action = QAction(text, self)
-        action.setToolTip(f"{name} ({keys})")
-        action.setShortcut(QKeySequence(keys))
-        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        action.triggered.connect(
-            lambda _=False: self.list.setCurrentIndex(self.list.currentIndex() + by)
-        )
-        return action
+    def _step(self, by: int) -> None:
+        self.list.setCurrentIndex(self.list.currentIndex() + by)
 
-    def _button(self, action: QAction) -> QtWidgets.QToolButton:
-        button = QtWidgets.QToolButton(self)
-        button.setDefaultAction(action)
-        button.setAccessibleName(action.toolTip())
-        return button
-
-    def _tell(self) -> None:
+    def _follow_list(self) -> None:
         self._follow()
         self.picked.emit()
 

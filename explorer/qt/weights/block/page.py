@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
-from PySide6.QtCore import QCoreApplication, Signal
+from PySide6 import QtWidgets
+from PySide6.QtCore import QCoreApplication, QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from explorer.analysis.block_detail import BlockDetail, BlockReader, block_record
 from explorer.analysis.block_search import (
@@ -21,20 +23,286 @@ from explorer.analysis.block_search import (
 )
 from explorer.analysis.errors.pairs import MatchedPair, WeightsPair
 from explorer.errors import ExplorerError
-from explorer.formats.tensors import Tensor
+from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.parallel import Check
+from explorer.present.explanations import picture_text
 from explorer.qt.document import LruCache
-from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.references import References
-from explorer.qt.weights.block.bar import BlockBar, BlockSearch, Search
+from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.block.panes import BlockPanes
 from explorer.qt.weights.block.strip import Look, Part
 from explorer.qt.weights.curves import SelectedTensor
+from explorer.qt.weights.tensor_panel import step_button
+from explorer.qt.weights.values import Place, PlaceField
 from explorer.qt.weights.work import worker_count
+from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.progress import ProgressLine
-from explorer.text import plain_text
+from explorer.text import float_text, integer_text, plain_text
+
+_MOST_STEPS: Final = 100_000  # of the slider: more than there are pixels
+
+
+class BlockBar(QtWidgets.QWidget):
+    """Chooses a block by its number, by a place in the tensor, or by what is special about it.
+
+    Attributes:
+        number: The number of the block.
+        goto: Where one types a row and a column.
+        reference: What the block is compared with.
+        place: Where the block is.
+        note: About the comparison.
+        largest: Button that goes to the block with the largest scale.
+        worst: Button that goes to the block with the largest error.
+        raw: Button that shows the block's bytes in the file.
+        copy: Button that copies everything about the block.
+        save: Button that saves the picture or its data.
+
+    Signals:
+        block_chosen: Another block is wanted; its number.
+    """
+
+    block_chosen = Signal(object)  # beyond 32 bits, perhaps
+
+    def __init__(self, references: References, parent: QtWidgets.QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._count = 0
+        self._block_weights = 1
+        self.number = QtWidgets.QDoubleSpinBox(self)  # of whole numbers: a `QSpinBox` ends at 2^31
+        self.number.setDecimals(0)
+        self.number.setGroupSeparatorShown(True)
+        self.number.setKeyboardTracking(False)
+        self.number.setMinimumWidth(100)
+        self.number.setAccessibleName(self.tr("Block"))
+        self.number.valueChanged.connect(lambda value: self.block_chosen.emit(int(value)))
+        self.total = plain_label(self)
+        self.total.setWhatsThis(picture_text("block_total"))
+        self.slider = QtWidgets.QSlider(Qt.Orientation.Horizontal, self)
+        self.slider.setAccessibleName(self.tr("Place in the tensor"))
+        self.slider.setMinimumWidth(80)
+        self.slider.valueChanged.connect(lambda step: self.block_chosen.emit(self._at(step)))
+        self.goto = PlaceField(self)
+        self.goto.setAccessibleName(self.tr("Go to the block at row, column"))
+        self.goto.place_typed.connect(lambda place: self.block_chosen.emit(self.block_of(place)))
+        self.reference = ReferenceBar(references, self)
+        self.place = ElidedLabel(self)
+        self.place.setAccessibleName(self.tr("Where the block is"))
+        self.place.setWhatsThis(picture_text("block_place"))
+        self.note = plain_label(self)
+        self.note.setWordWrap(True)
+        self.note.setAccessibleName(self.tr("Note about the comparison"))
+        self.note.hide()
+        self._make_buttons()
+        self._lay_out()
+
+    def set_tensor(self, shape: Shape, block_weights: int, count: int) -> None:
+        """Take another tensor; its first block is shown.
+
+        Args:
+            shape: Its shape.
+            block_weights: Weights of a block.
+            count: Number of blocks.
+        """
+        self._block_weights, self._count = block_weights, count
+        self.goto.folding = Folding(shape)
+        self.goto.clear()
+        last = max(0, count - 1)
+        with QSignalBlocker(self.number), QSignalBlocker(self.slider):
+            self.number.setRange(0, float(last))
+            self.slider.setRange(0, min(last, _MOST_STEPS))
+            self.slider.setPageStep(max(1, min(last, _MOST_STEPS) // 20))
+        self.total.setText(self.tr("of {n}").format(n=integer_text(count)))
+        self.show_note("")
+        self.set_block(0)
+
+    def set_block(self, index: int) -> None:
+        """Show the number and the place of a block. Emits nothing."""
+        last = max(0, self._count - 1)
+        with QSignalBlocker(self.number), QSignalBlocker(self.slider):
+            self.number.setValue(float(index))
+            steps = self.slider.maximum()
+            self.slider.setValue(index if steps == last else index * steps // last)
+        self.back_action.setEnabled(index > 0)
+        self.on_action.setEnabled(index < last)
+        folding = self.goto.folding
+        row, column = divmod(index * self._block_weights, max(1, folding.columns))
+        text = self.tr("Row {row}, columns {first} to {last}").format(
+            row=folding.row_name(row),
+            first=integer_text(column),
+            last=integer_text(column + self._block_weights - 1),
+        )
+        self.place.setText(text)
+
+    def show_bytes(self, text: str) -> None:
+        """Show where the bytes are, behind the place of the weights."""
+        self.place.setText(f"{self.place.text()}   ·   {plain_text(text)}")
+
+    def show_note(self, text: str) -> None:
+        """Show a note about the comparison; an empty one hides the last."""
+        self.note.setText(plain_text(text))
+        self.note.setVisible(bool(text))
+
+    def block_of(self, place: Place) -> int | None:
+        """Return the block that holds a folded row and column; None if there is none."""
+        folding = self.goto.folding
+        if folding.place_of(place) is None:
+            return None
+        return (place[0] * folding.columns + place[1]) // self._block_weights
+
+    def _step(self, by: int) -> None:
+        wanted = int(self.number.value()) + by
+        if 0 <= wanted < self._count:
+            self.block_chosen.emit(wanted)
+
+    def _at(self, step: int) -> int:
+        last, steps = max(0, self._count - 1), self.slider.maximum()
+        return step if steps == last else step * last // max(1, steps)
+
+    def _make_buttons(self) -> None:
+        previous, following = self.tr("Previous block"), self.tr("Next block")
+        self._back = step_button(self, "◂", previous, "Ctrl+PgUp", lambda: self._step(-1))
+        self._on = step_button(self, "▸", following, "Ctrl+PgDown", lambda: self._step(1))
+        self.back_action, self.on_action = self._back.defaultAction(), self._on.defaultAction()
+        self.largest = self._button(
+            self.tr("Largest scale"), self.tr("Go to the block with the largest absolute scale")
+        )
+        self.worst = self._button(
+            self.tr("Worst block"),
+            self.tr("Go to the block with the largest RMS error against the reference"),
+        )
+        self.raw = self._button(
+            self.tr("Open in Raw"), self.tr("Show the bytes of this block in their file")
+        )
+        self.copy = self._button(
+            self.tr("Copy block"), self.tr("Copy everything about this block as JSON")
+        )
+        self.save = self._button(
+            self.tr("Save…"), self.tr("Save the picture or its data (Ctrl+S in the plot)")
+        )
+
+    def _button(self, text: str, tip: str) -> QtWidgets.QToolButton:
+        button = QtWidgets.QToolButton(self)
+        button.setText(text)
+        button.setToolTip(tip)
+        button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        return button
+
+    def _lay_out(self) -> None:
+        first, second = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
+        label = plain_label(self, self.tr("&Block"))
+        label.setBuddy(self.number)
+        for widget in (label, self._back, self.number, self._on, self.total):
+            first.addWidget(widget)
+        first.addWidget(self.slider, 1)
+        first.addWidget(self.goto)
+        first.addWidget(self.reference)
+        second.addWidget(self.place, 1)
+        for button in (self.largest, self.worst, self.raw, self.copy, self.save):
+            second.addWidget(button)
+        layout = QtWidgets.QVBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(4)
+        layout.addLayout(first)
+        layout.addLayout(second)
+        layout.addWidget(self.note)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search for a block of a tensor, which walks over all of its weights.
+
+    Attributes:
+        tensor: What is searched.
+        find: Does it; called in a worker.
+        key: Under which the block that is found is cached.
+        title: What is done, for the status bar.
+        text: What to show of the block, with ``{block}`` and ``{figure}``.
+    """
+
+    tensor: Tensor
+    find: Callable[[Check, Progress], FoundBlock | None]
+    key: Hashable
+    title: str
+    text: str
+
+
+class BlockSearch(QObject):
+    """Runs one search at a time; a block that was found before is cached.
+
+    Signals:
+        found: A block was found; its number, and a sentence.
+        ended: A search ended without; a sentence, or "".
+    """
+
+    found = Signal(object, str)
+    ended = Signal(str)
+
+    def __init__(self, runner: JobRunner, line: ProgressLine, parent: QObject) -> None:
+        super().__init__(parent)
+        self._slot = JobSlot(runner, self)
+        self._line = line
+        line.cancel_requested.connect(self.cancel)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a search is under way."""
+        return self._slot.busy
+
+    def start(self, search: Search, cache: LruCache) -> None:
+        """Search a tensor, unless the cache has what is searched for."""
+        known = cache.get(search.key)
+        if isinstance(known, FoundBlock):
+            self._report(search.text, known)
+            return
+        tensor = search.tensor
+        stored = tensor.nbytes / max(1, tensor.parameters)
+
+        def work(job: Job) -> FoundBlock | None:
+            block = search.find(job.check, lambda done: job.publish(lambda: done))
+            if block is not None:
+                cache.put(search.key, block)
+            return block
+
+        def grow(done: int) -> None:
+            self._line.show_progress(done, tensor.parameters, round(done * stored))
+
+        job = self._slot.run(
+            search.title, work, partial(self._report, search.text), lambda e: self._end(str(e))
+        )
+        job.published.connect(grow)
+        job.finished.connect(lambda: self._look_for_cancelled(job))
+        self._line.start()
+
+    def cancel(self) -> None:
+        """Cancel the search, if one is under way, and say so."""
+        if self.busy:
+            self._slot.cancel()
+            self._end(self.tr("The search was cancelled."))
+
+    def stop(self) -> None:
+        """End the search without a word: something else is looked at."""
+        self._slot.cancel()
+        self._end("")
+
+    def _end(self, sentence: str) -> None:
+        self._line.finish()
+        self.ended.emit(sentence)
+
+    def _look_for_cancelled(self, job: Job) -> None:
+        """Show a search that was cancelled elsewhere, such as the status bar."""
+        if self._slot.stopped and job.cancelled and self._line.running:
+            self._end(self.tr("The search was cancelled."))
+
+    def _report(self, text: str, block: FoundBlock | None) -> None:
+        if block is None:
+            self._end(self.tr("Nothing was found."))
+            return
+        self._line.finish()
+        figure = float_text(block.figure, 6)
+        sentence = text.format(block=integer_text(block.index), figure=figure)
+        self.found.emit(block.index, sentence)
+
 
 # What a worker reads.
 
@@ -126,7 +394,7 @@ class BlockPage(ReadingPage[ShownBlock]):
     bytes_requested = Signal(int, object)
 
     def __init__(
-        self, runner: JobRunner, references: References, parent: QWidget | None = None
+        self, runner: JobRunner, references: References, parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._references = references
@@ -144,7 +412,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         self.progress = ProgressLine(self)
         self._search = BlockSearch(runner, self.progress, self)
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
-        self._bottom = QStackedWidget(self)
+        self._bottom = QtWidgets.QStackedWidget(self)
         self._bottom.addWidget(self.panes.readout)
         self._bottom.addWidget(self.progress)
         self._bottom.setFixedHeight(max(self.progress.height(), self.panes.readout.height()) + 2)
@@ -202,7 +470,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         super().cancel()
 
     def _lay_out(self) -> None:
-        column = QVBoxLayout(self.content)
+        column = QtWidgets.QVBoxLayout(self.content)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.bar)
@@ -214,17 +482,16 @@ class BlockPage(ReadingPage[ShownBlock]):
     def _connect(self) -> None:
         bar = self.bar
         bar.block_chosen.connect(self.show_block)
-        bar.refused.connect(self.panes.readout.setText)
-        bar.largest_requested.connect(self._find_largest)
-        bar.worst_requested.connect(self._find_worst)
-        bar.bytes_requested.connect(self._request_bytes)
-        bar.copy_requested.connect(self.copy_block)
-        bar.save_requested.connect(self.ask_export)
-        bar.open_requested.connect(self.open_requested)
+        bar.goto.refused.connect(self.panes.readout.setText)
+        bar.largest.clicked.connect(self._find_largest)
+        bar.worst.clicked.connect(self._find_worst)
+        bar.raw.clicked.connect(self._request_bytes)
+        bar.copy.clicked.connect(self.copy_block)
+        bar.save.clicked.connect(self.ask_export)
+        bar.reference.open_requested.connect(self.open_requested)
         self.panes.plot.export_requested.connect(self.ask_export)
         self.panes.exported.connect(self.exported)
         self.panes.failed.connect(self.failed)
-        self._search.began.connect(lambda: self._bottom.setCurrentWidget(self.progress))
         self._search.found.connect(self._show_found)
         self._search.ended.connect(self._end_search)
         self.hidden.connect(self._search.stop)
@@ -265,7 +532,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         if not subject.tensor.parameters // max(1, subject.tensor.type.block_weights):
             return Refusal(self.tr("No blocks"), self.tr("This tensor has no weights."))
         compared = self._compared()
-        self.bar.set_comparing(bool(compared.pairs))
+        self.bar.worst.setEnabled(bool(compared.pairs))
 
         def read(job: Job) -> ShownBlock:
             shown = read_block(subject.tensor, index, compared.pairs, compared.note, job.check)
@@ -319,39 +586,32 @@ class BlockPage(ReadingPage[ShownBlock]):
 
     def _find_largest(self) -> None:
         subject = self._subject
-        if subject is None:
-            return
-        tensor = subject.tensor
-
-        def find(check: Check, progress: Progress) -> FoundBlock | None:
-            return largest_scale(tensor, worker_count(), check, progress)
-
-        search = Search(
-            tensor,
-            find,
-            ("largest scale", subject.row),
-            self.tr("Searching for the largest scale"),
-            self.tr("Block {block} has the largest scale: {figure}"),
-        )
-        self._search.start(search, self._recent)
+        if subject is not None:
+            search = Search(
+                subject.tensor,
+                partial(largest_scale, subject.tensor, worker_count()),
+                ("largest scale", subject.row),
+                self.tr("Searching for the largest scale"),
+                self.tr("Block {block} has the largest scale: {figure}"),
+            )
+            self._start_search(search, self._recent)
 
     def _find_worst(self) -> None:
         subject, compared = self._subject, self._compared()
-        if subject is None or not compared.pairs:
-            return
-        tensor = subject.tensor
+        if subject is not None and compared.pairs:
+            search = Search(
+                subject.tensor,
+                partial(worst_block, compared.pairs, subject.tensor, worker_count()),
+                "worst block",
+                self.tr("Searching for the worst block"),
+                self.tr("Block {block} has the largest RMS error: {figure}"),
+            )
+            self._start_search(search, self._blocks)
 
-        def find(check: Check, progress: Progress) -> FoundBlock | None:
-            return worst_block(compared.pairs, tensor, worker_count(), check, progress)
-
-        search = Search(
-            tensor,
-            find,
-            "worst block",
-            self.tr("Searching for the worst block"),
-            self.tr("Block {block} has the largest RMS error: {figure}"),
-        )
-        self._search.start(search, self._blocks)
+    def _start_search(self, search: Search, cache: LruCache) -> None:
+        self._search.start(search, cache)
+        if self._search.busy:
+            self._bottom.setCurrentWidget(self.progress)
 
     def _show_found(self, index: int, sentence: str) -> None:
         self._bottom.setCurrentWidget(self.panes.readout)
