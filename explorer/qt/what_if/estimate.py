@@ -87,19 +87,12 @@ class ImportanceMatrix:
         found = frozenset(name.removesuffix(_SUMS) for name in names if name.endswith(_SUMS))
         return cls(model, found)
 
-    def close(self) -> None:
-        """Close the file."""
-        self.model.close()
-
     def importance(self, piece: TensorSet, name: str) -> Values | None:
-        """Return the importance of a piece's columns, float32 [matrices, columns]; may read.
+        """Return the importance of columns, float32 [matrices, columns]; None if it has none.
 
         Args:
-            piece: The piece.
-            name: The model's name for it.
-
-        Returns:
-            None if the matrix does not have it.
+            piece: The tensors that have the columns.
+            name: The model's name for them.
 
         Raises:
             ExplorerError: The matrix is damaged, or is that of another model.
@@ -108,7 +101,7 @@ class ImportanceMatrix:
         return None if found is None else checked_importance(found, piece.original)
 
 
-# The memory plan of a model whose tensors have other types. Knows no Qt.
+# The memory plan of a model whose tensors have other types.
 
 
 USUAL_CONTEXT: Final = 8192
@@ -116,76 +109,57 @@ USUAL_CONTEXT: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class PlanThen:
+class PlannedMemory:
     """What a plan comes to.
 
     Attributes:
         total: Bytes needed in all.
         vram: Bytes on GPUs; None without GPUs, or where no split is claimed.
         gpu_layers: Layers on GPUs; None as before.
-        layers: Layers in all.
         refusal: Why Ollama would refuse to load it; "" if it would not.
     """
 
     total: int
     vram: int | None
     gpu_layers: int | None
-    layers: int
     refusal: str = ""
 
 
-class Plans:
-    """Plans for one model.
-
-    Attributes:
-        inputs: The settings and devices that are planned for.
-        problem: Why there are no plans; "" if there are.
+def memory_plans(
+    model: Model,
+    inputs: PlanInputs,
+    types: Mapping[str, Mapping[int, TensorType]],
+    check: Callable[[], None],
+) -> tuple[dict[str, PlannedMemory], str]:
+    """Return the plans of a model with other types of tensors.
 
     Args:
         model: The model.
-        inputs: What to plan for; None for a usual context on the machine.
-        machine: This machine.
+        inputs: The settings and devices to plan for.
+        types: The types of tensors by row, for each plan by its name.
+        check: Called for each plan; raises to stop.
+
+    Returns:
+        The plans by name, without those that cannot be made; and why there are none, or "".
     """
-
-    def __init__(self, model: Model, inputs: PlanInputs | None, machine: Machine) -> None:
-        if inputs is None:
-            settings = Settings(context=USUAL_CONTEXT)
-            inputs = PlanInputs(settings, machine.devices, machine.host)
-        self.inputs = inputs
-        self.problem = ""
-        self._model = model
-        self._environment = env.used(os.environ)
-        self._h: Hyperparameters | None = None
-        try:
-            h = Hyperparameters.from_model(model)
-        except PlanError as error:
-            self.problem = error.what
-            return
-        if h.block_count:
-            self._h = h
-        else:
-            self.problem = "the model says nothing of its layers"
-
-    def plan(self, types: Mapping[int, TensorType]) -> PlanThen | None:
-        """Return the plan of the model with other types of tensors, by row; None without one."""
-        h = self._h
-        if h is None:
-            return None
-        outcome = plan_result(with_types(self._model, h, types), self.inputs, self._environment)
-        plan = outcome.plan
-        if plan is None:
-            return None
-        on_gpus = bool(self.inputs.devices)
-        return PlanThen(
-            total=plan.total,
-            vram=plan.vram_total if on_gpus else None,
-            gpu_layers=plan.gpu_layers if on_gpus else None,
-            layers=h.total_layers,
-            refusal=outcome.refusal,
-        )
+    try:
+        h = Hyperparameters.from_model(model)
+    except PlanError as error:
+        return {}, error.what
+    if not h.block_count:
+        return {}, "the model says nothing of its layers"
+    environment, on_gpus = env.used(os.environ), bool(inputs.devices)
+    found: dict[str, PlannedMemory] = {}
+    for name, changed in types.items():
+        check()
+        outcome = plan_result(with_types(model, h, changed), inputs, environment)
+        if (plan := outcome.plan) is not None:
+            gpus = (plan.vram_total, plan.gpu_layers) if on_gpus else (None, None)
+            found[name] = PlannedMemory(plan.total, *gpus, outcome.refusal)
+    return found, ""
 
 
-_MOST_PIECES: Final = 1 << 14
+_MOST_SETS: Final = 1 << 14
 _MOST_TOTALS: Final = 1 << 10
 
 
@@ -194,12 +168,12 @@ class WhatIfCache:
     """The latest results of a model; bounded.
 
     Attributes:
-        pieces: Errors of pieces, each less than a KiB.
-        totals: Errors of all pieces of a request together; apart, for a model may have more pieces
+        sets: Errors of sets, each less than a KiB.
+        totals: Errors of all sets of a request together; apart, for a model may have more sets
             than are cached, and is not measured again.
     """
 
-    pieces: LruCache = field(default_factory=lambda: LruCache(_MOST_PIECES))
+    sets: LruCache = field(default_factory=lambda: LruCache(_MOST_SETS))
     totals: LruCache = field(default_factory=lambda: LruCache(_MOST_TOTALS))
 
 
@@ -218,7 +192,7 @@ class SourceModel:
     matching: Matching
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class WhatIfRequest:
     """Tensors, and the types to try.
 
@@ -240,11 +214,10 @@ class WhatIfRequest:
 
     def key(self, task: Task) -> Hashable:
         """Return the cache key of a task."""
-        matrix = self.matrix if uses_importance(task.type_name) else None
-        return (*self._basis(matrix), task.key)
+        return (*self._basis(self.matrix if uses_importance(task.type_name) else None), task.key)
 
     def total_key(self, type_name: str) -> Hashable:
-        """Return the cache key of the error of all pieces in a type."""
+        """Return the cache key of the error of all sets in a type."""
         return (*self._basis(self.matrix), "total", type_name, self.rows)
 
     def _basis(self, matrix: ImportanceMatrix | None) -> tuple[Hashable, ...]:
@@ -258,8 +231,8 @@ class WhatIfEstimate:
 
     Attributes:
         request: The request.
-        pieces: What would get other types.
-        against_source: Whether the pieces are those of the source model.
+        sets: What would get other types.
+        against_source: Whether the sets are those of the source model.
         alone: Tensors that the source model does not have; they stay as they are.
         present: How large the tensors are.
         present_type: The type that they have; "" if there are several.
@@ -272,13 +245,13 @@ class WhatIfEstimate:
     """
 
     request: WhatIfRequest
-    pieces: Sequence[TensorSet]
+    sets: Sequence[TensorSet]
     against_source: bool
     alone: int
     present: SizeAfter
     present_type: str
     sizes: Mapping[str, SizeAfter]
-    plans: Mapping[str, PlanThen]
+    plans: Mapping[str, PlannedMemory]
     planned: PlanInputs
     plan_problem: str
     tasks: Mapping[str, Sequence[Task]] = field(default_factory=dict)
@@ -286,8 +259,8 @@ class WhatIfEstimate:
 
     @property
     def parameters(self) -> int:
-        """Weights of all pieces."""
-        return sum(piece.parameters for piece in self.pieces)
+        """Weights of all sets."""
+        return sum(one.parameters for one in self.sets)
 
     def missing(self, cache: WhatIfCache) -> list[Task]:
         """Return what is not known yet, each once, in the order in which it is measured."""
@@ -299,7 +272,7 @@ class WhatIfEstimate:
         ]
 
         def known(task: Task) -> bool:
-            return cache.pieces.get(self.request.key(task)) is not None
+            return cache.sets.get(self.request.key(task)) is not None
 
         return list(missing_tasks(tasks, known))
 
@@ -308,7 +281,7 @@ class WhatIfEstimate:
 
         def unknown(name: str) -> bool:
             keys = map(self.request.key, self.tasks[name])
-            return self.total(name, cache) is None and None in map(cache.pieces.get, keys)
+            return self.total(name, cache) is None and None in map(cache.sets.get, keys)
 
         return [name for name in self.request.types if name in self.tasks and unknown(name)]
 
@@ -316,13 +289,12 @@ class WhatIfEstimate:
         """Return the known error of each type; reads nothing, and leaves out unknown types."""
         found = {}
         for name, tasks in self.tasks.items():
-            total = self.total(name, cache)
-            if total is not None:
+            if (total := self.total(name, cache)) is not None:
                 found[name] = total
                 continue
             running, some = RunningTotal(self.parameters), False
             for task in tasks:
-                errors = cache.pieces.get(self.request.key(task))
+                errors = cache.sets.get(self.request.key(task))
                 if isinstance(errors, SetErrors):
                     running.add(task.tensor_set, errors)
                     some = True
@@ -342,69 +314,52 @@ def estimate_of(
     """Return what follows from headers; in a worker.
 
     Args:
-        request: The request.
+        request: What to try.
         machine: What to plan for, unless the request says.
-        check: Called now and then; raises to stop.
+        check: Called for each type; raises to stop.
 
     Raises:
         ExplorerError: The model's header is damaged.
     """
     model = request.document.model
     rows = tuple(matrix_rows(model)) if request.rows is None else request.rows
-    pieces: list[TensorSet] = []
+    sets: list[TensorSet] = []
     if request.source is not None:
-        pieces = original_sets(model, rows, request.source.matching)
-    against = bool(pieces)
-    pieces = pieces or own_sets(model, rows)
-    held = {row for piece in pieces for row in piece.rows}
+        sets = original_sets(model, rows, request.source.matching)
+    against = bool(sets)
+    sets = sets or own_sets(model, rows)
+    held = {row for one in sets for row in one.rows}
     looked_at = set(range(model.tensors.main_rows)) if request.rows is None else set(rows)
     present = present_size(model, looked_at | held)
-    plans = Plans(model, request.inputs, machine)
     sizes: dict[str, SizeAfter] = {}
-    found: dict[str, PlanThen | None] = {PRESENT: plans.plan({})}
     for name in request.types:
         check()
-        sizes[name] = size_after(model, present, pieces, name)
-        found[name] = plans.plan(sizes[name].types) if sizes[name].problem is None else None
+        sizes[name] = size_after(model, present, sets, name)
+    usual = PlanInputs(Settings(context=USUAL_CONTEXT), machine.devices, machine.host)
+    inputs = request.inputs or usual
+    types = {name: size.types for name, size in sizes.items() if size.problem is None}
+    plans, plan_problem = memory_plans(model, inputs, {PRESENT: {}, **types}, check)
+    tasks = {name: tasks_of(sets, name) for name in request.types}
+    quick_first = sorted(request.types, key=lambda name: sum(task.cost for task in tasks[name]))
+    first = {PRESENT: tasks_of(sets, PRESENT)} if against else {}
+    matrix, names = request.matrix, model.tensors.columns.names
     kinds = {model.tensors.columns.types[row].name for row in held}
     return WhatIfEstimate(
         request=request,
-        pieces=pieces,
+        sets=sets,
         against_source=against,
         alone=len(set(rows) - held),
         present=present,
         present_type=kinds.pop() if len(kinds) == 1 else "",
         sizes=sizes,
-        plans={name: plan for name, plan in found.items() if plan is not None},
-        planned=plans.inputs,
-        plan_problem=plans.problem,
-        tasks=_tasks(request, pieces, against=against),
-        importance_count=_importance_count(request, pieces),
+        plans=plans,
+        planned=inputs,
+        plan_problem=plan_problem,
+        tasks={**first, **{name: tasks[name] for name in quick_first if tasks[name]}},
+        importance_count=0
+        if matrix is None
+        else sum(names[one.rows[0]] in matrix.names for one in sets),
     )
-
-
-def piece_name(document: Document, piece: TensorSet) -> str:
-    """Return what the model calls a piece; of several tensors, the first."""
-    return document.model.tensors.columns.names[piece.rows[0]]
-
-
-def _tasks(
-    request: WhatIfRequest, pieces: Sequence[TensorSet], *, against: bool
-) -> dict[str, Sequence[Task]]:
-    tasks = {name: tasks_of(pieces, name) for name in request.types}
-    order = sorted(request.types, key=lambda name: sum(task.cost for task in tasks[name]))
-    first = {PRESENT: tasks_of(pieces, PRESENT)} if against else {}
-    return {**first, **{name: tasks[name] for name in order if tasks[name]}}
-
-
-def _importance_count(request: WhatIfRequest, pieces: Sequence[TensorSet]) -> int:
-    if request.matrix is None:
-        return 0
-    names = request.matrix.names
-    return sum(piece_name(request.document, piece) in names for piece in pieces)
-
-
-# Which model is rounded on the page of what-ifs: the one that the current model was made of.
 
 
 class SourceFollower:
@@ -504,7 +459,7 @@ class WhatIfWork:
     def _measure_type(self, name: str, tasks: Sequence[Task], job: Job) -> None:
         total = RunningTotal(self._estimate.parameters)
         for task in tasks:
-            errors = self._task(name, task, total, job)
+            errors = self._measure(name, task, total, job)
             if errors is None:
                 total.leave_out(task.tensor_set)
             else:
@@ -514,51 +469,42 @@ class WhatIfWork:
         if not self._failures:
             self._cache.totals.put(self._request.total_key(name), whole)
 
-    def _task(self, name: str, task: Task, total: RunningTotal, job: Job) -> SetErrors | None:
-        """Measure a piece unless it is known; None if it cannot be read."""
-        if task.tensor_set.key in self._failures:
+    def _measure(self, name: str, task: Task, total: RunningTotal, job: Job) -> SetErrors | None:
+        """Measure tensors unless their error is known; None if they cannot be read."""
+        tensors, key = task.tensor_set, self._request.key(task)
+        if tensors.key in self._failures:
             return None
-        key = self._request.key(task)
-        found = self._cache.pieces.get(key)
+        found = self._cache.sets.get(key)
         if isinstance(found, SetErrors):
             return found
-        rate = task.cost / max(1, task.tensor_set.parameters)
+        rate = task.cost / max(1, tensors.parameters)
 
-        def tell(done: int) -> None:
+        def publish(done: int) -> None:
             def state() -> WhatIfState:
                 self._errors = {**self._errors, name: total.errors()}
                 return self._state(name, self._done + round(done * rate))
 
             job.publish(state)
 
+        matrix, importance = self._request.matrix, None
+        called = self._request.document.model.tensors.columns.names[tensors.rows[0]]
+        workers = min(_MOST_WORKERS, all_cores())
         try:
+            if matrix is not None and name != PRESENT and uses_importance(name):
+                importance = matrix.importance(tensors, called)
             found = measure_set(
-                task.tensor_set,
-                task.type_name,
-                self._importance(task) if task.type_name != PRESENT else None,
-                min(_MOST_WORKERS, all_cores()),
-                check=self.control.check,
-                progress=tell,
+                tensors, name, importance, workers, check=self.control.check, progress=publish
             )
         except ExplorerError as error:
-            if len(self._estimate.pieces) == 1:
+            if len(self._estimate.sets) == 1:
                 raise
-            called = piece_name(self._request.document, task.tensor_set)
             drop_frames(error)
-            self._failures[task.tensor_set.key] = (called, error)
+            self._failures[tensors.key] = (called, error)
             found = None
         else:
-            self._cache.pieces.put(key, found)
+            self._cache.sets.put(key, found)
         self._done += task.cost
         return found
-
-    def _importance(self, task: Task) -> Values | None:
-        matrix = self._request.matrix
-        if matrix is None or not uses_importance(task.type_name):
-            return None
-        return matrix.importance(
-            task.tensor_set, piece_name(self._request.document, task.tensor_set)
-        )
 
     def _state(self, name: str | None, done: int) -> WhatIfState:
         return WhatIfState(self._errors, done, self._total, name, tuple(self._failures.values()))

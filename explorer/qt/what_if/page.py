@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -16,7 +16,6 @@ from explorer.errors import ExplorerError
 from explorer.hardware.detect import Machine, detect
 from explorer.planner.inputs import PlanInputs
 from explorer.present.errors import error_label, error_text
-from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import References, Rounding
@@ -39,12 +38,14 @@ from explorer.qt.what_if.table import (
     lines_of,
     note_text,
 )
-from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel
-from explorer.qt.widgets.progress import duration_text
+from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.text import bytes_text, float_text, integer_text, plain_text
+
+_tr: Final = partial(QCoreApplication.translate, "WhatIf")
 
 # What the page of what-ifs says in words.
 
@@ -63,7 +64,7 @@ def basis_text(estimate: WhatIfEstimate) -> str:
         if request.source is not None:
             parts.append(_tr("The reference has no tensor that matches."))
         parts.append(_tr("The file's own weights are rounded."))
-        if any(types[row].quantized for piece in estimate.pieces for row in piece.rows):
+        if any(types[row].quantized for one in estimate.sets for row in one.rows):
             parts.append(
                 _tr(
                     "They are quantized already: errors come on top of those made "
@@ -78,7 +79,7 @@ def basis_text(estimate: WhatIfEstimate) -> str:
             "The importance matrix knows {n} of {all} tensors; it steers the search, while errors "
             "count all weights alike."
         )
-        count, total = estimate.importance_count, len(estimate.pieces)
+        count, total = estimate.importance_count, len(estimate.sets)
         parts.append(text.format(n=integer_text(count), all=integer_text(total)))
     return " ".join(parts)
 
@@ -96,9 +97,8 @@ def planned_text(estimate: WhatIfEstimate) -> str:
     else:
         text = _tr("Memory is planned for a context of {n} tokens").format(n=integer_text(context))
     devices = ", ".join(device.label for device in estimate.planned.devices)
-    if devices:
-        return _tr("{text}, on {devices}.").format(text=text, devices=devices)
-    return _tr("{text}; no GPU is known.").format(text=text)
+    words = _tr("{text}, on {devices}.") if devices else _tr("{text}; no GPU is known.")
+    return words.format(text=text, devices=devices)
 
 
 def line_text(line: Line) -> str:
@@ -113,20 +113,12 @@ def line_text(line: Line) -> str:
         parts.append(size)
     relative, sqnr = line.figure("relative_rmse"), line.figure("sqnr_db")
     if relative is not None and sqnr is not None:
-        parts.append(_figure("relative_rmse", relative))
-        parts.append(_figure("sqnr_db", sqnr))
+        for name, value in (("relative_rmse", relative), ("sqnr_db", sqnr)):
+            parts.append(f"{error_label(name)} {error_text(name, value)}")
     if line.plan is not None and line.size.problem is None:
         parts.append(_tr("memory {size}").format(size=bytes_text(line.plan.total)))
     note = note_text(line)
     return "   ".join([*parts, note] if note else parts)
-
-
-def _figure(name: str, value: float) -> str:
-    return f"{error_label(name)} {error_text(name, value)}"
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("WhatIf", text)
 
 
 # Chart and table of what-ifs: two views of the same lines, with one mark.
@@ -149,18 +141,17 @@ class WhatIfPanel(PicturePanel):
     marked = Signal(object)
 
     def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
-        chart, model = WhatIfChart(), TableModel()
-        super().__init__(runner, chart, model, parent)
-        self.chart, self.model = chart, model
-        model.setParent(self)
+        self.chart, self.model = WhatIfChart(), TableModel()
+        super().__init__(runner, self.chart, self.model, parent)
+        self.model.setParent(self)
         self._columns = WhatIfColumns()
         self.file_name = self.tr("what if")
         self.table.setAccessibleName(self.tr("Types"))
         self.splitter.setOrientation(Qt.Orientation.Vertical)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setSizes([_CHART_HEIGHT, _TABLE_HEIGHT])
-        chart.point_read.connect(self._read_out)
-        chart.chosen.connect(self.select)
+        self.chart.point_read.connect(self._read_out)
+        self.chart.chosen.connect(self.select)
         self.table.row_selected.connect(self._mark)
 
     @property
@@ -179,12 +170,7 @@ class WhatIfPanel(PicturePanel):
         self.show_resting(text)
 
     def show_lines(self, lines: Sequence[Line], *, gpus: bool) -> None:
-        """Show other lines, or more of the same.
-
-        Args:
-            lines: The lines.
-            gpus: Whether anything is planned for GPUs.
-        """
+        """Show other lines, or more of the same; with the columns of GPUs or without."""
         before = [line.type_name for line in self.lines]
         known = sum(line.known is not None for line in self.lines)
         self._columns.lines = tuple(lines)
@@ -227,70 +213,26 @@ class WhatIfPanel(PicturePanel):
         self.marked.emit(line)
 
     def _read_out(self, line: Line | None) -> None:
-        if line is not None:
-            self.show_text(line_text(line))
-            return
-        place = None if self.selected_type is None else self._columns.place_of(self.selected_type)
-        self.show_text("" if place is None else line_text(self.lines[place]))
+        if line is None:  # the mouse stands on no point
+            line = next((one for one in self.lines if one.type_name == self.selected_type), None)
+        self.show_text("" if line is None else line_text(line))
 
 
-def can_be_used(line: Line | None) -> bool:
-    """Return whether a line is of a type that the tensors could have."""
-    return line is not None and line.type_name != PRESENT and line.size.problem is None
-
-
-# How far the measuring of types is, how long it will take, and the buttons that hold or end it.
-
-
-_STEPS = 1000
-_FORESEEABLE_S = 2.0  # the time that is left says nothing before that
-
-
-class WhatIfProgress(QtWidgets.QWidget):
-    """A line below the table.
-
-    Attributes:
-        start: Starts, or goes on with what was cancelled.
-        pause: Pauses, and lets it go on.
-        cancel: Ends it; what was found stays.
-        label: How far it is, in words.
+class WhatIfProgress(ProgressLine):
+    """A line below the table: also offers what is not measured, and pauses.
 
     Signals:
-        start_requested: The user wants what is not known.
         pause_requested: The user wants it to wait, or to go on.
-        cancel_requested: The user wants it to end.
     """
 
-    start_requested = Signal()
     pause_requested = Signal()
-    cancel_requested = Signal()
 
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
-        self._first: tuple[float, int] | None = None
         self._text = ""
-        self.bar = QtWidgets.QProgressBar(self)
-        self.bar.setTextVisible(False)
-        self.bar.setFixedWidth(160)
-        self.bar.setRange(0, _STEPS)
-        self.bar.setAccessibleName(self.tr("Progress"))
-        self.label = ElidedLabel(self)
-        self.label.setWhatsThis(picture_text("progress"))
-        self.start = QtWidgets.QPushButton(self)
-        self.start.clicked.connect(self.start_requested)
         self.pause = QtWidgets.QPushButton(self)
         self.pause.clicked.connect(self.pause_requested)
-        self.cancel = QtWidgets.QPushButton(self.tr("Cancel"), self)
-        self.cancel.setToolTip(self.tr("Escape; what is known stays known"))
-        self.cancel.clicked.connect(self.cancel_requested)
-        layout = QtWidgets.QHBoxLayout(self)
-        layout.setContentsMargins(8, 2, 8, 4)
-        layout.addWidget(self.bar)
-        layout.addWidget(self.label, 1)
-        for button in (self.start, self.pause, self.cancel):
-            layout.addWidget(button)
-        # its place stays: a chart that changes its height is hard to look at
-        self.setFixedHeight(self.sizeHint().height())
+        self.line.insertWidget(self.line.count() - 1, self.pause)
         self.rest("", "")
 
     def rest(self, text: str, button: str) -> None:
@@ -300,45 +242,32 @@ class WhatIfProgress(QtWidgets.QWidget):
             text: What there is.
             button: What starting would do; "" if there is nothing to do.
         """
-        self._show(running=False, startable=bool(button))
-        self.start.setText(button)
+        self.finish()
+        self.pause.hide()
         self.label.setText(text)
+        self.label.show()
+        self.button.setText(button)
+        self.button.setToolTip("")
+        self.button.setVisible(bool(button))
 
-    def begin(self, text: str) -> None:
-        """Show that something begins."""
-        self._first = None
-        self.bar.setValue(0)
-        self._text = text
+    def start(self) -> None:
+        super().start()
+        self._text = self.label.text()
+        self.button.setToolTip(self.tr("Escape; what is known stays known"))
         self.set_paused(False)
-        self._show(running=True, startable=False)
+        self.pause.show()
 
     def set_paused(self, on: bool) -> None:
         """Show whether it waits."""
-        self._first = None  # a pause is no time that anything took
+        self.pace.forget()  # a pause is no time that anything took
         self.pause.setText(self.tr("&Resume") if on else self.tr("&Pause"))
         self.label.setText(self.tr("Paused") if on else self._text)
 
     def show_state(self, state: WhatIfState) -> None:
         """Show how far it is."""
-        share = state.done / state.total if state.total else 1.0
-        self.bar.setValue(round(_STEPS * share))
-        text = self.tr("{share:.0f} %").format(share=100 * share)
-        if state.type_name:
-            text += self.tr("   {type}").format(type=state.type_name)
-        now = time.monotonic()
-        if self._first is None:
-            self._first = now, state.done
-        start, first = self._first
-        if now - start > _FORESEEABLE_S and state.done > first:
-            left = (state.total - state.done) * (now - start) / (state.done - first)
-            text += self.tr("   {time} left").format(time=duration_text(left))
-        self._text = text
-        self.label.setText(text)
-
-    def _show(self, *, running: bool, startable: bool) -> None:
-        for widget in (self.bar, self.pause, self.cancel):
-            widget.setVisible(running)
-        self.start.setVisible(startable)
+        self.show_progress(state.done, state.total)
+        self._text = "   ".join(filter(None, (self.label.text(), state.type_name)))
+        self.label.setText(self._text)
 
 
 AUTOMATIC_COST: Final = 4_000_000_000
@@ -413,23 +342,18 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             lambda _: self.panel.chart.set_measure(controls.chosen_measure)
         )
         controls.use.clicked.connect(self.use_as_reference)
-        self.panel.marked.connect(lambda line: controls.use.setEnabled(can_be_used(line)))
+        self.panel.marked.connect(self._offer_use)
         self.panel.table.row_opened.connect(lambda _row: self.use_as_reference())
         self.panel.exported.connect(self.exported)
         self.panel.failed.connect(self.failed)
-        progress.start_requested.connect(self.start)
+        progress.resume_requested.connect(self.start)
         progress.pause_requested.connect(self._pause_or_resume)
         progress.cancel_requested.connect(self.cancel)
         self._references.changed.connect(self._renew)
         self._references.documents_changed.connect(self._renew)
 
     def show_subject(self, document: Document | None, rows: Sequence[int] = ()) -> None:
-        """Show other tensors; None ends all reading.
-
-        Args:
-            document: The model.
-            rows: Selected tensors, by row, the one that matters most first.
-        """
+        """Show other tensors, by row, the one that matters most first; None ends all reading."""
         self._document = document
         self.controls.show_subject(document, rows)
         self._renew()
@@ -448,13 +372,17 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             if self._references.chosen != wanted:
                 self._references.choose(wanted)
 
+    def _offer_use(self, line: Line | None) -> None:
+        possible = line is not None and line.type_name != PRESENT and line.size.problem is None
+        self.controls.use.setEnabled(possible)
+
     # What is asked
 
     def _renew(self) -> None:
         """Drop what is shown or read if something else is wanted, and read that."""
         self._follower.follow()
         wanted = self._next()
-        if wanted is None or not _same(wanted, self._wanted):
+        if wanted is None or wanted != self._wanted:
             self._wanted = self.estimate = None  # a closed model is not kept
             self._wants_errors = self._asked_for = False
             self.stop()
@@ -464,7 +392,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         wanted = self._next()
         if wanted is None:
             return self._refusal()
-        if not _same(wanted, self._wanted):
+        if wanted != self._wanted:
             self.estimate, self._wants_errors = None, False
         self._wanted = wanted
         if self.estimate is None:
@@ -518,7 +446,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
             )
 
         return Request(
-            key=("estimate", _key(wanted)),
+            key=("estimate", wanted),
             title=self.tr("Looking at other types"),
             heading=self.tr("Looking at other types…"),
             failure=self.tr("Other types cannot be tried"),
@@ -528,13 +456,12 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
     def _measure_request(self, estimate: WhatIfEstimate) -> Request[_Estimated | WhatIfState]:
         if self._work is None:
             self._work = WhatIfWork(estimate, self._cache(estimate.request.document))
-        work = self._work
         return Request(
-            key=("errors", _key(estimate.request)),
+            key=("errors", estimate.request),
             title=self.tr("Trying other types"),
             heading="",
             failure=self.tr("Other types cannot be tried"),
-            work=work.run,
+            work=self._work.run,
         )
 
     # Life
@@ -544,7 +471,7 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def show_begun(self) -> None:
         if self.estimate is not None:
-            self.progress.begin(self.tr("Preparing…"))
+            self.progress.start()
 
     def show_ended(self) -> None:
         self._work = None
@@ -586,21 +513,20 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         self.progress.rest(plain_text(text), "")
 
     def _show_estimate(self, found: _Estimated) -> None:
-        self._machine, self.estimate = found.machine, found.estimate
-        estimate = found.estimate
+        self._machine = found.machine
+        estimate = self.estimate = found.estimate
         self.note.setText(plain_text(basis_text(estimate)))
         self.panel.show_planned(planned_text(estimate))
         self._show(found.errors)
         self.show_content()
         if not found.cost:
             self.progress.rest(self._all_known(), "")
-        elif len(estimate.pieces) == 1 and found.cost <= AUTOMATIC_COST:
+        elif len(estimate.sets) == 1 and found.cost <= AUTOMATIC_COST:
             self._wants_errors = True
             self.load()
         else:
             text = self.tr("{weights} weights in {tensors} tensors would be rounded").format(
-                weights=integer_text(estimate.parameters),
-                tensors=integer_text(len(estimate.pieces)),
+                weights=integer_text(estimate.parameters), tensors=integer_text(len(estimate.sets))
             )
             button = self.tr("Measure {n} types").format(n=found.missing_types)
             self.progress.rest(text, button)
@@ -612,10 +538,9 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
         return self.tr("All {n} types are measured.").format(n=len(fit))
 
     def _show(self, errors: Mapping[str, TypeErrors]) -> None:
-        estimate = self.estimate
-        if estimate is not None:
-            gpus = bool(estimate.planned.devices)
-            self.panel.show_lines(lines_of(estimate, errors), gpus=gpus)
+        if self.estimate is not None:
+            gpus = bool(self.estimate.planned.devices)
+            self.panel.show_lines(lines_of(self.estimate, errors), gpus=gpus)
 
     def _pause_or_resume(self) -> None:
         if self._work is None:
@@ -629,13 +554,3 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
 
     def _cache(self, document: Document) -> WhatIfCache:
         return self._caches.setdefault(document, WhatIfCache())
-
-
-def _key(request: WhatIfRequest) -> tuple[object, ...]:
-    """Return what identifies a request."""
-    models = request.document, request.source, request.matrix
-    return *models, request.rows, request.types, request.inputs
-
-
-def _same(one: WhatIfRequest, other: WhatIfRequest | None) -> bool:
-    return other is not None and _key(one) == _key(other)

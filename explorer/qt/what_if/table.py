@@ -14,11 +14,11 @@ from PySide6.QtCore import QCoreApplication
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors, pareto_front
 from explorer.present.errors import ERROR_TEXTS, error_text
 from explorer.present.explanations import WHAT_IF_TEXTS
-from explorer.qt.what_if.estimate import PlanThen, WhatIfEstimate
+from explorer.qt.what_if.estimate import PlannedMemory, WhatIfEstimate
 from explorer.qt.widgets.table_model import Cell, Column
 from explorer.text import bytes_text, float_text, integer_text, plain_text
 
-MINUS: Final = "\N{MINUS SIGN}"
+_tr: Final = partial(QCoreApplication.translate, "WhatIfTable")
 
 GPU_COLUMNS: Final = ("memory_on_gpus", "layers_on_gpus")
 """Names of the columns that say nothing on a machine without GPUs."""
@@ -47,8 +47,8 @@ class Line:
     title: str
     size: SizeAfter
     now: SizeAfter
-    plan: PlanThen | None = None
-    plan_now: PlanThen | None = None
+    plan: PlannedMemory | None = None
+    plan_now: PlannedMemory | None = None
     errors: TypeErrors | None = None
     measurable: bool = True
     front: bool = False
@@ -116,7 +116,7 @@ def _or_nan(value: float | None) -> float:
 
 
 class WhatIfColumns:
-    """The columns of a table of lines, which may change while one looks.
+    """The columns of a table of lines, which are replaced as more is measured.
 
     Attributes:
         lines: The lines.
@@ -130,21 +130,19 @@ class WhatIfColumns:
     def columns(self) -> list[Column]:
         """Return the columns."""
         tips = WHAT_IF_TEXTS
-        memory = self.planned
+        memory, bits = self.planned, partial(float_text, digits=5)
         return [
             self._text("type", _tr("Type"), lambda line: line.title, tips["type"]),
-            self._number(
-                "bits_per_weight", _tr("Bits/weight"), _digits(5), tips["bits_per_weight"]
-            ),
-            self._number("bytes", _tr("Size"), _bytes, tips["bytes"]),
-            self._number("bytes_change", _tr("Change"), _change, tips["bytes_change"]),
+            self._number("bits_per_weight", _tr("Bits/weight"), bits, tips["bits_per_weight"]),
+            self._number("bytes", _tr("Size"), bytes_text, tips["bytes"]),
+            self._number("bytes_change", _tr("Change"), change_text, tips["bytes_change"]),
             *map(self._error, ("relative_rmse", "sqnr_db")),
-            self._number("memory_total", _tr("Memory"), _bytes, memory),
-            self._number("memory_change", _tr("Memory change"), _change, memory),
-            self._number("memory_on_gpus", _tr("On GPUs"), _bytes, memory),
-            self._number("layers_on_gpus", _tr("Layers on GPUs"), _count, memory),
+            self._number("memory_total", _tr("Memory"), bytes_text, memory),
+            self._number("memory_change", _tr("Memory change"), change_text, memory),
+            self._number("memory_on_gpus", _tr("On GPUs"), bytes_text, memory),
+            self._number("layers_on_gpus", _tr("Layers on GPUs"), integer_text, memory),
             *map(self._error, ("rmse", "max_abs_error", "saturated_codes")),
-            self._number("file_bytes", _tr("File"), _bytes, tips["file_bytes"]),
+            self._number("file_bytes", _tr("File"), bytes_text, tips["file_bytes"]),
             self._text("note", _tr("Note"), note_text, tips["note"]),
         ]
 
@@ -166,13 +164,11 @@ class WhatIfColumns:
 
         return Column(name, title, text, text, keys, tip=tip)
 
-    def _number(
-        self, name: str, title: str, text: Callable[[float | int], str], tip: str
-    ) -> Column:
+    def _number(self, name: str, title: str, text: Callable[..., str], tip: str) -> Column:
         def raw(row: int) -> Cell:
             return self.lines[row].cell(name)
 
-        def told(row: int) -> str:
+        def shown(row: int) -> str:
             value = self.lines[row].cell(name)
             return "" if value is None else text(value)
 
@@ -181,7 +177,7 @@ class WhatIfColumns:
             values = [line.cell(name) for line in self.lines]
             return np.array([np.inf if value is None else float(value) for value in values])
 
-        return Column(name, title, told, raw, keys, numeric=True, tip=tip)
+        return Column(name, title, shown, raw, keys, numeric=True, tip=tip)
 
 
 def note_text(line: Line) -> str:
@@ -213,25 +209,5 @@ def note_text(line: Line) -> str:
 
 def change_text(nbytes: int) -> str:
     """Return a difference of bytes with its sign."""
-    sign = MINUS if nbytes < 0 else "+" if nbytes else "\N{PLUS-MINUS SIGN}"
+    sign = "\N{MINUS SIGN}" if nbytes < 0 else "+" if nbytes else "\N{PLUS-MINUS SIGN}"
     return f"{sign}{bytes_text(abs(nbytes))}"
-
-
-def _digits(count: int) -> Callable[[float | int], str]:
-    return lambda value: float_text(float(value), count)
-
-
-def _bytes(value: float | int) -> str:
-    return bytes_text(int(value))
-
-
-def _change(value: float | int) -> str:
-    return change_text(int(value))
-
-
-def _count(value: float | int) -> str:
-    return integer_text(int(value))
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("WhatIfTable", text)

@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QToolButto
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.layouts import row
 from explorer.quantization.kernel_cache import is_compiling
 from explorer.text import bytes_text, count_text, shorten
 
@@ -26,28 +27,29 @@ class Pace:
     def __init__(self) -> None:
         self._first: tuple[float, int, int] | None = None
 
-    def text(self, done: int, total: int, nbytes: int, *, left: bool = False) -> str:
+    def text(self, done: int, total: int, nbytes: int | None, *, left: bool = False) -> str:
         """Return how far it is and how fast it goes.
 
         Args:
-            done: Weights done.
+            done: Weights done, or work in other units.
             total: What that will be.
-            nbytes: Their stored bytes.
+            nbytes: Their stored bytes; None to say nothing of the speed.
             left: Whether to say how much time is left.
         """
         now = time.monotonic()
         if self._first is None:
-            self._first = now, done, nbytes
+            self._first = now, done, nbytes or 0
         start, first_done, first_bytes = self._first
         share = done / total if total else 1.0
         text = _tr("{share:.0f} %").format(share=100 * share)
         elapsed = now - start
         if elapsed < _SETTLED_S:
             return text
-        text += _tr("   {weights} weights/s, {size}/s").format(
-            weights=count_text(round((done - first_done) / elapsed)),
-            size=bytes_text(round((nbytes - first_bytes) / elapsed)),
-        )
+        if nbytes is not None:
+            text += _tr("   {weights} weights/s, {size}/s").format(
+                weights=count_text(round((done - first_done) / elapsed)),
+                size=bytes_text(round((nbytes - first_bytes) / elapsed)),
+            )
         if left and elapsed > _FORESEEABLE_S and done > first_done:
             seconds = (total - done) / (done - first_done) * elapsed
             text += _tr("   {time} left").format(time=duration_text(seconds))
@@ -98,20 +100,16 @@ class ProgressLine(QWidget):
         self.bar.setTextVisible(False)
         self.bar.setFixedWidth(160)
         self.bar.setAccessibleName(self.tr("Progress"))
-        self.label = plain_label(self)
+        self.label = ElidedLabel(self)
         self.label.setWhatsThis(picture_text("progress"))
         self.button = QPushButton(self.tr("Cancel"), self)
         self.button.clicked.connect(self._press)
         self._running = False
-        self._pace = Pace()
+        self.pace = Pace()
         self._compiling = QTimer(self)
         self._compiling.setInterval(_SHOW_AFTER_MS)
         self._compiling.timeout.connect(self._look_for_compiler)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(8, 2, 8, 4)
-        layout.addWidget(self.bar)
-        layout.addWidget(self.label, 1)
-        layout.addWidget(self.button)
+        self.line = row(self.bar, (self.label, 1), self.button, of=self, margins=(8, 2, 8, 4))
         # its place stays: a plot that changes its height with each tensor is hard to compare
         self.setFixedHeight(self.sizeHint().height())
         self.finish()
@@ -124,7 +122,7 @@ class ProgressLine(QWidget):
     def start(self) -> None:
         """Show that something begins."""
         self._running = True
-        self._pace.forget()
+        self.pace.forget()
         self.bar.setRange(0, 0)
         self.label.setText(self.tr("Preparing to read the weights…"))
         self.button.setText(self.tr("Cancel"))
@@ -132,17 +130,11 @@ class ProgressLine(QWidget):
         self._set_shown(True)
         self._compiling.start()
 
-    def show_progress(self, done: int, total: int, nbytes: int) -> None:
-        """Show how far it is.
-
-        Args:
-            done: Weights walked over.
-            total: What that will be.
-            nbytes: Their stored bytes.
-        """
+    def show_progress(self, done: int, total: int, nbytes: int | None = None) -> None:
+        """Show how far it is; see `Pace.text`."""
         self.bar.setRange(0, _STEPS)
         self.bar.setValue(round(_STEPS * (done / total if total else 1.0)))
-        self.label.setText(self._pace.text(done, total, nbytes))
+        self.label.setText(self.pace.text(done, total, nbytes, left=nbytes is None))
 
     def stop(self) -> None:
         """Show that it was cancelled; what was read so far stays in sight."""

@@ -92,7 +92,7 @@ class Page(ErrorsPanel):
         """Choose tensors and press the button that measures, if there is one."""
         self.page.controls.choose(scope)
         self.settle()
-        button = self.page.progress.start
+        button = self.page.progress.button
         if button.isVisible():
             self.qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
             self.settle()
@@ -499,7 +499,7 @@ def _begin(huge: Page) -> None:
     huge.page.controls.choose(Scope.MODEL)
     huge.settle()
     assert not huge.page.busy  # it would take minutes: nothing begins by itself
-    huge.qtbot.mouseClick(huge.page.progress.start, Qt.MouseButton.LeftButton)
+    huge.qtbot.mouseClick(huge.page.progress.button, Qt.MouseButton.LeftButton)
     huge.qtbot.waitUntil(lambda: huge.page.progress.bar.value() > 0)
 
 
@@ -510,7 +510,7 @@ def test_cancel_within_200_ms_and_go_on(qtbot: QtBot, huge: Page) -> None:
     qtbot.waitUntil(lambda: not huge.runner.jobs)
     assert watch.seconds() < 0.2
     assert "Cancelled" in huge.page.progress.label.text()
-    qtbot.mouseClick(huge.page.progress.start, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(huge.page.progress.button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: huge.page.progress.bar.value() > 0)
     huge.page.cancel()
     huge.settle()
@@ -525,7 +525,7 @@ def test_pause_and_resume(qtbot: QtBot, huge: Page) -> None:
     qtbot.mouseClick(progress.pause, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: "%" in progress.label.text())
     qtbot.mouseClick(progress.pause, Qt.MouseButton.LeftButton)
-    qtbot.mouseClick(progress.cancel, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(progress.button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: not huge.runner.jobs)
 
 

@@ -20,7 +20,7 @@ from explorer.present.errors import share_text
 from explorer.qt.document import Document, LruCache
 from explorer.qt.what_if.controls import USUAL_TYPES, type_groups
 from explorer.qt.what_if.estimate import (
-    PlanThen,
+    PlannedMemory,
     WhatIfCache,
     WhatIfEstimate,
     WhatIfRequest,
@@ -78,7 +78,7 @@ def test_quick_types_come_first_and_impossible_ones_not_at_all(document: Documen
 
 def test_the_whole_model_is_all_tensors_but_only_matrices_change(document: Document) -> None:
     estimate = estimate_of(WhatIfRequest(document, None, ("Q8_0",)), MACHINE, lambda: None)
-    assert len(estimate.pieces) == 6
+    assert len(estimate.sets) == 6
     assert estimate.present.nbytes == document.model.nbytes
     assert estimate.present.parameters == document.model.parameters
 
@@ -123,7 +123,7 @@ def test_the_front_is_of_types_that_were_measured_to_the_end(document: Document)
                 "Q4_K",
                 SIZE,
                 SIZE,
-                PlanThen(1, None, None, 3, "needs more memory"),
+                PlannedMemory(1, None, None, "needs more memory"),
                 errors=_known(0.1),
             ),
             "needs more memory",
@@ -177,7 +177,7 @@ def _run(estimate: WhatIfEstimate, kept: WhatIfCache) -> WhatIfState:
     return WhatIfWork(estimate, kept).run(_Job())  # type: ignore[arg-type]
 
 
-def test_more_pieces_than_are_kept_are_not_measured_again(document: Document) -> None:
+def test_more_results_than_are_kept_are_not_measured_again(document: Document) -> None:
     request = WhatIfRequest(document, None, ("Q8_0", "Q4_0"))
     estimate = estimate_of(request, MACHINE, lambda: None)
     kept = WhatIfCache(LruCache(3))

@@ -1,0 +1,57 @@
+"""Rows and columns of widgets, each made by one call."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, TypeVar
+
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
+
+Layout = TypeVar("Layout", bound=QBoxLayout)
+Part: TypeAlias = QWidget | QLayout | int
+"""A widget, a layout, or room with a stretch factor."""
+
+
+def column(
+    *parts: Part | tuple[Part, int],
+    of: QWidget | None = None,
+    margins: tuple[int, int, int, int] = (0, 0, 0, 0),
+    spacing: int = 0,
+) -> QVBoxLayout:
+    """Return a column of parts; a pair is a part with its stretch factor.
+
+    Args:
+        parts: From top to bottom.
+        of: The widget that it lays out; None for a layout that is put into another one.
+        margins: Left, top, right and bottom, in pixels.
+        spacing: Pixels between parts; -1 for those of the style.
+    """
+    return _filled(QVBoxLayout() if of is None else QVBoxLayout(of), parts, margins, spacing)
+
+
+def row(
+    *parts: Part | tuple[Part, int],
+    of: QWidget | None = None,
+    margins: tuple[int, int, int, int] = (0, 0, 0, 0),
+    spacing: int = -1,
+) -> QHBoxLayout:
+    """Return a row of parts, from left to right; see `column`."""
+    return _filled(QHBoxLayout() if of is None else QHBoxLayout(of), parts, margins, spacing)
+
+
+def _filled(
+    layout: Layout,
+    parts: tuple[Part | tuple[Part, int], ...],
+    margins: tuple[int, int, int, int],
+    spacing: int,
+) -> Layout:
+    layout.setContentsMargins(*margins)
+    layout.setSpacing(spacing)
+    for part in parts:
+        item, stretch = part if isinstance(part, tuple) else (part, 0)
+        if isinstance(item, QWidget):
+            layout.addWidget(item, stretch)
+        elif isinstance(item, QLayout):
+            layout.addLayout(item, stretch)
+        else:
+            layout.addStretch(item)
+    return layout
