@@ -213,9 +213,9 @@ def _open_all(folder: Path, names: list[str], log: ProblemLog) -> Model:
             except ExplorerError as error:
                 log.add_error(name, _told(error))
                 continue
-            copies = {tensor for tensor in file.header.names if tensor in owners}
+            copies = {tensor for tensor in file.names if tensor in owners}
             _leave_out(file, name, copies, owners, log)
-            owners.update(dict.fromkeys(file.header.names, name))
+            owners.update(dict.fromkeys(file.names, name))
         if not files:
             raise _none_opens(folder, log)
         return build_model(folder, list(files.values()), read_config(folder, log), log)
@@ -242,7 +242,7 @@ def _leave_out(
     """Drop tensors that another shard holds too, so that nothing is counted twice."""
     if not copies:
         return
-    for tensor in file.header.names:
+    for tensor in file.names:
         if tensor in copies:
             what = f"is also in {shorten(name)}; the one in {shorten(owners[tensor])} is shown"
             log.add_error(tensor, what)
@@ -254,13 +254,13 @@ def _compare_with_index(files: dict[str, SafetensorsFile], index: _Index, log: P
     places = index.places
     owners: dict[str, str] = {}  # each tensor's shard: the one in the index if it holds it
     for file, opened in files.items():
-        for name in opened.header.names:
+        for name in opened.names:
             if name not in owners or places.get(name) == file:
                 owners[name] = file
     for file, opened in files.items():
-        names = opened.header.names
+        names = opened.names
         _leave_out(opened, file, {name for name in names if owners[name] != file}, owners, log)
-        for name in opened.header.names:
+        for name in opened.names:
             place = places.get(name)
             if place is None:
                 log.add_warning(name, f"is in {shorten(file)}, but not in the index")
@@ -272,7 +272,7 @@ def _compare_with_index(files: dict[str, SafetensorsFile], index: _Index, log: P
             if name not in owners:
                 what = f"is not in {shorten(file)}, where the index says it is, nor elsewhere"
                 log.add_error(name, what)
-    found = sum(spec.nbytes for opened in files.values() for spec in opened.header.specs)
+    found = sum(spec.nbytes for opened in files.values() for spec in opened.specs)
     if index.total_bytes not in {None, found} and len(files) == len(index.shards):
         what = f"the index says {index.total_bytes} bytes of tensors, the shards hold {found}"
         log.add_warning("total_size", what)

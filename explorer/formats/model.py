@@ -124,6 +124,24 @@ class MetadataEntry:
         return self.load()
 
 
+def constant(value: Value) -> Callable[[], Value]:
+    """Return what loads a value that is in memory."""
+    return lambda: value
+
+
+def loaded_entry(key: str, type_name: str, value: Value, file_index: int = 0) -> MetadataEntry:
+    """Return a metadata entry whose value is in memory.
+
+    Args:
+        key: Its key.
+        type_name: Its type, as docs/interface.md calls it: ``"string"``, ``"array[uint32]"`` …
+        value: Its value; an array is a list.
+        file_index: Position in `Model.files` of the file that it is from.
+    """
+    length = len(value) if type_name.startswith("array") and isinstance(value, list) else None
+    return MetadataEntry(key, type_name, length, constant(value), file_index=file_index)
+
+
 class Metadata(Mapping[str, Value]):
     """Keys and values in file order.
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from explorer.errors import ExplorerError, system_reason
 from explorer.formats.limits import MAX_CONFIG_ENTRIES
-from explorer.formats.model import MetadataEntry, ProblemLog, Value
+from explorer.formats.model import MetadataEntry, ProblemLog, loaded_entry
 from explorer.formats.strict_json import read_json_file
 
 CONFIG_NAME: Final = "config.json"
@@ -81,21 +81,6 @@ def read_object(path: Path, where: str, prefix: str, log: ProblemLog) -> Config:
         if entry is not None:
             entries.append(entry)
     return Config(value, tuple(entries))
-
-
-def loaded_entry(key: str, type_name: str, value: Value, file_index: int = 0) -> MetadataEntry:
-    """Return a metadata entry whose value is in memory.
-
-    Args:
-        key: Its key.
-        type_name: Its type, as docs/interface.md calls it: ``"string"``, ``"array[uint32]"`` …
-        value: Its value; an array is a list.
-        file_index: Position in `Model.files` of the file that it is from.
-    """
-    length = len(value) if type_name.startswith("array") and isinstance(value, list) else None
-    entry = MetadataEntry(key, type_name, length, lambda: value, file_index=file_index)
-    vars(entry)["value"] = value  # what the cached property would put there: never a disk access
-    return entry
 
 
 def _flatten(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import FormatError
+from explorer.parallel import Check, never
 from explorer.quantization.types import TensorType
 from explorer.sources import ByteSource
 
 if TYPE_CHECKING:
     from explorer.formats.weights import Chunk, WeightReader
-    from explorer.parallel import Check
     from explorer.quantization.grouped import GroupedLayout
 
 
@@ -300,13 +300,13 @@ class Tensor:
             SourceError: The file changed since it was opened.
         """
         stop = self.parameters if stop is None else stop
-        yield from _reader(self).chunks(start, stop, check or _never)
+        yield from _reader(self).chunks(start, stop, check or never)
 
     def dequantize(self, check: Check | None = None) -> NDArray[np.float32]:
         """Return all weights as float32, in the tensor's shape; raises as `chunks` does."""
         reader = _reader(self)
         weights = np.empty(self.parameters, np.float32)
-        reader.read_into(0, weights, check or _never)
+        reader.read_into(0, weights, check or never)
         return weights.reshape(self.shape)
 
 
@@ -314,10 +314,6 @@ def _reader(tensor: Tensor) -> WeightReader:
     from explorer.formats.weights import WeightReader  # noqa: PLC0415 - not needed for listing
 
     return WeightReader(tensor)
-
-
-def _never() -> None:
-    """Do nothing: the check of work that cannot be cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,25 +466,73 @@ class _Rows(Sequence[Tensor]):
         return self._count
 
 
-FileTensors: TypeAlias = tuple[list[str], list[Spec], Callable[[int], Tensor]]
-"""Tensors of one file: names, what each is, and what makes one of them by its place."""
+@dataclass(kw_only=True)
+class FileTensors:
+    """The tensors of one file, as its header lists them.
+
+    Attributes:
+        source: The file.
+        data_offset: First byte of the tensor data.
+        names: Names of the tensors, in the order of the header.
+        specs: Type, shape and size of each.
+        begins: First byte of each, counted from the start of the tensor data.
+        damage: Why a row cannot be read, where neither its spec nor the file's size shows it.
+        byte_order: ``"little"`` or ``"big"``.
+    """
+
+    source: ByteSource
+    data_offset: int = 0
+    names: list[str] = field(default_factory=list)
+    specs: list[Spec] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    damage: dict[int, str] = field(default_factory=dict)
+    byte_order: Literal["little", "big"] = "little"
+
+    @property
+    def available(self) -> int:
+        """Bytes that the file has for tensors."""
+        return max(0, self.source.size - self.data_offset)
+
+    def damage_of(self, row: int) -> str | None:
+        """Return why the bytes of a tensor cannot all be read, or None."""
+        nbytes, fault = self.specs[row].nbytes, self.specs[row].fault
+        missing = min(nbytes, self.begins[row] + nbytes - self.available)
+        cut = f"cut short: the last {missing} bytes are not in the file" if missing > 0 else None
+        return self.damage.get(row) or fault or cut
+
+    def extent(self, row: int) -> Extent:
+        """Return where the bytes of a tensor lie."""
+        return Extent(self.source, self.data_offset + self.begins[row], self.specs[row].nbytes)
+
+    def tensor(self, row: int) -> Tensor:
+        """Return a tensor as the file stores it."""
+        spec = self.specs[row]
+        return Tensor(
+            name=self.names[row],
+            shape=spec.shape,
+            type=spec.type,
+            extents=(self.extent(row),),
+            parameters=spec.parameters,
+            damage=self.damage_of(row),
+            byte_order=self.byte_order,
+        )
 
 
 def table_of(files: Sequence[FileTensors]) -> TensorTable:
     """Return the table of all tensors of some files, in order."""
-    specs = [spec for _, specs, _ in files for spec in specs]
+    specs = [spec for file in files for spec in file.specs]
     columns = TensorColumns(
-        names=[name for names, _, _ in files for name in names],
+        names=[name for file in files for name in file.names],
         shapes=[spec.shape for spec in specs],
         types=[spec.type for spec in specs],
         parameters=[spec.parameters for spec in specs],
         nbytes=[spec.nbytes for spec in specs],
     )
-    first_rows = list(accumulate((len(names) for names, _, _ in files), initial=0))
+    first_rows = list(accumulate((len(file.names) for file in files), initial=0))
 
     def build(row: int) -> Tensor:
         # the last file whose first row is not above: a file without tensors is skipped
         index = bisect_right(first_rows, row) - 1
-        return files[index][2](row - first_rows[index])
+        return files[index].tensor(row - first_rows[index])
 
     return TensorTable(columns, build)

@@ -19,8 +19,7 @@ from typing import Any, Final
 
 from explorer.errors import PlanError
 from explorer.formats.facts import range_text
-from explorer.formats.model import Metadata, MetadataEntry, Model
-from explorer.formats.side_files import loaded_entry
+from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, quoted, whole, whole_or_none
 from explorer.planner.tensor_groups import TensorGroups, group_config, group_list, group_table
 

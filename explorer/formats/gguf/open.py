@@ -33,10 +33,11 @@ from explorer.formats.model import (
     ModelFile,
     ProblemLog,
     Value,
+    constant,
     decode_text,
 )
 from explorer.formats.side_files import escapes, hub_cache
-from explorer.formats.tensors import Extent, Spec, Tensor, table_of
+from explorer.formats.tensors import FileTensors, Spec, table_of
 from explorer.quantization import ggml_type
 from explorer.sources import ByteSource, FileSource
 
@@ -141,64 +142,34 @@ class _Cursor:
         return self.take(length, what)
 
 
-@dataclass
-class Shard:
+@dataclass(kw_only=True)
+class Shard(FileTensors):
     """One file of a model, and what its header says.
 
     Attributes:
-        source: The file.
         version: 1, 2 or 3.
         layout: Byte order and width of counts.
         entries: Metadata in file order.
-        names: Names of the tensors, in the order of their records.
-        specs: Type, shape and size of each.
-        data_offsets: First byte of each, counted from the start of the tensor data.
-        record_offsets: First byte of each record in the file.
+        record_offsets: First byte of each tensor's record in the file.
         table_offset: First byte of the tensor table.
         table_end: First byte behind it.
         alignment: Alignment of the tensor data in bytes.
-        data_offset: First byte of the tensor data.
         warnings: (where, what) of rules that the header breaks.
     """
 
-    source: ByteSource
     version: int
     layout: Layout
     entries: list[MetadataEntry] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    specs: list[Spec] = field(default_factory=list)
-    data_offsets: list[int] = field(default_factory=list)
     record_offsets: list[int] = field(default_factory=list)
     table_offset: int = 0
     table_end: int = 0
     alignment: int = DEFAULT_ALIGNMENT
-    data_offset: int = 0
     warnings: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def file_name(self) -> str:
         """The name of the file, for messages."""
         return self.source.path.name
-
-    @property
-    def available(self) -> int:
-        """Bytes that the file has for tensors."""
-        return max(0, self.source.size - self.data_offset)
-
-    def tensor(self, row: int) -> Tensor:
-        """Return one of its tensors."""
-        spec, offset = self.specs[row], self.data_offsets[row]
-        missing = offset + spec.nbytes - self.available
-        cut = f"cut short: the last {missing} bytes are not in the file" if missing > 0 else None
-        return Tensor(
-            name=self.names[row],
-            shape=spec.shape,
-            type=spec.type,
-            extents=(Extent(self.source, self.data_offset + offset, spec.nbytes),),
-            parameters=spec.parameters,
-            damage=spec.fault or cut,
-            byte_order=self.layout.order,
-        )
 
     def model_file(self, first_tensor: int) -> ModelFile:
         """Return it as a file of a model; its first tensor has a row in the model's table."""
@@ -256,7 +227,8 @@ def _read_start(source: ByteSource) -> Shard:
     if version not in (1, 2, 3):
         what = f"has GGUF version {version}; this program reads versions 1, 2 and 3"
         raise FormatError(what, source.path, 4)
-    return Shard(source, version, Layout("big" if big else "little", 4 if version == 1 else 8))
+    layout = Layout("big" if big else "little", 4 if version == 1 else 8)
+    return Shard(source=source, version=version, layout=layout, byte_order=layout.order)
 
 
 def _check_counts(cursor: _Cursor, tensor_count: int, key_count: int) -> None:
@@ -312,13 +284,9 @@ def _read_value(
     if kind in arrays.NUMBER_TYPES:
         type_name, code = arrays.NUMBER_TYPES[kind]
         raw = cursor.take(int(code[1:]), f"the value of key {quoted(key)}")
-        return type_name, None, _constant(_number(raw, kind, code, layout))
+        return type_name, None, constant(_number(raw, kind, code, layout))
     what = f"key {quoted(key)} has the unknown value type {kind}"
     raise cursor.error(what, cursor.position - 4)
-
-
-def _constant(value: Value) -> Callable[[], Value]:
-    return lambda: value
 
 
 def _number(raw: bytes, kind: int, code: str, layout: Layout) -> int | float | bool:
@@ -338,7 +306,7 @@ def _read_string(cursor: _Cursor, key: str, eager_left: int) -> Callable[[], Val
         raise cursor.error(what, at)
     start = cursor.position
     if size <= min(limits.EAGER_STRING_BYTES, eager_left):
-        return _constant(decode_text(cursor.take(size, f"the value of key {quoted(key)}")))
+        return constant(decode_text(cursor.take(size, f"the value of key {quoted(key)}")))
     cursor.position += size
 
     def load() -> Value:
@@ -385,7 +353,7 @@ def _read_records(cursor: _Cursor, count: int, shard: Shard) -> None:
                     known[fields] = spec
             names.append(decode_text(window[name_at:name_end]))
             specs.append(spec)
-            shard.data_offsets.append(offset_at(window, end - 8)[0])
+            shard.begins.append(offset_at(window, end - 8)[0])
             shard.record_offsets.append(cursor.position + position - first)
             names_left -= name_end - name_at
             position = end
@@ -461,7 +429,7 @@ def _check_tensors(shard: Shard, log: ProblemLog) -> None:
     ggml accepts tensors only one behind the other; the specification asks for aligned offsets and
     nothing else (docs/gguf.md, section 2), and files with gaps or another order exist.
     """
-    names, specs, offsets = shard.names, shard.specs, shard.data_offsets
+    names, specs, offsets = shard.names, shard.specs, shard.begins
     rows = range(len(names))
     for row in log.first([row for row in rows if specs[row].fault is not None]):
         report = log.add_error if specs[row].type.known else log.add_warning
@@ -481,14 +449,14 @@ def _check_tensors(shard: Shard, log: ProblemLog) -> None:
 def _cut_short(shard: Shard, rows: list[int]) -> str:
     """Return how much of a file is missing; `rows` are the tensors that are not complete."""
     available = shard.available
-    end = max(shard.data_offsets[row] + shard.specs[row].nbytes for row in rows)
+    end = max(shard.begins[row] + shard.specs[row].nbytes for row in rows)
     listed = ", ".join(quoted(shard.names[row]) for row in rows[:3])
     listed += ", …" if len(rows) > 3 else ""
     what = (
         f"the file is cut short: {end - available} bytes are missing, "
         f"{len(rows)} of {len(shard.names)} tensors are incomplete ({listed})"
     )
-    beyond = sum(shard.data_offsets[row] > available for row in rows)
+    beyond = sum(shard.begins[row] > available for row in rows)
     if beyond:
         what += f", {beyond} of them lie wholly behind the end"
     return f"{what}; download it again"
@@ -656,7 +624,7 @@ def assemble(path: Path, opened: Shard, shards: Sequence[Shard], log: ProblemLog
         path=path,
         files=tuple(shard.model_file(row) for shard, row in zip(shards, first_rows, strict=False)),
         metadata=Metadata(first.entries),
-        tensors=table_of([(shard.names, shard.specs, shard.tensor) for shard in shards]),
+        tensors=table_of(shards),
         problems=log.problems(),
         version=first.version,
         byte_order=first.layout.order,

@@ -22,7 +22,14 @@ from explorer.formats.limits import (
     MAX_TENSORS,
     MAX_TEXT_BYTES,
 )
-from explorer.formats.model import Metadata, MetadataEntry, Model, ProblemLog, decode_text
+from explorer.formats.model import (
+    Metadata,
+    MetadataEntry,
+    Model,
+    ProblemLog,
+    decode_text,
+    loaded_entry,
+)
 from explorer.formats.ollama.manifest import (
     BLOBS,
     CONFIG_KIND,
@@ -41,7 +48,7 @@ from explorer.formats.safetensors.groups import (
     is_group_name,
 )
 from explorer.formats.safetensors.open import SafetensorsFile, model_files, open_file
-from explorer.formats.side_files import CONFIG_NAME, Config, loaded_entry, read_object
+from explorer.formats.side_files import CONFIG_NAME, Config, read_object
 from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import Extent, Spec, natural_key
 from explorer.quantization import TensorType
@@ -318,7 +325,7 @@ class _TensorBlobs:
         if isinstance(file, str):
             yield self._placeholder(layer, file)
             return
-        rows = [file.stored(row)._replace(scope=scope) for row in range(len(file.header.names))]
+        rows = [row._replace(scope=scope) for row in file.all_stored()]
         weights = find_weights(rows, (OLLAMA_NAMING,))
         companions = {id(part) for weight in weights for part in weight.stored[1:]}
         main = [row for row in rows if id(row) not in companions]
@@ -342,7 +349,7 @@ class _TensorBlobs:
         if blob is None:
             try:
                 blob = open_file(find_blob(self._manifest.models, layer), self._log)
-                if not blob.header.names:
+                if not blob.names:
                     blob.source.close()
                     blob = "its blob holds no tensor"
             except ExplorerError as error:

@@ -16,17 +16,23 @@ from typing import Any, Final
 
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats.limits import SAFETENSORS_MAX_HEADER_BYTES, SAFETENSORS_MAX_TENSORS
-from explorer.formats.model import Metadata, MetadataEntry, Model, ModelFile, ProblemLog
+from explorer.formats.model import (
+    Metadata,
+    MetadataEntry,
+    Model,
+    ModelFile,
+    ProblemLog,
+    loaded_entry,
+)
 from explorer.formats.safetensors.groups import (
     MLX_NAMING,
     OLLAMA_NAMING,
-    Assembly,
     ExpertGroups,
     Stored,
     assemble,
     may_hold_weights,
 )
-from explorer.formats.side_files import Config, loaded_entry, read_config
+from explorer.formats.side_files import Config, read_config
 from explorer.formats.strict_json import (
     JsonLimits,
     JsonText,
@@ -37,7 +43,7 @@ from explorer.formats.strict_json import (
     scan_integers,
     shorten,
 )
-from explorer.formats.tensors import Extent, Spec, Tensor, table_of
+from explorer.formats.tensors import FileTensors, Spec, Tensor, table_of
 from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource, FileSource
 
@@ -49,36 +55,46 @@ SAFETENSORS_TYPES: Final = {name: kind for name, kind in TENSOR_TYPES.items() if
 """The 22 types of the format, by name."""
 
 
-@dataclass
-class Header:
-    """What one file's header says; of a name that occurs twice, the last, as the library does.
+@dataclass(kw_only=True)
+class SafetensorsFile(FileTensors):
+    """One open file; of a name that occurs twice, the last counts, as in the library.
 
     Attributes:
-        data_offset: First byte of the data region.
         metadata: The strings of `__metadata__`.
-        names: Tensor names, in header order.
-        specs: Type and shape of each.
-        begins: First byte of each in the data region, below 2^64.
-        ends: First byte behind each, below 2^64; nothing says yet that it is not before the first.
+        ends: First byte behind each tensor, counted as `begins`; both are below 2^64. Until
+            `sort_and_check`, nothing says that it is not before the first.
         repeated: Names that occur more than once.
         repeated_metadata: Keys of `__metadata__` that do.
     """
 
-    data_offset: int
     metadata: dict[str, str] = field(default_factory=dict)
-    names: list[str] = field(default_factory=list)
-    specs: list[Spec] = field(default_factory=list)
-    begins: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
     repeated_metadata: tuple[str, ...] = ()
 
-    def reorder(self, rows: list[int]) -> None:
+    def tensor(self, row: int) -> Tensor:
+        return self.stored(row).tensor()
+
+    def stored(self, row: int) -> Stored:
+        """Return one tensor as the file stores it."""
+        name, damage = self.names[row], self.damage_of(row)
+        return Stored(name, self.specs[row], self.extent(row), damage, name, self.metadata)
+
+    def all_stored(self) -> list[Stored]:
+        """Return all tensors as the file stores them."""
+        return [self.stored(row) for row in range(len(self.names))]
+
+    def leave_out(self, names: set[str]) -> None:
+        """Drop the tensors of these names."""
+        self.keep([row for row, name in enumerate(self.names) if name not in names])
+
+    def keep(self, rows: list[int]) -> None:
         """Keep only the rows given, in that order."""
         self.names = list(map(self.names.__getitem__, rows))
         self.specs = list(map(self.specs.__getitem__, rows))
         self.begins = list(map(self.begins.__getitem__, rows))
         self.ends = list(map(self.ends.__getitem__, rows))
+        self.damage = {new: self.damage[row] for new, row in enumerate(rows) if row in self.damage}
 
 
 def _read_fields(value: Any) -> tuple[Any, Any, Any]:
@@ -160,7 +176,7 @@ _LOOKS_LIKE: Final = (
 )
 
 
-def read_header(source: ByteSource) -> Header:
+def read_file(source: ByteSource) -> SafetensorsFile:
     """Read the header of a safetensors file, rules 1 to 6, 8 and 9 of the reference.
 
     Raises:
@@ -172,25 +188,23 @@ def read_header(source: ByteSource) -> Header:
         raise FormatError(what, source.path, 0)
     start = source.read(0, LENGTH_BYTES)
     length = int.from_bytes(start, "little")
+    claim = f"claims a header of {length} bytes, where"
     if length > SAFETENSORS_MAX_HEADER_BYTES:
         guess = next((name for magic, name in _LOOKS_LIKE if start.startswith(magic)), None)
         what = (
             f"is not a safetensors file; it looks like {guess}"
             if guess
-            else f"claims a header of {length} bytes, where at most "
-            f"{SAFETENSORS_MAX_HEADER_BYTES} are allowed; it is damaged or no safetensors file"
+            else f"{claim} at most {SAFETENSORS_MAX_HEADER_BYTES} are allowed; "
+            "it is damaged or no safetensors file"
         )
         raise FormatError(what, source.path, 0)
-    data_offset = LENGTH_BYTES + length
-    if data_offset > source.size:
-        what = (
-            f"claims a header of {length} bytes, where {source.size - LENGTH_BYTES} are left; "
-            "it is cut short, download it again"
-        )
+    left = source.size - LENGTH_BYTES
+    if length > left:
+        what = f"{claim} {left} are left; it is cut short, download it again"
         raise FormatError(what, source.path, 0)
     text = read_text(source, LENGTH_BYTES, length)
     check_bounds(text, _limits(text))
-    return _Walk(text, Header(data_offset)).run()
+    return _Walk(text, SafetensorsFile(source=source, data_offset=LENGTH_BYTES + length)).run()
 
 
 def _limits(text: JsonText) -> JsonLimits:
@@ -210,17 +224,17 @@ def _limits(text: JsonText) -> JsonLimits:
 class _Walk:
     """One pass over the header's text."""
 
-    def __init__(self, text: JsonText, header: Header) -> None:
+    def __init__(self, text: JsonText, file: SafetensorsFile) -> None:
         self._text = text
-        self._header = header
+        self._file = file
         self._specs: dict[tuple[str, tuple[int, ...]], Spec] = {}
         self._faults: list[tuple[int, FormatError]] = []
         self._has_metadata = False
         # The fast decoder takes true for 1 and -0 for 0; it is not used where one may occur.
         self._doubtful = any(word in text.text for word in ("true", "false", "-0"))
 
-    def run(self) -> Header:
-        """Walk over the entries and return the header."""
+    def run(self) -> SafetensorsFile:
+        """Walk over the entries and return the file with them."""
         text = self._text
         what = "has a header that does not begin with '{'; it is damaged"
         position = self._expect("{", 0, what)
@@ -232,7 +246,7 @@ class _Walk:
         if position != len(text.text):
             raise text.error("has text behind the header's last '}'; it is damaged", position)
         self._finish()
-        return self._header
+        return self._file
 
     def _entries(self, position: int) -> int:
         """Read all entries; return the position behind the closing brace.
@@ -241,7 +255,7 @@ class _Walk:
         keys with four strings (eight quotes) repeats no key; a list minus a list, or a string
         minus a string, is a TypeError.
         """
-        text, header, specs = self._text.text, self._header, self._specs
+        text, file, specs = self._text.text, self._file, self._specs
         decode, count, starts_with = scan_integers, text.count, text.startswith
         while True:
             name, position = self._key(position)
@@ -268,10 +282,10 @@ class _Walk:
                     usual = False
                 if self._doubtful or not usual:
                     spec, begin, end, position = self._careful(name, start)
-                header.names.append(name)
-                header.specs.append(spec)
-                header.begins.append(begin)
-                header.ends.append(end)
+                file.names.append(name)
+                file.specs.append(spec)
+                file.begins.append(begin)
+                file.ends.append(end)
             if starts_with(',"', position):
                 position += 1
                 continue
@@ -308,8 +322,8 @@ class _Walk:
         if not isinstance(value, dict) or not all(type(text) is str for text in value.values()):
             raise self._text.error(f"has a {METADATA} that is not texts by name", start)
         if isinstance(value, RepeatedKeys):
-            self._header.repeated_metadata = value.repeated
-        self._header.metadata = value
+            self._file.repeated_metadata = value.repeated
+        self._file.metadata = value
         return position
 
     def _careful(self, name: str, start: int) -> tuple[Spec, int, int, int]:
@@ -332,17 +346,16 @@ class _Walk:
                 self._specs[key] = spec
         if spec.fault is not None:
             fault = self._text.error(f"tensor {shorten(name)}: {spec.fault}", start)
-            self._faults.append((len(self._header.names), fault))
+            self._faults.append((len(self._file.names), fault))
         return spec, begin, end, position
 
     def _finish(self) -> None:
         """Drop what a later entry of the same name replaces, then refuse what is left of faults."""
-        header = self._header
-        names = header.names
+        file, names = self._file, self._file.names
         if len(names) > SAFETENSORS_MAX_TENSORS:
             what = f"has {len(names)} tensors, more than {SAFETENSORS_MAX_TENSORS}"
             raise self._text.error(what, 0)
-        if names and (min(header.begins) < 0 or max(header.ends) >= U64):
+        if names and (min(file.begins) < 0 or max(file.ends) >= U64):
             raise self._text.error("has a tensor whose place is not from 0 to 2^64", 0)
         kept = dict(zip(names, range(len(names)), strict=True))  # the last of each name
         for row, error in self._faults:
@@ -351,96 +364,47 @@ class _Walk:
         if len(kept) < len(names):
             rows = set(kept.values())
             replaced = (name for row, name in enumerate(names) if row not in rows)
-            header.repeated = list(dict.fromkeys(replaced))
-            header.reorder(sorted(rows))
+            file.repeated = list(dict.fromkeys(replaced))
+            file.keep(sorted(rows))
 
 
-def sort_and_check(
-    header: Header, available: int, file_name: str, log: ProblemLog
-) -> dict[int, str]:
+def sort_and_check(file: SafetensorsFile, log: ProblemLog) -> None:
     """Sort the tensors by their data and check that they cover it exactly: rules 7, 10 and 11.
 
     The official library refuses a file that breaks one. Here it still opens, to show what is left
     of an interrupted download: each broken rule is a problem.
-
-    Args:
-        header: The header; its rows are reordered.
-        available: Bytes of the data region that the file has.
-        file_name: What to call the file in problems.
-        log: Where problems go.
-
-    Returns:
-        For each damaged row, why its bytes cannot all be read.
     """
-    places = list(zip(header.begins, header.ends, strict=True))
+    available = file.available
+    places = list(zip(file.begins, file.ends, strict=True))
     rows = sorted(range(len(places)), key=places.__getitem__)
     if rows != list(range(len(rows))):
-        header.reorder(rows)
-    damage: dict[int, str] = {}
-    incomplete: list[int] = []
-    covered, owner = 0, -1  # end of what the rows so far cover, and the row that reaches it
-    columns = zip(header.names, header.specs, header.begins, header.ends, strict=True)
+        file.keep(rows)
+    incomplete: list[str] = []
+    covered, owner = 0, ""  # end of what the tensors so far cover, and the one that reaches it
+    columns = zip(file.names, file.specs, file.begins, file.ends, strict=True)
     for row, (name, spec, begin, end) in enumerate(columns):
         if end - begin != spec.nbytes:
             what = f"its place has {end - begin} bytes, its shape and type take {spec.nbytes}"
-            damage[row] = what
+            file.damage[row] = what
             log.add_error(name, what)
         elif end > available:
-            missing = min(spec.nbytes, end - available)
-            damage[row] = f"cut short: its last {missing} bytes are not in the file"
-            incomplete.append(row)
+            incomplete.append(shorten(name))
         if begin > covered:
             log.add_error(name, f"{begin - covered} bytes before it belong to no tensor")
         elif begin < covered:
-            other = shorten(header.names[owner])
-            log.add_error(name, f"shares bytes with tensor {other}, or lies in it")
+            log.add_error(name, f"shares bytes with tensor {shorten(owner)}, or lies in it")
         if end > covered:
-            covered, owner = end, row
+            covered, owner = end, name
     if covered < available:
         what = f"the last {available - covered} bytes of the file belong to no tensor"
-        log.add_error(file_name, what)
+        log.add_error(file.source.path.name, what)
     elif covered > available:
-        listed = ", ".join(shorten(header.names[row]) for row in incomplete[:3])
-        more = ", …" if len(incomplete) > 3 else ""
+        listed = ", ".join(incomplete[:3]) + (", …" if len(incomplete) > 3 else "")
         what = (
             f"the file is cut short: {covered - available} bytes are missing, {len(incomplete)} of "
-            f"{len(header.names)} tensors are incomplete ({listed}{more}); download it again"
+            f"{len(file.names)} tensors are incomplete ({listed}); download it again"
         )
-        log.add_error(file_name, what)
-    return damage
-
-
-@dataclass
-class SafetensorsFile:
-    """One open safetensors file with its header.
-
-    Attributes:
-        source: The file.
-        header: Its header, tensors in the order of their data.
-        damage: For each damaged row, why its bytes cannot all be read.
-    """
-
-    source: ByteSource
-    header: Header
-    damage: dict[int, str]
-
-    def tensor(self, row: int) -> Tensor:
-        """Return one tensor as the file stores it."""
-        return self.stored(row).tensor()
-
-    def stored(self, row: int) -> Stored:
-        """Return one tensor as the file stores it."""
-        header = self.header
-        spec, name = header.specs[row], header.names[row]
-        extent = Extent(self.source, header.data_offset + header.begins[row], spec.nbytes)
-        return Stored(name, spec, extent, self.damage.get(row), name, header.metadata)
-
-    def leave_out(self, names: set[str]) -> None:
-        """Drop the tensors of these names."""
-        kept = [row for row, name in enumerate(self.header.names) if name not in names]
-        damage = {new: self.damage[row] for new, row in enumerate(kept) if row in self.damage}
-        self.header.reorder(kept)
-        self.damage = damage
+        log.add_error(file.source.path.name, what)
 
 
 def open_safetensors(path: Path) -> Model:
@@ -468,17 +432,17 @@ def open_file(path: Path, log: ProblemLog) -> SafetensorsFile:
     """
     source = FileSource(path)
     try:
-        header = read_header(source)
+        file = read_file(source)
     except ExplorerError:
         source.close()
         raise
-    for name in header.repeated:
+    for name in file.repeated:
         what = "the tensor name occurs more than once in the header; the last one counts"
         log.add_warning(name, what)
-    for key in header.repeated_metadata:
+    for key in file.repeated_metadata:
         log.add_warning(key, f"the key occurs more than once in {METADATA}")
-    damage = sort_and_check(header, source.size - header.data_offset, path.name, log)
-    return SafetensorsFile(source, header, damage)
+    sort_and_check(file, log)
+    return file
 
 
 def build_model(
@@ -494,22 +458,21 @@ def build_model(
     """
     entries: dict[str, MetadataEntry] = {}
     for index, file in enumerate(files):
-        for key, value in file.header.metadata.items():
+        for key, value in file.metadata.items():
             if key not in entries:
                 entries[key] = loaded_entry(key, "string", value, index)
-    metadata = Metadata([*entries.values(), *config.entries])
-    assembly = _assembly(files, config, log)
-    if assembly is None:
-        table = table_of([(file.header.names, file.header.specs, file.tensor) for file in files])
-    else:
-        table = assembly.table()
+    table, tensors, groups = table_of(files), None, None
+    if may_hold_weights([name for file in files for name in file.names]):
+        stored = [tensor for file in files for tensor in file.all_stored()]
+        assembly = assemble(stored, (MLX_NAMING, OLLAMA_NAMING), config.fields, log)
+        table, tensors, groups = assembly.table(), assembly.tensors, tuple(assembly.groups)
     return Model(
         format="safetensors",
         path=path,
-        files=model_files(files, None if assembly is None else assembly.tensors),
-        metadata=metadata,
+        files=model_files(files, tensors),
+        metadata=Metadata([*entries.values(), *config.entries]),
         tensors=table,
-        groups=ExpertGroups(table) if assembly is None else tuple(assembly.groups),
+        groups=ExpertGroups(table) if groups is None else groups,
         problems=log.problems(),
         config=config.fields,
     )
@@ -526,7 +489,7 @@ def model_files(
     """
     first_rows: dict[int, int] = {}
     if tensors is None:
-        counts = accumulate((len(file.header.names) for file in files), initial=0)
+        counts = accumulate((len(file.names) for file in files), initial=0)
         first_rows = dict(zip((id(file.source) for file in files), counts, strict=False))
     else:
         for row, tensor in enumerate(tensors):
@@ -534,18 +497,10 @@ def model_files(
     return tuple(
         ModelFile(
             source=file.source,
-            header_bytes=file.header.data_offset,
+            header_bytes=file.data_offset,
             table_offset=LENGTH_BYTES,
-            table_end=file.header.data_offset,
+            table_end=file.data_offset,
             first_tensor=first_rows.get(id(file.source), 0),
         )
         for file in files
     )
-
-
-def _assembly(files: Sequence[SafetensorsFile], config: Config, log: ProblemLog) -> Assembly | None:
-    """Put weights and their scales together; None if there can be none to put together."""
-    if not may_hold_weights([name for file in files for name in file.header.names]):
-        return None
-    stored = [file.stored(row) for file in files for row in range(len(file.header.names))]
-    return assemble(stored, (MLX_NAMING, OLLAMA_NAMING), config.fields, log)
