@@ -32,6 +32,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.selection import Selection
 from explorer.qt.theme import series_colour, warning_colour
+from explorer.qt.widgets.building import add_column
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.table_model import Cell, Column, TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
@@ -333,9 +334,7 @@ class MetadataView(QWidget):
         self.splitter.setStretchFactor(0, 3)
         self.splitter.setStretchFactor(1, 2)
         self.splitter.setChildrenCollapsible(False)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.splitter)
+        add_column(self, self.splitter)
         self.list.bar.changed.connect(self._filter)
         self.list.table.row_selected.connect(self._show_value)
 
@@ -413,11 +412,7 @@ class ValueView(QWidget):
         self._stack = QStackedWidget(self)
         for page in (self._message, self.text, self.array):
             self._stack.addWidget(page)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self._title)
-        layout.addWidget(self._stack, 1)
+        add_column(self, self._title, self._stack, grows=self._stack)
         self.clear()
 
     def clear(self) -> None:

@@ -14,14 +14,15 @@ from typing import Any, TypeAlias
 
 from PySide6 import QtCore
 from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QVBoxLayout, QWidget
+from PySide6.QtGui import QGuiApplication, QKeySequence
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QWidget
 
 from explorer.formats.tensors import natural_key, parse_name
 from explorer.present.explanations import MODEL_TREE_TEXTS
 from explorer.present.model import type_text
 from explorer.qt.document import Document
 from explorer.qt.selection import Selection
+from explorer.qt.widgets.building import add_action, add_column
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
 from explorer.text import bytes_text, integer_text, plain_text
@@ -392,16 +393,10 @@ class OpenModelsView(QWidget):
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.tree.customContextMenuRequested.connect(self._show_menu)
         self.tree.selectionModel().currentChanged.connect(self._emit_choice)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.tree)
+        add_column(self, self.tree)
         self._quiet = False
-        copy = QAction(self.tr("&Copy name"), self.tree)
-        copy.setShortcut(QKeySequence(QKeySequence.StandardKey.Copy))
-        copy.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        copy.triggered.connect(self._copy_name)
-        self.tree.addAction(copy)
-        self._copy_action = copy
+        copy = QKeySequence.StandardKey.Copy
+        self._copy_action = add_action(self.tree, self.tr("&Copy name"), self._copy_name, copy)
 
     def add(self, document: Document, row: int) -> None:
         """Show a model as the branch at `row`, opened one level."""

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QWidget
 
 from explorer.analysis import Histogram, Moments
 from explorer.present.explanations import picture_text
+from explorer.qt.widgets.building import add_action, show_menu
 from explorer.qt.widgets.plot import PlotColours
 from explorer.text import float_text
 
@@ -58,11 +59,8 @@ class SmallMultiples(QWidget):
         self.setMouseTracking(True)
         self.setAccessibleName(self.tr("Histograms side by side"))
         self.setWhatsThis(picture_text("histograms"))
-        self.export_action = QtGui.QAction(self.tr("&Save picture or data…"), self)
-        self.export_action.setShortcut(QtGui.QKeySequence("Ctrl+S"))
-        self.export_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        self.export_action.triggered.connect(self.export_requested)
-        self.addAction(self.export_action)
+        save = self.tr("&Save picture or data…")
+        self.export_action = add_action(self, save, self.export_requested, "Ctrl+S")
 
     def show_curves(self, curves: tuple[HistogramCurve, ...]) -> None:
         """Draw other histograms."""
@@ -251,10 +249,7 @@ class SmallMultiples(QWidget):
             super().keyPressEvent(event)
 
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.addAction(self.export_action)
-        menu.popup(event.globalPos())
+        show_menu(self, event.globalPos(), [self.export_action])
 
 
 @dataclass(frozen=True, eq=False)

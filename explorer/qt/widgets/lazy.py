@@ -7,8 +7,9 @@ from typing import Generic, Protocol, TypeVar
 
 from PySide6.QtCore import Qt, Signal, SignalInstance
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
-from PySide6.QtWidgets import QStackedWidget, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedWidget, QTabWidget, QWidget
 
+from explorer.qt.widgets.building import add_column
 from explorer.qt.widgets.labels import StatePage
 
 View = TypeVar("View", bound=QWidget)
@@ -34,8 +35,7 @@ class LazyTab(QWidget, Generic[View]):
         self._make, self._fill = make, fill
         self._widget: View | None = None
         self._stale = True
-        self._layout = QVBoxLayout(self)
-        self._layout.setContentsMargins(0, 0, 0, 0)
+        self._layout = add_column(self)
 
     @property
     def built(self) -> View | None:
@@ -115,12 +115,11 @@ class TabbedPanel(QWidget):
         self.state = StatePage(self)
         self.state.pressed.connect(self.refresh)
         self._content = QWidget(self)
-        self.column = _column(self._content)
+        self.column = add_column(self._content)
         self._stack = QStackedWidget(self)
         self._stack.addWidget(self.state)
         self._stack.addWidget(self._content)
-        self.outer = _column(self)
-        self.outer.addWidget(self._stack, 1)
+        self.outer = add_column(self, self._stack, grows=self._stack)
         self.cancel_shortcut = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
         self.cancel_shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self.cancel_shortcut.activated.connect(self.cancel)
@@ -181,10 +180,3 @@ class TabbedPanel(QWidget):
         """Report the files that a part writes."""
         part.exported.connect(self.exported)
         part.failed.connect(self.failed)
-
-
-def _column(widget: QWidget) -> QVBoxLayout:
-    column = QVBoxLayout(widget)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(0)
-    return column

@@ -15,6 +15,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.widgets.building import add_column
 from explorer.qt.widgets.labels import ElidedLabel, StatePage
 from explorer.qt.widgets.progress import ProgressLine
 
@@ -47,10 +48,7 @@ class ContentPage(QtWidgets.QWidget):
         self.stack = QtWidgets.QStackedWidget(self)
         self.stack.addWidget(self.state)
         self.stack.addWidget(self.content)
-        self.frame = QtWidgets.QVBoxLayout(self)
-        self.frame.setContentsMargins(0, 0, 0, 0)
-        self.frame.setSpacing(0)
-        self.frame.addWidget(self.stack, 1)
+        self.frame = add_column(self, self.stack, grows=self.stack)
 
     def show_content(self) -> None:
         """Show the content."""
@@ -358,10 +356,7 @@ class PlotPage(ContentPage, Generic[Panel]):
         self.bar.setContentsMargins(8, 6, 8, 4)
         self.bar.addWidget(self.title, 1)
         self.bar.addWidget(self.logarithmic)
-        self._column = QtWidgets.QVBoxLayout(self.content)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(0)
-        self._column.addLayout(self.bar)
+        self._column = add_column(self.content, self.bar)
 
     @cached_property
     def panel(self) -> Panel:

@@ -1,25 +1,23 @@
 """A plot in the program's colours, with zoom, its history, and export in one context menu.
 
-pyqtgraph follows neither the palette nor its changes, and its own menu offers much that a
-histogram does not need; so colours, menu and keys are set here once for all plots.
+pyqtgraph does not follow the palette, and its own menu offers much that a histogram does not need.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from functools import partial
+from typing import Any, Final
 
 import pyqtgraph as pg
 from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QWidget
 
+from explorer.qt.widgets.building import add_action, show_menu
 from explorer.text import count_text, float_text, integer_text, written_number
-
-# The axis of counts: 2.5 M instead of 2.5e+06, and whole powers of ten on a logarithmic one.
-
 
 _LONGEST: Final = 100_000  # from here on a count is rounded
 
@@ -34,7 +32,7 @@ class NumberAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
 
 
 class CountAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
-    """An axis at the left of a plot whose heights are counts, shares, or logarithms of them."""
+    """The left axis of a plot of counts, shares, or logarithms of them: 2.5 M, not 2.5e+06."""
 
     def __init__(self) -> None:
         super().__init__("left")
@@ -42,7 +40,7 @@ class CountAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
         self.logarithmic = False
 
     def set_logarithmic(self, on: bool) -> None:
-        """Take heights for logarithms, or not."""
+        """Take heights for logarithms, written as whole powers of ten, or not."""
         self.logarithmic = on
         self.picture = None
         self.update()
@@ -51,12 +49,10 @@ class CountAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
 
     def tickValues(self, low: float, high: float, size: float) -> list[tuple[float, list[float]]]:
         if not self.logarithmic:
-            levels: list[tuple[float, list[float]]] = super().tickValues(low, high, size)
-            return levels
+            return list(super().tickValues(low, high, size))
         first, last = -int(-low // 1), int(high // 1)
         step = max(1, (last - first) // 6)
-        powers = [float(power) for power in range(first, last + 1, step)]
-        return [(float(step), powers)]
+        return [(float(step), [float(power) for power in range(first, last + 1, step)])]
 
     def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         if self.logarithmic:
@@ -73,12 +69,6 @@ def _count(number: float) -> str:
     return count_text(whole) if whole >= _LONGEST else integer_text(whole)
 
 
-# The area of a plot: rubber band and wheel zoom, and every zoom can be taken back.
-#
-# pyqtgraph keeps a history of rubber bands only, and without the view before the first; so it is
-# kept here.
-
-
 _WHEEL_STEP: Final = 1.2
 _ONE_TURN_S: Final = 0.6  # notches in quick succession are one zoom
 _LEAST_PIXELS: Final = 6  # of a rubber band; less is a click with an unsteady hand
@@ -86,7 +76,9 @@ _MOST_HISTORY: Final = 100
 
 
 class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
-    """A `ViewBox` that a left drag and the wheel zoom.
+    """A `ViewBox` that a left drag and the wheel zoom, with a history of every zoom.
+
+    pyqtgraph's own history has rubber bands only, and not the view before the first.
 
     Attributes:
         home: The area that shows everything.
@@ -196,6 +188,8 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
 
 
 _LEGEND_ALPHA: Final = 200  # curves shine through
+_PAN: Final = 0.1  # of the width
+_ZOOM: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,18 +246,13 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
     accessible_role = QtGui.QAccessible.Role.Chart
 
     export_requested = Signal()
-    _PAN: ClassVar[float] = 0.1
-    _ZOOM: ClassVar[float] = 1.5
     _styled = False  # events come before the plot is made
 
     def __init__(self, parent: QWidget | None = None, box: ZoomBox | None = None) -> None:
         self.box = ZoomBox() if box is None else box
         self.counts = CountAxis()
-        super().__init__(
-            parent,
-            viewBox=self.box,
-            axisItems={"left": self.counts, "bottom": NumberAxis("bottom")},
-        )
+        axes = {"left": self.counts, "bottom": NumberAxis("bottom")}
+        super().__init__(parent, viewBox=self.box, axisItems=axes)
         # pyqtgraph keeps a picture of the bare background, and that of a hidden plot too: 11 MB
         # in a window of 2000 × 1400
         self.setCacheMode(self.CacheModeFlag.CacheNone)
@@ -277,33 +266,21 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         item.layout.setContentsMargins(4, 8, 12, 2)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMinimumSize(240, 160)
-        self.back_action = self._action(self.tr("&Back"), self.box.go_back, "Backspace")
-        self.reset_action = self._action(self.tr("&Reset zoom"), self.box.go_home, "Home")
-        self.zoom_in_action = self._action(
-            self.tr("Zoom &in"), lambda: self._zoom(self._ZOOM), "+", "="
-        )
-        self.zoom_out_action = self._action(
-            self.tr("Zoom &out"), lambda: self._zoom(1 / self._ZOOM), "-"
-        )
-        self._action(self.tr("Move left"), lambda: self.box.pan_by(-self._PAN), "Shift+Left")
-        self._action(self.tr("Move right"), lambda: self.box.pan_by(self._PAN), "Shift+Right")
-        self.export_action = self._action(
-            self.tr("&Save picture or data…"), self.export_requested.emit, "Ctrl+S"
-        )
+        add, tr, box = partial(add_action, self), self.tr, self.box
+        self.back_action = add(tr("&Back"), box.go_back, "Backspace")
+        self.reset_action = add(tr("&Reset zoom"), box.go_home, "Home")
+        self.zoom_in_action = add(tr("Zoom &in"), lambda: self._zoom(_ZOOM), "+", "=")
+        self.zoom_out_action = add(tr("Zoom &out"), lambda: self._zoom(1 / _ZOOM), "-")
+        add(tr("Move left"), lambda: box.pan_by(-_PAN), "Shift+Left")
+        add(tr("Move right"), lambda: box.pan_by(_PAN), "Shift+Right")
+        save = tr("&Save picture or data…")
+        self.export_action = add(save, self.export_requested, "Ctrl+S")
         self.speak("")
         self.box.zoomed.connect(self._show_zoom)
         self._show_zoom()
 
-    def _action(self, text: str, slot: Callable[[], object], *keys: str) -> QtGui.QAction:
-        action = QtGui.QAction(text, self)
-        action.setShortcuts([QtGui.QKeySequence(key) for key in keys])
-        action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        action.triggered.connect(lambda _=False: slot())
-        self.addAction(action)
-        return action
-
     def speak(self, text: str) -> None:
-        """Have a screen reader say what the cursor stands on; else what one can do here."""
+        """Set what a screen reader says: what the cursor stands on, or else the keys."""
         keys = self.tr("Plus and minus zoom, Home shows all, Ctrl+S saves the picture or its data")
         self.setAccessibleDescription(text or keys)
 
@@ -372,20 +349,13 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
 
     def focusInEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusInEvent(event)
-        self.box.setBorder(
-            pg.mkPen(self.palette().color(QtGui.QPalette.ColorRole.Highlight), width=1)
-        )
+        colour = self.palette().color(QtGui.QPalette.ColorRole.Highlight)
+        self.box.setBorder(pg.mkPen(colour, width=1))
 
     def focusOutEvent(self, event: QtGui.QFocusEvent) -> None:
         super().focusOutEvent(event)
         self.box.setBorder(None)
 
     def contextMenuEvent(self, event: QtGui.QContextMenuEvent) -> None:
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.addActions(
-            [self.zoom_in_action, self.zoom_out_action, self.back_action, self.reset_action]
-        )
-        menu.addSeparator()
-        menu.addActions([*self.more_actions, self.export_action])
-        menu.popup(event.globalPos())
+        zooms = [self.zoom_in_action, self.zoom_out_action, self.back_action, self.reset_action]
+        show_menu(self, event.globalPos(), zooms, [*self.more_actions, self.export_action])

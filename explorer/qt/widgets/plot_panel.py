@@ -14,6 +14,7 @@ from PySide6.QtSvg import QSvgGenerator
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.widgets.building import add_column
 from explorer.qt.widgets.curves import BinReading
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.labels import ElidedLabel
@@ -202,11 +203,7 @@ class PicturePanel(QtWidgets.QWidget):
         self.save_button.setToolTip(self.tr("Save the picture or its data (Ctrl+S in the plot)"))
         self.save_button.clicked.connect(self.ask_export)
         self.line.addWidget(self.save_button)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.splitter, 1)
-        layout.addLayout(self.line)
+        add_column(self, self.splitter, self.line, grows=self.splitter)
         plot.export_requested.connect(self.ask_export)
         self.table.exported.connect(self.exported)
         self.table.failed.connect(self.failed)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtCore, QtWidgets
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence
+from PySide6.QtGui import QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.widgets.building import add_action, add_column, show_menu
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.saving import FileSaver
 from explorer.qt.widgets.table_model import Cell, Index, TableModel
@@ -129,31 +131,15 @@ class TableView(QtWidgets.QTableView):
         self.selectionModel().selectionChanged.connect(lambda *_: self.selection_moved.emit())
 
     def _make_actions(self) -> None:
-        copy_keys = QKeySequence(QKeySequence.StandardKey.Copy)
-        self.copy_action = self._action(self.tr("&Copy rows"), self.copy_rows, copy_keys)
-        self.copy_cell_action = self._action(
-            self.tr("Copy c&ell"), self.copy_cell, QKeySequence("Ctrl+Shift+C")
-        )
-        self.copy_json_action = self._action(self.tr("Copy rows as &JSON"), self.copy_json)
-        self.export_action = self._action(self.tr("E&xport table…"), self.ask_export)
+        add, tr = partial(add_action, self, children=True), self.tr
+        copy = QKeySequence.StandardKey.Copy
+        self.copy_action = add(tr("&Copy rows"), self.copy_rows, copy)
+        self.copy_cell_action = add(tr("Copy c&ell"), self.copy_cell, "Ctrl+Shift+C")
+        self.copy_json_action = add(tr("Copy rows as &JSON"), self.copy_json)
+        self.export_action = add(tr("E&xport table…"), self.ask_export)
         # what the mouse does in the header, which keys do not reach
-        self.sort_action = self._action(
-            self.tr("&Sort by this column"), self.sort_by_current, QKeySequence("Ctrl+Shift+S")
-        )
-        self.columns_action = self._action(
-            self.tr("Col&umns…"), self._show_columns_here, QKeySequence("Ctrl+Shift+L")
-        )
-
-    def _action(
-        self, text: str, slot: Callable[[], None], keys: QKeySequence | None = None
-    ) -> QAction:
-        action = QAction(text, self)
-        if keys is not None:
-            action.setShortcut(keys)
-            action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        action.triggered.connect(slot)
-        self.addAction(action)
-        return action
+        self.sort_action = add(tr("&Sort by this column"), self.sort_by_current, "Ctrl+Shift+S")
+        self.columns_action = add(tr("Col&umns…"), self._show_columns_here, "Ctrl+Shift+L")
 
     def show_columns(self, state: QtCore.QByteArray, hidden: Collection[str] = ()) -> None:
         """Restore widths, order and visibility of the columns, or choose them.
@@ -305,14 +291,9 @@ class TableView(QtWidgets.QTableView):
         return self._saver.write(title, path, write)
 
     def _show_menu(self, place: QtCore.QPoint) -> None:
-        menu = QtWidgets.QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.addActions(
-            [self.copy_action, self.copy_cell_action, self.copy_json_action, self.export_action]
-        )
-        menu.addSeparator()
-        menu.addActions([self.sort_action, self.columns_action])
-        menu.popup(self.viewport().mapToGlobal(place))
+        copying = [self.copy_action, self.copy_cell_action, self.copy_json_action]
+        columns = [self.sort_action, self.columns_action]
+        show_menu(self, self.viewport().mapToGlobal(place), [*copying, self.export_action], columns)
 
     def _show_columns_here(self) -> None:
         header = self.horizontalHeader()
@@ -459,11 +440,7 @@ class ListPanel(QtWidgets.QWidget):
         self._stack = QtWidgets.QStackedLayout(self._area)
         self._stack.addWidget(self.table)
         self._stack.addWidget(self._empty)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.bar)
-        layout.addWidget(self._area, 1)
+        add_column(self, self.bar, self._area, grows=self._area)
         self.bar.left_down.connect(self._enter_table)
 
     def show_empty(self, text: str) -> None:

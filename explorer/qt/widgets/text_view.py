@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6 import QtGui
 from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 
 from explorer.qt.theme import monospace_font
+from explorer.qt.widgets.building import add_column
 from explorer.text import plain_text
 
 
@@ -26,11 +27,7 @@ class TextView(QWidget):
         close = QtGui.QShortcut(QtGui.QKeySequence(Qt.Key.Key_Escape), self._search)
         close.setContext(Qt.ShortcutContext.WidgetShortcut)
         close.activated.connect(self._close_search)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self._search)
-        layout.addWidget(self.text, 1)
+        add_column(self, self._search, self.text, grows=self.text)
 
     def show_text(self, text: str) -> None:
         """Show a text; what would act on the display is shown escaped."""

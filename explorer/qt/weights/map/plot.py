@@ -18,6 +18,7 @@ from explorer.analysis.tensor_map.map import TensorMap, Window
 from explorer.present.explanations import picture_text
 from explorer.qt.theme import series_colour
 from explorer.qt.weights.values import Place
+from explorer.qt.widgets.building import add_action
 from explorer.qt.widgets.plot import ThemedPlot, ZoomBox
 from explorer.qt.widgets.profiles import ColourBar, Profiles
 
@@ -205,11 +206,11 @@ class MapPlot(ThemedPlot):
         self._profiles, self._bar = Profiles(item, self.tr("RMS")), ColourBar(item)
         self.setAccessibleName(self.tr("Map of the tensor"))
         self.setWhatsThis(picture_text("map"))
-        self.copy_value_action = self._action(
-            self.tr("Copy &value"), self.value_wanted.emit, "Ctrl+C"
+        self.copy_value_action = add_action(
+            self, self.tr("Copy &value"), self.value_wanted, "Ctrl+C"
         )
-        self.copy_position_action = self._action(
-            self.tr("Copy &position"), self.position_wanted.emit, "Ctrl+Shift+C"
+        self.copy_position_action = add_action(
+            self, self.tr("Copy &position"), self.position_wanted, "Ctrl+Shift+C"
         )
         self.more_actions = [self.copy_value_action, self.copy_position_action]
         self.box.sigRangeChanged.connect(lambda *_: self._look_again())
