@@ -192,14 +192,14 @@ def show_planner(window) -> None:  # type: ignore[no-untyped-def]
 
     settle(QApplication.instance(), ready)
     state.set(context=16384)
-    state.set_host(Host(32 << 30, 8 << 30))
-    state.set_devices(())
+    state.replace_inputs(host=Host(32 << 30, 8 << 30))
+    state.replace_inputs(devices=())
     state.flush()
     plan = state.current.plan
     # room for a compute graph, for what is reserved, and for most of the layers
     graph = max(plan.layout.full, plan.layout.partial)
     free = graph + plan.layout.buffer + (457 << 20) + (plan.weights + plan.kv_total) * 3 // 4
-    state.set_devices((Device("0", "CUDA", free, name="Small GPU"),))
+    state.replace_inputs(devices=(Device("0", "CUDA", free, name="Small GPU"),))
 
 
 def the_largest(document) -> int:  # type: ignore[no-untyped-def]

@@ -80,8 +80,8 @@ def largest(
     Args:
         attempt: Tries a value; called once for each.
         hopeless: Whether neither a value nor any above it can fit; may say no when unsure.
-        low: The least value.
-        high: The most.
+        low: The smallest value.
+        high: The largest value.
         most_layouts: How often to try before settling for a bisection.
     """
     known: dict[int, Trial] = {}
@@ -146,10 +146,7 @@ class Advice:
 def solve(what: str, request: PlanRequest, check: Callable[[], None] = lambda: None) -> Advice:
     """Answer one of `QUESTIONS`; all settings but the one in question stay as they are.
 
-    Args:
-        what: The question.
-        request: The model, its settings and the machine.
-        check: Called before each layout; raises to stop the search.
+    `check` is called before each layout; it raises to stop the search.
 
     Raises:
         PlanError: There is no such question, or the model cannot be planned at all.
@@ -172,6 +169,14 @@ class _Search:
     def lay_out(self, trace: Trace | None = None, **changes: Any) -> Layout:
         self.check()
         return layout_for(self.request, self.effective(**changes), trace)
+
+    def fits(self, **changes: Any) -> bool:
+        try:
+            return self.lay_out(**changes).fully_offloaded
+        except PlanError as error:
+            if error.reason is None:
+                raise
+            return False
 
     def without_host(self) -> _Search:
         return replace(self, request=replace(self.request, host=None))
@@ -205,7 +210,7 @@ def best_cache_type(search: _Search) -> Advice:
         for difference in search.effective(kv_cache_type=name).differences:
             if difference.name == "kv_cache_type":
                 return Advice("kv-cache-type", None, f"{limit}; {name}: {difference.reason}")
-        if _fits(search, kv_cache_type=name):
+        if search.fits(kv_cache_type=name):
             return Advice("kv-cache-type", name, limit)
         limit = f"{name} does not fit: {_obstacle(search, kv_cache_type=name)}"
     return Advice("kv-cache-type", None, limit)
@@ -290,15 +295,6 @@ def _largest(name: str, search: _Search, bounds: tuple[int, int], limit: str) ->
     if not found.exact:
         limit += "; a still larger value might fit again, the search was cut short"
     return Advice(name, found.value, limit, found.exact)
-
-
-def _fits(search: _Search, **changes: Any) -> bool:
-    try:
-        return search.lay_out(**changes).fully_offloaded
-    except PlanError as error:
-        if error.reason is None:
-            raise
-        return False
 
 
 def _exceeds(search: _Search, **changes: Any) -> bool:

@@ -15,8 +15,8 @@ from explorer.errors import PlanError
 from explorer.formats.tensor_filter import parse_bounds
 from explorer.text import integer_text, plain_number, plain_text, shorten
 
-# Every limit is far above what exists, and low enough that each product of a formula stays finite
-# and each loop short. Without them a header that claims 2^63 layers would fill the memory.
+# Each limit is far above what exists, and low enough that products stay finite and loops short.
+# Without them a header that claims 2^63 layers would fill the memory.
 
 MAX_BLOCKS: Final = 1024
 """Most blocks of a model, and most entries of a list with a value for each; real ones have 200."""
@@ -32,11 +32,7 @@ MAX_BYTES: Final = 1 << 63
 
 
 def whole(value: object, what: str, most: int = MAX_COUNT, least: int = 0) -> int:
-    """Return a value if it is an integer within its limits.
-
-    Raises:
-        PlanError: It is of another type, or too small, or too large.
-    """
+    """Return a value if it is an integer within its limits; else raise `PlanError`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise PlanError(f"{quoted(what)} is {_shown(value)}, where an integer belongs")
     if not least <= value <= most:
@@ -51,11 +47,7 @@ def whole_or_none(value: object, what: str, most: int = MAX_COUNT, least: int = 
 
 
 def sized(nbytes: int, what: str) -> int:
-    """Return a computed size if it fits 63 bits.
-
-    Raises:
-        PlanError: It does not; such a model or context does not exist.
-    """
+    """Return a computed size if it fits 63 bits; else raise `PlanError`."""
     if nbytes >= MAX_BYTES:
         raise PlanError(
             f"{what} would take more than 2^63 bytes; a length in the header or a setting is wrong"
@@ -180,11 +172,7 @@ class Host:
 
 
 def check_devices(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """Return the devices if there are not too many and no two are the same one.
-
-    Raises:
-        PlanError: Too many, or two with the same id and library.
-    """
+    """Return the devices; raise `PlanError` if they are too many, or two are the same one."""
     if len(devices) > MAX_DEVICES:
         raise PlanError(f"{len(devices)} GPUs are more than {MAX_DEVICES}")
     seen: set[str] = set()
@@ -196,18 +184,13 @@ def check_devices(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 
 def compute_capability(value: object) -> tuple[int, int] | None:
-    """Return a CUDA compute capability, given as (8, 6), ``"8.6"`` or None.
-
-    Raises:
-        PlanError: It is none.
-    """
+    """Return a compute capability, given as (8, 6), ``"8.6"`` or None; else raise `PlanError`."""
     if value is None:
         return None
     if isinstance(value, (str, float)):
         match = _COMPUTE.fullmatch(str(value).strip())
         if match is None:
-            what = f"compute capability {quoted(str(value))!r} is not of the form 8.6"
-            raise PlanError(what)
+            raise PlanError(f"compute capability {quoted(str(value))!r} is not of the form 8.6")
         return int(match[1]), int(match[2])
     if isinstance(value, (tuple, list)) and len(value) == 2:
         major, minor = (whole(part, "compute capability") for part in value)
@@ -275,7 +258,7 @@ def parse_gpu(text: str, position: int = 0, look_up: LookUp | None = None) -> De
 
     Args:
         text: The SPEC.
-        position: Number of the GPU, which becomes its id.
+        position: The id of the GPU, where the SPEC has none.
         look_up: Finds GPUs by name; None finds none.
 
     Raises:
@@ -287,20 +270,19 @@ def parse_gpu(text: str, position: int = 0, look_up: LookUp | None = None) -> De
         return _from_word(text.strip(), position, look_up)
     fields = _fields(text)
     device = _base(fields, position, look_up)
-    changes: dict[str, Any] = {"id": fields.get("id", str(position))}
-    if "total" in fields:
-        changes["total"] = changes["free"] = parse_size(fields["total"])
-    if "free" in fields:
-        changes["free"] = parse_size(fields["free"])
-    if "library" in fields:
-        changes["library"] = _LIBRARIES.get(fields["library"].lower(), fields["library"])
-    if "integrated" in fields:
-        changes["integrated"] = _yes_no(fields["integrated"])
-    if "driver" in fields:
-        changes["driver_major"] = _driver(fields["driver"])
-    if "compute" in fields:
-        changes["compute"] = compute_capability(fields["compute"])
-    return replace(device, **changes)
+    readers: dict[str, tuple[str, Callable[[str], Any]]] = {
+        "total": ("total", parse_size),
+        "free": ("free", parse_size),
+        "library": ("library", lambda name: _LIBRARIES.get(name.lower(), name)),
+        "integrated": ("integrated", _yes_no),
+        "driver": ("driver_major", _driver),
+        "compute": ("compute", compute_capability),
+    }
+    known = [(*readers[key], value) for key, value in fields.items() if key in readers]
+    changes = {name: read(value) for name, read, value in known}
+    if "total" in changes:
+        changes.setdefault("free", changes["total"])
+    return replace(device, id=fields.get("id", str(position)), **changes)
 
 
 def _from_word(text: str, position: int, look_up: LookUp | None) -> Device:

@@ -365,7 +365,7 @@ def test_pictures_of_the_planner(hands: Hands, saved: Path) -> None:
     view = hands.window.panels.planner.widget
     body = view.body
     assert body is not None
-    view.state.set_devices((Device("0", "CUDA", 2_000_000),))
+    view.state.replace_inputs(devices=(Device("0", "CUDA", 2_000_000),))
     settle(hands.qtbot, hands.window)
     hands.tab_to(MemoryBars)
     hands.press(_KEY.Key_Right)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 
-from explorer.planner.profiles import PROFILES
+from explorer.planner.profiles import GRAPH_SIZE, PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC
 from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
@@ -22,9 +22,15 @@ from explorer.present.plan_export import (
     context_stops,
     parallel_stops,
 )
-from explorer.qt.planner.fields import CalmComboBox, CalmSpinBox, SizeEdit, TokenSpinBox
+from explorer.qt.planner.fields import (
+    CalmComboBox,
+    CalmSpinBox,
+    SizeEdit,
+    TokenSpinBox,
+    buddy_label,
+    colour_text,
+)
 from explorer.qt.planner.state import CurrentPlan, PlannerState
-from explorer.qt.theme import warning_colour
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import plain_tip
 from explorer.text import bytes_text, integer_text, plain_text
@@ -60,11 +66,13 @@ class StopSlider(QtWidgets.QSlider):
     value_chosen = Signal(int)
     held = Signal(bool)
 
-    def __init__(self, stops: Stops, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(
+        self, stops: Stops, spoken: str = "{n}", parent: QtWidgets.QWidget | None = None
+    ) -> None:
+        """Start without marks; a screen reader says `spoken` with the value in place of ``{n}``."""
         super().__init__(Qt.Orientation.Horizontal, parent)
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # its marks are painted so
-        self.stops = stops
-        self._marks: tuple[StopMark, ...] = ()
+        self._spoken = spoken
         self._turned = 0
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.set_stops(stops, ())
@@ -81,29 +89,26 @@ class StopSlider(QtWidgets.QSlider):
             self.setPageStep(page)
         self.update()
 
-    def show_value(self, value: int, spoken: str) -> None:
-        """Stand at the stop nearest to a value; a screen reader says `spoken`. Emits nothing."""
+    def show_value(self, value: int, text: str) -> None:
+        """Stand at the stop nearest to a value, which a screen reader reads as `text`."""
         if not self.isSliderDown():
             with QSignalBlocker(self):
                 self.setValue(self.stops.position(value))
-        self.setAccessibleDescription(spoken)
+        self.setAccessibleDescription(self._spoken.format(n=text))
 
     def x_of(self, place: int) -> int:
         """Return the middle of the handle at a position, in pixels."""
         groove, handle = self._groove()
-        span = groove.width() - handle
-        return (
-            groove.x()
-            + handle // 2
-            + QtWidgets.QStyle.sliderPositionFromValue(self.minimum(), self.maximum(), place, span)
+        offset = QtWidgets.QStyle.sliderPositionFromValue(
+            self.minimum(), self.maximum(), place, groove.width() - handle
         )
+        return groove.x() + handle // 2 + offset
 
     def _groove(self) -> tuple[QRect, int]:
         """Return the groove, and the width of the handle."""
         option = QtWidgets.QStyleOptionSlider()
         self.initStyleOption(option)
-        control = QtWidgets.QStyle.ComplexControl.CC_Slider
-        part = QtWidgets.QStyle.SubControl
+        control, part = QtWidgets.QStyle.ComplexControl.CC_Slider, QtWidgets.QStyle.SubControl
         style = self.style()
         groove = style.subControlRect(control, option, part.SC_SliderGroove, self)
         return groove, style.subControlRect(control, option, part.SC_SliderHandle, self).width()
@@ -121,10 +126,8 @@ class StopSlider(QtWidgets.QSlider):
 
     def _slider_height(self) -> int:
         # not the size hint: it asks for the style option, which asks for this
-        return (
-            self.style().pixelMetric(QtWidgets.QStyle.PixelMetric.PM_SliderThickness, None, self)
-            + 2
-        )
+        metric = QtWidgets.QStyle.PixelMetric.PM_SliderThickness
+        return self.style().pixelMetric(metric, None, self) + 2
 
     def _label_boxes(self) -> list[tuple[StopMark, QRect]]:
         """Return the marks whose names have room, the important ones first."""
@@ -213,7 +216,7 @@ class Setting:
         editor: Where it is typed or chosen.
         tip: Tool tip of the editor.
         show: Shows what is asked for in the editor, or else what holds.
-        text: Returns what holds in a plan as text; None where that is always what is asked for.
+        text: Returns what holds in a plan as text; None of the profile, which always holds.
         slider: Where it is dragged, or None.
         holds: The label of what holds.
         reset: The button that asks for nothing again.
@@ -259,8 +262,7 @@ class SettingRows(QtWidgets.QWidget):
     def add(self, setting: Setting) -> None:
         """Add a line for a setting, and its slider below."""
         plain, editor, slider = setting.title.replace("&", ""), setting.editor, setting.slider
-        label = QtWidgets.QLabel(setting.title, self)
-        label.setBuddy(editor)
+        label = buddy_label(setting.title, editor)
         editor.setToolTip(setting.tip)
         for part in (label, editor, slider):
             if part is not None:
@@ -295,7 +297,7 @@ class SettingRows(QtWidgets.QWidget):
 
     def _reset(self, name: str) -> None:
         if name == "profile":
-            self._state.replace_inputs(profile=next(iter(PROFILES)))
+            self._state.replace_inputs(profile=GRAPH_SIZE.name)
         else:
             self._state.apply({name: None})
 
@@ -307,15 +309,14 @@ class SettingRows(QtWidgets.QWidget):
             reasons = {one.name: one.reason for one in plan.effective.differences}
             origins = dict(plan.effective.origins)
         for name, row in self.rows.items():
-            asked = getattr(inputs.settings, name, None)
-            is_default = asked is None
             if name == "profile":
-                asked, is_default = inputs.profile, inputs.profile == next(iter(PROFILES))
-            row.show(asked, current)
-            row.reset.setEnabled(not is_default)
-            if row.text is None:
+                row.show(inputs.profile, current)
+                row.reset.setEnabled(inputs.profile != GRAPH_SIZE.name)
                 continue
-            text = "–" if plan is None else row.text(plan)
+            asked = getattr(inputs.settings, name)
+            row.show(asked, current)
+            row.reset.setEnabled(asked is not None)
+            text = "–" if plan is None or row.text is None else row.text(plan)
             reason = reasons.get(name, "")
             text = f"{_DIFFERS} {text}" if reason else text
             if text != row.holds.text():
@@ -328,11 +329,8 @@ class SettingRows(QtWidgets.QWidget):
 
     @staticmethod
     def _take_colours(row: Setting) -> None:
-        """Show what is not as it was asked for in the warning colour, beside its sign."""
-        palette = QtGui.QGuiApplication.palette()
-        if row.holds.text().startswith(_DIFFERS):
-            palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
-        row.holds.setPalette(palette)
+        """Show what is not as asked for in the warning colour, beside its sign."""
+        colour_text(row.holds, warning=row.holds.text().startswith(_DIFFERS))
 
     # Qt
 
@@ -391,42 +389,25 @@ class SettingsControls(SettingRows):
 
     def _add_context(self) -> None:
         edit = self.context_edit = TokenSpinBox(context_stops(0), self)
-        edit.valueChanged.connect(lambda value: self._state.set(context=value))
-        slider = self.context = self._slider(context_stops(0), self.tr("Context slider"))
-        slider.value_chosen.connect(lambda value: self._state.set(context=value))
-
-        def show(asked: int | None, current: CurrentPlan) -> None:
-            value = _either(asked, current, "context", DEFAULT_CONTEXT)
-            _set_number(edit, min(value, edit.maximum()))
-            slider.show_value(value, self.tr("{n} tokens").format(n=integer_text(value)))
-
+        slider = self.context = self._slider(self.tr("Context slider"), self.tr("{n} tokens"))
         tip = self.tr("Tokens of each sequence: 32768, 32k or 1M")
-        text = _number_text("context")
+        show, text = self._number(edit, "context", DEFAULT_CONTEXT, slider)
         self.add(Setting("context", self.tr("&Context"), edit, tip, show, text, slider))
 
     def _add_parallel(self) -> None:
-        edit, stops = CalmSpinBox(self), parallel_stops()
-        self.parallel_edit = edit
-        edit.setRange(1, _MOST_SEQUENCES)
-        edit.valueChanged.connect(lambda value: self._state.set(parallel=value))
-        slider = self.parallel = self._slider(stops, self.tr("Parallel sequences slider"))
-        slider.value_chosen.connect(lambda value: self._state.set(parallel=value))
+        edit = self.parallel_edit = CalmSpinBox(self, 1, _MOST_SEQUENCES)
+        slider = self.parallel = self._slider(self.tr("Parallel sequences slider"))
+        stops = parallel_stops()
         slider.set_stops(stops, [StopMark(n, str(n)) for n in stops.snaps], 4)
-
-        def show(asked: int | None, current: CurrentPlan) -> None:
-            value = _either(asked, current, "parallel", 1)
-            _set_number(edit, value)
-            slider.show_value(value, integer_text(value))
-
         tip = self.tr("Sequences at a time; each has its own context")
-        text = _number_text("parallel")
+        show, text = self._number(edit, "parallel", 1, slider)
         self.add(Setting("parallel", self.tr("&Parallel"), edit, tip, show, text, slider))
 
     def _add_cache_type(self) -> None:
         edit = self._choice([(name, name) for name in CACHE_TYPES], "kv_cache_type")
         self.cache_type_edit = edit
         stops = Stops(range(len(CACHE_TYPES)), range(len(CACHE_TYPES)))
-        slider = self.cache_type = self._slider(stops, self.tr("KV cache type slider"))
+        slider = self.cache_type = self._slider(self.tr("KV cache type slider"))
         slider.set_stops(stops, [StopMark(i, name) for i, name in enumerate(CACHE_TYPES)])
         slider.value_chosen.connect(lambda n: self._state.set(kv_cache_type=CACHE_TYPES[n]))
 
@@ -439,23 +420,17 @@ class SettingsControls(SettingRows):
                 edit.setCurrentIndex(place)
             slider.show_value(place, CACHE_TYPES[place])
 
-        tip = self.tr("Type of the KV cache. f32 is a what-if: no server accepts it.")
-        title = self.tr("&KV cache type")
-
         def text(plan: Plan) -> str:
             return plain_text(plan.effective.kv_cache_type)
 
+        title = self.tr("&KV cache type")
+        tip = self.tr("Type of the KV cache. f32 is a what-if: no server accepts it.")
         self.add(Setting("kv_cache_type", title, edit, tip, show, text, slider))
 
     def _add_batch(self) -> None:
-        edit = CalmSpinBox(self)
-        edit.setRange(1, _MOST_BATCH)
+        edit = CalmSpinBox(self, 1, _MOST_BATCH)
         edit.setSingleStep(128)
-        edit.valueChanged.connect(lambda value: self._state.set(batch=value))
-
-        def show(asked: int | None, current: CurrentPlan) -> None:
-            _set_number(edit, _either(asked, current, "batch", DEFAULT_BATCH))
-
+        show, _ = self._number(edit, "batch", DEFAULT_BATCH)
         tip = self.tr("Tokens computed at a time")
         self.add(Setting("batch", self.tr("&Batch"), edit, tip, show, batch_text))
 
@@ -474,15 +449,14 @@ class SettingsControls(SettingRows):
         self.add(Setting("flash_attention", self.tr("&Flash attention"), edit, tip, show, text))
 
     def _add_layers(self) -> None:
-        edit = CalmSpinBox(self)
-        edit.setRange(AUTOMATIC, _MOST_LAYERS)
+        edit = CalmSpinBox(self, AUTOMATIC, _MOST_LAYERS)
         edit.setSpecialValueText(self.tr("auto"))
         edit.valueChanged.connect(
             lambda value: self._state.set(num_gpu=None if value == AUTOMATIC else value)
         )
 
         def show(asked: int | None, _current: CurrentPlan) -> None:
-            _set_number(edit, AUTOMATIC if asked is None else asked)
+            edit.show_value(AUTOMATIC if asked is None else asked)
 
         def text(plan: Plan) -> str:
             return "–" if plan.layout is None else str(plan.layout.placed)
@@ -535,11 +509,26 @@ class SettingsControls(SettingRows):
 
         self.add(Setting("profile", self.tr("P&rofile"), edit, "", show))
 
-    def _slider(self, stops: Stops, spoken: str) -> StopSlider:
-        slider = StopSlider(stops, self)
-        slider.setAccessibleName(spoken)
+    def _slider(self, name: str, spoken: str = "{n}") -> StopSlider:
+        slider = StopSlider(context_stops(0), spoken, self)
+        slider.setAccessibleName(name)
         slider.held.connect(self._state.hold)
         return slider
+
+    def _number(
+        self, edit: CalmSpinBox, name: str, default: int, slider: StopSlider | None = None
+    ) -> tuple[Callable[[Any, CurrentPlan], None], Callable[[Plan], str]]:
+        """Let a number be typed and dragged; return `show` and `text` of its `Setting`."""
+        for signal in [edit.valueChanged] + ([] if slider is None else [slider.value_chosen]):
+            signal.connect(lambda value: self._state.set(**{name: value}))
+
+        def show(asked: int | None, current: CurrentPlan) -> None:
+            value = _either(asked, current, name, default)
+            edit.show_value(value)
+            if slider is not None:
+                slider.show_value(value, integer_text(value))
+
+        return show, lambda plan: integer_text(getattr(plan.effective, name))
 
     def _choice(self, choices: Sequence[tuple[str, object]], name: str) -> CalmComboBox:
         edit = CalmComboBox(self)
@@ -547,16 +536,6 @@ class SettingsControls(SettingRows):
             edit.addItem(text, value)
         edit.currentIndexChanged.connect(lambda _: self._state.set(**{name: edit.currentData()}))
         return edit
-
-
-def _set_number(edit: CalmSpinBox, value: int) -> None:
-    if edit.value() != value:
-        with QSignalBlocker(edit):
-            edit.setValue(value)
-
-
-def _number_text(name: str) -> Callable[[Plan], str]:
-    return lambda plan: integer_text(getattr(plan.effective, name))
 
 
 def _either(asked: Any, current: CurrentPlan, name: str, default: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from explorer.planner.devices import parse_gpu, parse_size
 from explorer.present.explanations import GPU_TEXTS
 from explorer.present.plan import device_name, device_text, size_text
 from explorer.qt.jobs import JobRunner
-from explorer.qt.planner.fields import CalmSpinBox, SizeEdit
+from explorer.qt.planner.fields import CalmSpinBox, SizeEdit, buddy_label, fill, push_button
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.planner.tables import LiveTable, gpu_columns
 from explorer.qt.widgets.labels import plain_label
@@ -52,13 +53,13 @@ class DeviceTable(QtCore.QAbstractTableModel):
             return
         device = devices.pop(source)
         devices.insert(target - (target > source), device)
-        self._state.set_devices(tuple(devices))
+        self._state.replace_inputs(devices=tuple(devices))
 
     def remove(self, rows: Iterable[int]) -> None:
         """Plan without some devices."""
         gone = set(rows)
-        kept = [device for row, device in enumerate(self._devices) if row not in gone]
-        self._state.set_devices(tuple(kept))
+        kept = tuple(device for row, device in enumerate(self._devices) if row not in gone)
+        self._state.replace_inputs(devices=kept)
 
     def show_devices(self, devices: tuple[Device, ...]) -> None:
         """Show other devices; the selection stays where only their memory differs."""
@@ -84,22 +85,18 @@ class DeviceTable(QtCore.QAbstractTableModel):
         if not index.isValid():
             return None
         device, column = self._devices[index.row()], index.column()
-        cells: dict[int, Any]
+        roles = Qt.ItemDataRole
+        cells: dict[int, Any] = {
+            roles.ToolTipRole: device_text(device),
+            roles.WhatsThisRole: _meaning(column),
+            ItemRole.ROW: index.row(),
+        }
         if column == NAME:
-            roles = (Qt.ItemDataRole.DisplayRole, ItemRole.RAW)
-            cells = dict.fromkeys(roles, device_name(device))
+            cells |= dict.fromkeys((roles.DisplayRole, ItemRole.RAW), device_name(device))
         else:
-            cells = {
-                Qt.ItemDataRole.DisplayRole: bytes_text(device.free),
-                Qt.ItemDataRole.EditRole: size_text(device.free),
-                Qt.ItemDataRole.TextAlignmentRole: RIGHT,
-                ItemRole.RAW: device.free,
-            }
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return device_text(device)
-        if role == Qt.ItemDataRole.WhatsThisRole:
-            return _meaning(column)
-        return index.row() if role == ItemRole.ROW else cells.get(role)
+            cells |= {roles.DisplayRole: bytes_text(device.free), ItemRole.RAW: device.free}
+            cells |= {roles.EditRole: size_text(device.free), roles.TextAlignmentRole: RIGHT}
+        return cells.get(role)
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         if not index.isValid() or index.column() != FREE or role != Qt.ItemDataRole.EditRole:
@@ -113,7 +110,7 @@ class DeviceTable(QtCore.QAbstractTableModel):
             self._state.refused.emit(error)
             return False
         devices = (*self._devices[:row], device, *self._devices[row + 1 :])
-        self._state.set_devices(devices)
+        self._state.replace_inputs(devices=devices)
         return True
 
     def flags(self, index: Index) -> Qt.ItemFlag:
@@ -195,12 +192,10 @@ class CatalogueDialog(QtWidgets.QDialog):
         self.table.setAccessibleName(self.tr("GPU catalogue"))
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.table.show_columns(QtCore.QByteArray())
-        self.count = CalmSpinBox(self)
-        self.count.setRange(1, _MOST_AT_ONCE)
+        self.count = CalmSpinBox(self, 1, _MOST_AT_ONCE)
         self.count.setAccessibleName(self.tr("How many"))
         self.count.lineEdit().setAccessibleName(self.tr("How many"))
-        self.add = QtWidgets.QPushButton(self.tr("&Add"), self)
-        self.add.setDefault(True)
+        self.add = QtWidgets.QPushButton(self.tr("&Add"), self, default=True)
         self._lay_out()
         self.search.changed.connect(self._filter)
         self.search.left_down.connect(self._enter)
@@ -212,28 +207,22 @@ class CatalogueDialog(QtWidgets.QDialog):
     def _lay_out(self) -> None:
         close = QtWidgets.QDialogButtonBox(QtWidgets.QDialogButtonBox.StandardButton.Close, self)
         close.rejected.connect(self.reject)
-        line = QtWidgets.QHBoxLayout()
-        label = QtWidgets.QLabel(self.tr("&How many"), self)
-        label.setBuddy(self.count)
-        line.addWidget(label)
-        line.addWidget(self.count)
-        line.addWidget(self.add)
-        line.addStretch(1)
-        line.addWidget(close)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.addWidget(self.search)
-        layout.addWidget(self.table, 1)
-        layout.addLayout(line)
+        label, line = buddy_label(self.tr("&How many"), self.count), QtWidgets.QHBoxLayout()
+        fill(line, label, self.count, self.add, None, close)
+        fill(
+            QtWidgets.QVBoxLayout(self),
+            self.search,
+            (self.table, 1),
+            line,
+            margins=(11, 11, 11, 11),
+        )
 
     def _filter(self, words: str) -> None:
         found = {gpu.name for gpu in self._catalogue.search(words)}
         mask = np.array([gpu.name in found for gpu in self._gpus], np.bool_)
         self.model.set_filter(mask)
-        self.search.status.setText(
-            self.tr("{shown} of {all}").format(
-                shown=integer_text(self.model.rowCount()), all=integer_text(len(self._gpus))
-            )
-        )
+        shown, whole = integer_text(self.model.rowCount()), integer_text(len(self._gpus))
+        self.search.status.setText(self.tr("{shown} of {all}").format(shown=shown, all=whole))
         if self.model.rowCount():
             self.table.selectRow(0)
         self.add.setEnabled(self.chosen() is not None)
@@ -287,8 +276,9 @@ class DevicesBox(QtWidgets.QWidget):
         self.catalogue: Catalogue | None = None
         self.model = DeviceTable(state, self)
         self.table = _DeviceView(self.model, self)
-        self.add = self._button(self.tr("&Add GPU…"), self.tr("Add GPUs of the catalogue"))
-        self.remove = self._button(self.tr("Remo&ve"), self.tr("Remove the selected GPU (Delete)"))
+        self.add = push_button(self, self.tr("&Add GPU…"), self.tr("Add GPUs of the catalogue"))
+        tip = self.tr("Remove the selected GPU (Delete)")
+        self.remove = push_button(self, self.tr("Remo&ve"), tip)
         self.sets = QtWidgets.QToolButton(self)
         self.sets.setText(self.tr("Sets"))
         self.sets.setToolTip(self.tr("This machine, or devices that you remembered"))
@@ -324,7 +314,7 @@ class DevicesBox(QtWidgets.QWidget):
 
     def add_devices(self, device: Device, count: int = 1) -> None:
         """Plan for some more GPUs."""
-        self._state.set_devices(added(self._state.inputs.devices, device, count))
+        self._state.replace_inputs(devices=added(self._state.inputs.devices, device, count))
 
     def tab_chain(self) -> list[QtWidgets.QWidget]:
         """Return what takes the focus, in reading order."""
@@ -336,28 +326,20 @@ class DevicesBox(QtWidgets.QWidget):
     # Sets
 
     def _fill_sets(self) -> None:
-        menu = self.sets.menu()
+        menu, state = self.sets.menu(), self._state
         menu.clear()
-        machine = self._state.machine
-        own = menu.addAction(self.tr("This machine"))
-        own.setEnabled(machine is not None)
-        own.triggered.connect(self._use_machine)
-        again = menu.addAction(self.tr("Look at this machine again"))
-        again.triggered.connect(self.machine_wanted)
+        own = menu.addAction(self.tr("This machine"), self._use_machine)
+        own.setEnabled(state.machine is not None)
+        menu.addAction(self.tr("Look at this machine again"), self.machine_wanted.emit)
         menu.addSeparator()
-        for name, devices in self._state.sets.items():
-            action = menu.addAction(_menu_text(name))
-            action.triggered.connect(
-                lambda _=False, devices=devices: self._state.set_devices(devices)
-            )
-        remember = menu.addAction(self.tr("Remember these devices…"))
-        remember.triggered.connect(self._ask_name)
-        menu.addMenu(self.forget)
         self.forget.clear()
-        self.forget.setEnabled(bool(self._state.sets))
-        for name in self._state.sets:
-            action = self.forget.addAction(_menu_text(name))
-            action.triggered.connect(lambda _=False, name=name: self._state.forget(name))
+        self.forget.setEnabled(bool(state.sets))
+        for name, devices in state.sets.items():
+            text = plain_text(name).replace("&", "&&")  # an ampersand would be a mnemonic
+            menu.addAction(text, partial(state.replace_inputs, devices=devices))
+            self.forget.addAction(text, partial(state.forget, name))
+        menu.addAction(self.tr("Remember these devices…"), self._ask_name)
+        menu.addMenu(self.forget)
 
     def _use_machine(self) -> None:
         machine = self._state.machine
@@ -365,10 +347,9 @@ class DevicesBox(QtWidgets.QWidget):
             self._state.replace_inputs(devices=machine.devices, host=machine.host)
 
     def _ask_name(self) -> None:
-        name, right = QtWidgets.QInputDialog.getText(
-            self, self.tr("Remember devices"), self.tr("Name of this set:")
-        )
-        if right and name.strip():
+        title, label = self.tr("Remember devices"), self.tr("Name of this set:")
+        name, accepted = QtWidgets.QInputDialog.getText(self, title, label)
+        if accepted and name.strip():
             self._state.remember(shorten(plain_text(name.strip()), _LONGEST_NAME))
 
     # Main memory
@@ -376,11 +357,12 @@ class DevicesBox(QtWidgets.QWidget):
     def _set_ram(self, nbytes: int | None) -> None:
         """Plan for other main memory; None checks nothing against it."""
         host = self._state.inputs.host or Host(free=0)
-        self._state.set_host(None if nbytes is None else replace(host, free=nbytes))
+        changed = None if nbytes is None else replace(host, free=nbytes)
+        self._state.replace_inputs(host=changed)
 
     def _set_swap(self, nbytes: int | None) -> None:
         host = self._state.inputs.host or Host(free=0)
-        self._state.set_host(replace(host, swap=nbytes or 0))
+        self._state.replace_inputs(host=replace(host, swap=nbytes or 0))
 
     def follow(self, current: CurrentPlan) -> None:
         """Show the devices of a plan, and without any what was found of this machine."""
@@ -398,34 +380,16 @@ class DevicesBox(QtWidgets.QWidget):
     # Parts
 
     def _lay_out(self) -> None:
-        buttons = QtWidgets.QHBoxLayout()
-        buttons.setSpacing(4)
-        for widget in (self.add, self.remove, self.sets):
-            buttons.addWidget(widget)
-        buttons.addStretch(1)
-        memory = QtWidgets.QGridLayout()
-        memory.setHorizontalSpacing(6)
-        for column, (text, edit) in enumerate(
-            ((self.tr("&Main memory"), self.ram), (self.tr("S&wap"), self.swap))
-        ):
-            label = QtWidgets.QLabel(text, self)
-            label.setBuddy(edit)
-            memory.addWidget(label, 0, 2 * column)
-            memory.addWidget(edit, 0, 2 * column + 1)
+        buttons, memory = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
+        fill(buttons, self.add, self.remove, self.sets, None, spacing=4)
+        ram, swap = (
+            buddy_label(self.tr("&Main memory"), self.ram),
+            buddy_label(self.tr("S&wap"), self.swap),
+        )
+        fill(memory, ram, self.ram, swap, self.swap, spacing=6)
         layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(4)
-        layout.addWidget(self.table)
-        layout.addWidget(self.notes)
-        layout.addLayout(buttons)
-        layout.addLayout(memory)
+        fill(layout, self.table, self.notes, buttons, memory, spacing=4)
         self.add.setEnabled(False)
-
-    def _button(self, text: str, tip: str) -> QtWidgets.QPushButton:
-        button = QtWidgets.QPushButton(text, self)
-        button.setToolTip(tip)
-        button.setAutoDefault(False)
-        return button
 
     def _memory(self, name: str) -> SizeEdit:
         edit = SizeEdit(self)
@@ -499,8 +463,3 @@ class _DeviceView(QtWidgets.QTableView):
         super().currentChanged(current, previous)
         if current.isValid():
             self.scrollTo(current)
-
-
-def _menu_text(name: str) -> str:
-    """Return a name as a menu shows it: an ampersand would be a mnemonic."""
-    return plain_text(name).replace("&", "&&")

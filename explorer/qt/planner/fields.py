@@ -1,34 +1,46 @@
-"""Input fields that let one scroll past them, and take tokens and sizes as people write them."""
+"""Parts of the planner: input fields that take tokens and sizes as people write them, layouts.
+
+A field changes by the wheel only while it has the focus, so that one can scroll past it.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QKeySequence, QValidator, QWheelEvent
-from PySide6.QtWidgets import QComboBox, QLineEdit, QSpinBox, QWidget
+from PySide6 import QtGui, QtWidgets
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import QBoxLayout, QLabel, QLayout, QPushButton, QWidget
 
 from explorer.errors import PlanError
 from explorer.planner.devices import parse_context, parse_size
 from explorer.present.plan import size_text
 from explorer.present.plan_export import Stops
+from explorer.qt.theme import warning_colour
 from explorer.text import integer_text
 
 _MOST_TOKENS: Final = 1 << 30
 
 
-class CalmSpinBox(QSpinBox):
-    """A spin box that the wheel changes only while it has the focus, so that one can scroll past.
+class CalmSpinBox(QtWidgets.QSpinBox):
+    """A number.
 
     Ctrl+Z undoes typing only while something is typed; after that it undoes settings, as everywhere
     in the panel.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget, least: int, most: int) -> None:
         super().__init__(parent)
+        self.setRange(least, most)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setKeyboardTracking(False)
         self.setAccelerated(True)
+
+    def show_value(self, value: int) -> None:
+        """Show a value, or the largest possible; emit nothing."""
+        value = min(value, self.maximum())
+        if self.value() != value:  # else what is being typed would go
+            with QSignalBlocker(self):
+                self.setValue(value)
 
     # Qt
 
@@ -40,23 +52,23 @@ class CalmSpinBox(QSpinBox):
             return False
         return super().event(event)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
+    def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
         if self.hasFocus():
             super().wheelEvent(event)
         else:
             event.ignore()
 
 
-class CalmComboBox(QComboBox):
-    """A list of choices that the wheel changes only while it has the focus."""
+class CalmComboBox(QtWidgets.QComboBox):
+    """A list of choices."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     # Qt
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
+    def wheelEvent(self, event: QtGui.QWheelEvent) -> None:
         if self.hasFocus():
             super().wheelEvent(event)
         else:
@@ -66,10 +78,9 @@ class CalmComboBox(QComboBox):
 class TokenSpinBox(CalmSpinBox):
     """A number of tokens: takes ``32k`` and ``1M``, and steps along `stops`."""
 
-    def __init__(self, stops: Stops, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, stops: Stops, parent: QWidget) -> None:
+        super().__init__(parent, 1, _MOST_TOKENS)
         self.stops = stops
-        self.setRange(1, _MOST_TOKENS)
 
     # Qt
 
@@ -80,7 +91,7 @@ class TokenSpinBox(CalmSpinBox):
         return _tokens(text) or self.value()
 
     def validate(self, text: str, position: int) -> object:
-        state = QValidator.State
+        state = QtGui.QValidator.State
         right = state.Acceptable if _tokens(text) is not None else state.Intermediate
         return right, text, position
 
@@ -89,7 +100,7 @@ class TokenSpinBox(CalmSpinBox):
         self.selectAll()
 
 
-class SizeEdit(QLineEdit):
+class SizeEdit(QtWidgets.QLineEdit):
     """A size in bytes: takes ``512MiB``, ``2 GiB`` or plain bytes.
 
     Signals:
@@ -100,7 +111,7 @@ class SizeEdit(QLineEdit):
     size_chosen = Signal(object)
     refused = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self._shown = ""
         self.editingFinished.connect(self._take)
@@ -134,7 +145,7 @@ class SizeEdit(QLineEdit):
             return False
         return super().event(event)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape and self.text() != self._shown:
             self.setText(self._shown)
         else:
@@ -145,8 +156,10 @@ def _leaves_undo_alone(event: QEvent, is_typing: bool) -> bool:
     """Return whether a field is asked for Ctrl+Z with nothing of its own to undo."""
     if is_typing or event.type() != QEvent.Type.ShortcutOverride:
         return False
-    key = QKeySequence.StandardKey
-    return isinstance(event, QKeyEvent) and (event.matches(key.Undo) or event.matches(key.Redo))
+    key = QtGui.QKeySequence.StandardKey
+    return isinstance(event, QtGui.QKeyEvent) and (
+        event.matches(key.Undo) or event.matches(key.Redo)
+    )
 
 
 def _tokens(text: str) -> int | None:
@@ -156,3 +169,58 @@ def _tokens(text: str) -> int | None:
     except PlanError:
         return None
     return tokens if 1 <= tokens <= _MOST_TOKENS else None
+
+
+Part: TypeAlias = QWidget | QLayout | tuple[QWidget, int] | None
+
+
+def fill(
+    layout: QBoxLayout,
+    *parts: Part,
+    spacing: int | None = None,
+    margins: tuple[int, int, int, int] = (0, 0, 0, 0),
+) -> QBoxLayout:
+    """Put parts into a layout, in order, and return it.
+
+    Args:
+        layout: The layout.
+        parts: Widgets, widgets with their stretch, layouts, or None for room that stretches.
+        spacing: Pixels between them; None for those of the style.
+        margins: Pixels around them: left, top, right, bottom.
+    """
+    layout.setContentsMargins(*margins)
+    if spacing is not None:
+        layout.setSpacing(spacing)
+    for part in parts:
+        if part is None:
+            layout.addStretch(1)
+        elif isinstance(part, QLayout):
+            layout.addLayout(part)
+        elif isinstance(part, tuple):
+            layout.addWidget(*part)
+        else:
+            layout.addWidget(part)
+    return layout
+
+
+def buddy_label(text: str, field: QWidget) -> QLabel:
+    """Return the label of a field, with a mnemonic."""
+    label = QLabel(text, field.parentWidget())
+    label.setBuddy(field)
+    return label
+
+
+def push_button(parent: QWidget, text: str, tip: str) -> QPushButton:
+    """Return a button that Enter in a field beside it does not press."""
+    made = QPushButton(text, parent)
+    made.setToolTip(tip)
+    made.setAutoDefault(False)
+    return made
+
+
+def colour_text(widget: QWidget, *, warning: bool) -> None:
+    """Show a text in the warning colour, or in that of other texts."""
+    palette = QtGui.QGuiApplication.palette()
+    if warning:
+        palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
+    widget.setPalette(palette)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QGuiApplication, QShowEvent
 
 from explorer.planner.result import Term
@@ -17,9 +17,9 @@ from explorer.present.explanations import picture_text
 from explorer.present.plan import layers_of, memory_bars, value_text
 from explorer.present.plan_export import Curves
 from explorer.qt.jobs import JobRunner
-from explorer.qt.planner.fields import CalmComboBox
+from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
-from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
+from explorer.qt.planner.state import CurrentPlan, PlannerState, single_shot
 from explorer.qt.planner.tables import (
     Candidate,
     LiveTable,
@@ -45,17 +45,14 @@ _BARS, _LAYERS, _CURVES = "bars", "layers", "curves"
 class PlannerPage(QtWidgets.QWidget):
     """Calls `refresh` soon after a change, while it is visible, and when it becomes visible.
 
-    A drag changes the plan sixty times a second. A table of three hundred formulas must not take
-    the time of a frame.
+    A drag changes the plan sixty times a second, and a table of three hundred formulas takes longer
+    than a frame.
     """
 
     def __init__(self, state: PlannerState, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.state = state
-        self._delay = QTimer(self)
-        self._delay.setSingleShot(True)
-        self._delay.setInterval(_DELAY_MS)
-        self._delay.timeout.connect(self._refresh_if_seen)
+        self._delay = single_shot(self, self._refresh_if_visible, _DELAY_MS)
 
     def refresh(self) -> None:
         """Show the current plan."""
@@ -76,7 +73,7 @@ class PlannerPage(QtWidgets.QWidget):
         """Whether a change is still to be shown."""
         return self._delay.isActive()
 
-    def _refresh_if_seen(self) -> None:
+    def _refresh_if_visible(self) -> None:
         if self.isVisible():
             self.refresh()
 
@@ -97,13 +94,8 @@ class ComparisonPage(PlannerPage):
         self.model = LiveTable(self)
         self.table = TableView(self.model, runner, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
-        self.line = QtWidgets.QHBoxLayout()
-        self.line.setContentsMargins(8, 4, 8, 2)
-        self.line.setSpacing(6)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addLayout(self.line)
-        layout.addWidget(self.table, 1)
+        self.line = fill(QtWidgets.QHBoxLayout(), spacing=6, margins=(8, 4, 8, 2))
+        fill(QtWidgets.QVBoxLayout(self), self.line, (self.table, 1))
 
     def candidates(self) -> list[Candidate]:
         """Return the rows, the current plan first."""
@@ -116,16 +108,6 @@ class ComparisonPage(PlannerPage):
         columns = comparison_columns(rows) if rows else []
         if self.model.show(columns, len(rows), kind):
             self.table.show_columns(QByteArray())
-
-    def now(self) -> list[Candidate]:
-        """Return the row of the current plan."""
-        model, result = self.state.current.model, self.state.current.result
-        if model is None or result is None:
-            return []
-        return [Candidate(self._now_name(model), result)]
-
-    def _now_name(self, model: PlannedModel) -> str:
-        raise NotImplementedError
 
 
 class ScenariosPage(ComparisonPage):
@@ -145,9 +127,8 @@ class ScenariosPage(ComparisonPage):
         self.use = self._button(self.tr("&Use"), self.tr("Go back to the selected scenario"))
         self.rename = self._button(self.tr("Re&name…"), self.tr("Name the selected scenario"))
         self.unpin = self._button(self.tr("Re&move"), self.tr("Forget the selected scenario"))
-        hint = QtWidgets.QLabel(self.tr("Differences are from the current settings."), self)
-        hint.setWordWrap(True)
-        self.line.addWidget(hint, 1)
+        words = self.tr("Differences are from the current settings.")
+        self.line.addWidget(QtWidgets.QLabel(words, self, wordWrap=True), 1)
         self.pin.clicked.connect(lambda _: state.pin())
         self.use.clicked.connect(self._use)
         self.rename.clicked.connect(self._rename)
@@ -158,21 +139,20 @@ class ScenariosPage(ComparisonPage):
 
     def candidates(self) -> list[Candidate]:
         """Return the current plan, and that of each scenario for the current model."""
-        model, rows = self.state.current.model, self.now()
-        if model is None:
-            return rows
-        for scenario in self.state.scenarios:
-            rows.append(Candidate(scenario.name, self.state.result_of(model, scenario.inputs)))
-        return rows
+        state, model, result = self.state, self.state.current.model, self.state.current.result
+        if model is None or result is None:
+            return []
+        now = Candidate(self.tr("Now"), result)
+        return [
+            now,
+            *(Candidate(s.name, state.result_of(model, s.inputs)) for s in state.scenarios),
+        ]
 
     def chosen(self) -> int | None:
         """Return the place of the selected scenario, or None."""
         rows = self.table.selected_content_rows()
         place = int(rows[0]) - 1 if len(rows) else -1
         return place if 0 <= place < len(self.state.scenarios) else None
-
-    def _now_name(self, model: PlannedModel) -> str:
-        return self.tr("Now")
 
     def _use(self) -> None:
         place = self.chosen()
@@ -199,8 +179,7 @@ class ScenariosPage(ComparisonPage):
             button.setEnabled(on)
 
     def _button(self, text: str, tip: str) -> QtWidgets.QPushButton:
-        button = QtWidgets.QPushButton(text, self)
-        button.setToolTip(tip)
+        button = push_button(self, text, tip)
         self.line.addWidget(button)
         return button
 
@@ -219,8 +198,7 @@ class ModelsPage(ComparisonPage):
     ) -> None:
         super().__init__(state, runner, parent)
         self.table.setAccessibleName(self.tr("Models under the same settings"))
-        self.hint = QtWidgets.QLabel(self)
-        self.hint.setWordWrap(True)
+        self.hint = QtWidgets.QLabel(self, wordWrap=True)
         self.line.addWidget(self.hint, 1)
 
     def refresh(self) -> None:
@@ -235,14 +213,9 @@ class ModelsPage(ComparisonPage):
 
     def candidates(self) -> list[Candidate]:
         """Return the current model, and the others."""
-        state = self.state
-        others = [
-            Candidate(other.title, state.result_of(other, state.inputs)) for other in state.others
-        ]
-        return self.now() + others
-
-    def _now_name(self, model: PlannedModel) -> str:
-        return model.title
+        state, model, result = self.state, self.state.current.model, self.state.current.result
+        now = [] if model is None or result is None else [Candidate(model.title, result)]
+        return now + [Candidate(m.title, state.result_of(m, state.inputs)) for m in state.others]
 
 
 class TablesPage(PlannerPage):
@@ -269,29 +242,17 @@ class TablesPage(PlannerPage):
     ) -> None:
         super().__init__(state, parent)
         self._curves = curves
-        self._following = False
         self.choice = CalmComboBox(self)
-        for name, text in (
-            (_BARS, self.tr("Memory of each device")),
-            (_LAYERS, self.tr("Layers and their devices")),
-            (_CURVES, self.tr("Memory against context")),
-        ):
-            self.choice.addItem(text, name)
+        self.choice.addItem(self.tr("Memory of each device"), _BARS)
+        self.choice.addItem(self.tr("Layers and their devices"), _LAYERS)
+        self.choice.addItem(self.tr("Memory against context"), _CURVES)
         self.choice.setAccessibleName(self.tr("Chart to show as a table"))
         self.model = LiveTable(self)
         self.table = TableView(self.model, runner, self)
         self.table.setAccessibleName(self.tr("Figures of the chart"))
-        label = QtWidgets.QLabel(self.tr("&Table of"), self)
-        label.setBuddy(self.choice)
-        line = QtWidgets.QHBoxLayout()
-        line.setContentsMargins(8, 4, 8, 0)
-        line.addWidget(label)
-        line.addWidget(self.choice)
-        line.addStretch(1)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addLayout(line)
-        layout.addWidget(self.table, 1)
+        label, line = buddy_label(self.tr("&Table of"), self.choice), QtWidgets.QHBoxLayout()
+        fill(line, label, self.choice, None, margins=(8, 4, 8, 0))
+        fill(QtWidgets.QVBoxLayout(self), line, (self.table, 1))
         self.choice.currentIndexChanged.connect(lambda _: self.refresh())
         self.table.row_selected.connect(self._emit_layer)
 
@@ -305,11 +266,8 @@ class TablesPage(PlannerPage):
     def select_layer(self, layer: int) -> None:
         """Select a layer's row, if layers are listed."""
         if self.choice.currentData() == _LAYERS:
-            self._following = True
-            try:
+            with QSignalBlocker(self):
                 self.table.select_row(layer)
-            finally:
-                self._following = False
 
     def _content(self, kind: str) -> tuple[Sequence[Column], int]:
         plan = self.state.current.plan
@@ -329,7 +287,7 @@ class TablesPage(PlannerPage):
         return layer_columns(layers, names), len(layers)
 
     def _emit_layer(self, row: int) -> None:
-        if self.choice.currentData() == _LAYERS and not self._following:
+        if self.choice.currentData() == _LAYERS:
             self.layer_chosen.emit(row)
 
 
@@ -355,30 +313,19 @@ class WhyPage(PlannerPage):
         self.figures.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.inputs = TableView(self.input_model, runner, self)
         self.inputs.setAccessibleName(self.tr("Symbols of the formula"))
-        self.title = self._label()
-        self.title.setAccessibleName(self.tr("Figure"))
-        self.title.setWhatsThis(picture_text("figure"))
-        self.formula = self._label()
-        self.formula.setAccessibleName(self.tr("Formula"))
-        self.formula.setWhatsThis(picture_text("formula"))
+        self.title = self._label(self.tr("Figure"), "figure")
+        self.formula = self._label(self.tr("Formula"), "formula")
         self.formula.setFont(monospace_font())
-        left, right = QtWidgets.QWidget(self), QtWidgets.QWidget(self)
-        for side, widgets in (
-            (left, (self.search, self.figures)),
-            (right, (self.title, self.formula, self.inputs)),
-        ):
-            column = QtWidgets.QVBoxLayout(side)
-            column.setContentsMargins(0, 0, 0, 0)
-            column.setSpacing(4)
-            for widget in widgets:
-                column.addWidget(widget, int(isinstance(widget, TableView)))
         splitter = QtWidgets.QSplitter(self)
-        splitter.addWidget(left)
-        splitter.addWidget(right)
+        for parts in (
+            (self.search, (self.figures, 1)),
+            (self.title, self.formula, (self.inputs, 1)),
+        ):
+            side = QtWidgets.QWidget(self)
+            fill(QtWidgets.QVBoxLayout(side), *parts, spacing=4)
+            splitter.addWidget(side)
         splitter.setChildrenCollapsible(False)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(splitter)
+        fill(QtWidgets.QVBoxLayout(self), splitter)
         self.figures.row_selected.connect(self._choose_row)
         self.inputs.row_opened.connect(self._follow_input)
         self.search.changed.connect(self._filter)
@@ -437,8 +384,10 @@ class WhyPage(PlannerPage):
         if self.input_model.show(input_columns(inputs), len(inputs), term.name):
             self.inputs.show_columns(QByteArray())
 
-    def _label(self) -> QtWidgets.QLabel:
+    def _label(self, name: str, explanation: str) -> QtWidgets.QLabel:
         label = plain_label(self)
+        label.setAccessibleName(name)
+        label.setWhatsThis(picture_text(explanation))
         label.setWordWrap(True)
         label.setContentsMargins(8, 2, 8, 0)
         label.setTextInteractionFlags(
@@ -473,27 +422,17 @@ class ExportPage(PlannerPage):
         self._grid.setHorizontalSpacing(8)
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
         self._picture = SavedPicture(picture)
-        for name, title in (
-            ("command", self.tr("This plan")),
-            ("environment", self.tr("Ollama's environment")),
-            ("modelfile", self.tr("Modelfile")),
-            ("server", self.tr("llama-server")),
-        ):
-            self._add(name, title)
-        self.save = QtWidgets.QPushButton(self.tr("&Save picture or data…"), self)
-        self.save.setToolTip(self.tr("Save the bars and the layers as PNG, SVG or CSV"))
+        self._add("command", self.tr("This plan"))
+        self._add("environment", self.tr("Ollama's environment"))
+        self._add("modelfile", self.tr("Modelfile"))
+        self._add("server", self.tr("llama-server"))
+        tip = self.tr("Save the bars and the layers as PNG, SVG or CSV")
+        self.save = push_button(self, self.tr("&Save picture or data…"), tip)
         self.save.clicked.connect(lambda: self._export.ask(self._picture, "memory-plan"))
-        line = QtWidgets.QHBoxLayout()
-        line.addWidget(self.save)
-        hint = QtWidgets.QLabel(
-            self.tr("The context menus of tables copy, and save CSV and JSON."), self
-        )
-        hint.setWordWrap(True)
-        line.addWidget(hint, 1)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(8, 6, 8, 6)
-        layout.addLayout(self._grid, 1)
-        layout.addLayout(line)
+        words = self.tr("The context menus of tables copy, and save CSV and JSON.")
+        hint = QtWidgets.QLabel(words, self, wordWrap=True)
+        line = fill(QtWidgets.QHBoxLayout(), self.save, (hint, 1))
+        fill(QtWidgets.QVBoxLayout(self), self._grid, line, margins=(8, 6, 8, 6)).setStretch(0, 1)
 
     def text(self, name: str) -> str:
         """Return a text: ``"command"``, ``"environment"``, ``"modelfile"`` or ``"server"``."""
@@ -507,11 +446,9 @@ class ExportPage(PlannerPage):
             return ""
         if name == "server":
             return plan_export.server_command(model.path, plan, model.projector)
-        lines = {
-            "environment": plan_export.environment_lines,
-            "modelfile": plan_export.modelfile_lines,
-        }
-        return "\n".join(lines[name](plan))
+        if name == "modelfile":
+            return "\n".join(plan_export.modelfile_lines(plan))
+        return "\n".join(plan_export.environment_lines(plan))
 
     def copy_button(self, name: str) -> QtWidgets.QPushButton:
         """Return the button that copies a text."""
@@ -530,19 +467,14 @@ class ExportPage(PlannerPage):
 
     def _add(self, name: str, title: str) -> None:
         row = self._grid.rowCount()
-        edit = QtWidgets.QPlainTextEdit(self)
-        edit.setReadOnly(True)
-        edit.setTabChangesFocus(True)
+        edit = QtWidgets.QPlainTextEdit(self, readOnly=True, tabChangesFocus=True)
         edit.setFont(monospace_font())
         edit.setAccessibleName(title)
         height = QFontMetrics(edit.font()).lineSpacing() * _LEAST_LINES
         edit.setMinimumHeight(height + 2 * int(edit.document().documentMargin()) + 4)
-        label = QtWidgets.QLabel(title, self)
-        label.setBuddy(edit)
-        button = QtWidgets.QPushButton(self.tr("Copy"), self)
-        button.setAccessibleName(self.tr("Copy {what}").format(what=title))
-        button.setToolTip(button.accessibleName())
+        button = push_button(self, self.tr("Copy"), self.tr("Copy {what}").format(what=title))
+        button.setAccessibleName(button.toolTip())
         button.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.text(name)))
-        for column, widget in enumerate((label, edit, button)):
+        for column, widget in enumerate((buddy_label(title, edit), edit, button)):
             self._grid.addWidget(widget, row, column)
         self._edits[name], self._buttons[name] = edit, button

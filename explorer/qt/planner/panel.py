@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, Qt, Signal
 
 from explorer.errors import ExplorerError, PlanError
 from explorer.hardware.catalogue import Catalogue, load_catalogue
@@ -37,6 +37,7 @@ from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
 from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
+from explorer.qt.planner.fields import colour_text, fill, push_button
 from explorer.qt.planner.pages import (
     ExportPage,
     ModelsPage,
@@ -46,10 +47,16 @@ from explorer.qt.planner.pages import (
     WhyPage,
 )
 from explorer.qt.planner.picture import PlannerPicture
-from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState, read_model
-from explorer.qt.theme import warning_colour
+from explorer.qt.planner.state import (
+    CurrentPlan,
+    PlannedModel,
+    PlannerState,
+    read_model,
+    single_shot,
+)
 from explorer.qt.widgets.labels import StatePage, plain_label
 from explorer.qt.widgets.painting import plain_tip
+from explorer.qt.widgets.table_view import TableView
 
 NOTE_NAME: Final = "planner"
 """Name under which scenarios and device sets are remembered."""
@@ -67,10 +74,10 @@ class Notes(Protocol):
     """Keeps texts between two runs; the window's `Settings`."""
 
     def note(self, name: str) -> str:
-        """Return a remembered text; empty if there is none."""
+        """Return a kept text; empty if there is none."""
 
     def set_note(self, name: str, text: str) -> None:
-        """Remember a text."""
+        """Keep a text."""
 
 
 class PlannerView(QtWidgets.QWidget):
@@ -114,9 +121,7 @@ class PlannerView(QtWidgets.QWidget):
         self._stack = QtWidgets.QStackedLayout(self)
         self._stack.addWidget(self.placeholder)
         # the panel is painted once before its plots are created
-        self._making = QTimer(self)
-        self._making.setSingleShot(True)
-        self._making.timeout.connect(self._refresh)
+        self._making = single_shot(self, self._refresh)
         self._add_action(self.tr("&Undo setting"), ("Ctrl+Z",), self.state.undo)
         self._add_action(self.tr("&Redo setting"), ("Ctrl+Shift+Z", "Ctrl+Y"), self.state.redo)
         self._restore()
@@ -320,12 +325,10 @@ class AnswerBar(QtWidgets.QWidget):
         self._announced = ""
         self._search = JobSlot(runner, self)
         self._asking = JobSlot(runner, self)
-        self._search_delay = self._timer(_SEARCH_DELAY_MS, self._start_search)
-        self._announce_delay = self._timer(_ANNOUNCE_DELAY_MS, self._announce)
-        self.sentence = self._label()
-        self.sentence.setAccessibleName(self.tr("Answer"))
-        self.sentence.setWhatsThis(picture_text("answer"))
-        font = QtGui.QFont(self.sentence.font())
+        self._search_delay = single_shot(self, self._start_search, _SEARCH_DELAY_MS)
+        self._announce_delay = single_shot(self, self._announce, _ANNOUNCE_DELAY_MS)
+        self.sentence = self._label(self.tr("Answer"), "answer")
+        font = self.sentence.font()
         font.setPointSizeF(font.pointSizeF() * 1.15)
         font.setWeight(QtGui.QFont.Weight.DemiBold)
         self.sentence.setFont(font)
@@ -333,14 +336,11 @@ class AnswerBar(QtWidgets.QWidget):
         self.sentence.setMinimumHeight(2 * self.sentence.fontMetrics().height() + 2)
         self.undo = self._tool("↶", self.tr("Undo"), self.tr("Undo a change (Ctrl+Z)"))
         self.redo = self._tool("↷", self.tr("Redo"), self.tr("Redo a change (Ctrl+Shift+Z)"))
-        self.reply = self._label()
-        self.reply.setAccessibleName(self.tr("Answer to the question"))
-        self.reply.setWhatsThis(picture_text("reply"))
+        self.reply = self._label(self.tr("Answer to the question"), "reply")
         # room for a button or two lines, whether there are any or not
         line = self.reply.fontMetrics().height()
         self.reply.setMinimumHeight(max(2 * line, line + 14))
-        self.apply = QtWidgets.QPushButton(self.tr("Apply"), self)
-        self.apply.setToolTip(self.tr("Use this value"))
+        self.apply = push_button(self, self.tr("Apply"), self.tr("Use this value"))
         self.apply.hide()
         self._advice: Advice | None = None
         self._suggested: list[QtWidgets.QPushButton] = []
@@ -361,31 +361,22 @@ class AnswerBar(QtWidgets.QWidget):
         return [*self._suggested, self.apply, *self.questions.values(), self.undo, self.redo]
 
     def _lay_out(self) -> None:
-        asked, suggested = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
         self.questions: dict[str, QtWidgets.QPushButton] = {}
+        tip = self.tr("Find the best value that fits; other settings stay")
         for what in _ASKED:
-            button = QtWidgets.QPushButton(f"{QUESTIONS[what].title}?", self)
-            button.setToolTip(self.tr("Find the best value that fits; other settings stay"))
-            button.clicked.connect(lambda _=False, what=what: self._ask(what))
-            self.questions[what] = button
-            asked.addWidget(button)
-        asked.addStretch(1)
-        asked.addWidget(self.undo)
-        asked.addWidget(self.redo)
+            self.questions[what] = push_button(self, f"{QUESTIONS[what].title}?", tip)
+            self.questions[what].clicked.connect(lambda _=False, what=what: self._ask(what))
         for number in range(_MOST_SUGGESTED):
-            button = QtWidgets.QPushButton(self)
-            button.hide()
-            button.clicked.connect(lambda _=False, number=number: self._apply(number))
-            self._suggested.append(button)
-            suggested.addWidget(button)
-        suggested.addWidget(self.reply, 1)
-        suggested.addWidget(self.apply)
+            suggested = push_button(self, "", self.tr("Puts all layers on GPUs"))
+            suggested.hide()
+            suggested.clicked.connect(lambda _=False, number=number: self._apply(number))
+            self._suggested.append(suggested)
+        changes = fill(QtWidgets.QHBoxLayout(), *self._suggested, (self.reply, 1), self.apply)
+        questions = fill(
+            QtWidgets.QHBoxLayout(), *self.questions.values(), None, self.undo, self.redo
+        )
         layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(10, 8, 10, 4)
-        layout.setSpacing(4)
-        layout.addWidget(self.sentence)
-        layout.addLayout(suggested)
-        layout.addLayout(asked)
+        fill(layout, self.sentence, changes, questions, spacing=4, margins=(10, 8, 10, 4))
 
     def follow(self, current: CurrentPlan) -> None:
         """Show the verdict of a plan; forget answers to other settings."""
@@ -433,10 +424,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _take_colours(self) -> None:
         self._coloured = self._verdict.level
-        palette = QtGui.QGuiApplication.palette()
-        if self._verdict.level is not Level.FITS:
-            palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
-        self.sentence.setPalette(palette)
+        colour_text(self.sentence, warning=self._verdict.level is not Level.FITS)
 
     def _announce(self) -> None:
         """Announce the answer to screen readers once it no longer changes."""
@@ -474,7 +462,6 @@ class AnswerBar(QtWidgets.QWidget):
             button.setEnabled(True)
             if number < len(found):
                 button.setText(found[number].button)
-                button.setToolTip(self.tr("Puts all layers on GPUs"))
         self._show_sentence()
 
     def _apply(self, number: int) -> None:
@@ -510,8 +497,10 @@ class AnswerBar(QtWidgets.QWidget):
         if self._advice is not None:
             self._state.apply(advice_changes(self._advice))
 
-    def _label(self) -> QtWidgets.QLabel:
+    def _label(self, name: str, explanation: str) -> QtWidgets.QLabel:
         label = plain_label(self)
+        label.setAccessibleName(name)
+        label.setWhatsThis(picture_text(explanation))
         label.setWordWrap(True)
         label.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         label.setSizePolicy(
@@ -526,13 +515,6 @@ class AnswerBar(QtWidgets.QWidget):
         button.setAccessibleName(name)
         button.setToolTip(tip)
         return button
-
-    def _timer(self, interval_ms: int, slot: Callable[[], None]) -> QTimer:
-        timer = QTimer(self)
-        timer.setSingleShot(True)
-        timer.setInterval(interval_ms)
-        timer.timeout.connect(slot)
-        return timer
 
     # Qt
 
@@ -572,31 +554,24 @@ class PlannerBody(QtWidgets.QWidget):
         self.pages = QtWidgets.QTabWidget(self)
         self.pages.setDocumentMode(True)
         self.pages.setAccessibleName(self.tr("Pages of the planner"))
-        for page, title in (
-            (self.curves, self.tr("Curves")),
-            (self.why, self.tr("Why")),
-            (self.tables, self.tr("Tables")),
-            (self.scenarios, self.tr("Scenarios")),
-            (self.models, self.tr("Models")),
-            (self.export, self.tr("Export")),
-        ):
-            self.pages.addTab(page, title)
+        self.pages.addTab(self.curves, self.tr("Curves"))
+        self.pages.addTab(self.why, self.tr("Why"))
+        self.pages.addTab(self.tables, self.tr("Tables"))
+        self.pages.addTab(self.scenarios, self.tr("Scenarios"))
+        self.pages.addTab(self.models, self.tr("Models"))
+        self.pages.addTab(self.export, self.tr("Export"))
         self._lay_out()
         self._connect(state)
 
     def _lay_out(self) -> None:
-        side = QtWidgets.QWidget(self)
-        column = QtWidgets.QVBoxLayout(side)
-        column.setContentsMargins(10, 2, 8, 8)
-        column.setSpacing(6)
-        column.addWidget(self.controls)
+        side, right = QtWidgets.QWidget(self), QtWidgets.QWidget(self)
         heading = QtWidgets.QLabel(self.tr("Devices"), side)
         font = QtGui.QFont(heading.font())
         font.setWeight(QtGui.QFont.Weight.DemiBold)
         heading.setFont(font)
-        column.addWidget(heading)
-        column.addWidget(self.devices)
-        column.addStretch(1)
+        column = QtWidgets.QVBoxLayout(side)
+        parts = (self.controls, heading, self.devices, None)
+        fill(column, *parts, spacing=6, margins=(10, 2, 8, 8))
         self.side = QtWidgets.QScrollArea(self)
         self.side.setWidget(side)
         self.side.setWidgetResizable(True)
@@ -606,23 +581,14 @@ class PlannerBody(QtWidgets.QWidget):
         self.side.setAccessibleName(self.tr("Settings and devices"))
         bar = self.side.verticalScrollBar().sizeHint().width()
         self.side.setMinimumWidth(side.minimumSizeHint().width() + bar)
-        right = QtWidgets.QWidget(self)
-        stack = QtWidgets.QVBoxLayout(right)
-        stack.setContentsMargins(0, 0, 0, 0)
-        stack.setSpacing(0)
-        stack.addWidget(self.picture)
-        stack.addWidget(self.pages, 1)
+        fill(QtWidgets.QVBoxLayout(right), self.picture, (self.pages, 1), spacing=0)
         self.splitter = QtWidgets.QSplitter(self)
         self.splitter.addWidget(self.side)
         self.splitter.addWidget(right)
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_SIDE_WIDTH, 1000])
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.answer)
-        layout.addWidget(self.splitter, 1)
+        fill(QtWidgets.QVBoxLayout(self), self.answer, (self.splitter, 1), spacing=0)
         chain = [
             *self.answer.tab_chain(),
             *self.controls.tab_chain(),
@@ -640,18 +606,10 @@ class PlannerBody(QtWidgets.QWidget):
         self.tables.layer_chosen.connect(self._choose_layer)
         self.tables.curves_wanted.connect(self.curves.refresh)
         self.curves.curves_changed.connect(self.tables.invalidate)
-        for page in (self.curves, self.export):
-            page.exported.connect(self.exported)
-            page.failed.connect(self.failed)
-        for table in (
-            self.why.figures,
-            self.why.inputs,
-            self.tables.table,
-            self.scenarios.table,
-            self.models.table,
-        ):
-            table.exported.connect(self.exported)
-            table.failed.connect(self.failed)
+        writing: list[Any] = [self.curves, self.export, *self.pages.findChildren(TableView)]
+        for part in writing:
+            part.exported.connect(self.exported)
+            part.failed.connect(self.failed)
         state.refused.connect(self.failed)
         state.plan_changed.connect(self._follow)
 

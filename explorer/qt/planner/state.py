@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from explorer.errors import PlanError
 from explorer.formats import open_model
 from explorer.hardware.detect import Machine
-from explorer.planner import Device, Host, Hyperparameters
+from explorer.planner import Device, Hyperparameters
 from explorer.planner import settings as env
 from explorer.planner.inputs import (
     PlanInputs,
@@ -186,6 +186,13 @@ class CurrentPlan:
         return None if self.result is None else self.result.plan
 
 
+def single_shot(parent: QObject, slot: Callable[[], None], interval_ms: int = 0) -> QTimer:
+    """Return a timer that calls a slot once after each start."""
+    timer = QTimer(parent, singleShot=True, interval=interval_ms)
+    timer.timeout.connect(slot)
+    return timer
+
+
 class PlannerState(QObject):
     """What the planner panel shows; views read `current` and change it by the methods.
 
@@ -233,10 +240,8 @@ class PlannerState(QObject):
         self.sets: dict[str, tuple[Device, ...]] = {}
         self.others: list[PlannedModel] = []
         self._save = save
-        self._frame = QTimer(self)
-        self._frame.setSingleShot(True)
+        self._frame = single_shot(self, self.flush)
         self._frame.setTimerType(Qt.TimerType.PreciseTimer)
-        self._frame.timeout.connect(self.flush)
         self._last_frame = 0.0
 
     @property
@@ -306,14 +311,6 @@ class PlannerState(QObject):
     def replace_inputs(self, **changes: Any) -> None:
         """Plan for another profile, other devices or another host, as one step."""
         self._step(lambda **parts: replace(self.inputs, **parts), changes)
-
-    def set_devices(self, devices: tuple[Device, ...]) -> None:
-        """Plan for other GPUs."""
-        self.replace_inputs(devices=devices)
-
-    def set_host(self, host: Host | None) -> None:
-        """Plan for other memory of the machine; None checks nothing against it."""
-        self.replace_inputs(host=host)
 
     def use_scenario(self, place: int) -> None:
         """Take the inputs of a scenario."""

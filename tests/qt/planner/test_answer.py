@@ -30,7 +30,7 @@ def test_says_that_it_fits_and_what_stays_free(panel: Panel) -> None:
 
 
 def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> None:
-    panel.state.set_devices(SMALL)
+    panel.state.replace_inputs(devices=SMALL)
     panel.state.set(context=65_536)
     panel.settle()
     assert "stay on the CPU" in _sentence(panel)
@@ -51,7 +51,7 @@ def test_says_what_would_make_it_fit_and_does_it(qtbot: QtBot, panel: Panel) -> 
 
 
 def test_a_suggested_cache_type_brings_flash_attention_with_it(qtbot: QtBot, panel: Panel) -> None:
-    panel.state.set_devices((Device("0", "CUDA", 9 * GIB),))
+    panel.state.replace_inputs(devices=(Device("0", "CUDA", 9 * GIB),))
     panel.state.set(context=40_000)
     panel.settle()
     if panel.plan().fully_offloaded:
@@ -67,14 +67,14 @@ def test_a_suggested_cache_type_brings_flash_attention_with_it(qtbot: QtBot, pan
 
 
 def test_says_that_no_single_change_helps(qtbot: QtBot, panel: Panel) -> None:
-    panel.state.set_devices((Device("0", "CUDA", 1 * GIB),))
+    panel.state.replace_inputs(devices=(Device("0", "CUDA", 1 * GIB),))
     qtbot.waitUntil(lambda: "alone makes it fit" in _sentence(panel))
     panel.settle()
 
 
 def test_tells_a_refusal_and_draws_what_is_short(panel: Panel) -> None:
-    panel.state.set_devices(())
-    panel.state.set_host(Host(1 * GIB))
+    panel.state.replace_inputs(devices=())
+    panel.state.replace_inputs(host=Host(1 * GIB))
     panel.settle()
     assert "Ollama would refuse to load it" in _sentence(panel)
     assert panel.body.picture.bars.bars[-1].over_bytes > 0
@@ -123,7 +123,7 @@ def test_the_answer_is_announced_once_it_comes_to_rest(
 
     monkeypatch.setattr("explorer.qt.planner.panel.QtGui.QAccessible.updateAccessibility", note)
     for free in range(12, 4, -1):
-        panel.state.set_devices((Device("0", "CUDA", free * GIB, name="Test GPU"),))
+        panel.state.replace_inputs(devices=(Device("0", "CUDA", free * GIB, name="Test GPU"),))
         panel.state.flush()
     with qtbot.waitSignal(answer.announced):
         pass

@@ -176,7 +176,7 @@ def test_a_quantized_cache_without_flash_attention_says_that_it_does_not_hold(pa
 def test_the_other_settings_reach_the_plan(qtbot: QtBot, panel: Panel) -> None:
     controls = panel.body.controls
     two = (Device("0", "CUDA", 12 * GIB), Device("1", "CUDA", 12 * GIB))
-    panel.state.set_devices(two)
+    panel.state.replace_inputs(devices=two)
 
     def editor(kind: type, name: str) -> object:
         return controls.findChild(kind, f"planner_{name}")

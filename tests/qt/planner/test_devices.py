@@ -85,7 +85,7 @@ def test_free_memory_is_edited_in_its_cell(qtbot: QtBot, panel: Panel) -> None:
 
 
 def test_rows_are_reordered_by_dropping_and_by_keys(qtbot: QtBot, panel: Panel) -> None:
-    panel.state.set_devices((*TWO, Device("2", "CUDA", 2 * GIB, name="Third")))
+    panel.state.replace_inputs(devices=(*TWO, Device("2", "CUDA", 2 * GIB, name="Third")))
     model, table = panel.body.devices.model, panel.body.devices.table
     dragged = model.mimeData([model.index(2, NAME), model.index(2, FREE)])
     move = Qt.DropAction.MoveAction
@@ -106,10 +106,10 @@ def test_rows_are_reordered_by_dropping_and_by_keys(qtbot: QtBot, panel: Panel) 
 def test_the_model_of_devices_keeps_qts_rules(panel: Panel, qtmodeltester: ModelTester) -> None:
     model = panel.body.devices.model
     qtmodeltester.check(model)
-    panel.state.set_devices(TWO)
+    panel.state.replace_inputs(devices=TWO)
     qtmodeltester.check(model)
     model.move(0, 2)
-    panel.state.set_devices(())
+    panel.state.replace_inputs(devices=())
     qtmodeltester.check(model)
     assert model.rowCount() == 0
     panel.state.undo()
@@ -143,7 +143,7 @@ def test_sets_are_remembered_chosen_and_forgotten(
         box.sets.menu().aboutToShow.emit()  # as when it is opened
         next(a for a in box.sets.menu().actions() if text in a.text()).trigger()
 
-    panel.state.set_devices(TWO)
+    panel.state.replace_inputs(devices=TWO)
     monkeypatch.setattr(QInputDialog, "getText", lambda *_: ("2 × small & odd", True))
     choose("Remember")
     choose("This machine")

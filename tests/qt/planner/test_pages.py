@@ -125,7 +125,7 @@ def test_the_reasons_follow_the_settings(panel: Panel) -> None:
 
 
 def test_tables_hold_what_the_charts_show(qtbot: QtBot, panel: Panel) -> None:
-    panel.state.set_devices(TWO)
+    panel.state.replace_inputs(devices=TWO)
     page = panel.body.tables
     _open(panel, page)
     plan = panel.assert_shown()
@@ -169,7 +169,7 @@ def test_every_table_keeps_qts_rules(
         panel.state.set(context=panel.plan().effective.context + 512)
         panel.settle()
         page.refresh()
-        panel.state.set_devices(TWO if len(panel.state.inputs.devices) == 1 else TWO[:1])
+        panel.state.replace_inputs(devices=TWO if len(panel.state.inputs.devices) == 1 else TWO[:1])
         panel.settle()
         page.refresh()
         model.sort(0)
@@ -220,7 +220,7 @@ def test_scenarios_are_pinned_compared_used_renamed_and_removed(
 def test_scenarios_and_sets_come_back_in_the_next_session(
     qtbot: QtBot, runner: JobRunner, panel: Panel, document: Document
 ) -> None:
-    panel.state.set_devices(TWO)
+    panel.state.replace_inputs(devices=TWO)
     panel.state.set(context=16_384, kv_cache_type="q8_0", flash_attention=True, spread=True)
     panel.state.pin("Evening")
     panel.state.remember("Two")
@@ -256,7 +256,7 @@ def test_other_models_are_compared_under_the_same_settings(
 def test_the_command_gives_the_same_figures(
     panel: Panel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    panel.state.set_devices(TWO)
+    panel.state.replace_inputs(devices=TWO)
     panel.state.set(context=20_000, parallel=2, flash_attention=True, kv_cache_type="q8_0")
     panel.state.set(batch=256, overhead=1 << 20, spread=True)
     _open(panel, panel.body.export)
@@ -275,7 +275,7 @@ def test_the_command_gives_the_same_figures(
 
 
 def test_settings_are_written_for_other_programs(qtbot: QtBot, panel: Panel) -> None:
-    panel.state.set_devices(TWO)
+    panel.state.replace_inputs(devices=TWO)
     panel.state.set(context=20_000, parallel=2, flash_attention=True, kv_cache_type="q8_0")
     panel.state.set(num_gpu=9)
     page = panel.body.export
@@ -305,7 +305,7 @@ def test_settings_are_written_for_other_programs(qtbot: QtBot, panel: Panel) -> 
 
 
 def test_the_picture_is_saved_with_every_bar(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:
-    panel.state.set_devices(TWO)
+    panel.state.replace_inputs(devices=TWO)
     panel.assert_shown()
     page = panel.body.export
     for suffix in ("png", "svg", "csv"):

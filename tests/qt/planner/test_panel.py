@@ -150,7 +150,7 @@ def test_closing_in_the_middle_of_a_search_leaves_nothing_behind(
     view.show_document(document)
     qtbot.waitUntil(lambda: view.body is not None)
     assert view.body is not None
-    view.state.set_devices((Device("0", "CUDA", 4 * GIB),))
+    view.state.replace_inputs(devices=(Device("0", "CUDA", 4 * GIB),))
     view.body.answer.questions["context"].click()
     view.close()
     view.deleteLater()
@@ -184,7 +184,7 @@ def test_a_driver_that_fails_is_told(
 
 
 def test_everything_has_a_name_and_a_tip(panel: Panel) -> None:
-    panel.state.set_devices((Device("0", "CUDA", 4 * GIB),))
+    panel.state.replace_inputs(devices=(Device("0", "CUDA", 4 * GIB),))
     for number in range(panel.body.pages.count()):
         panel.body.pages.setCurrentIndex(number)
         panel.settle()
@@ -257,7 +257,9 @@ def test_no_text_is_cut_and_nothing_overlaps(
     apply_scheme(scheme)
     try:
         panel.view.resize(*size)
-        panel.state.set_devices((Device("0", "CUDA", 4 * GIB, name="A GPU of a long name"),))
+        panel.state.replace_inputs(
+            devices=(Device("0", "CUDA", 4 * GIB, name="A GPU of a long name"),)
+        )
         panel.state.set(context=1 << 20, parallel=64)
         panel.settle()
         panel.qtbot.waitUntil(lambda: panel.view.width() == size[0])
@@ -278,7 +280,7 @@ def test_no_text_is_cut_and_nothing_overlaps(
 
 
 def test_warnings_take_the_colours_of_another_scheme(panel: Panel) -> None:
-    panel.state.set_devices((Device("0", "CUDA", 1 * GIB),))
+    panel.state.replace_inputs(devices=(Device("0", "CUDA", 1 * GIB),))
     panel.state.set(context=1 << 20)
     panel.settle()
     row = panel.body.controls.rows["context"]

@@ -49,7 +49,7 @@ def test_clicking_a_part_shows_why(qtbot: QtBot, panel: Panel) -> None:
 
 
 def test_the_keyboard_reads_the_bars(qtbot: QtBot, panel: Panel) -> None:
-    panel.state.set_devices(TWO)
+    panel.state.replace_inputs(devices=TWO)
     panel.assert_shown()
     bars = panel.body.picture.bars
     bars.setFocus()
@@ -62,7 +62,7 @@ def test_the_keyboard_reads_the_bars(qtbot: QtBot, panel: Panel) -> None:
 
 
 def test_what_is_too_much_has_a_pattern_and_words(panel: Panel) -> None:
-    panel.state.set_devices((Device("0", "CUDA", 1 * GIB, name="Tiny"),))
+    panel.state.replace_inputs(devices=(Device("0", "CUDA", 1 * GIB, name="Tiny"),))
     panel.state.set(num_gpu=20)
     plan = panel.assert_shown()
     bars = panel.body.picture.bars
@@ -152,7 +152,7 @@ def test_a_boundary_that_is_hovered_shows_that_it_can_be_dragged(
 
 def test_many_devices_scroll_and_do_not_push_the_rest_away(panel: Panel) -> None:
     many = tuple(Device(str(i), "CUDA", 2 * GIB, name=f"GPU {i}") for i in range(40))
-    panel.state.set_devices(many)
+    panel.state.replace_inputs(devices=many)
     panel.assert_shown()
     picture = panel.body.picture
     assert picture.height() < panel.view.height() / 2
