@@ -67,9 +67,9 @@ class StopSlider(QtWidgets.QSlider):
     held = Signal(bool)
 
     def __init__(
-        self, stops: Stops, spoken: str = "{n}", parent: QtWidgets.QWidget | None = None
+        self, stops: Stops, spoken: Callable[[int], str], parent: QtWidgets.QWidget | None = None
     ) -> None:
-        """Start without marks; a screen reader says `spoken` with the value in place of ``{n}``."""
+        """Start without marks; `spoken` returns what a screen reader says of a value."""
         super().__init__(Qt.Orientation.Horizontal, parent)
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # its marks are painted so
         self._spoken = spoken
@@ -89,12 +89,12 @@ class StopSlider(QtWidgets.QSlider):
             self.setPageStep(page)
         self.update()
 
-    def show_value(self, value: int, text: str) -> None:
-        """Stand at the stop nearest to a value, which a screen reader reads as `text`."""
+    def show_value(self, value: int) -> None:
+        """Stand at the stop nearest to a value; emit nothing."""
         if not self.isSliderDown():
             with QSignalBlocker(self):
                 self.setValue(self.stops.position(value))
-        self.setAccessibleDescription(self._spoken.format(n=text))
+        self.setAccessibleDescription(self._spoken(value))
 
     def x_of(self, place: int) -> int:
         """Return the middle of the handle at a position, in pixels."""
@@ -389,7 +389,11 @@ class SettingsControls(SettingRows):
 
     def _add_context(self) -> None:
         edit = self.context_edit = TokenSpinBox(context_stops(0), self)
-        slider = self.context = self._slider(self.tr("Context slider"), self.tr("{n} tokens"))
+
+        def spoken(value: int) -> str:
+            return self.tr("{n} tokens").format(n=integer_text(value))
+
+        slider = self.context = self._slider(self.tr("Context slider"), spoken)
         tip = self.tr("Tokens of each sequence: 32768, 32k or 1M")
         show, text = self._number(edit, "context", DEFAULT_CONTEXT, slider)
         self.add(Setting("context", self.tr("&Context"), edit, tip, show, text, slider))
@@ -407,7 +411,8 @@ class SettingsControls(SettingRows):
         edit = self._choice([(name, name) for name in CACHE_TYPES], "kv_cache_type")
         self.cache_type_edit = edit
         stops = Stops(range(len(CACHE_TYPES)), range(len(CACHE_TYPES)))
-        slider = self.cache_type = self._slider(self.tr("KV cache type slider"))
+        name = self.tr("KV cache type slider")
+        slider = self.cache_type = self._slider(name, CACHE_TYPES.__getitem__)
         slider.set_stops(stops, [StopMark(i, name) for i, name in enumerate(CACHE_TYPES)])
         slider.value_chosen.connect(lambda n: self._state.set(kv_cache_type=CACHE_TYPES[n]))
 
@@ -418,7 +423,7 @@ class SettingsControls(SettingRows):
             place = CACHE_TYPES.index(value) if value in CACHE_TYPES else 1
             with QSignalBlocker(edit):
                 edit.setCurrentIndex(place)
-            slider.show_value(place, CACHE_TYPES[place])
+            slider.show_value(place)
 
         def text(plan: Plan) -> str:
             return plain_text(plan.effective.kv_cache_type)
@@ -509,7 +514,7 @@ class SettingsControls(SettingRows):
 
         self.add(Setting("profile", self.tr("P&rofile"), edit, "", show))
 
-    def _slider(self, name: str, spoken: str = "{n}") -> StopSlider:
+    def _slider(self, name: str, spoken: Callable[[int], str] = integer_text) -> StopSlider:
         slider = StopSlider(context_stops(0), spoken, self)
         slider.setAccessibleName(name)
         slider.held.connect(self._state.hold)
@@ -526,7 +531,7 @@ class SettingsControls(SettingRows):
             value = _either(asked, current, name, default)
             edit.show_value(value)
             if slider is not None:
-                slider.show_value(value, integer_text(value))
+                slider.show_value(value)
 
         return show, lambda plan: integer_text(getattr(plan.effective, name))
 
