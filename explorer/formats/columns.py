@@ -6,7 +6,7 @@ sort of integers. Comparing texts while sorting, as a proxy model does, blocks t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.formats.tensors import Shape, TensorTable, natural_key, parse_name
+from explorer.parallel import Check, never
 from explorer.quantization import TensorType
 
 _INT64_MAX: Final = (1 << 63) - 1
@@ -104,7 +105,7 @@ def _coded(values: Iterable[K]) -> tuple[list[K], NDArray[np.int64]]:
     return list(code_of), np.array(codes, dtype=np.int64)
 
 
-def tensor_arrays(table: TensorTable, check: Callable[[], None] = lambda: None) -> TensorArrays:
+def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
     """Make the columns of a table. For a worker: it reads every tensor.
 
     Args:
@@ -149,7 +150,7 @@ def tensor_arrays(table: TensorTable, check: Callable[[], None] = lambda: None) 
     )
 
 
-def text_ranks(texts: Sequence[str], check: Callable[[], None] = lambda: None) -> NDArray[np.int64]:
+def text_ranks(texts: Sequence[str], check: Check = never) -> NDArray[np.int64]:
     """Return each text's place in natural order, int64 [n]; equal texts share a place.
 
     Args:

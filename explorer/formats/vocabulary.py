@@ -7,7 +7,7 @@ are numbers, ids point beyond the end. What can be used is used, and the rest is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
@@ -30,6 +30,7 @@ from explorer.formats.model import (
     decode_text,
 )
 from explorer.formats.tensor_filter import in_ranges, parse_bounds, parse_ranges
+from explorer.parallel import Check, never
 from explorer.text import plain_text
 
 SPACE_MARK: Final = "\u2581"
@@ -257,7 +258,7 @@ class VocabularyColumns:
 
 
 def _make_columns(
-    tokens: StringArray, types: NDArray[np.int64], scheme: Scheme, check: Callable[[], None]
+    tokens: StringArray, types: NDArray[np.int64], scheme: Scheme, check: Check
 ) -> VocabularyColumns:
     stored: list[str] = []
     decoded: list[str] = []
@@ -358,7 +359,7 @@ class Vocabulary:
                 return Scheme.SPACE_MARK
         return scheme
 
-    def display_columns(self, check: Callable[[], None] = lambda: None) -> VocabularyColumns:
+    def display_columns(self, check: Check = never) -> VocabularyColumns:
         """Make the columns of a table of all tokens, in a worker.
 
         Args:

@@ -2,7 +2,6 @@
 
 from explorer.stores.entries import (
     Blob,
-    Check,
     Entry,
     PartialDownload,
     Place,
@@ -16,7 +15,6 @@ from explorer.stores.library import Details, Library, read_details, read_library
 
 __all__ = [
     "Blob",
-    "Check",
     "Details",
     "Entry",
     "Library",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from explorer.formats import Problem, Severity
 from explorer.text import plain_text
-
-Check: TypeAlias = Callable[[], None]
-"""Called now and then during long work; raises to give up."""
 
 HIDDEN_CHARACTERS: Final = (
     "its name holds characters that cannot be seen, such as line ends or direction marks; "

@@ -15,10 +15,9 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from explorer.errors import unreadable_reason
 from explorer.formats import Problem, Severity
@@ -26,7 +25,8 @@ from explorer.formats.huggingface import INDEX_SUFFIX
 from explorer.formats.model import ProblemLog
 from explorer.formats.side_files import escapes
 from explorer.formats.tensors import natural_key
-from explorer.stores.entries import Check, Entry, PartialDownload, Store, StoreKind, name_problems
+from explorer.parallel import Check
+from explorer.stores.entries import Blob, Entry, PartialDownload, Store, StoreKind, name_problems
 
 GGUF: Final = ".gguf"
 SAFETENSORS: Final = ".safetensors"
@@ -37,71 +37,115 @@ _UNFINISHED: Final = (
     *(".downloading", ".downloadinprogress"),
 )
 _SHOWN = 5
+_MAX_DEPTH: Final = 64
+_MAX_FILES: Final = 500_000
+"""Most files of a folder that is read; Ollama's largest stores of tensor blobs have some 10,000."""
 
 
-@dataclass
-class _Found:
-    """Files that make one model.
+class Scan:
+    """One pass over a store.
 
     Attributes:
-        path: The path to open.
-        name: Its name in the store.
-        format: Its format.
-        log: Its problems.
-        nbytes: Bytes of its files.
-        own_bytes: Of these, bytes in files that are no blobs.
-        modified: When the last of them was changed.
-        refused: Whether one of them leads out of the store, so that nothing may be opened.
-        files: Names of its files.
+        kind: Whose store it is.
+        root: Its folder.
+        check: Called for every folder; raises to give up.
+        blobs: Its blobs.
+        partials: Downloads that have not finished.
+        log: What is wrong with the store itself.
     """
 
-    path: Path
-    name: str
-    format: str
-    log: ProblemLog = field(default_factory=ProblemLog)
-    nbytes: int = 0
-    own_bytes: int = 0
-    modified: float | None = None
-    refused: bool = False
-    files: set[str] = field(default_factory=set)
+    def __init__(self, kind: StoreKind, root: Path, check: Check) -> None:
+        self.kind = kind
+        self.root = root
+        self.check = check
+        self.blobs: list[Blob] = []
+        self.partials: list[PartialDownload] = []
+        self.log = ProblemLog()
 
-    def add(self, file: os.DirEntry[str], roots: Sequence[Path]) -> None:
-        """Count a file, or log why it cannot be part of a model."""
-        self.files.add(file.name)
-        if roots and file.is_symlink() and escapes(Path(file.path), *roots):
-            what = "is a link out of the store; it is not opened"
-            self.log.add_error(file.name, what)
-            self.refused = True
-            return
+    def run(self, models: Callable[[Scan], Iterator[Entry]]) -> Iterator[Entry | Store]:
+        """Yield the models that a function finds, and then the store."""
+        entries = []
+        for entry in models(self):
+            entries.append(entry)
+            yield entry
+        problems = self.log.problems()
+        partials = tuple(self.partials)
+        yield Store(self.kind, self.root, tuple(entries), tuple(self.blobs), partials, problems)
+
+    def report_unreadable(self, folder: Path, error: OSError) -> None:
+        """Note a folder that cannot be read as a problem of the store."""
+        self.log.add_error(str(folder), _unreadable(error))
+
+    def unreadable_entry(self, folder: Path, error: OSError) -> Entry:
+        """Return the entry of a folder that cannot be read."""
+        return broken_entry(folder.relative_to(self.root).as_posix(), folder, _unreadable(error))
+
+    def add_partial(self, file: os.DirEntry[str]) -> None:
+        """Note an unfinished file, if it can be looked at."""
         try:
-            status = file.stat()
-        except FileNotFoundError:
-            what = "is a link to a file that is not there; the download may not have finished"
-            self.log.add_error(file.name, what)
-        except OSError as error:
-            what = f"cannot be looked at: {unreadable_reason(error)}"
-            self.log.add_error(file.name, what)
-        else:
-            if not stat.S_ISREG(status.st_mode):
-                what = "is a pipe, a device or a socket, not a file; it is not opened"
-                self.log.add_error(file.name, what)
-                return
-            self.nbytes += status.st_size
-            if not (roots and file.is_symlink()):  # in a hub's cache, to a blob
-                self.own_bytes += status.st_size
-            self.modified = max(self.modified or 0.0, status.st_mtime)
+            nbytes = file.stat(follow_symlinks=False).st_size
+        except OSError:
+            return
+        self.partials.append(PartialDownload(Path(file.path), nbytes))
 
-    def entry(self) -> Entry:
-        problems = (*name_problems(self.name), *self.log.problems())
-        return Entry(
-            self.name,
-            self.path,
-            None if self.refused else self.format,
-            self.nbytes,
-            self.modified,
-            problems,
-            self.own_bytes,
-        )
+    def walk(
+        self,
+        root: Path,
+        unreadable: Callable[[Path, OSError], object] = lambda folder, error: None,
+        *,
+        deep: bool = True,
+    ) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
+        """Yield each folder once, with its files in order of their names.
+
+        Args:
+            root: Where to begin.
+            unreadable: Called for folders that cannot be read.
+            deep: Whether to look into the folders in it.
+        """
+        visited: set[tuple[int, int]] = set()
+        waiting = [(root, 0)]
+        while waiting:
+            self.check()
+            folder, depth = waiting.pop()
+            try:
+                status = os.stat(folder)
+                children = list_folder(folder)
+            except OSError as error:
+                unreadable(folder, error)
+                continue
+            place = (status.st_dev, status.st_ino)
+            if place in visited and status.st_ino:  # some network disks number nothing
+                what = "leads to a folder that is listed already; it is not followed"
+                self.log.add_warning(str(folder), what)
+                continue
+            visited.add(place)
+            inner = [child.name for child in children if _is_folder(child)]
+            names = set(inner)
+            yield folder, [child for child in children if child.name not in names]
+            if deep and depth < _MAX_DEPTH:
+                visible = [folder / name for name in inner if not name.startswith(".")]
+                waiting += [(path, depth + 1) for path in reversed(visible)]
+
+
+def folder_models(scan: Scan, *, deep: bool = True) -> Iterator[Entry]:
+    """Yield the models in a folder and, if `deep`, in those in it."""
+    failures: list[Entry] = []
+
+    def unreadable(folder: Path, error: OSError) -> None:
+        if folder == scan.root:
+            scan.report_unreadable(folder, error)
+        else:
+            failures.append(scan.unreadable_entry(folder, error))
+
+    for folder, files in scan.walk(scan.root, unreadable, deep=deep):
+        title = "" if folder == scan.root else folder.relative_to(scan.root).as_posix()
+        for entry, _ in models_of(folder, title, files):
+            yield entry
+        for file in files:
+            name = file.name.lower()
+            if name.endswith(_UNFINISHED) and (GGUF in name or SAFETENSORS in name):
+                scan.add_partial(file)
+    yield from failures
 
 
 def models_of(
@@ -116,68 +160,91 @@ def models_of(
         roots: Folders that links may not leave; none for no limit.
     """
     visible = [file for file in files if not file.name.startswith(".")]
-    found = _gguf_models(folder, title, visible, roots)
-    found += _safetensors_models(folder, title, visible, roots)
+    gguf = [file for file in visible if file.name.lower().endswith(GGUF)]
+    weights = [file for file in visible if file.name.lower().endswith(SAFETENSORS)]
+    found = [
+        _Found(folder / shards[0].name, title, "gguf", shards, roots) for shards in _by_model(gguf)
+    ]
+    has_index = any(file.name.endswith(INDEX_SUFFIX) for file in visible)
+    if has_index or (weights and any(file.name == "config.json" for file in visible)):
+        others = [file for file in visible if not file.name.lower().endswith(GGUF)]
+        found.append(_Found(folder, title, "safetensors", others, roots, title or folder.name))
+    else:
+        for shards in _by_model(weights):
+            whole = len(shards) > 1 and len(shards) == len(weights)
+            path = folder if whole else folder / shards[0].name
+            found.append(_Found(path, title, "safetensors", shards, roots))
     found.sort(key=lambda model: natural_key(model.name))
     return [(model.entry(), model.files) for model in found]
 
 
-def partial_download(file: os.DirEntry[str]) -> PartialDownload | None:
-    """Return a model's file that is still being loaded, or None if it is anything else."""
-    name = file.name.lower()
-    unfinished = name.endswith(_UNFINISHED)
-    if not unfinished or not (GGUF in name or SAFETENSORS in name):
-        return None
-    return partial_file(file)
+class _Found:
+    """Files that make one model.
 
+    Args:
+        path: The path to open.
+        title: Name of their folder in the store.
+        kind: The model's format.
+        files: The files.
+        roots: Folders that links may not leave; none for no limit.
+        name: Its name in the store; None for that of its first file, one of its shards.
+    """
 
-def partial_file(file: os.DirEntry[str]) -> PartialDownload | None:
-    """Return an unfinished file with its size, or None if it cannot be looked at."""
-    try:
-        return PartialDownload(Path(file.path), file.stat(follow_symlinks=False).st_size)
-    except OSError:
-        return None
-
-
-def _gguf_models(
-    folder: Path, title: str, files: list[os.DirEntry[str]], roots: Sequence[Path]
-) -> list[_Found]:
-    weights = [file for file in files if file.name.lower().endswith(GGUF)]
-    return [
-        _sharded(shards, folder / shards[0].name, title, "gguf", roots)
-        for shards in _by_model(weights)
-    ]
-
-
-def _safetensors_models(
-    folder: Path, title: str, files: list[os.DirEntry[str]], roots: Sequence[Path]
-) -> list[_Found]:
-    names = {file.name for file in files}
-    weights = [file for file in files if file.name.lower().endswith(SAFETENSORS)]
-    has_index = any(name.endswith(INDEX_SUFFIX) for name in names)
-    if has_index or (weights and "config.json" in names):
-        model = _Found(folder, title or folder.name, "safetensors")
+    def __init__(  # noqa: PLR0913, PLR0917 - what a model is made of
+        self,
+        path: Path,
+        title: str,
+        kind: str,
+        files: list[os.DirEntry[str]],
+        roots: Sequence[Path],
+        name: str | None = None,
+    ) -> None:
+        first = files[0].name
+        self.path = path
+        self.name = name or (f"{title}/{first}" if title else first)
+        self.files = {file.name for file in files}
+        self._format: str | None = kind
+        self._log = ProblemLog()
+        self._nbytes = self._own_bytes = 0
+        self._modified: float | None = None
+        if name is None:
+            _report_missing(files, self._log)
         for file in files:
-            if not file.name.lower().endswith(GGUF):
-                model.add(file, roots)
-        return [model]
-    found = []
-    for shards in _by_model(weights):
-        whole = len(shards) > 1 and len(shards) == len(weights)
-        path = folder if whole else folder / shards[0].name
-        found.append(_sharded(shards, path, title, "safetensors", roots))
-    return found
+            self._add(file, roots)
 
+    def _add(self, file: os.DirEntry[str], roots: Sequence[Path]) -> None:
+        """Count a file, or log why it cannot be part of a model."""
+        if roots and file.is_symlink() and escapes(Path(file.path), *roots):
+            self._log.add_error(file.name, "is a link out of the store; it is not opened")
+            self._format = None  # nothing may be opened
+            return
+        try:
+            status = file.stat()
+        except FileNotFoundError:
+            what = "is a link to a file that is not there; the download may not have finished"
+            self._log.add_error(file.name, what)
+        except OSError as error:
+            self._log.add_error(file.name, f"cannot be looked at: {unreadable_reason(error)}")
+        else:
+            if not stat.S_ISREG(status.st_mode):
+                what = "is a pipe, a device or a socket, not a file; it is not opened"
+                self._log.add_error(file.name, what)
+                return
+            self._nbytes += status.st_size
+            if not (roots and file.is_symlink()):  # in a hub's cache, to a blob
+                self._own_bytes += status.st_size
+            self._modified = max(self._modified or 0.0, status.st_mtime)
 
-def _sharded(
-    shards: list[os.DirEntry[str]], path: Path, title: str, kind: str, roots: Sequence[Path]
-) -> _Found:
-    name = shards[0].name
-    model = _Found(path, f"{title}/{name}" if title else name, kind)
-    _report_missing(shards, model.log)
-    for file in shards:
-        model.add(file, roots)
-    return model
+    def entry(self) -> Entry:
+        return Entry(
+            name=self.name,
+            path=self.path,
+            format=self._format,
+            nbytes=self._nbytes,
+            modified=self._modified,
+            problems=(*name_problems(self.name), *self._log.problems()),
+            own_bytes=self._own_bytes,
+        )
 
 
 def _by_model(files: Iterable[os.DirEntry[str]]) -> list[list[os.DirEntry[str]]]:
@@ -198,103 +265,20 @@ def _report_missing(shards: list[os.DirEntry[str]], log: ProblemLog) -> None:
     present = {int(match["number"]) for file in shards if (match := _SHARD.fullmatch(file.name))}
     missing = count - len(present)
     if missing > 0:
-        absent = (number for number in range(1, count + 1) if number not in present)
-        listed = ", ".join(str(number) for number, _ in zip(absent, range(_SHOWN), strict=False))
-        more = ", …" if missing > _SHOWN else ""
-        what = f"{missing} of {count} shards are missing: number {listed}{more}"
+        absent = (str(number) for number in range(1, count + 1) if number not in present)
+        listed = ", ".join(islice(absent, _SHOWN)) + (", …" if missing > _SHOWN else "")
+        what = f"{missing} of {count} shards are missing: number {listed}"
         log.add_error(shards[0].name, what)
 
 
-Report: TypeAlias = Callable[[Path, OSError], None]
-
-_MAX_DEPTH: Final = 64
-_MAX_FILES: Final = 500_000
-"""Most files of a folder that is read; Ollama's largest stores of tensor blobs have some 10,000."""
-
-
-def scan_folder(
-    kind: StoreKind, root: Path, check: Check, *, deep: bool = True
-) -> Iterator[Entry | Store]:
-    """Search a folder and those in it; yield models as they are found, and then the store.
-
-    Args:
-        kind: Whose store it is.
-        root: The folder.
-        check: Called for every folder; raises to give up.
-        deep: Whether to look into the folders in it.
-    """
-    entries: list[Entry] = []
-    partials: list[PartialDownload] = []
-    log = ProblemLog()
-    failures: list[Entry] = []
-
-    def report(folder: Path, error: OSError) -> None:
-        if folder == root:
-            what = f"the folder cannot be read: {unreadable_reason(error)}"
-            log.add_error(str(root), what)
-        else:
-            failures.append(unreadable_entry(folder, root, error))
-
-    for folder, files in walk(root, check, report, log, deep=deep):
-        title = "" if folder == root else folder.relative_to(root).as_posix()
-        for entry, _ in models_of(folder, title, files):
-            entries.append(entry)
-            yield entry
-        partials += filter(None, map(partial_download, files))
-    yield from failures
-    yield Store(
-        kind, root, (*entries, *failures), partials=tuple(partials), problems=log.problems()
-    )
-
-
-def unreadable_entry(folder: Path, root: Path, error: OSError) -> Entry:
-    """Return the entry of a folder that cannot be read."""
-    name = folder.relative_to(root).as_posix()
-    what = f"the folder cannot be read: {unreadable_reason(error)}"
+def broken_entry(name: str, path: Path, what: str) -> Entry:
+    """Return the entry of what should be a model, or hold some, and cannot be read."""
     problem = Problem(Severity.ERROR, name, what)
-    return Entry(name, folder, None, 0, None, (*name_problems(name), problem))
+    return Entry(name, path, None, 0, None, (*name_problems(name), problem))
 
 
-def walk(
-    root: Path, check: Check, report: Report, log: ProblemLog, *, deep: bool = True
-) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
-    """Yield each folder once, with its files in order of their names.
-
-    Args:
-        root: Where to begin.
-        check: Called for every folder; raises to give up.
-        report: Called for folders that cannot be read.
-        log: Gets links that lead back.
-        deep: Whether to look into the folders in it.
-    """
-    visited: set[tuple[int, int]] = set()
-    waiting = [(root, 0)]
-    while waiting:
-        check()
-        folder, depth = waiting.pop()
-        try:
-            status = os.stat(folder)
-            children = list_folder(folder)
-        except OSError as error:
-            report(folder, error)
-            continue
-        place = (status.st_dev, status.st_ino)
-        if place in visited and status.st_ino:  # some network disks number nothing
-            what = "leads to a folder that is listed already; it is not followed"
-            log.add_warning(str(folder), what)
-            continue
-        visited.add(place)
-        inner = []
-        files = []
-        for child in children:
-            if _is_folder(child):
-                inner.append(folder / child.name)
-            else:
-                files.append(child)
-        yield folder, files
-        if deep and depth < _MAX_DEPTH:
-            visible = (path for path in inner if not path.name.startswith("."))
-            waiting += [(path, depth + 1) for path in reversed(list(visible))]
+def _unreadable(error: OSError) -> str:
+    return f"the folder cannot be read: {unreadable_reason(error)}"
 
 
 def list_folder(folder: Path) -> list[os.DirEntry[str]]:

@@ -10,17 +10,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
 
 from explorer.errors import ExplorerError, SourceError, unreadable_reason
-from explorer.formats import Model, Problem, Severity, open_model
+from explorer.formats import Problem, Severity, open_model
 from explorer.formats.facts import Facts, describe
 from explorer.formats.ollama.manifest import MANIFESTS, SCHEME, OllamaName, parse_name
 from explorer.formats.ollama.open import open_manifest
 from explorer.formats.strict_json import shorten
-from explorer.stores.entries import Check, Entry, Place, Store, StoreKind
-from explorer.stores.folders import scan_folder
-from explorer.stores.huggingface import scan_hub_cache, scan_llama_cpp
-from explorer.stores.ollama import models_folder, scan_ollama
+from explorer.parallel import Check, never
+from explorer.stores.entries import Entry, Place, Store, StoreKind
+from explorer.stores.folders import Scan, folder_models
+from explorer.stores.huggingface import hub_models, llama_cpp_models
+from explorer.stores.ollama import models_folder, ollama_models
+
+_SHOWN = 5
+_FINDERS: Final = {
+    StoreKind.OLLAMA: ollama_models,
+    StoreKind.HUGGINGFACE: hub_models,
+    StoreKind.LLAMA_CPP: llama_cpp_models,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +49,7 @@ class Library:
         return sum(store.nbytes for store in self.stores)
 
 
-def scan(
-    places: Iterable[Place], check: Check = lambda: None
-) -> Iterator[tuple[Place, Entry | Store]]:
+def scan(places: Iterable[Place], check: Check = never) -> Iterator[tuple[Place, Entry | Store]]:
     """Read stores one after the other.
 
     Args:
@@ -54,20 +61,12 @@ def scan(
     """
     for place in places:
         check()
-        match place.kind:
-            case StoreKind.OLLAMA:
-                found = scan_ollama(place.root, check)
-            case StoreKind.HUGGINGFACE:
-                found = scan_hub_cache(place.root, check)
-            case StoreKind.LLAMA_CPP:
-                found = scan_llama_cpp(place.root, check)
-            case _:
-                found = scan_folder(place.kind, place.root, check)
-        for each in found:
-            yield place, each
+        find = _FINDERS.get(place.kind, folder_models)
+        for found in Scan(place.kind, place.root, check).run(find):
+            yield place, found
 
 
-def read_library(places: Iterable[Place], check: Check = lambda: None) -> Library:
+def read_library(places: Iterable[Place], check: Check = never) -> Library:
     """Read stores and return what they hold; see `scan`."""
     return Library(tuple(found for _, found in scan(places, check) if isinstance(found, Store)))
 
@@ -89,7 +88,7 @@ class Details:
     problems: tuple[Problem, ...] = ()
 
 
-def read_details(entry: Entry, check: Check = lambda: None) -> Details:
+def read_details(entry: Entry, check: Check = never) -> Details:
     """Open a model and return its facts; a failure to open it is a problem.
 
     Args:
@@ -100,26 +99,18 @@ def read_details(entry: Entry, check: Check = lambda: None) -> Details:
         return Details(problems=entry.problems)
     check()
     try:
-        with _open_model(entry, check) as model:
+        # an Ollama model may have thousands of blobs
+        is_ollama = entry.format == "ollama"
+        with open_manifest(entry.path, check) if is_ollama else open_model(entry.path) as model:
             facts = describe(model)
             problems: tuple[Problem, ...] = model.problems
     except ExplorerError as error:
         facts = Facts()
-        what = error.without_path
-        problems = (Problem(Severity.ERROR, entry.name, what),)
+        problems = (Problem(Severity.ERROR, entry.name, error.without_path),)
     # the scan has reported some of them already, in its own words
     known = {(problem.severity, problem.where) for problem in entry.problems}
     new = (problem for problem in problems if (problem.severity, problem.where) not in known)
     return Details(facts.architecture, facts.parameters, facts.file_type, (*entry.problems, *new))
-
-
-def _open_model(entry: Entry, check: Check) -> Model:
-    if entry.format == "ollama":  # thousands of blobs
-        return open_manifest(entry.path, check)
-    return open_model(entry.path)
-
-
-_SHOWN = 5
 
 
 def resolve(text: str, roots: Sequence[Path]) -> Path:

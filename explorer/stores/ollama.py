@@ -11,11 +11,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from explorer.errors import ExplorerError, unreadable_reason
-from explorer.formats import Problem, Severity
 from explorer.formats.model import ProblemLog
 from explorer.formats.ollama.manifest import (
     BLOBS,
@@ -27,17 +27,10 @@ from explorer.formats.ollama.manifest import (
     size_fault,
 )
 from explorer.formats.side_files import escapes
+from explorer.parallel import Check, never
 from explorer.sources import FileSource
-from explorer.stores.entries import (
-    Blob,
-    Check,
-    Entry,
-    PartialDownload,
-    Store,
-    StoreKind,
-    name_problems,
-)
-from explorer.stores.folders import list_folder, partial_file
+from explorer.stores.entries import Blob, Entry, name_problems
+from explorer.stores.folders import Scan, broken_entry, list_folder
 
 _BLOB_NAME: Final = re.compile(r"sha256[:-](?P<hex>[0-9a-fA-F]{64})(?P<partial>[-.].*)?", re.DOTALL)
 _LEVELS: Final = 4
@@ -60,188 +53,161 @@ def is_ollama_store(path: Path) -> bool:
         return False
 
 
-def scan_ollama(root: Path, check: Check) -> Iterator[Entry | Store]:
-    """Read a store's manifests; yield models as they are found, and then the store.
+def ollama_models(scan: Scan) -> Iterator[Entry]:
+    """Yield the models of the folder that holds ``manifests`` and ``blobs``, or of the one above.
+
+    The scan's blobs are known at the end.
+    """
+    try:
+        models = models_folder(scan.root)
+    except OSError:  # reading it, next, reports the reason
+        models = scan.root
+    manifests = models / MANIFESTS
+    blobs = _Blobs(scan, models)
+    try:
+        os.stat(manifests)
+    except FileNotFoundError:  # a store before its first download
+        if not os.path.lexists(models):
+            scan.log.add_error(str(models), "the folder does not exist")
+    except OSError as error:
+        scan.report_unreadable(manifests, error)
+    else:
+        paths = _manifest_paths(manifests, manifests, models)
+        for number, (path, failure) in enumerate(paths):
+            if number % _CHECK_EVERY == 0:
+                scan.check()
+            yield _broken(path, manifests, failure) if failure else _entry(path, manifests, blobs)
+    scan.blobs += blobs.with_users()
+
+
+class _Blobs:
+    """The blobs of a store, and which models use them.
 
     Args:
-        root: The folder that holds ``manifests`` and ``blobs``, or the one above.
-        check: Called now and then; raises to give up.
-    """
-    scan = _Scan(root, check)
-    entries = []
-    for entry in scan.entries():
-        entries.append(entry)
-        yield entry
-    yield Store(
-        StoreKind.OLLAMA,
-        root,
-        tuple(entries),
-        tuple(scan.used_blobs()),
-        tuple(scan.partials),
-        scan.log.problems(),
-    )
-
-
-class _Scan:
-    """One pass over a store.
-
-    Attributes:
-        partials: Downloads that have not finished.
-        log: What is wrong with the store itself.
+        scan: The pass over the store; gets problems and downloads that have not finished.
+        models: The folder that holds ``blobs``.
     """
 
-    def __init__(self, root: Path, check: Check) -> None:
-        self.partials: list[PartialDownload] = []
-        self.log = ProblemLog()
-        self._check = check
+    def __init__(self, scan: Scan, models: Path) -> None:
+        self._models = models
         self._blobs: dict[str, Blob] = {}
         self._faults: dict[str, str] = {}
         self._users: dict[str, dict[str, None]] = {}  # digest → names, in order
-        self._readable = False
-        try:
-            self._models = models_folder(root)
-        except OSError:  # reading it, next, reports the reason
-            self._models = root
-        self._manifests = self._models / MANIFESTS
-
-    def entries(self) -> Iterator[Entry]:
-        """Yield the models; blobs and partial downloads are known after that."""
-        self._read_blobs()
-        try:
-            os.stat(self._manifests)
-        except FileNotFoundError:
-            if not os.path.lexists(self._models):
-                self._fail(self._models, "the folder does not exist")
-            return  # a store before its first download
-        except OSError as error:
-            self._fail(self._manifests, f"the folder cannot be read: {unreadable_reason(error)}")
-            return
-        for number, (path, failure) in enumerate(self._paths(self._manifests, ())):
-            if number % _CHECK_EVERY == 0:
-                self._check()
-            yield self._entry(path) if failure is None else failure
-
-    def used_blobs(self) -> Iterator[Blob]:
-        """Yield each blob with the models that use it, in order of digests."""
-        for digest, blob in sorted(self._blobs.items()):
-            users = tuple(self._users.get(digest, ()))
-            yield Blob(blob.digest, blob.path, blob.nbytes, users)
-
-    def _fail(self, where: Path, what: str) -> None:
-        self.log.add_error(str(where), what)
-
-    def _read_blobs(self) -> None:
-        folder = self._models / BLOBS
+        folder = models / BLOBS
         try:
             files = list_folder(folder)
-        except FileNotFoundError:
-            self._readable = True  # an empty store
-            return
+        except FileNotFoundError:  # an empty store
+            files = []
         except OSError as error:
-            self._fail(folder, f"the folder cannot be read: {unreadable_reason(error)}")
+            scan.report_unreadable(folder, error)
+            self._readable = False
             return
         self._readable = True
         for number, file in enumerate(files):
             if number % (64 * _CHECK_EVERY) == 0:
-                self._check()
+                scan.check()
             match = _BLOB_NAME.fullmatch(file.name)
             if match is None:
                 continue
             if match["partial"]:
-                self.partials += filter(None, [partial_file(file)])
-                continue
-            digest = f"sha256-{match['hex']}"
-            fault = self._look_at(file, digest)
-            if fault is not None:
-                self._faults[digest] = fault
+                scan.add_partial(file)
+            else:
+                self._add(file, f"sha256-{match['hex']}")
 
-    def _look_at(self, file: os.DirEntry[str], digest: str) -> str | None:
-        """Store a blob; return why it cannot be one."""
+    def _add(self, file: os.DirEntry[str], digest: str) -> None:
+        """Store a blob, or why it cannot be one."""
         path = Path(file.path)
         if file.is_symlink() and escapes(path, path.parent, self._models):
-            return "its blob is a link out of the store; it is not opened"
+            self._faults[digest] = "its blob is a link out of the store; it is not opened"
+            return
         try:
             status = file.stat()
         except OSError as error:
-            return f"its blob cannot be looked at: {unreadable_reason(error)}"
-        if not stat.S_ISREG(status.st_mode):
-            return "its blob is a folder, a pipe or a device, not a file; it is not opened"
-        self._blobs[digest] = Blob(digest, path, status.st_size, ())
-        return None
-
-    def _paths(self, folder: Path, above: tuple[str, ...]) -> Iterator[tuple[Path, Entry | None]]:
-        """Yield what lies four levels down, or an entry for a folder that cannot be read."""
-        try:
-            children = list_folder(folder)
-        except OSError as error:
-            what = f"the folder cannot be read: {unreadable_reason(error)}"
-            yield folder, self._broken(folder, what)
+            self._faults[digest] = f"its blob cannot be looked at: {unreadable_reason(error)}"
             return
-        for child in children:
-            if child.name.startswith("."):  # .DS_Store and its like
-                continue
-            path = folder / child.name
-            if child.is_symlink() and escapes(path, self._manifests, self._models):
-                what = "is a link out of the store; it is not followed"
-                yield path, self._broken(path, what)
-            elif len(above) == _LEVELS - 1:
-                yield path, None
-            else:
-                try:
-                    inner = child.is_dir()
-                except OSError as error:
-                    what = f"cannot be looked at: {unreadable_reason(error)}"
-                    yield path, self._broken(path, what)
-                    continue
-                if inner:
-                    yield from self._paths(path, (*above, child.name))
+        if stat.S_ISREG(status.st_mode):
+            self._blobs[digest] = Blob(digest, path, status.st_size, ())
+        else:
+            what = "its blob is a folder, a pipe or a device, not a file; it is not opened"
+            self._faults[digest] = what
 
-    def _broken(self, path: Path, what: str) -> Entry:
-        name = path.relative_to(self._manifests).as_posix()
-        if name.count("/") == _LEVELS - 1:
-            name = str(OllamaName(*name.split("/")))
-        problem = Problem(Severity.ERROR, name, what)
-        return Entry(name, path, None, 0, None, (*name_problems(name), problem))
-
-    def _entry(self, path: Path) -> Entry:
-        try:
-            modified = os.stat(path).st_mtime
-            manifest = read_manifest(path)
-        except ExplorerError as error:
-            return self._broken(path, error.without_path)
-        except OSError as error:
-            return self._broken(path, f"cannot be read: {unreadable_reason(error)}")
-        name = str(manifest.name)
-        log = ProblemLog()
-        log.extend(name_problems(name))
-        if not manifest.name.valid:
-            log.add_warning(name, "is not a name that Ollama accepts")
-        nbytes = self._add_blobs(manifest, name, log)
-        kind = _format_of(manifest)
-        if kind is None:
-            what = "has no weights here: it runs on another machine, or its download did not finish"
-            log.add_warning(name, what)
-        return Entry(name, path, kind, nbytes, modified, log.problems())
-
-    def _add_blobs(self, manifest: Manifest, name: str, log: ProblemLog) -> int:
+    def use(self, manifest: Manifest, name: str, log: ProblemLog) -> int:
         """Record the blobs that a model uses; return their bytes, each blob once."""
-        nbytes = 0
-        counted: set[str] = set()
+        sizes: dict[str, int] = {}
         for layer in manifest.all_layers:
             fault = layer.fault
             blob = self._blobs.get(layer.digest)
             if blob is not None:
                 fault = fault or size_fault(layer, blob.nbytes)
                 self._users.setdefault(layer.digest, {})[name] = None
-                if layer.digest not in counted:
-                    counted.add(layer.digest)
-                    nbytes += blob.nbytes
+                sizes[layer.digest] = blob.nbytes
             elif layer.digest and self._readable:
                 what = "its blob is missing; pull the model again"
                 fault = self._faults.get(layer.digest, what)
             if fault is not None:
                 log.add_error(layer.title, fault)
-        return nbytes
+        return sum(sizes.values())
+
+    def with_users(self) -> Iterator[Blob]:
+        """Yield each blob with the models that use it, in order of digests."""
+        for digest, blob in sorted(self._blobs.items()):
+            yield replace(blob, used_by=tuple(self._users.get(digest, ())))
+
+
+def _manifest_paths(
+    folder: Path, manifests: Path, models: Path
+) -> Iterator[tuple[Path, str | None]]:
+    """Yield what lies four levels down, and what cannot be read with the reason."""
+    try:
+        children = list_folder(folder)
+    except OSError as error:
+        yield folder, f"the folder cannot be read: {unreadable_reason(error)}"
+        return
+    level = len(folder.relative_to(manifests).parts)
+    for child in children:
+        if child.name.startswith("."):  # .DS_Store and its like
+            continue
+        path = folder / child.name
+        if child.is_symlink() and escapes(path, manifests, models):
+            yield path, "is a link out of the store; it is not followed"
+        elif level == _LEVELS - 1:
+            yield path, None
+        else:
+            try:
+                inner = child.is_dir()
+            except OSError as error:
+                yield path, f"cannot be looked at: {unreadable_reason(error)}"
+                continue
+            if inner:
+                yield from _manifest_paths(path, manifests, models)
+
+
+def _broken(path: Path, manifests: Path, what: str) -> Entry:
+    name = path.relative_to(manifests).as_posix()
+    if name.count("/") == _LEVELS - 1:
+        name = str(OllamaName(*name.split("/")))
+    return broken_entry(name, path, what)
+
+
+def _entry(path: Path, manifests: Path, blobs: _Blobs) -> Entry:
+    try:
+        modified = os.stat(path).st_mtime
+        manifest = read_manifest(path)
+    except ExplorerError as error:
+        return _broken(path, manifests, error.without_path)
+    except OSError as error:
+        return _broken(path, manifests, f"cannot be read: {unreadable_reason(error)}")
+    name = str(manifest.name)
+    log = ProblemLog()
+    log.extend(name_problems(name))
+    if not manifest.name.valid:
+        log.add_warning(name, "is not a name that Ollama accepts")
+    nbytes = blobs.use(manifest, name, log)
+    kind = _format_of(manifest)
+    if kind is None:
+        what = "has no weights here: it runs on another machine, or its download did not finish"
+        log.add_warning(name, what)
+    return Entry(name, path, kind, nbytes, modified, log.problems())
 
 
 def _format_of(manifest: Manifest) -> str | None:
@@ -260,7 +226,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 def digest_fault(
-    path: Path, name: str, progress: Progress = lambda count: None, check: Check = lambda: None
+    path: Path, name: str, progress: Progress = lambda count: None, check: Check = never
 ) -> str | None:
     """Read all of a blob and compare its digest with its name.
 

@@ -51,6 +51,7 @@ from explorer.formats.safetensors.open import SafetensorsFile, model_files, open
 from explorer.formats.side_files import CONFIG_NAME, Config, read_object
 from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import Extent, Spec, natural_key
+from explorer.parallel import Check, never
 from explorer.quantization import TensorType
 from explorer.sources import FileSource, MemorySource
 
@@ -205,7 +206,7 @@ _DRAFT_PREFIX: Final = "draft."
 _UNKNOWN: Final = Spec(TensorType("unknown", 0, 0), (), 0, 0)
 
 
-def open_manifest(path: Path, check: Callable[[], None] = lambda: None) -> Model:
+def open_manifest(path: Path, check: Check = never) -> Model:
     """Open the model of a manifest.
 
     Args:
@@ -263,7 +264,7 @@ def _projector(manifest: Manifest) -> Path | None:
 class _TensorBlobs:
     """Opens a model whose weights are safetensors blobs."""
 
-    def __init__(self, manifest: Manifest, check: Callable[[], None]) -> None:
+    def __init__(self, manifest: Manifest, check: Check) -> None:
         self._manifest = manifest
         self._check = check
         self._log = ProblemLog()

@@ -11,6 +11,7 @@ import numpy as np
 from PySide6.QtCore import QByteArray, QItemSelection, QItemSelectionModel, Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from explorer.parallel import Check
 from explorer.present.explanations import BLOB_TEXTS
 from explorer.qt.jobs import JobRunner
 from explorer.qt.library.nodes import size_text, user_lines
@@ -18,7 +19,6 @@ from explorer.qt.library.rows import PROGRAM, title_of, translate
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.stores import Blob, Store
-from explorer.stores.entries import Check
 from explorer.text import bytes_text, integer_text, plain_text, shorten
 
 _SHOWN_USERS: Final = 20  # an empty licence may be shared by 2,000 models

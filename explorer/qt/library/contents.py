@@ -30,10 +30,10 @@ from explorer.formats.ollama.open import open_manifest
 from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.strict_json import read_json_file
 from explorer.formats.tensors import Tensor, natural_key, parse_name
+from explorer.parallel import Check
 from explorer.qt.library.rows import Pages, Row, RowKind, note_row, title_of, translate
 from explorer.sources import FileSource
 from explorer.stores import Entry, StoreKind
-from explorer.stores.entries import Check
 from explorer.text import integer_text, shape_text
 
 _CHECK_EVERY: Final = 512

@@ -12,6 +12,7 @@ from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
+from explorer.parallel import Check
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.library.blobs import StoredFile, stored_files
 from explorer.qt.library.contents import read_contents
@@ -26,7 +27,6 @@ from explorer.stores import (
     read_details,
     this_machine,
 )
-from explorer.stores.entries import Check
 from explorer.text import plain_text
 
 _WORK_SECONDS: Final = 0.002

@@ -18,8 +18,8 @@ from explorer.formats import Problem, Severity
 from explorer.formats.ollama.manifest import BLOBS, MANIFESTS
 from explorer.formats.side_files import HUB_REPOSITORY
 from explorer.formats.tensors import natural_key
+from explorer.parallel import Check
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind, scan
-from explorer.stores.entries import Check
 from explorer.stores.huggingface import is_hub_cache
 from explorer.stores.ollama import is_ollama_store, models_folder
 from explorer.text import bytes_text, integer_text, plain_text, shorten
