@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QCoreApplication, QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QWheelEvent
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QComboBox, QSizePolicy, QWidget
 
 from explorer.analysis.rounding import rounding_types
 from explorer.errors import ExplorerError
@@ -21,6 +22,7 @@ from explorer.formats.tensors import Tensor
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.layouts import row
 from explorer.text import plain_text
 
 if TYPE_CHECKING:
@@ -30,14 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """Weights are compared with themselves, rounded to a type.
-
-    Attributes:
-        type_name: The type; see `analysis.rounding.rounder`.
-    """
+    """Weights are compared with themselves, rounded to a type; see `analysis.rounding.rounder`."""
 
     type_name: str
 
+
+_tr: Final = partial(QCoreApplication.translate, "References")
 
 Reference: TypeAlias = Document | Rounding | None
 """An open model, a type, or nothing."""
@@ -93,12 +93,7 @@ class Partner:
 
 
 class References(QObject):
-    """The current model, and what it is compared with.
-
-    Attributes:
-        document: The current model.
-        documents: All open models.
-        chosen: What it is compared with.
+    """The current model, all open models, and what the current one is compared with.
 
     Signals:
         changed: Another model, another reference, or the matching of both is known.
@@ -162,15 +157,14 @@ class References(QObject):
         return self._matched.get(self.document, WeakKeyDictionary()).get(self.chosen)
 
     def partner_of(self, row: int, tensor: Tensor) -> Partner:
-        """Return what a tensor of the current model is compared with.
+        """Return what a tensor of the current model is compared with, by its row.
 
-        Args:
-            row: Its row in the model's tensor table.
-            tensor: The tensor; one of another model has no partner. A panel that follows the
-                selection after this object asks with a tensor of the previous model.
+        A tensor of another model has no partner: a panel that follows the selection after this
+        object still shows one of the previous model.
         """
         document, chosen = self.document, self.chosen
-        if document is None or chosen is None or not _is_at(document, row, tensor):
+        rows = () if document is None else document.model.tensors.rows
+        if chosen is None or row >= len(rows) or rows[row] is not tensor:
             return Partner(None)
         from explorer.analysis.errors.pairs import MatchedPair, RoundedPair  # noqa: PLC0415 - not for the first paint
 
@@ -184,14 +178,11 @@ class References(QObject):
         match = self.matched.by_row.get(row)
         if match is not None:
             return Partner(MatchedPair(match))
-        return Partner(None, self._reason(tensor.name))
-
-    def _reason(self, name: str) -> str:
-        """Return why a tensor of the current model has no partner in the other one."""
-        reason = None if self.matched is None else self.matched.reasons.get(name)
-        if reason is None:
-            return _tr("The reference has no tensor that matches this one.")
-        return _tr("Not comparable: {reason}").format(reason=reason)
+        reason = self.matched.reasons.get(tensor.name)
+        text = _tr("The reference has no tensor that matches this one.")
+        if reason is not None:
+            text = _tr("Not comparable: {reason}").format(reason=reason)
+        return Partner(None, text)
 
     def _renew(self) -> None:
         if self._job is not None:
@@ -211,15 +202,6 @@ class References(QObject):
                 self.failed.emit,
             )
         self.changed.emit()
-
-
-def _is_at(document: Document, row: int, tensor: Tensor) -> bool:
-    rows = document.model.tensors.rows
-    return row < len(rows) and rows[row] is tensor
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("References", text)
 
 
 _OPEN = object()  # stands for "another model", which is to be opened first
@@ -251,10 +233,7 @@ class ReferenceBar(QWidget):
         self.list.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.list.setMaxVisibleItems(30)
         self.label.setBuddy(self.list)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.label)
-        layout.addWidget(self.list, 1)
+        row(self.label, (self.list, 1), of=self)
         self.list.activated.connect(self._take)
         references.changed.connect(self._show_choice)
         references.documents_changed.connect(self._fill)
@@ -311,8 +290,8 @@ class _ReferenceList(QComboBox):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         keys = Qt.Key
-        moves = (keys.Key_Up, keys.Key_Down, keys.Key_PageUp, keys.Key_PageDown)
-        if event.key() in (*moves, keys.Key_Home, keys.Key_End) or event.text().strip():
+        moves = {keys.Key_Up, keys.Key_Down, keys.Key_PageUp, keys.Key_PageDown}
+        if event.key() in moves | {keys.Key_Home, keys.Key_End} or event.text().strip():
             self.showPopup()
         else:
             super().keyPressEvent(event)

@@ -199,7 +199,7 @@ _PASSED = {
     "qt/weights/block/strip.py:_targets": "one or many, from its caller",
     "qt/library/rows.py:counted": "one or many, from its callers",
     "qt/library/panel.py:_show_total": "its own sentence, then filled in",
-    "qt/errors/panel.py:show_picture": "a loop over two sentences",
+    "qt/errors/panel.py:show_picture": "its own sentences",
     "qt/weights/block/page.py:_report": "a sentence, from its callers",
 }
 

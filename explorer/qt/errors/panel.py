@@ -5,81 +5,55 @@ One walk over both tensors fills its pages: weights, errors, density.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Final
-
-from PySide6.QtWidgets import QWidget
-
-from explorer.qt.document import Document, LruCache
-from explorer.qt.errors.work import SelectedPair
-from explorer.qt.jobs import JobRunner
-from explorer.qt.references import ReferenceBar, References, Rounding
-from explorer.qt.weights.curves import SelectedTensor
-from explorer.qt.weights.tensor_panel import Header, TensorPanel
-from explorer.qt.widgets.labels import error_caution
-from explorer.qt.widgets.lazy import LazyTab
-from explorer.qt.widgets.progress import ProgressLine
-from explorer.text import integer_text, plain_text, shape_text
-
-if TYPE_CHECKING:
-    from explorer.planner.inputs import PlanInputs
-    from explorer.qt.what_if.page import WhatIfPage
 import math
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from PySide6.QtCore import QByteArray, QCoreApplication, QObject, QSignalBlocker, Signal
+from PySide6.QtCore import QByteArray, QCoreApplication, QObject, Signal
 from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QComboBox, QVBoxLayout
+from PySide6.QtWidgets import QComboBox, QWidget
 
 from explorer.analysis.blocks import BlockStatistics, is_quantized
 from explorer.analysis.errors.compare import ExpectedRounding, expected_rounding
 from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
 from explorer.present.explanations import picture_text
+from explorer.qt.document import Document, LruCache
 from explorer.qt.errors.plots import CellReading, DensityPlot, ErrorPlot
-from explorer.qt.errors.work import error_lines, implied_lines, known_picture, read_errors
+from explorer.qt.errors.work import (
+    SelectedPair,
+    error_lines,
+    known_picture,
+    read_errors,
+    rounding_lines,
+)
+from explorer.qt.jobs import JobRunner
+from explorer.qt.references import ReferenceBar, References
+from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.histogram import StatisticsTable
+from explorer.qt.weights.tensor_panel import Header, TensorPanel
 from explorer.qt.weights.work import blocks_request
 from explorer.qt.widgets.curves import HistogramCurve
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import error_caution, plain_label
+from explorer.qt.widgets.layouts import column
+from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings, percent_text
+from explorer.qt.widgets.progress import ProgressLine
 from explorer.qt.widgets.table_view import TableView
-from explorer.text import float_text
+from explorer.text import float_text, integer_text, plain_text, shape_text
+
+if TYPE_CHECKING:
+    from explorer.planner.inputs import PlanInputs
+    from explorer.qt.what_if.page import WhatIfPage
 
 # The three pictures of an error with table and read-out: weights, errors, density.
 
 
-TABLE_WIDTH = 310
-"""What the table of errors needs, in pixels."""
+_TABLE_WIDTH: Final = 310
 
 MOST, ALL, SIZES = range(3)
 """Places in the list of ranges; the last is only there for errors."""
-
-
-class RangeChoice(QComboBox):
-    """Which part of the weights, or of the errors, a picture shows.
-
-    Args:
-        errors: Whether errors are shown, of which the sizes may be shown instead.
-    """
-
-    changed = Signal()
-
-    def __init__(self, *, errors: bool) -> None:
-        super().__init__()
-        self.setAccessibleName(self.tr("Range"))
-        self.setToolTip(self.tr("Which part is shown"))
-        self.addItem(self.tr("Without the outermost 0.1 %"))
-        self.addItem(self.tr("All errors") if errors else self.tr("All weights"))
-        if errors:
-            self.addItem(self.tr("Sizes |e|, powers of ten"))
-        self.currentIndexChanged.connect(lambda _: self.changed.emit())
-
-    def choose(self, place: int) -> None:
-        """Choose without emitting a signal."""
-        with QSignalBlocker(self):
-            self.setCurrentIndex(place)
 
 
 class WeightsPanel(PlotPanel):
@@ -88,31 +62,23 @@ class WeightsPanel(PlotPanel):
     def __init__(
         self, runner: JobRunner, table: StatisticsTable, parent: QWidget | None = None
     ) -> None:
-        super().__init__(runner, table, self._describe_pairs, parent, TABLE_WIDTH)
+        super().__init__(runner, table, self._describe_pairs, parent, _TABLE_WIDTH)
         self.plot.set_titles(self.tr("Weight"), self.tr("Weights in each bin"))
         self.plot.setAccessibleName(self.tr("Histograms of reference and candidate"))
         self.plot.setWhatsThis(picture_text("pair_histograms"))
 
     def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
-        """Draw a picture; return what to say above it.
-
-        Args:
-            picture: What to draw.
-            types: Of reference and candidate.
-            place: Which part of it.
-        """
-        square = _square(picture, place)
+        """Draw a range of a picture, of two types; return what to say above it."""
+        square, total = _square(picture, place), picture.figures.compared
         names = self.tr("reference, {type}"), self.tr("candidate, {type}")
         histograms = square.reference, square.candidate
         self.plot.show_curves(
             tuple(
-                HistogramCurve(
-                    name.format(type=kind), -1, histogram, picture.figures.compared, *[math.nan] * 4
-                )
+                HistogramCurve(name.format(type=kind), -1, histogram, total, *[math.nan] * 4)
                 for name, kind, histogram in zip(names, types, histograms, strict=True)
             )
         )
-        return _inside(square, picture)
+        return _left_out(square, picture)
 
     def _describe_pairs(self, readings: Readings) -> str:
         first = readings[0]
@@ -120,12 +86,10 @@ class WeightsPanel(PlotPanel):
             low=float_text(first.low, 5), high=float_text(first.high, 5)
         )
         for reading in readings:
-            told = self.tr("{curve}: {count} ({share})").format(
-                curve=reading.curve,
-                count=integer_text(reading.count),
-                share=percent_text(reading.share),
+            count, share = integer_text(reading.count), percent_text(reading.share)
+            text += self.tr("   {curve}: {count} ({share})").format(
+                curve=reading.curve, count=count, share=share
             )
-            text += f"   {told}"
         return text
 
 
@@ -137,36 +101,31 @@ class ErrorPanel(PlotPanel):
     def __init__(
         self, runner: JobRunner, table: StatisticsTable, parent: QWidget | None = None
     ) -> None:
-        super().__init__(
-            runner, table, self._describe_error, parent, TABLE_WIDTH, ErrorPlot(parent)
-        )
+        plot = ErrorPlot(parent)
+        super().__init__(runner, table, self._describe_error, parent, _TABLE_WIDTH, plot)
 
     def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
         """Draw a picture; see `WeightsPanel.show_picture`."""
         figures = picture.figures
-        mean, std = figures.mean_error, math.nan
-        if figures.compared:
-            std = math.sqrt(max(0.0, figures.rmse**2 - mean**2))
-        histogram = picture.most_errors if place == MOST else picture.all_errors
+        total, mean, std = figures.compared, figures.mean_error, math.nan
         if place == SIZES:
-            histogram, mean, std = picture.magnitudes, math.nan, math.nan
-        total = figures.compared
-        curve = HistogramCurve(
-            self.tr("error"), -1, histogram, total, mean, std, math.nan, math.nan
-        )
-        what = self.tr("Size of the error, |candidate - reference|")
-        if place != SIZES:
+            histogram, mean = picture.magnitudes, math.nan
+            what = self.tr("Size of the error, |candidate - reference|")
+            text = self.tr("{n} weights ({share}) have no error and are left out")
+        else:
+            histogram = picture.most_errors if place == MOST else picture.all_errors
             what = self.tr("Error, candidate - reference")
+            text = self.tr("{n} errors ({share}) lie outside")
+            if total:
+                std = math.sqrt(max(0.0, figures.rmse**2 - mean**2))
+        name = self.tr("error")
+        curve = HistogramCurve(name, -1, histogram, total, mean, std, math.nan, math.nan)
         self.plot.set_titles(what, self.tr("Weights in each bin"))
         self.plot.show_errors(curve, by_size=place == SIZES)
-        if place == SIZES:
-            text = self.tr("{n} weights ({share}) have no error and are left out")
-            count = curve.outside
-        else:
-            text = self.tr("{n} errors ({share}) lie outside") if curve.outside else ""
-            count = curve.outside
-        share = percent_text(count / total if total else 0.0)
-        return text.format(n=integer_text(count), share=share)
+        if place != SIZES and not curve.outside:
+            return ""
+        share = percent_text(curve.outside / total if total else 0.0)
+        return text.format(n=integer_text(curve.outside), share=share)
 
     def _describe_error(self, readings: Readings) -> str:
         reading = readings[0]
@@ -180,20 +139,15 @@ class ErrorPanel(PlotPanel):
 
 
 class DensityPanel(PicturePanel):
-    """Reference against candidate.
-
-    Attributes:
-        plot: The image.
-    """
+    """Reference against candidate."""
 
     def __init__(
         self, runner: JobRunner, table: StatisticsTable, parent: QWidget | None = None
     ) -> None:
-        plot = DensityPlot(parent)
-        super().__init__(runner, plot, table, parent, TABLE_WIDTH)
-        self.plot = plot
+        self.plot = DensityPlot(parent)
+        super().__init__(runner, self.plot, table, parent, _TABLE_WIDTH)
         self._total = 0
-        plot.cell_read.connect(self._describe)
+        self.plot.cell_read.connect(self._describe)
 
     def set_logarithmic(self, on: bool) -> None:
         self.plot.set_logarithmic(on)
@@ -203,30 +157,27 @@ class DensityPanel(PicturePanel):
         square = _square(picture, place)
         self._total = picture.figures.compared
         self.plot.show_square(square)
-        return _inside(square, picture)
+        return _left_out(square, picture)
 
     def _describe(self, reading: CellReading | None) -> None:
         if reading is None:
             self.show_text("")
             return
-        low, high = (
-            self.tr("{low} to {high}").format(
-                low=float_text(ends[0], 4), high=float_text(ends[1], 4)
-            )
-            for ends in (reading.reference, reading.candidate)
+        reference, candidate = (
+            self.tr("{low} to {high}").format(low=float_text(low, 4), high=float_text(high, 4))
+            for low, high in (reading.reference, reading.candidate)
         )
         text = self.tr("reference {reference}   candidate {candidate}   {n} weights   {share}")
         share = percent_text(reading.count / self._total if self._total else 0.0)
         count = integer_text(reading.count)
-        self.show_text(text.format(reference=low, candidate=high, n=count, share=share))
+        self.show_text(text.format(reference=reference, candidate=candidate, n=count, share=share))
 
 
 def _square(picture: ErrorPicture, place: int) -> PairSquare:
     return picture.most_pairs if place == MOST else picture.all_pairs
 
 
-def _inside(square: PairSquare, picture: ErrorPicture) -> str:
-    """Say how many pairs are left out."""
+def _left_out(square: PairSquare, picture: ErrorPicture) -> str:
     if not square.outside:
         return ""
     share = percent_text(square.outside / picture.figures.compared)
@@ -242,8 +193,11 @@ AnyPanel: TypeAlias = WeightsPanel | ErrorPanel | DensityPanel
 class PicturePage(PlotPage[AnyPanel]):
     """A page of errors: a plot, the choice of its range, and the table of figures.
 
-    Attributes:
-        range: Which part is shown.
+    Args:
+        kind: The panel with the plot.
+        noun: What it shows, for names of files.
+        runner: Runs exports.
+        table: The figures.
 
     Signals:
         exported: A file was written; its path.
@@ -253,7 +207,9 @@ class PicturePage(PlotPage[AnyPanel]):
     exported = Signal(str)
     failed = Signal(object)
 
-    def __init__(self, kind: type[AnyPanel], runner: JobRunner, table: StatisticsTable) -> None:
+    def __init__(
+        self, kind: type[AnyPanel], noun: str, runner: JobRunner, table: StatisticsTable
+    ) -> None:
         def make() -> AnyPanel:
             panel = kind(runner, table, self)
             panel.exported.connect(self.exported)
@@ -261,18 +217,21 @@ class PicturePage(PlotPage[AnyPanel]):
             return panel
 
         super().__init__(make)
-        self.range = RangeChoice(errors=kind is ErrorPanel)
+        self.noun = noun
+        self.range = QComboBox()
+        self.range.setAccessibleName(self.tr("Range"))
+        self.range.setToolTip(self.tr("Which part is shown"))
+        ranges = [self.tr("All weights")]
+        if kind is ErrorPanel:
+            ranges = [self.tr("All errors"), self.tr("Sizes |e|, powers of ten")]
+        self.range.addItems([self.tr("Without the outermost 0.1 %"), *ranges])
         self.bar.insertWidget(1, self.range)
 
 
 class PicturePages(QObject, Reader[ErrorPicture]):
-    """Reads a tensor and its reference, and shows what comes of it as it comes.
+    """Reads a tensor and its reference, and fills three pages and their table as it goes.
 
     Attributes:
-        weights: Both as histograms.
-        errors: The histogram of errors.
-        density: One against the other.
-        table: The figures, which stand beside each.
         picture: What is shown; None while nothing is known.
 
     Signals:
@@ -286,51 +245,45 @@ class PicturePages(QObject, Reader[ErrorPicture]):
     def __init__(self, runner: JobRunner, progress: ProgressLine, parent: QWidget) -> None:
         super().__init__(parent)
         self._subject: SelectedPair | None = None
-        self._recent = LruCache(0)
+        self._results = LruCache(0)
         self._progress = progress
         self.picture: ErrorPicture | None = None
         self.table = StatisticsTable(self)
-        self.weights = PicturePage(WeightsPanel, runner, self.table)
-        self.errors = PicturePage(ErrorPanel, runner, self.table)
-        self.density = PicturePage(DensityPanel, runner, self.table)
+        self.weights = PicturePage(WeightsPanel, "weights", runner, self.table)
+        self.errors = PicturePage(ErrorPanel, "errors", runner, self.table)
+        self.density = PicturePage(DensityPanel, "density", runner, self.table)
         self.density.logarithmic.setChecked(True)
         self.pages = self.weights, self.errors, self.density
         for page in self.pages:
             page.exported.connect(self.exported)
             page.failed.connect(self.failed)
-            page.range.changed.connect(partial(self._change_range, page))
+            page.range.currentIndexChanged.connect(partial(self._change_range, page))
         self.begin_life(runner, self.pages, progress)
 
-    def show_subject(self, subject: SelectedPair | None, recent: LruCache) -> None:
-        """Show another tensor; it is read when one of the pages is visible.
-
-        Args:
-            subject: The tensor; None ends all reading.
-            recent: What is known of its model.
-        """
-        self._subject = subject
-        self._recent = recent
+    def show_subject(self, subject: SelectedPair | None, results: LruCache) -> None:
+        """Show another tensor, given what is known of its model; None ends all reading."""
+        self._subject, self._results = subject, results
         self.restart()
 
     def clear(self) -> None:
         self.picture = None
 
     def request(self) -> Request[ErrorPicture] | Refusal | None:
-        subject, recent = self._subject, self._recent
+        subject, results = self._subject, self._results
         if subject is None:
             return None
-        if subject.pair is None:
-            heading = self.tr("Preparing…") if subject.waiting else self.tr("Not comparable")
-            return Refusal(heading, subject.reason)
-
+        if subject.partner.pair is None:
+            waiting = subject.partner.waiting
+            heading = self.tr("Preparing…") if waiting else self.tr("Not comparable")
+            return Refusal(heading, subject.partner.reason)
         return Request(
-            key=(subject.key, id(recent)),
+            key=(subject.key, id(results)),
             title=self.tr("Comparing {name}").format(name=subject.name),
             heading=self.tr("Reading the weights…"),
             failure=self.tr("The weights could not be compared"),
-            work=lambda job: read_errors(subject, recent, job),
+            work=lambda job: read_errors(subject, results, job),
             name=subject.name,
-            known=lambda: known_picture(subject, recent),
+            known=lambda: known_picture(subject, results),
         )
 
     def show_part(self, part: ErrorPicture) -> None:
@@ -355,16 +308,16 @@ class PicturePages(QObject, Reader[ErrorPicture]):
     def _fill(self, *, first: bool = False) -> None:
         """Fill the visible page."""
         picture, subject = self.picture, self._subject
-        if picture is None or subject is None or subject.pair is None:
+        pair = None if subject is None else subject.partner.pair
+        if picture is None or subject is None or pair is None:
             return
-        pair = subject.pair
         for page in self.pages:
             if not page.isVisible():
                 continue
             fresh = first or not page.has_content
             panel = page.panel
             if fresh:
-                panel.file_name = f"{subject.name}-{self._noun(page)}"
+                panel.file_name = f"{subject.name}-{page.noun}"
                 panel.show_resting("")
             if picture.figures.compared:
                 types = pair.reference_type, pair.candidate_type
@@ -376,26 +329,17 @@ class PicturePages(QObject, Reader[ErrorPicture]):
                 panel.plot.forget_zoom()
                 panel.table.show_columns(QByteArray())
 
-    def _change_range(self, page: PicturePage) -> None:
+    def _change_range(self, page: PicturePage, _place: int) -> None:
         if self.picture is not None and page.has_content:
             self._fill()
             page.panel.plot.forget_zoom()
 
-    def _noun(self, page: PicturePage) -> str:
-        names = {self.weights: "weights", self.errors: "errors", self.density: "density"}
-        return names[page]
 
-
-# What is known of a tensor's rounding as long as nothing is chosen to compare it with.
-
-
-class ImpliedPage(ReadingPage[BlockStatistics]):
-    """A table of the expected rounding error, or a sentence.
+class RoundingPage(ReadingPage[BlockStatistics]):
+    """The rounding error to expect by a tensor's blocks, while it is compared with nothing.
 
     Attributes:
-        implied: What is shown; None while nothing is known.
-        hint: How to learn more.
-        table: The figures.
+        expected: What is shown; None while nothing is known.
 
     Signals:
         exported: The table was written; its path.
@@ -410,8 +354,8 @@ class ImpliedPage(ReadingPage[BlockStatistics]):
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._subject: SelectedTensor | None = None
-        self._recent = LruCache(0)
-        self.implied: ExpectedRounding | None = None
+        self._results = LruCache(0)
+        self.expected: ExpectedRounding | None = None
         self.hint = plain_label(
             self,
             self.tr(
@@ -428,26 +372,16 @@ class ImpliedPage(ReadingPage[BlockStatistics]):
         self.table.setAccessibleName(self.tr("Expected rounding error"))
         self.table.exported.connect(self.exported)
         self.table.failed.connect(self.failed)
-        column = QVBoxLayout(self.content)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.hint)
-        column.addWidget(self.table, 1)
+        column(self.hint, (self.table, 1), of=self.content)
         self.begin_life(runner, (self,))
 
-    def show_subject(self, subject: SelectedTensor | None, recent: LruCache) -> None:
-        """Show another tensor; None ends all reading.
-
-        Args:
-            subject: The tensor.
-            recent: What is known of its model.
-        """
-        self._subject = subject
-        self._recent = recent
+    def show_subject(self, subject: SelectedTensor | None, results: LruCache) -> None:
+        """Show another tensor, given what is known of its model; None ends all reading."""
+        self._subject, self._results = subject, results
         self.restart()
 
     def clear(self) -> None:
-        self.implied = None
+        self.expected = None
 
     def press(self) -> None:
         if self.phase is Phase.UNSUPPORTED:
@@ -460,7 +394,7 @@ class ImpliedPage(ReadingPage[BlockStatistics]):
         if subject is None:
             return None
         if is_quantized(subject.tensor):
-            return blocks_request(subject, self._recent)
+            return blocks_request(subject, self._results)
         sentence = self.tr(
             "{name} is stored as {type}, without blocks of which a rounding error could be "
             "expected. Choose what to compare it with: another model, or a type that its weights "
@@ -469,8 +403,8 @@ class ImpliedPage(ReadingPage[BlockStatistics]):
         return Refusal(self.tr("Not quantized"), sentence, self.tr("Choose"))
 
     def show_result(self, result: BlockStatistics) -> None:
-        self.implied = expected_rounding(result)
-        self.model.show_lines(implied_lines(self.implied))
+        self.expected = expected_rounding(result)
+        self.model.show_lines(rounding_lines(self.expected))
         self.table.show_columns(QByteArray())
         self.show_content()
 
@@ -481,15 +415,11 @@ _MOST_RESULTS: Final = 16  # of a model: at most 8 MiB, usually far less
 class ErrorsView(TensorPanel):
     """Errors of the tensor that is selected. Reads only while it is visible.
 
-    With a reference there are the pages of pictures, without one that of rounding, which blocks
-    imply; that of what-ifs always.
+    With a reference there are the pages of pictures, without one the page of the rounding error to
+    expect; the page of what-ifs always.
 
     Attributes:
         bar: Chooses the reference.
-        header: What is shown.
-        pictures: The pages of weights, errors and density.
-        implied: The page of what blocks imply.
-        progress: Progress of the reading.
         plan_inputs: Returns what the planner plans for, for a model; None for defaults.
     """
 
@@ -508,10 +438,10 @@ class ErrorsView(TensorPanel):
         self.begin_tabs(self.tr("Views of the error"), self.header)
         self.progress = ProgressLine(self)
         self.pictures = PicturePages(runner, self.progress, self)
-        self.implied = ImpliedPage(runner, self)
+        self.rounding = RoundingPage(runner, self)
         self._what_if = LazyTab(self._make_what_if, self._fill_what_if, self)
         for page, title in (
-            (self.implied, self.tr("Rounding")),
+            (self.rounding, self.tr("Rounding")),
             (self.pictures.weights, self.tr("Weights")),
             (self.pictures.errors, self.tr("Error")),
             (self.pictures.density, self.tr("Density")),
@@ -521,10 +451,10 @@ class ErrorsView(TensorPanel):
         self.column.addWidget(self.progress)
         self.column.addWidget(error_caution(self))
         self.tabs.currentChanged.connect(self._show_progress)
-        self.implied.reference_wanted.connect(self._list_references)
+        self.rounding.reference_wanted.connect(self._list_references)
         self.pass_on(self.pictures)
-        self.pass_on(self.implied)
-        references.changed.connect(self.refresh)
+        self.pass_on(self.rounding)
+        references.changed.connect(self._follow_reference)
         references.documents_changed.connect(self._results.clear)  # one may be a closed reference
         self.refresh()
 
@@ -539,7 +469,7 @@ class ErrorsView(TensorPanel):
 
     def cancel(self) -> None:
         self.pictures.cancel()
-        self.implied.cancel()
+        self.rounding.cancel()
         if self._what_if.isVisible():
             self.what_if.cancel()
 
@@ -564,6 +494,10 @@ class ErrorsView(TensorPanel):
 
     # What is shown
 
+    def _follow_reference(self) -> None:
+        if self._document is not None and self.has_content:
+            self._fill(self._document, self._rows)
+
     def _explain_empty(self, opened: bool) -> None:
         if opened:
             sentence = self.tr("Choose one in the tree or in the tensor table to see its error.")
@@ -575,7 +509,12 @@ class ErrorsView(TensorPanel):
         return self._rows[:1]
 
     def _fill(self, document: Document, rows: Sequence[int]) -> None:
-        subject = self._pair(document, rows[0])
+        row, chosen = rows[0], self._references.chosen
+        tensor = document.model.tensors.rows[row]
+        # a key that does not keep a closed model
+        key: Hashable = id(chosen) if isinstance(chosen, Document) else chosen
+        partner = self._references.partner_of(row, tensor)
+        subject = SelectedPair(row, plain_text(tensor.name), tensor, key, partner)
         self._show_header(subject)
         self.show_content()
         self._show_pair(subject, self._results_of(document))
@@ -583,14 +522,11 @@ class ErrorsView(TensorPanel):
     def _clear(self) -> None:
         self._show_pair(None, LruCache(0))
 
-    def _show_pair(self, subject: SelectedPair | None, recent: LruCache) -> None:
+    def _show_pair(self, subject: SelectedPair | None, results: LruCache) -> None:
         compared = subject is not None and subject.reference is not None
         self._offer(compared)
-        self.pictures.show_subject(subject if compared else None, recent)
-        alone = None
-        if subject is not None and not compared:
-            alone = SelectedTensor(subject.row, subject.name, subject.tensor)
-        self.implied.show_subject(alone, recent)
+        self.pictures.show_subject(subject if compared else None, results)
+        self.rounding.show_subject(None if compared else subject, results)
         self._what_if.refresh()
         if subject is None:
             self._what_if.catch_up()  # the model may be closed
@@ -600,48 +536,31 @@ class ErrorsView(TensorPanel):
 
         The tab in front is hidden last: Qt would show the next one, and its page would start.
         """
-        offered: list[QWidget] = list(self.pictures.pages) if compared else [self.implied]
-        hidden: list[QWidget] = [self.implied] if compared else list(self.pictures.pages)
+        alone: list[QWidget] = [self.rounding]
+        pages: list[QWidget] = [*self.pictures.pages]
+        offered, hidden = (pages, alone) if compared else (alone, pages)
         for page in offered:
             self.offer_page(page, True)
         if self.tabs.currentWidget() in hidden:
-            self.show_page(self.pictures.weights if compared else self.implied)
+            self.show_page(offered[0])
         for page in hidden:
             self.offer_page(page, False)
 
-    def _pair(self, document: Document, row: int) -> SelectedPair:
-        tensor = document.model.tensors.rows[row]
-        partner = self._references.partner_of(row, tensor)
-        chosen = self._references.chosen
-        key: Hashable = chosen if chosen is None or isinstance(chosen, Rounding) else id(chosen)
-        return SelectedPair(
-            row,
-            plain_text(tensor.name),
-            tensor,
-            key,  # does not keep a closed model
-            partner.pair,
-            partner.reason,
-            partner.waiting,
-        )
-
     def _show_header(self, subject: SelectedPair) -> None:
-        tensor, pair = subject.tensor, subject.pair
+        tensor, pair = subject.tensor, subject.partner.pair
         types, shape, weights, notes = tensor.type.name, tensor.shape, tensor.parameters, []
         if pair is not None:
+            reference, candidate = pair.reference_name, pair.candidate_name
             types = self.tr("{candidate} against {reference}").format(
                 candidate=pair.candidate_type, reference=pair.reference_type
             )
             shape, weights = pair.shape, pair.parameters
-            if pair.reference_name != pair.candidate_name:
-                notes.append(
-                    self.tr("Compared: {candidate} with {reference}.").format(
-                        candidate=pair.candidate_name, reference=pair.reference_name
-                    )
-                )
+            if reference != candidate:
+                text = self.tr("Compared: {candidate} with {reference}.")
+                notes.append(text.format(candidate=candidate, reference=reference))
             if pair.notes:
-                notes.append(
-                    self.tr("For the comparison: {notes}.").format(notes="; ".join(pair.notes))
-                )
+                text = self.tr("For the comparison: {notes}.")
+                notes.append(text.format(notes="; ".join(pair.notes)))
         facts = [types, shape_text(shape), self.tr("{n} weights").format(n=integer_text(weights))]
         if len(self._rows) > 1:
             count = integer_text(len(self._rows))

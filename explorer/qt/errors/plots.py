@@ -34,13 +34,7 @@ _STEPS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CellReading:
-    """What the cursor stands on.
-
-    Attributes:
-        reference: First and last edge of the cell along the reference.
-        candidate: The same along the candidate.
-        count: Pairs that it holds.
-    """
+    """The cell under the cursor: its edges along reference and candidate, and its pairs."""
 
     reference: tuple[float, float]
     candidate: tuple[float, float]
@@ -67,11 +61,7 @@ class CountBar(ColourBar):
 
 
 class DensityPlot(ThemedPlot):
-    """Draws a `PairSquare`.
-
-    Attributes:
-        square: What is drawn.
-        logarithmic: Whether colours show logarithms of counts.
+    """Draws a `PairSquare`; colours show counts, or their logarithms.
 
     Signals:
         cell_read: The cursor moved; a `CellReading`, or None outside of the cells.
@@ -106,8 +96,7 @@ class DensityPlot(ThemedPlot):
         self.square = square
         self._draw()
         if square is not None:
-            low, size = float(square.edges[0]), float(square.edges[-1] - square.edges[0])
-            self.set_home(QRectF(low, low, size, size))
+            self.set_home(_area(square))
         self._read()
 
     def set_logarithmic(self, on: bool) -> None:
@@ -117,17 +106,16 @@ class DensityPlot(ThemedPlot):
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return a line for each cell that holds something."""
-        square = self.square
-        if square is None:
+        if self.square is None:
             return []
-        rows, columns = np.nonzero(square.counts)
-        edges = square.edges
+        counts, edges = self.square.counts, self.square.edges
+        rows, columns = np.nonzero(counts)
         return [
             ("reference_low", edges[columns].tolist()),
             ("reference_high", edges[columns + 1].tolist()),
             ("candidate_low", edges[rows].tolist()),
             ("candidate_high", edges[rows + 1].tolist()),
-            ("count", square.counts[rows, columns].tolist()),
+            ("count", counts[rows, columns].tolist()),
         ]
 
     def restyle(self) -> None:
@@ -160,9 +148,9 @@ class DensityPlot(ThemedPlot):
             heights = np.log10(heights)
         self._image.setImage(heights, autoLevels=False, levels=levels)
         self._image.setColorMap(colours)
-        low, high = float(square.edges[0]), float(square.edges[-1])
-        self._image.setRect(QRectF(low, low, high - low, high - low))
-        self._diagonal.setData([low, high], [low, high])
+        self._image.setRect(_area(square))
+        ends = square.edges[[0, -1]]
+        self._diagonal.setData(ends, ends)
 
     # The read-out
 
@@ -202,14 +190,18 @@ class DensityPlot(ThemedPlot):
         if step is None or self.square is None:
             super().keyPressEvent(event)
             return
-        far = event.modifiers() & Qt.KeyboardModifier.ControlModifier
-        by = _FAR if far else 1
+        by = _FAR if event.modifiers() & Qt.KeyboardModifier.ControlModifier else 1
         last = len(self.square.counts) - 1
         row, column = self._cell or (last // 2, last // 2)
         if self._cell is not None:
             row, column = row + by * step[0], column + by * step[1]
         self._cell = min(max(row, 0), last), min(max(column, 0), last)
         self._read()
+
+
+def _area(square: PairSquare) -> QRectF:
+    low, size = float(square.edges[0]), float(square.edges[-1] - square.edges[0])
+    return QRectF(low, low, size, size)
 
 
 def _colour_map(colours: PlotColours) -> pg.ColorMap:
@@ -225,18 +217,11 @@ def _count(number: int) -> str:
     return count_text(number) if number >= _LONGEST else integer_text(number)
 
 
-# The histogram of errors: over a linear axis, or of their sizes over a logarithmic one.
-
-
 _MOST_TICKS = 10
 
 
 class ErrorPlot(HistogramPlot):
-    """A `HistogramPlot` of one curve, whose lower axis may be logarithmic.
-
-    Attributes:
-        by_size: Whether it is.
-    """
+    """A `HistogramPlot` of one curve, whose lower axis is logarithmic if it shows sizes."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -247,20 +232,15 @@ class ErrorPlot(HistogramPlot):
         self.setWhatsThis(picture_text("error_histogram"))
 
     def show_errors(self, curve: HistogramCurve, *, by_size: bool) -> None:
-        """Draw a histogram.
-
-        Args:
-            curve: The histogram; with a logarithmic axis all edges are above 0.
-            by_size: Whether the axis is logarithmic.
-        """
+        """Draw a histogram; by size, all its edges must be above 0."""
         changed = by_size != self.by_size
         self.by_size = by_size
         self._curve = curve
         if by_size:
-            histogram = curve.histogram
-            edges = np.log10(histogram.edges)
-            self.set_code_ticks(_decades(float(edges[0]), float(edges[-1])))
-            drawn = replace(histogram, low=float(edges[0]), high=float(edges[-1]), edges=edges)
+            edges = np.log10(curve.histogram.edges)
+            low, high = float(edges[0]), float(edges[-1])
+            self.set_code_ticks(_decades(low, high))
+            drawn = replace(curve.histogram, low=low, high=high, edges=edges)
             curve = replace(curve, histogram=drawn)
         elif changed:
             self.set_code_ticks(None)

@@ -190,12 +190,12 @@ def test_without_a_reference_the_blocks_tell_what_they_imply(
     tensor = panel.documents[0].model.tensors[UP]
     blocks = block_statistics(tensor)
     assert blocks is not None
-    page = panel.view.implied
+    page = panel.view.rounding
     assert page.table.isVisible()
-    assert page.implied is not None
-    assert page.implied.rms == pytest.approx(tensor_statistics(tensor).step_error_rms, rel=1e-12)
-    assert page.implied.zeros == blocks.code_counts[blocks.levels == 0].sum() / tensor.parameters
-    assert page.implied.minima == blocks.minima.moments  # type: ignore[union-attr]
+    assert page.expected is not None
+    assert page.expected.rms == pytest.approx(tensor_statistics(tensor).step_error_rms, rel=1e-12)
+    assert page.expected.zeros == blocks.code_counts[blocks.levels == 0].sum() / tensor.parameters
+    assert page.expected.minima == blocks.minima.moments  # type: ignore[union-attr]
     qtmodeltester.check(page.model)
     assert "choose above" in page.hint.text()
     panel.show(ODD)
@@ -212,14 +212,14 @@ def test_a_reference_chosen_or_taken_away_never_brings_what_if_to_the_front(
 ) -> None:
     panel.select(DOWN)
     panel.settle()
-    assert panel.view.implied.isVisible()
+    assert panel.view.rounding.isVisible()
     shown: list[int] = []
     panel.view.tabs.currentChanged.connect(shown.append)
     panel.references.choose(Rounding("Q4_0"))
     panel.settle()
     panel.references.choose(None)
     panel.settle()
-    pages = panel.view.pictures.weights, panel.view.implied
+    pages = panel.view.pictures.weights, panel.view.rounding
     assert shown == [panel.view.place_of(page) for page in pages]
     assert panel.view._what_if.built is None
 
@@ -238,7 +238,7 @@ def test_tabs_follow_the_choice(panel: Panel) -> None:
     assert panel.view.pictures.density.isVisible()  # who looks there goes on looking there
     panel.references.choose(None)
     panel.settle()
-    assert panel.view.implied.isVisible()
+    assert panel.view.rounding.isVisible()
 
 
 def test_every_figure_explains_itself(panel: Panel, qtmodeltester: ModelTester) -> None:
@@ -418,7 +418,7 @@ def test_closing_the_reference_or_the_model_meanwhile_ends_the_reading(huge: Pan
     job = huge.runner.jobs[0]
     huge.references.set_documents(huge.documents[:1])
     assert job.cancelled
-    assert huge.view.implied.isVisible()
+    assert huge.view.rounding.isVisible()
     huge.settle()
     huge.references.set_documents(huge.documents)
     _begin(huge)
@@ -489,6 +489,6 @@ def test_in_the_window_the_tree_selects_and_a_reference_may_be_closed(
     assert body.header.name.text() == DOWN
     window.close_document(reference)
     wait_idle(qtbot, window)
-    assert body.implied.isVisible()
+    assert body.rounding.isVisible()
     window.close_document(document)
     assert view.state.heading.text() == "Errors"
