@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol, TextIO, TypeAlias
 
+from explorer.model_files import refuse_model_file
+
 Cell: TypeAlias = str | int | float | bool | None
 
 # OWASP, "CSV Injection": = + - @ TAB CR (and LF) begin a formula; programs skip blanks before it,
@@ -169,8 +171,10 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
         The file, UTF-8, with line ends left as they are written.
 
     Raises:
+        ExplorerError: It would replace a file of a model.
         OSError: The file cannot be written; its `filename` is `path`.
     """
+    refuse_model_file(Path(path))
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file() and not target.is_dir():
         with open(path, "w", encoding="utf-8", newline="") as stream:

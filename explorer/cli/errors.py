@@ -21,6 +21,7 @@ from explorer.cli import options, output
 from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
 from explorer.formats.ollama.manifest import is_name
+from explorer.model_files import refuse_model_file
 from explorer.present import errors
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
@@ -79,7 +80,7 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
     paths = list(_paths((reference, candidate), root))
     with ExitStack() as stack:
         one, two = (stack.enter_context(open_model(path)) for path in paths)
-        output.refuse_model_file((one, two), csv_path)
+        refuse_model_file(csv_path)
         matching = match_models(one, two)
         comparison = Comparison(_chosen(matching, names, (one, two)))
         shown = as_json or not output.on_terminal()
@@ -258,7 +259,7 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
       gguf-explorer requantize Llama-3-8B/ lm_head.weight --to all --json
     """
     with open_model(options.model_path(path, root)) as model:
-        output.refuse_model_file([model], csv_path)
+        refuse_model_file(csv_path)
         tensor = options.find_tensor(model, name)
         notes = options.notes_on(model, tensor)
         importance = None if matrix_path is None else _importance(matrix_path, name)

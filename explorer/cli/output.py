@@ -26,7 +26,7 @@ from explorer.tabular import Cell, write_atomically, write_csv
 from explorer.text import integer_text, plain_text, safe_json, shape_text, shorten
 
 if TYPE_CHECKING:  # `--version` needs no NumPy
-    from explorer.formats import Model, Problem
+    from explorer.formats import Problem
     from explorer.formats.tensors import Shape
 
 _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding every other line
@@ -87,18 +87,6 @@ def write_error(message: str) -> None:
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
         sys.stderr.flush()
-
-
-def refuse_model_file(models: Iterable[Model], target: Path | None) -> None:
-    """Raise if a file to be written is a file of one of the models, whatever it is called.
-
-    Raises:
-        ExplorerError: It is.
-    """
-    from explorer.formats.export import refuse_to_overwrite_model  # noqa: PLC0415 - brings NumPy
-
-    if target is not None:
-        refuse_to_overwrite_model((file.path for model in models for file in model.files), target)
 
 
 @contextmanager

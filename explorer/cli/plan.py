@@ -208,8 +208,6 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     profiles = list(PROFILES) if profile == _ALL else [profile]
     if question is not None and GRAPH_SIZE.name not in profiles:
         raise click.UsageError(f"--solve needs a layout of layers; {profile} predicts none")
-    if csv_file is not None and any(_is_same(csv_file, path) for path in paths):
-        raise click.UsageError("--csv names a model, which it would overwrite")
     try:
         chosen = Settings(**settings)
     except PlanError as error:  # a number that no computer has
@@ -243,10 +241,6 @@ def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> No
     output.write(plan_text(one.plan, one.path, one.advice, one.notes))
     if explain:
         output.write(terms_text(one.plan.terms))
-
-
-def _is_same(csv_file: str, path: str) -> bool:
-    return os.path.exists(csv_file) and os.path.exists(path) and os.path.samefile(csv_file, path)
 
 
 def _record(found: PlannedModel) -> dict[str, Any]:

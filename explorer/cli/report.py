@@ -6,22 +6,20 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import Final
 
 import click
 
 from explorer.cli import options, output
 from explorer.cli.plan import named_gpus
 from explorer.errors import ExplorerError
-from explorer.formats import Model, open_model
+from explorer.formats import open_model
 from explorer.hardware.detect import detect
+from explorer.model_files import refuse_model_file
 from explorer.planner import Device
 from explorer.planner.devices import parse_context
 from explorer.report.gather import ReportRequest, gather, plan_targets, weights_to_read
 from explorer.report.sections import report_html
 from explorer.text import bytes_text, plain_text
-
-_MODEL_SUFFIXES: Final = (".gguf", ".safetensors")
 
 
 @click.command("report")
@@ -91,7 +89,7 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
         other = None
         if reference is not None:
             other = stack.enter_context(open_model(options.model_path(reference)))
-        _check_target(target, [one for one in (model, other) if one is not None])
+        _check_target(target)
         machine = None if gpus else detect()
         with output.Progress(weights_to_read(model, other)) as line:
             request = ReportRequest(
@@ -112,12 +110,8 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
     return 0 if damaged is None else 1
 
 
-def _check_target(target: Path, models: Sequence[Model]) -> None:
+def _check_target(target: Path) -> None:
     """Raise before weights are read if the target is a model, or its folder does not exist."""
-    output.refuse_model_file(models, target)
-    if target.suffix.lower() in _MODEL_SUFFIXES:
-        raise ExplorerError(
-            "a report is no model; give the file a name such as report.html", target
-        )
+    refuse_model_file(target)
     if not target.parent.is_dir():
         raise ExplorerError("cannot be written: there is no such folder", target)

@@ -20,6 +20,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import Model, Tensor, open_model
 from explorer.formats.export import npy_bytes, write_npy
 from explorer.formats.weights import check_decodable
+from explorer.model_files import refuse_model_file
 from explorer.present import statistics
 from explorer.quantization.registry import has_decoder
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
@@ -172,7 +173,7 @@ def survey_command(  # noqa: PLR0913, PLR0917 - options of the command line
       gguf-explorer survey model.gguf --json | jq '.tensors | max_by(.abs_max) | .tensor'
     """
     with open_model(options.model_path(path, root)) as model:
-        output.refuse_model_file([model], csv_path)
+        refuse_model_file(csv_path)
         shown = as_json or not output.on_terminal()
         with (
             _kept(model, no_cache) as kept,
@@ -286,7 +287,7 @@ def export_command(path: str, name: str, target: Path, root: str | None) -> int:
     with open_model(options.model_path(path, root)) as model:
         tensor = options.find_tensor(model, name)
         check_decodable(tensor)
-        output.refuse_model_file([model], target)
+        refuse_model_file(target)
         _refuse_full_disk(tensor, target)
         with output.open_target(target) as stream, output.Progress(tensor.parameters) as line:
             write_npy(tensor, stream.buffer, progress=line.counter(tensor.name))

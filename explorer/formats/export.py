@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
-from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding
 from explorer.formats.weights import Values, WeightReader
 from explorer.parallel import Check, never
@@ -98,22 +96,3 @@ def _pieces(values: Values, column: int, columns: int) -> Iterator[str]:
         # nine digits distinguish every float32 from its neighbours (IEEE 754, 5.12.2)
         yield ",".join([f"{value:.9g}" for value in values[position:stop].tolist()]) + end
         position, column = stop, column % columns
-
-
-def refuse_to_overwrite_model(files: Iterable[Path], target: Path) -> None:
-    """Raise if a file to be written is one of a model's own, whatever it is called.
-
-    Args:
-        files: Files of the model.
-        target: Where something is to be written; links count as what they lead to.
-
-    Raises:
-        ExplorerError: It is.
-    """
-    for file in files:
-        try:
-            same = target.samefile(file)
-        except OSError:  # the usual case: there is no such file yet
-            continue
-        if same:
-            raise ExplorerError("is a file of the model itself; choose another name", target)

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from explorer.errors import SourceError, system_reason, unreadable_reason
+from explorer.model_files import note_model_file
 
 MOST_OPEN: Final = 64
 
@@ -133,6 +134,7 @@ class FileSource(ByteSource):
     def __init__(self, path: Path | str) -> None:
         self._seeking = threading.Lock()
         self.path = Path(path)
+        note_model_file(self.path)
         self._descriptor = FileDescriptor(self.path)
         self.size = self._descriptor.nbytes
 

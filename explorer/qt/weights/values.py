@@ -15,7 +15,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeySequence
 
 from explorer.errors import ExplorerError
-from explorer.formats.export import refuse_to_overwrite_model, write_csv, write_npy
+from explorer.formats.export import write_csv, write_npy
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import WeightReader
 from explorer.present.explanations import picture_text
@@ -288,7 +288,6 @@ class ValuesExport(FileSaver):
             def report(done: int) -> None:
                 job.report(done, tensor.parameters)
 
-            refuse_to_overwrite_model((extent.source.path for extent in tensor.extents), path)
             with write_atomically(path) as stream:
                 if path.suffix.lower() == ".csv":
                     write_csv(tensor, stream, job.check, report)

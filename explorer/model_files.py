@@ -1,0 +1,112 @@
+"""Which files are a model's: the program replaces none of them, whatever it is told to write.
+
+Every file that is opened as a model, or as a part of one, is noted here (`sources.files`), and
+everything that is written for the user asks here first (`tabular.write_atomically`).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from explorer.errors import ExplorerError
+
+MODEL_SUFFIXES: Final = (".gguf", ".safetensors")
+"""What names of weights end in; the program writes no such file for the user."""
+
+OWN_SUFFIXES: Final = frozenset({".csv", ".html", ".npy", ".png", ".svg", ".tsv"})
+"""What the program writes. Only such files are replaced in a folder that a model was opened in:
+all others may have come with the model, such as a tokenizer."""
+
+_GGUF_MAGIC: Final = b"GGUF"
+_HUB_REPOSITORY: Final = "models--"
+
+_noted: set[str] = set()  # resolved paths
+_folders: set[str] = set()
+
+
+def note_model_file(path: Path) -> None:
+    """Note that a file is a model's, before it is opened; it stays noted."""
+    for place in (os.path.abspath(path), os.path.realpath(path)):
+        _noted.add(place)
+        _folders.add(os.path.dirname(place))
+
+
+def refuse_model_file(target: Path | None) -> None:
+    """Raise if a file to be written would replace a model's, or join a store of models.
+
+    Links and hard links count as what they lead to. What takes long asks before it begins, once its
+    models are open. None, for nothing to be written, is fine.
+
+    Raises:
+        ExplorerError: It would, with what to do instead.
+    """
+    fault = "" if target is None else _fault(target)
+    if fault:
+        raise ExplorerError(f"{fault}; choose another name", target)
+
+
+def _fault(target: Path) -> str:
+    place = Path(os.path.realpath(target))
+    status = _status(place)
+    if status is not None and _is_noted(place, status):
+        return "is a file of the model itself"
+    if {target.suffix.lower(), place.suffix.lower()} & {*MODEL_SUFFIXES}:
+        return "is the name of a model, which is never written"
+    if _is_in_store(place):
+        return "lies in a store of downloaded models, where nothing is written"
+    if status is None or not stat.S_ISREG(status.st_mode):
+        return ""  # nothing is replaced, neither by a pipe nor by /dev/stdout
+    if place.suffix.lower() not in OWN_SUFFIXES and str(place.parent) in _folders:
+        return "is in the folder of the model, and may be a part of it"
+    return _fault_of_content(place)
+
+
+def _fault_of_content(place: Path) -> str:
+    try:
+        with open(place, "rb") as file:
+            return "is a GGUF model" if file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC else ""
+    except OSError:
+        return "cannot be read, so it may be a model"
+
+
+def _is_in_store(place: Path) -> bool:
+    """Return whether a resolved path is inside of Ollama's store or of a Hugging Face hub cache."""
+    for folder in place.parents:
+        if folder.name.startswith(_HUB_REPOSITORY) and (folder / "snapshots").is_dir():
+            return True
+        other = {"blobs": "manifests", "manifests": "blobs"}.get(folder.name)
+        if other is not None and (folder.parent / other).is_dir():
+            return True
+    return False
+
+
+def _is_noted(place: Path, status: os.stat_result) -> bool:
+    """Return whether an existing file is one that was opened, or another name of one.
+
+    Files beside those that were opened count too where the file has several names: which of them
+    belong to the model is not known.
+    """
+    if str(place) in _noted:
+        return True
+    if status.st_nlink < 2:
+        return False
+    beside = {name for folder in _folders - {str(place.parent)} for name in _names_in(folder)}
+    found = map(_status, _noted | beside)
+    return any(one is not None and os.path.samestat(one, status) for one in found)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in os.listdir(folder)]
+    except OSError:  # it is gone
+        return []
+
+
+def _status(path: Path | str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None

@@ -1,0 +1,205 @@
+"""Nothing that the program writes replaces a file of a model, whatever option points at it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from explorer import model_files
+from explorer.cli.main import main, program
+from explorer.errors import ExplorerError
+from explorer.formats import open_model
+from explorer.model_files import note_model_file, refuse_model_file
+from explorer.tabular import write_atomically
+from tests.helpers.gguf_files import write_shards
+from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
+from tests.helpers.ollama_store import OllamaStore
+
+_ARRAYS = arrays_of({"blk.0.ffn_up.weight": (2, 32)})
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what other tests opened."""
+    monkeypatch.setattr(model_files, "_noted", set())
+    monkeypatch.setattr(model_files, "_folders", set())
+
+
+def _gguf(folder: Path) -> Path:
+    (folder / "tokenizer.json").write_text("{}")
+    return write_gguf(folder / "model.bin", "llama", _ARRAYS)
+
+
+def _shards(folder: Path) -> Path:
+    first, second, _third = write_shards(folder)
+    second.write_bytes(b"not a model")
+    return first
+
+
+def _safetensors(folder: Path) -> Path:
+    write_safetensors(folder, _ARRAYS, model_type="llama")
+    for name in ("tokenizer.json", "tokenizer.model", "merges.txt", "README.md", "chat.jinja"):
+        (folder / name).write_text("{}")
+    (folder / "damaged.safetensors").write_bytes(b"\xff" * 16)
+    places = {"blk.0.ffn_up.weight": "model.safetensors", "lost": "damaged.safetensors"}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    return folder
+
+
+def _manifest(folder: Path) -> Path:
+    store = OllamaStore(folder / "models")
+    weights = write_gguf(folder / "weights", "llama", _ARRAYS)
+    content = weights.read_bytes()
+    weights.unlink()
+    layers = [store.layer("model", content), store.layer("license", "free"), store.layer("x", "y")]
+    return store.manifest(layers, config={"model_format": "gguf"})
+
+
+def _snapshot(folder: Path) -> Path:
+    """Return a snapshot of the hub's cache: links to blobs."""
+    repository = folder / "models--a--b"
+    snapshot = repository / "snapshots" / "1"
+    blobs = repository / "blobs"
+    for place in (snapshot, blobs, repository / "refs"):
+        place.mkdir(parents=True)
+    (repository / "refs" / "main").write_text("1")
+    write_safetensors(blobs, _ARRAYS, model_type="llama")
+    for name in os.listdir(blobs):
+        (snapshot / name).symlink_to(Path("../../blobs") / name)
+    return snapshot
+
+
+_KINDS = (_gguf, _shards, _safetensors, _manifest, _snapshot)
+
+
+@pytest.fixture(params=_KINDS, ids=lambda kind: kind.__name__)
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A model of each kind, alone below `tmp_path / "kept"`."""
+    (tmp_path / "kept").mkdir()
+    make: Callable[[Path], Path] = request.param
+    return make(tmp_path / "kept")
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest() + str(path.stat().st_nlink)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def _names_of(file: Path, elsewhere: Path) -> Iterator[Path]:
+    """Yield names that lead to a file: its own, and links with endings that commands ask for."""
+    yield file
+    elsewhere.mkdir(exist_ok=True)
+    for suffix in (".csv", ".npy", ".html"):
+        link = elsewhere / f"link{suffix}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(file)
+        yield link
+
+
+def _commands() -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each option of a file of each command that takes a model, and what else it needs."""
+    values = {"tensor": "blk.0.ffn_up.weight", "name": "blk.0.ffn_up.weight", "types": "Q8_0"}
+    context = click.Context(program)
+    for name in program.list_commands(context):
+        command = program.get_command(context, name)
+        assert command is not None
+        needed = []
+        for one in command.params:
+            if isinstance(one, click.Argument):
+                needed.append(values.get(str(one.name), "MODEL"))
+            elif one.required and not isinstance(one.type, click.Path):
+                needed += [one.opts[0], values[str(one.name)]]
+        for one in command.params:
+            if isinstance(one, click.Option) and isinstance(one.type, click.Path):
+                yield name, one.opts[0], needed
+
+
+_OPTIONS = list(_commands())
+
+
+def test_the_commands_that_write_are_among_those_tried() -> None:
+    tried = {(command, option) for command, option, _ in _OPTIONS}
+    assert {("plan", "--csv"), ("report", "-o"), ("export", "--to")} <= tried
+    assert {("survey", "--csv"), ("compare", "--csv"), ("requantize", "--csv")} <= tried
+
+
+@pytest.mark.parametrize(("command", "option", "needed"), _OPTIONS)
+def test_no_option_replaces_a_file_of_a_model(
+    model: Path, tmp_path: Path, command: str, option: str, needed: list[str]
+) -> None:
+    kept = tmp_path / "kept"
+    before = _digests(kept)
+    arguments = [str(model) if one == "MODEL" else one for one in needed]
+    for file in before:
+        for name in _names_of(Path(file), tmp_path / "links"):
+            main([command, *arguments, option, str(name)])
+            assert _digests(kept) == before, name
+
+
+def test_what_is_saved_by_hand_replaces_no_file_either(model: Path, tmp_path: Path) -> None:
+    """As tables, plots and maps of the window do: all of them write so."""
+    with open_model(model):
+        for file in _digests(tmp_path / "kept"):
+            for name in _names_of(Path(file), tmp_path / "links"):
+                with pytest.raises(ExplorerError), write_atomically(name):
+                    pass
+
+
+def test_hard_links_are_seen_through(model: Path, tmp_path: Path) -> None:
+    with open_model(model) as opened:
+        folders = {os.path.realpath(file.path.parent) for file in opened.files}
+        for number, file in enumerate(_digests(tmp_path / "kept")):
+            if os.path.dirname(os.path.realpath(file)) in folders:
+                other = tmp_path / f"{number}.csv"
+                os.link(os.path.realpath(file), other)
+                with pytest.raises(ExplorerError, match="is a file of the model itself"):
+                    refuse_model_file(other)
+
+
+@pytest.mark.parametrize("name", ["new.gguf", "new.SAFETENSORS"])
+def test_no_file_is_written_under_the_name_of_a_model(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ExplorerError, match="is the name of a model"):
+        refuse_model_file(tmp_path / name)
+
+
+def test_no_file_joins_a_store(tmp_path: Path) -> None:
+    store = OllamaStore(tmp_path)
+    for folder in (store.blobs, store.manifests / "registry"):
+        with pytest.raises(ExplorerError, match="store of downloaded models"):
+            refuse_model_file(folder / "new.csv")
+    refuse_model_file(tmp_path / "new.csv")
+
+
+def test_a_gguf_file_is_known_by_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_bytes(b"GGUF")
+    with pytest.raises(ExplorerError, match="is a GGUF model"):
+        refuse_model_file(path)
+
+
+def test_what_the_program_wrote_may_be_replaced_beside_a_model(tmp_path: Path) -> None:
+    note_model_file(tmp_path / "model.gguf")
+    path = tmp_path / "tensors.csv"
+    for text in ("1", "2"):
+        with write_atomically(path) as stream:
+            stream.write(text)
+    assert path.read_text() == "2"
+    other = tmp_path / "vocab.txt"
+    other.write_text("a")
+    with pytest.raises(ExplorerError, match="may be a part of it"):
+        refuse_model_file(other)
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    refuse_model_file(Path(os.devnull))
+    refuse_model_file(None)
