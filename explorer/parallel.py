@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Final, Generic, TypeAlias, TypeVar
+from contextlib import contextmanager
+from itertools import repeat, tee
+from typing import Final, TypeAlias, TypeVar
 
 Item = TypeVar("Item")
-Tool = TypeVar("Tool")
 Result = TypeVar("Result")
 
 Check: TypeAlias = Callable[[], object]
@@ -25,6 +26,7 @@ def never() -> None:
     """Do nothing: the check of work that cannot be cancelled."""
 
 
+@contextmanager
 def map_in_order(  # noqa: PLR0913 - all but the first two have a default
     items: Iterable[Item],
     work: Callable[[Item, Check], Result],
@@ -33,11 +35,10 @@ def map_in_order(  # noqa: PLR0913 - all but the first two have a default
     ahead: int = AHEAD,
     check: Check = never,
     waiting: Check = never,
-) -> Generator[Result, None, None]:
-    """Yield what a function returns for each item, in the order of the items.
+) -> Iterator[Iterator[tuple[Item, Result]]]:
+    """Give an iterator of items and what a function returns for each, in the order of the items.
 
-    An exception of `work` is raised in its turn. When the generator is closed, or anything raises,
-    no thread is left running.
+    An exception of `work` is raised in its turn. No thread is left running at the end of the block.
 
     Args:
         items: Taken in the caller's thread, a few ahead of the results.
@@ -48,55 +49,38 @@ def map_in_order(  # noqa: PLR0913 - all but the first two have a default
         waiting: Called in the caller's thread, every 50 ms that it waits for a result.
     """
     if workers <= 1:
-        for item in items:
-            yield work(item, check)
+        kept, worked_on = tee(items)
+        yield zip(kept, map(work, worked_on, repeat(check)), strict=True)
         return
     closed = threading.Event()
+    window: deque[tuple[Item, Future[Result]]] = deque()
 
     def checked() -> None:
         if closed.is_set():
             raise CancelledError
         check()
 
-    def result(future: Future[Result]) -> Result:
+    def results() -> Iterator[tuple[Item, Result]]:
+        for item in items:
+            window.append((item, pool.submit(work, item, checked)))
+            if len(window) >= ahead * workers:
+                yield first_result()
+        while window:
+            yield first_result()
+
+    def first_result() -> tuple[Item, Result]:
+        item, future = window.popleft()
         while True:
             try:
-                return future.result(_POLL_S)
+                return item, future.result(_POLL_S)
             except TimeoutError:
                 if future.done():  # meanwhile, or the work itself raised it
-                    return future.result()
+                    return item, future.result()
             waiting()
 
     pool = ThreadPoolExecutor(workers, "analysis")
-    window: deque[Future[Result]] = deque()
     try:
-        for item in items:
-            window.append(pool.submit(work, item, checked))
-            if len(window) >= ahead * workers:
-                yield result(window.popleft())
-        while window:
-            yield result(window.popleft())
+        yield results()
     finally:
         closed.set()
         pool.shutdown(cancel_futures=True)
-
-
-class PerThread(Generic[Tool]):
-    """A tool for each thread that asks, such as a reader with its buffers.
-
-    Attributes:
-        made: The tools of all threads.
-    """
-
-    def __init__(self, make: Callable[[], Tool]) -> None:
-        self._make = make
-        self._local = threading.local()
-        self.made: list[Tool] = []
-
-    def get(self) -> Tool:
-        """Return the calling thread's tool; it is made at the first call."""
-        if not hasattr(self._local, "tool"):
-            self._local.tool = self._make()
-            self.made.append(self._local.tool)
-        tool: Tool = self._local.tool
-        return tool

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
-from explorer.parallel import Check, PerThread, map_in_order
+from explorer.parallel import Check, map_in_order
 from tests.helpers.patience import PATIENCE_S
 
 
@@ -25,34 +24,20 @@ def _threads() -> list[str]:
 @pytest.mark.parametrize("count", [0, 1, 2, 100])
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_results_come_in_order(workers: int, count: int) -> None:
-    found = list(map_in_order(range(count), _square, workers=workers))
-    assert found == [item * item for item in range(count)]
+    with map_in_order(range(count), _square, workers=workers) as results:
+        assert list(results) == [(item, item * item) for item in range(count)]
     assert not _threads()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_result_may_be_none(workers: int) -> None:
-    assert list(map_in_order(range(3), lambda *_: None, workers=workers)) == [None] * 3
-
-
-def test_each_thread_has_its_own_tool() -> None:
-    begun = threading.Barrier(3, timeout=PATIENCE_S)
-    tools = PerThread(lambda: threading.current_thread().name)
-
-    def work(item: int, _check: Check) -> str:
-        if item < 3:
-            begun.wait()  # so each of the three threads has one of the first three items
-        assert tools.get() == threading.current_thread().name
-        return tools.get()
-
-    found = set(map_in_order(range(9), work, workers=3))
-    assert sorted(tools.made) == sorted(found)
-    assert len(found) == 3
+    with map_in_order(range(3), lambda *_: None, workers=workers) as results:
+        assert list(results) == [(item, None) for item in range(3)]
 
 
 def test_one_worker_is_the_caller() -> None:
-    (name,) = map_in_order([0], lambda *_: threading.current_thread().name)
-    assert name == threading.current_thread().name
+    with map_in_order([0], lambda *_: threading.current_thread().name) as results:
+        assert list(results) == [(0, threading.current_thread().name)]
 
 
 def test_threads_do_not_run_far_ahead() -> None:
@@ -64,9 +49,10 @@ def test_threads_do_not_run_far_ahead() -> None:
             most = max(most, item + 1 - taken)
             yield item
 
-    for found in map_in_order(items(), _square, workers=3, ahead=2):
-        taken += 1
-        assert found == (taken - 1) ** 2
+    with map_in_order(items(), _square, workers=3, ahead=2) as results:
+        for _, found in results:
+            taken += 1
+            assert found == (taken - 1) ** 2
     assert most <= 2 * 3 + 1  # the one that was just taken counts until its place is used
 
 
@@ -75,12 +61,10 @@ def test_what_work_raises_arrives_in_its_turn(workers: int) -> None:
     def work(item: int, _check: Check) -> float:
         return 1 / (5 - item)
 
-    found = []
-    with pytest.raises(ZeroDivisionError):
-        found.extend(map_in_order(range(20), work, workers=workers))
-    results = map_in_order(range(20), work, workers=workers)
-    assert [next(results) for _ in range(5)] == [1 / 5, 1 / 4, 1 / 3, 1 / 2, 1]
-    results.close()
+    with map_in_order(range(20), work, workers=workers) as results:
+        assert [next(results)[1] for _ in range(5)] == [1 / 5, 1 / 4, 1 / 3, 1 / 2, 1]
+        with pytest.raises(ZeroDivisionError):
+            next(results)
     assert not _threads()
 
 
@@ -90,12 +74,15 @@ def test_what_the_items_raise_arrives(workers: int) -> None:
         yield from range(4)
         raise LookupError("no more")
 
-    with pytest.raises(LookupError, match="no more"):
-        list(map_in_order(items(), _square, workers=workers))
+    with (
+        pytest.raises(LookupError, match="no more"),
+        map_in_order(items(), _square, workers=workers) as results,
+    ):
+        list(results)
     assert not _threads()
 
 
-def test_closing_stops_threads_at_their_next_check() -> None:
+def test_the_end_of_the_block_stops_threads_at_their_next_check() -> None:
     stopped = []
     begun = threading.Barrier(4, timeout=PATIENCE_S)
 
@@ -111,9 +98,8 @@ def test_closing_stops_threads_at_their_next_check() -> None:
             stopped.append(item)
             raise
 
-    results = map_in_order(range(10), work, workers=3)
-    with closing(results):
-        assert next(results) == 0
+    with map_in_order(range(10), work, workers=3) as results:
+        assert next(results) == (0, 0)
         begun.wait()
     assert sorted(stopped) == [1, 2, 3]
     assert not _threads()
@@ -128,8 +114,11 @@ def test_the_check_ends_everything() -> None:
             if calls[0] > 10:
                 raise InterruptedError
 
-    with pytest.raises(InterruptedError):
-        list(map_in_order(range(1000), _square, workers=3, check=check))
+    with (
+        pytest.raises(InterruptedError),
+        map_in_order(range(1000), _square, workers=3, check=check) as results,
+    ):
+        list(results)
     assert not _threads()
 
 
@@ -147,6 +136,9 @@ def test_the_caller_may_report_and_cancel_while_it_waits() -> None:
             check()
             time.sleep(0.01)
 
-    with pytest.raises(InterruptedError):
-        list(map_in_order(range(2), work, workers=2, waiting=waiting))
+    with (
+        pytest.raises(InterruptedError),
+        map_in_order(range(2), work, workers=2, waiting=waiting) as results,
+    ):
+        list(results)
     assert not _threads()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,8 @@ from explorer.analysis.errors.pairs import RUN_WEIGHTS, MatchedPair, RoundedPair
 from explorer.analysis.matching.views import TensorPart
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Fold, Stored, WeightReader, fold_parts
-from explorer.parallel import Check, PerThread, map_in_order, never
+from explorer.formats.weights import Span, spans_of
+from explorer.parallel import Check, map_in_order, never
 
 Places = NDArray[np.int64]
 
@@ -170,17 +171,20 @@ def largest_scale(
         SourceError: The file changed since it was opened.
     """
     own = ThreadUnpacker(tensor)
+    largest = _Largest()
 
-    def step(largest: _Largest, stored: Stored) -> None:
-        assert own.unpacker is not None
-        largest.add(own.unpacker.scales(stored).scales)
+    def search(span: Span, check: Check) -> _Largest:
+        found = _Largest()
+        for stored in span.runs(check):
+            found.add(own.unpacker.scales(stored).scales)
+        return found
 
-    def watch(_largest: _Largest, done: int) -> None:
-        if progress is not None:
-            progress(done)
-
-    fold = Fold(_Largest, step, _Largest.combine, WeightReader.runs)
-    return fold_parts(tensor, fold, workers=workers, check=check, watch=watch).found
+    with map_in_order(spans_of(tensor), search, workers=workers, check=check) as results:
+        for span, found in results:
+            largest.combine(found)
+            if progress is not None:
+                progress(span.stop)
+    return largest.found
 
 
 class _Largest:
@@ -248,8 +252,8 @@ def worst_block(
     for pair in pairs:
         for first, part in parts_of(pair, tensor):
             _check_whole_blocks(part, first, unit)
-            with closing(_worst_of_runs(pair, first, part, workers, check)) as results:
-                for run, place, square in results:
+            with _worst_of_runs(pair, first, part, workers, check) as results:
+                for run, (place, square) in results:
                     done += run[1]
                     if progress is not None:
                         progress(done)
@@ -262,16 +266,16 @@ def worst_block(
 
 def _worst_of_runs(
     pair: WeightsPair, first: int, part: TensorPart, workers: int, check: Check
-) -> Generator[tuple[Run, int, float], None, None]:
-    """Yield each run with its worst block, counted from the run's start, and its sum of squares."""
+) -> AbstractContextManager[Iterator[tuple[Run, tuple[int, float]]]]:
+    """Give each run with its worst block, counted from the run's start, and its sum of squares."""
     unit = part.tensor.type.block_weights
-    readers = PerThread(pair.reader)
+    own = _ThreadReader(pair)
     stop = first + part.parameters
     runs = ((start, min(RUN_WEIGHTS, stop - start)) for start in range(first, stop, RUN_WEIGHTS))
 
-    def work(run: Run, check: Check) -> tuple[Run, int, float]:
+    def work(run: Run, check: Check) -> tuple[int, float]:
         check()
-        reference, candidate = readers.get().read(run, check)
+        reference, candidate = own.reader.read(run, check)
         with np.errstate(invalid="ignore"):  # inf - inf
             errors = candidate.astype(np.float64)
             errors -= reference
@@ -279,9 +283,17 @@ def _worst_of_runs(
         blocks = errors.reshape(-1, unit)
         squares = np.einsum("ij,ij->i", blocks, blocks)
         place = int(squares.argmax())
-        return run, place, float(squares[place])
+        return place, float(squares[place])
 
     return map_in_order(runs, work, workers=workers, check=check)
+
+
+class _ThreadReader(threading.local):
+    """A reader of a pair for each thread that uses it."""
+
+    def __init__(self, pair: WeightsPair) -> None:  # Python calls it again in each thread
+        super().__init__()
+        self.reader = pair.reader()
 
 
 def _check_whole_blocks(part: TensorPart, first: int, unit: int) -> None:

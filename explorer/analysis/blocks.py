@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,8 +22,8 @@ from explorer.analysis.errors.metrics import kernels
 from explorer.analysis.histogram import Binning, Histogram, RunningCounts
 from explorer.analysis.moments import Moments, RunningMoments
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Fold, Stored, WeightReader, fold_parts
-from explorer.parallel import Check, never
+from explorer.formats.weights import Span, Stored, spans_of
+from explorer.parallel import Check, map_in_order, never
 from explorer.quantization.grouped import (
     GroupCoding,
     group_coding,
@@ -115,15 +115,11 @@ def unpacker_of(tensor: Tensor) -> BlockUnpacker | None:
 
 
 class ThreadUnpacker(threading.local):
-    """A unpacker for each thread that asks, made when it first does.
-
-    Attributes:
-        unpacker: The thread's own; None if the tensor is not quantized.
-    """
+    """An unpacker of a quantized tensor's blocks for each thread that uses it."""
 
     def __init__(self, tensor: Tensor) -> None:  # Python calls it again in each thread
         super().__init__()
-        self.unpacker = unpacker_of(tensor)
+        self.unpacker = BlockUnpacker(tensor)
 
 
 def level_error(levels: NDArray[np.float32]) -> float:
@@ -204,14 +200,19 @@ def code_shares(tensor: Tensor, workers: int = 1, cancel: Check | None = None) -
     """
     if not is_quantized(tensor):
         return None
-    fold = Fold(
-        lambda: _CountedCodes(tensor),
-        _CountedCodes.add,
-        _CountedCodes.combine,
-        WeightReader.runs,
-        any_order=True,
-    )
-    return fold_parts(tensor, fold, workers=workers, check=cancel or never).codes.shares()
+    own = ThreadUnpacker(tensor)
+    total = CodeCounts(own.unpacker.levels)
+
+    def count(span: Span, check: Check) -> CodeCounts:
+        counts = CodeCounts(own.unpacker.levels)
+        for stored in span.runs(check):
+            counts.add(own.unpacker.codes(stored))
+        return counts
+
+    with map_in_order(spans_of(tensor), count, workers=workers, check=cancel or never) as found:
+        for _, counts in found:
+            total.combine(counts)
+    return total.shares()
 
 
 def saturated_codes(levels: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -257,20 +258,6 @@ class CodeCounts:
         """Return what was counted."""
         saturated, zeros = (int(self._counts[one].sum()) for one in (self._ends, self._zeros))
         return CodeShares(self._seen, saturated, zeros)
-
-
-class _CountedCodes:
-    """Codes of a tensor, counted."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self._unpacker = BlockUnpacker(tensor)
-        self.codes = CodeCounts(self._unpacker.levels)
-
-    def add(self, stored: Stored) -> None:
-        self.codes.add(self._unpacker.codes(stored))
-
-    def combine(self, other: _CountedCodes) -> None:
-        self.codes.combine(other.codes)
 
 
 _CODES = 256  # a code is a byte at most
@@ -325,71 +312,62 @@ def block_statistics(
     """
     if not is_quantized(tensor):
         return None
-    check = never if cancel is None else cancel
-    fold = Fold(lambda: _Gathered(tensor), _Gathered.add, _Gathered.combine, WeightReader.runs)
-    found = fold_parts(tensor, fold, workers=workers, check=check)
-    binnings = [Binning.of_weights(one.low, one.high, bins) for one in found.moments]
-    counting = Fold(
-        lambda: _CountedBlocks(tensor, binnings),
-        _CountedBlocks.add,
-        _CountedBlocks.combine,
-        WeightReader.runs,
-        any_order=True,
-    )
-    counted = fold_parts(tensor, counting, workers=workers, check=check).counts
-    spread = [
-        Distribution(one.moments(), binning.histogram(counts))
-        for one, binning, counts in zip(found.moments, binnings, counted.totals, strict=True)
+    check = cancel or never
+    own = ThreadUnpacker(tensor)
+    unpacker = own.unpacker
+    known = _RunningBlocks(unpacker)
+
+    def gather(span: Span, check: Check) -> _RunningBlocks:
+        blocks = _RunningBlocks(own.unpacker)
+        for stored in span.runs(check):
+            blocks.add(stored)
+        return blocks
+
+    with map_in_order(spans_of(tensor), gather, workers=workers, check=check) as gathered:
+        for _, blocks in gathered:
+            known.combine(blocks)
+    binnings = [Binning.of_weights(one.low, one.high, bins) for one in known.moments]
+    counts = RunningCounts(binnings)
+
+    def count(span: Span, check: Check) -> None:
+        for stored in span.runs(check):
+            counts.add(_streams(own.unpacker.scales(stored)))
+
+    with map_in_order(spans_of(tensor), count, workers=workers, check=check) as counted:
+        for _ in counted:
+            pass
+    scales, *minima = [
+        Distribution(one.moments(), binning.histogram(found))
+        for one, binning, found in zip(known.moments, binnings, counts.totals, strict=True)
     ]
-    unpacker = found.unpacker
     return BlockStatistics(
         levels=unpacker.levels,
-        code_counts=found.codes[: unpacker.levels.size],
+        code_counts=known.codes.sum(axis=0)[: unpacker.levels.size],
         weights_per_scale=unpacker.weights_per_scale,
-        scales=spread[0],
-        minima=spread[1] if unpacker.has_minimum else None,
+        scales=scales,
+        minima=minima[0] if minima else None,
     )
 
 
-class _Gathered:
-    """Codes counted, and statistics of scales and minima."""
+class _RunningBlocks:
+    """Codes counted, and statistics of scales and minima, of the blocks so far."""
 
-    def __init__(self, tensor: Tensor) -> None:
-        self.unpacker = BlockUnpacker(tensor)
-        self._codes = np.zeros((2, _CODES), np.int64)
-        self.moments = [RunningMoments() for _ in range(1 + self.unpacker.has_minimum)]
+    def __init__(self, unpacker: BlockUnpacker) -> None:
+        self._unpacker = unpacker
+        self.codes = np.zeros((2, _CODES), np.int64)  # their sums count; the kernel needs two
+        self.moments = [RunningMoments() for _ in range(1 + unpacker.has_minimum)]
 
     def add(self, stored: Stored) -> None:
-        codes = self.unpacker.codes(stored).reshape(-1)
-        kernel_api.kernels().count_codes(codes, self._codes[0], self._codes[1])
-        streams = _streams(self.unpacker.scales(stored))
+        codes = self._unpacker.codes(stored).reshape(-1)
+        kernel_api.kernels().count_codes(codes, self.codes[0], self.codes[1])
+        streams = _streams(self._unpacker.scales(stored))
         for moments, stream in zip(self.moments, streams, strict=True):
             moments.add(stream)
 
-    @property
-    def codes(self) -> NDArray[np.int64]:
-        """How often each code is used, int64 [256]."""
-        counts: NDArray[np.int64] = self._codes.sum(axis=0)
-        return counts
-
-    def combine(self, other: _Gathered) -> None:
-        self._codes += other._codes
+    def combine(self, other: _RunningBlocks) -> None:
+        self.codes += other.codes
         for moments, more in zip(self.moments, other.moments, strict=True):
             moments.combine(more)
-
-
-class _CountedBlocks:
-    """Scales and minima counted by bin."""
-
-    def __init__(self, tensor: Tensor, binnings: Sequence[Binning]) -> None:
-        self._unpacker = BlockUnpacker(tensor)
-        self.counts = RunningCounts(binnings)
-
-    def add(self, stored: Stored) -> None:
-        self.counts.add(_streams(self._unpacker.scales(stored)))
-
-    def combine(self, other: _CountedBlocks) -> None:
-        self.counts.combine(other.counts)
 
 
 def _streams(found: BlockScales) -> list[NDArray[np.float32]]:

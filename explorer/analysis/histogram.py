@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from explorer.analysis import kernel_api
 from explorer.formats.tensors import Tensor
-from explorer.formats.weights import Chunk, Fold, Values, WeightReader, fold_parts
-from explorer.parallel import Check, never
+from explorer.formats.weights import Span, Values, spans_of
+from explorer.parallel import Check, map_in_order, never
 
 FINE_BINS: Final = 1 << 16
 """Least number of parts that a range is divided into."""
@@ -143,56 +143,58 @@ class Binning:
 
 
 class RunningCounts:
-    """Weights so far, counted by the parts of binnings; to each its own stream of weights."""
+    """Weights so far, counted by the parts of binnings; any number of threads may add at once.
+
+    Args:
+        binnings: To each belongs its own stream of weights.
+    """
 
     def __init__(self, binnings: Sequence[Binning]) -> None:
         self._binnings = binnings
-        self._sizes = [binning.bins * binning.parts for binning in binnings]
-        self._counts: list[NDArray[np.int32]] | None = None
-        self._room = _COUNTER_MAX
-        self._totals: list[NDArray[np.int64]] | None = None
-
-    @property
-    def totals(self) -> list[NDArray[np.int64]]:
-        """What was combined: int64 [bins * parts] for each binning."""
-        if self._totals is None:
-            self._totals = [np.zeros(size, np.int64) for size in self._sizes]
-        return self._totals
+        self._own = threading.local()
+        self._all: list[_Counters] = []
 
     def add(self, streams: Sequence[Values]) -> None:
         """Count weights, a run of float32 for each binning."""
-        counters = self._counters(max(map(len, streams)))
-        for binning, values, counts in zip(self._binnings, streams, counters, strict=True):
+        own: _Counters | None = getattr(self._own, "counters", None)
+        if own is None:
+            own = self._own.counters = _Counters(self._binnings)
+            self._all.append(own)
+        own.make_room(max(map(len, streams)))
+        for binning, values, counts in zip(self._binnings, streams, own.counts, strict=True):
             binning.count(values, counts)
 
-    def combine(self, other: RunningCounts) -> None:
-        """Take what another one counted by itself to the totals; none of it is left there."""
-        other._empty_counters()
-        if other._totals is not None:
-            self._add(other._totals)
-            other._totals = None
+    @property
+    def totals(self) -> list[NDArray[np.int64]]:
+        """Counts of all threads, which are at rest: int64 [bins * parts] for each binning."""
+        found = _Counters(self._binnings).totals
+        for each in self._all:
+            each.empty()
+            for total, more in zip(found, each.totals, strict=True):
+                np.add(total, more, out=total)
+        return found
 
-    def _counters(self, coming: int) -> list[NDArray[np.int32]]:
-        """Return counters that have room for so many weights more."""
+
+class _Counters:
+    """Counts of one thread: small numbers, to stay in the cache, and totals."""
+
+    def __init__(self, binnings: Sequence[Binning]) -> None:
+        sizes = [binning.bins * binning.parts for binning in binnings]
+        self.counts = [np.zeros(size, np.int32) for size in sizes]
+        self.totals = [np.zeros(size, np.int64) for size in sizes]
+        self._room = _COUNTER_MAX
+
+    def make_room(self, coming: int) -> None:
+        """Leave room for so many more weights in `counts`."""
         if coming > self._room:
-            self._empty_counters()
-        if self._counts is None:
-            self._counts = [np.zeros(size, np.int32) for size in self._sizes]
+            self.empty()
         self._room -= coming
-        return self._counts
 
-    def _add(self, found: Sequence[NDArray[np.int64]]) -> None:
-        if self._totals is None:
-            self._totals = list(found)
-        else:
-            for total, counts in zip(self._totals, found, strict=True):
-                np.add(total, counts, out=total)
-
-    def _empty_counters(self) -> None:
-        """Move what was counted to the totals: the counters are small, to stay in the cache."""
-        if self._counts is not None:
-            self._add([counts.astype(np.int64) for counts in self._counts])
-        self._counts = None
+    def empty(self) -> None:
+        """Move the counts to the totals."""
+        for total, counts in zip(self.totals, self.counts, strict=True):
+            np.add(total, counts, out=total)
+            counts[:] = 0
         self._room = _COUNTER_MAX
 
 
@@ -214,51 +216,31 @@ def _edges(low: Any, high: Any, bins: int, kind: np.dtype[Any]) -> NDArray[Any] 
     return edges if np.isfinite(width) and np.isfinite(edges).all() and width > 0 else None
 
 
-# Another histogram of weights whose statistics are known: one walk instead of two.
-#
-# Whoever looks at a histogram changes its bins and its range, which changes no other figure.
-
-
 def count_weights(
-    tensor: Tensor,
-    binning: Binning,
-    workers: int = 1,
-    *,
-    cancel: Check | None = None,
-    progress: Callable[[int], object] | None = None,
-) -> Histogram:
-    """Count a tensor's weights by bin; those outside the bins and those not finite are left out.
+    tensor: Tensor, counts: RunningCounts, workers: int = 1, check: Check = never
+) -> Generator[int, None, None]:
+    """Count a tensor's weights by bin; yield how many were walked over so far.
+
+    Another histogram of weights whose statistics are known needs no more than this.
 
     Args:
         tensor: The tensor.
-        binning: The bins.
-        workers: Threads. The result is the same for any number.
-        cancel: Called before every chunk, in the thread that reads it; what it raises is passed on.
-        progress: Called in the caller's thread with the weights walked over so far.
+        counts: Gets the counts; of one binning.
+        workers: Threads. The counts are the same for any number.
+        check: Called before every chunk, in the thread that reads it; what it raises is passed on.
 
     Raises:
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
         SourceError: The file changed since it was opened.
     """
 
-    def begin() -> RunningCounts:
-        return RunningCounts([binning])
+    def count(span: Span, check: Check) -> None:
+        for chunk in span.chunks(check):
+            counts.add([chunk.values])
 
-    def count(counts: RunningCounts, chunk: Chunk) -> None:
-        counts.add([chunk.values])
-
-    def watch(_counts: RunningCounts, done: int) -> None:
-        if progress is not None:
-            progress(done)
-
-    found = fold_parts(
-        tensor,
-        Fold(begin, count, RunningCounts.combine, WeightReader.chunks, any_order=True),
-        workers=workers,
-        check=never if cancel is None else cancel,
-        watch=watch,
-    )
-    return binning.histogram(found.totals[0])
+    with map_in_order(spans_of(tensor), count, workers=workers, check=check) as counted:
+        for span, _ in counted:
+            yield span.stop
 
 
 # A histogram of weights whose range is not known yet, good enough to look at.
@@ -293,7 +275,7 @@ class RunningKeys:
         return sum(list(self._all), np.zeros(kernel_api.KEYS, np.int64))
 
 
-def histogram(
+def rough_histogram(
     counts: NDArray[np.int64], low: float, high: float, bins: int, *, whole: bool
 ) -> Histogram:
     """Return a histogram whose counts are approximate.

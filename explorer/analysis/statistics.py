@@ -9,24 +9,31 @@ from the system's file cache, and decoding it again costs less than anything tha
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from explorer.analysis import histogram as provisional
-from explorer.analysis.blocks import RunningScales, ThreadUnpacker, level_error
-from explorer.analysis.histogram import Binning, Histogram, RunningCounts
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.analysis.blocks import RunningScales, ThreadUnpacker, is_quantized, level_error
+from explorer.analysis.histogram import (
+    Binning,
+    Histogram,
+    RunningCounts,
+    RunningKeys,
+    rough_histogram,
+)
 from explorer.analysis.moments import PERCENTS, Moments, RunningMoments, percentiles
 from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights import Chunk, Fold, WeightReader, check_decodable, fold_parts
-from explorer.parallel import Check, never
+from explorer.formats.weights import Span, check_decodable, spans_of
+from explorer.parallel import Check, map_in_order, never
 
 DEFAULT_BINS: Final = 256
 
 Range: TypeAlias = tuple[float, float]
-
-_SNAPSHOT_SECONDS: Final = 0.05  # between two, at least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +75,121 @@ class Snapshot:
     histogram: Histogram
 
 
-Progress: TypeAlias = Callable[[Snapshot], object]
+class GrowingStatistics:
+    """Statistics of all weights of a tensor, while they are gathered; nothing is sampled.
+
+    Args:
+        tensor: The tensor.
+        bins: Bins of the histogram, 1 to `histogram.MAX_BINS`.
+        range: First and last edge of the histogram; None for the least and greatest finite weight.
+        workers: Threads. The result is the same to the bit for any number.
+        check: Called before every chunk, in the thread that reads it; what it raises ends the work
+            and is passed on.
+        snapshots: Whether `snapshot` will be called, which makes the work a fifth longer.
+
+    Attributes:
+        statistics: All statistics, once `walk` has ended.
+
+    Raises:
+        FormatError: The file is damaged there, or the type's weights cannot be decoded.
+        ValueError: There are too few or too many bins, or the range cannot be divided into them.
+    """
+
+    statistics: TensorStatistics
+
+    def __init__(  # noqa: PLR0913 - all but the tensor have a default
+        self,
+        tensor: Tensor,
+        bins: int = DEFAULT_BINS,
+        range: Range | None = None,  # noqa: A002 - numpy.histogram's name for it
+        workers: int = 1,
+        check: Check = never,
+        *,
+        snapshots: bool = False,
+    ) -> None:
+        check_decodable(tensor)
+        self._tensor = tensor
+        self._bins = bins
+        self._range = range
+        self._given = None if range is None else Binning.of_range(*range, bins)
+        self._workers = workers
+        self._check = check
+        self._done = 0
+        self._moments = RunningMoments()
+        self._keys = RunningKeys() if snapshots else None
+
+    def walk(self) -> Generator[int, None, None]:
+        """Walk over the weights twice; yield how many were walked over so far.
+
+        Raises:
+            FormatError: The file is damaged there.
+            SourceError: The file changed since it was opened.
+        """
+        spans = spans_of(self._tensor)
+        with map_in_order(spans, self._gather, workers=self._workers, check=self._check) as found:
+            for span, moments in found:
+                self._moments.combine(moments)
+                self._done = span.stop
+                yield self._done
+        yield from self._count()
+
+    def snapshot(self) -> Snapshot:
+        """Return what is known so far."""
+        assert self._keys is not None  # asked for at the beginning
+        moments = self._moments
+        low, high = self._range or (moments.low, moments.high)
+        counts, whole = self._keys.counts, self._range is None
+        histogram = rough_histogram(counts, low, high, self._bins, whole=whole)
+        return Snapshot(self._done, 2 * self._tensor.parameters, moments.moments(), histogram)
+
+    def _gather(self, span: Span, check: Check) -> RunningMoments:
+        moments = RunningMoments()
+        for chunk in span.chunks(check):
+            moments.add(chunk.values)
+            if self._keys is not None:
+                self._keys.add(chunk.values)
+        return moments
+
+    def _count(self) -> Generator[int, None, None]:
+        """Walk over the weights a second time, and make the statistics of all that is known."""
+        tensor, given = self._tensor, self._given
+        bins = self._bins if given is None else DEFAULT_BINS
+        fine = Binning.of_weights(self._moments.low, self._moments.high, bins)
+        binnings = [fine] if given is None else [fine, given]
+        counts, scales = RunningCounts(binnings), RunningScales()
+        own = ThreadUnpacker(tensor) if is_quantized(tensor) else None
+
+        def count(span: Span, check: Check) -> RunningScales:
+            scales = RunningScales()
+            for chunk in span.chunks(check):
+                counts.add([chunk.values] * len(binnings))
+                if own is not None:
+                    scales.add(own.unpacker.scales(chunk.stored).scales)
+            return scales
+
+        spans = spans_of(tensor)
+        with map_in_order(spans, count, workers=self._workers, check=self._check) as found:
+            for span, more in found:
+                scales.combine(more)
+                self._done = tensor.parameters + span.stop
+                yield self._done
+        totals = counts.totals
+        self.statistics = TensorStatistics(
+            tensor=tensor.name,
+            type=tensor.type.name,
+            shape=tensor.shape,
+            percentiles=self._percentiles(fine, totals[0]),
+            histogram=binnings[-1].histogram(totals[-1]),
+            step_error_rms=None if own is None else level_error(own.unpacker.levels) * scales.rms,
+            **self._moments.fields(),
+        )
+
+    def _percentiles(self, fine: Binning, counts: NDArray[np.int64]) -> dict[float, float]:
+        if not self._moments.finite:
+            return dict.fromkeys(PERCENTS, math.nan)
+        least, greatest = self._moments.low, self._moments.high
+        found = percentiles(counts, float(fine.edges[0]), float(fine.edges[-1]))
+        return {at: min(max(x, least), greatest) for at, x in zip(PERCENTS, found, strict=True)}
 
 
 def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
@@ -78,157 +199,23 @@ def tensor_statistics(  # noqa: PLR0913 - all but the tensor have a default
     workers: int = 1,
     *,
     cancel: Check | None = None,
-    progress: Progress | None = None,
     steps: Callable[[int], object] | None = None,
 ) -> TensorStatistics:
-    """Return the statistics of all weights of a tensor; nothing is sampled.
+    """Return the statistics of all weights of a tensor; see `GrowingStatistics`.
 
     Args:
-        tensor: The tensor.
-        bins: Bins of the histogram, 1 to `binning.MAX_BINS`.
-        range: First and last edge of the histogram; None for the least and greatest finite weight.
-        workers: Threads. The result is the same to the bit for any number.
-        cancel: Called before every chunk, in the thread that reads it; what it raises ends the
-            work and is passed on.
-        progress: Called in the caller's thread, at most every 50 ms, with what is known so far.
-        steps: Called there with the weights walked over so far alone, of twice those that the
-            tensor has: a fifth quicker than `progress`, which has a histogram made. One of the two.
+        cancel: Its `check`.
+        steps: Called in the caller's thread with the weights walked over so far, of twice those
+            that the tensor has.
 
     Raises:
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
         SourceError: The file changed since it was opened.
         ValueError: There are too few or too many bins, or the range cannot be divided into them.
     """
-    check_decodable(tensor)
-    given = None if range is None else Binning.of_range(*range, bins)
-    check = never if cancel is None else cancel
-    watcher: _Watcher | _Steps | None = None
-    if progress is not None:
-        watcher = _Watcher(progress, 2 * tensor.parameters, bins, range)
-    elif steps is not None:
-        watcher = _Steps(steps, tensor.parameters)
-    keys = None if watcher is None else watcher.keys
-    gathering = Fold(lambda: _Gathered(keys), _Gathered.add, _Gathered.combine, WeightReader.chunks)
-    watch = None if watcher is None else watcher.first
-    moments = fold_parts(tensor, gathering, workers=workers, check=check, watch=watch).moments
-    fine = Binning.of_weights(moments.low, moments.high, bins if given is None else DEFAULT_BINS)
-    binnings = [fine] if given is None else [fine, given]
-    unpacker = ThreadUnpacker(tensor)
-    counting = Fold(
-        lambda: _Counted(binnings, unpacker),
-        _Counted.add,
-        _Counted.combine,
-        WeightReader.chunks,
-        any_order=True,
-    )
-    again = None if watcher is None else watcher.second
-    found = fold_parts(tensor, counting, workers=workers, check=check, watch=again)
-    counted = found.counts.totals
-    told = dict.fromkeys(PERCENTS, float("nan"))
-    if moments.finite:
-        low, high = float(fine.edges[0]), float(fine.edges[-1])
-        least, greatest = moments.low, moments.high
-        points = [min(max(x, least), greatest) for x in percentiles(counted[0], low, high)]
-        told = dict(zip(PERCENTS, points, strict=True))
-    return TensorStatistics(
-        tensor=tensor.name,
-        type=tensor.type.name,
-        shape=tensor.shape,
-        percentiles=told,
-        histogram=(fine if given is None else given).histogram(counted[-1]),
-        step_error_rms=found.step_error,
-        **moments.fields(),
-    )
-
-
-class _Gathered:
-    """What the first walk gathers."""
-
-    def __init__(self, keys: provisional.RunningKeys | None) -> None:
-        self.moments = RunningMoments()
-        self._keys = keys
-
-    def add(self, chunk: Chunk) -> None:
-        self.moments.add(chunk.values)
-        if self._keys is not None:
-            self._keys.add(chunk.values)
-
-    def combine(self, other: _Gathered) -> None:
-        self.moments.combine(other.moments)
-
-
-class _Counted:
-    """What the second walk gathers, in any order."""
-
-    def __init__(self, binnings: Sequence[Binning], tools: ThreadUnpacker) -> None:
-        self.counts = RunningCounts(binnings)
-        self._streams = len(binnings)
-        self._tools = tools
-        self._scales = RunningScales()
-
-    def add(self, chunk: Chunk) -> None:
-        self.counts.add([chunk.values] * self._streams)
-        unpacker = self._tools.unpacker
-        if unpacker is not None:
-            self._scales.add(unpacker.scales(chunk.stored).scales)
-
-    def combine(self, other: _Counted) -> None:
-        self.counts.combine(other.counts)
-        self._scales.combine(other._scales)
-
-    @property
-    def step_error(self) -> float | None:
-        """The RMS rounding error that the scales imply; None if the tensor is not quantized."""
-        unpacker = self._tools.unpacker
-        return None if unpacker is None else level_error(unpacker.levels) * self._scales.rms
-
-
-class _Steps:
-    """Tells somebody how far the two walks are, and nothing else."""
-
-    keys = None
-
-    def __init__(self, steps: Callable[[int], object], parameters: int) -> None:
-        self._steps = steps
-        self._parameters = parameters
-
-    def first(self, _gathered: _Gathered, done: int) -> None:
-        """Tell of the first walk."""
-        self._steps(done)
-
-    def second(self, _counted: _Counted, done: int) -> None:
-        """Tell of the second walk."""
-        self._steps(self._parameters + done)
-
-
-class _Watcher:
-    """Tells somebody how far the two walks are, not too often."""
-
-    def __init__(self, progress: Progress, total: int, bins: int, fixed: Range | None) -> None:
-        self._progress = progress
-        self._total = total
-        self._bins = bins
-        self._fixed = fixed
-        self._next = 0.0
-        self._gathered: _Gathered | None = None
-        self.keys = provisional.RunningKeys()
-
-    def first(self, gathered: _Gathered, done: int) -> None:
-        """Tell of the first walk."""
-        self._gathered = gathered
-        self._tell(done)
-
-    def second(self, _counted: _Counted, done: int) -> None:
-        """Tell of the second walk, after which the very histogram is known."""
-        self._tell(self._total // 2 + done)
-
-    def _tell(self, done: int) -> None:
-        now = time.monotonic()
-        gathered = self._gathered
-        if now < self._next or gathered is None:
-            return
-        self._next = now + _SNAPSHOT_SECONDS
-        low, high = self._fixed or (gathered.moments.low, gathered.moments.high)
-        whole = self._fixed is None
-        histogram = provisional.histogram(self.keys.counts, low, high, self._bins, whole=whole)
-        self._progress(Snapshot(done, self._total, gathered.moments.moments(), histogram))
+    growing = GrowingStatistics(tensor, bins, range, workers, cancel or never)
+    with closing(growing.walk()) as walk:
+        for done in walk:
+            if steps is not None:
+                steps(done)
+    return growing.statistics

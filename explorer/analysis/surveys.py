@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -91,13 +90,11 @@ def map_tensors(
 
     ahead = max(AHEAD, _WAITING // workers)
     for is_shared, group in groupby(tasks, key=lambda task: task.is_shared):
-        some = list(group)
         threads = 1 if is_shared else workers
-        results = map_in_order(
-            some, work_on, workers=threads, ahead=ahead, check=check, waiting=report
-        )
-        with closing(results):
-            for task, result in zip(some, results, strict=True):
+        with map_in_order(
+            group, work_on, workers=threads, ahead=ahead, check=check, waiting=report
+        ) as results:
+            for task, result in results:
                 yield result
                 unfinished.pop(task.number, None)
                 finished += task.item.walks * task.item.weights

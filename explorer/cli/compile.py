@@ -14,12 +14,13 @@ from typing import Final
 import click
 import numpy as np
 
-from explorer.analysis import block_statistics, rounding, tensor_statistics
+from explorer.analysis import block_statistics, rounding
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.errors.pictures import picture_errors
 from explorer.analysis.histogram import Binning, RunningCounts
 from explorer.analysis.kernel_api import PIECE
 from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.statistics import GrowingStatistics
 from explorer.analysis.tensor_map.draw import Quantity, draw_map, tensor_source
 from explorer.analysis.tensor_map.map import Grid, Window
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
@@ -60,8 +61,9 @@ def compile_analysis(tensor: Tensor) -> None:
     Raises:
         FormatError: Weights of its type cannot be decoded.
     """
-    tensor_statistics(tensor, 1, progress=lambda _snapshot: None)
-    tensor_statistics(tensor, 1)
+    growing = GrowingStatistics(tensor, 1, snapshots=True)
+    for _ in growing.walk():
+        growing.snapshot()
     block_statistics(tensor, 1)
     draw_map(tensor_source(tensor, Quantity.VALUE), Grid(Window(0, 0, 1, 1), 1, 1))
     view = TensorView.of(tensor)

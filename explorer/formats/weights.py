@@ -7,16 +7,16 @@ are loaded by the first `WeightReader`: opening and listing a model never gets h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import FormatError
-from explorer.parallel import Check, PerThread, map_in_order, never
+from explorer.parallel import Check, never
 from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped import StoredGroups, decode_groups
 from explorer.quantization.registry import WITHOUT_DECODER, Blocks, decoder, has_decoder
@@ -305,157 +305,55 @@ class WeightReader:
         return values, stored
 
 
-# Fold a function over all weights of a tensor, on one thread or several.
+# All weights of a tensor, on one thread or several.
 #
-# A tensor is cut into spans whose size depends on nothing but its type. Each is folded by one
-# thread, part by part, and the results come back in the order of the spans: so a result is the
-# same, to the bit, on any number of threads.
+# A tensor is cut into spans whose size depends on nothing but its type. Each is walked over by one
+# thread, and the results are combined in the order of the spans (`parallel.map_in_order`): so they
+# are the same, to the bit, on any number of threads.
 
-
-Result = TypeVar("Result")
-State = TypeVar("State")
-Part = TypeVar("Part")
-
-Walk: TypeAlias = Callable[[WeightReader, int, int, Check], Iterator[Part]]
-"""What a reader gives of the weights between two places, part by part: `WeightReader.chunks`, say.
-
-Each part is overwritten by the one after it.
-"""
 
 SPAN_WEIGHTS: Final = 1 << 21
 """Most weights of a span: some milliseconds of work, which threads may end apart by."""
 
-_AHEAD: Final = 4  # spans under way or waiting to be taken, for each thread
+
+class _ThreadReader(threading.local):
+    """A reader for each thread that uses it."""
+
+    def __init__(self, tensor: Tensor) -> None:  # Python calls it again in each thread
+        super().__init__()
+        self.reader = WeightReader(tensor)
 
 
 @dataclass(frozen=True, slots=True)
-class Span(Generic[Result]):
-    """What came of one run of weights.
+class Span:
+    """A run of whole blocks, for one thread.
 
     Attributes:
         start: Flat index of its first weight.
         stop: Behind its last weight.
-        result: What the function returned.
     """
 
     start: int
     stop: int
-    result: Result
+    _own: _ThreadReader
+
+    def chunks(self, check: Check) -> Iterator[Chunk]:
+        """Yield its weights; see `WeightReader.chunks`."""
+        return self._own.reader.chunks(self.start, self.stop, check)
+
+    def runs(self, check: Check) -> Iterator[Stored]:
+        """Yield its blocks, not decoded; see `WeightReader.runs`."""
+        return self._own.reader.runs(self.start, self.stop, check)
 
 
-def map_spans(
-    tensor: Tensor,
-    work: Callable[[Iterator[Part]], Result],
-    *,
-    walk: Walk[Part],
-    workers: int = 1,
-    check: Check = never,
-) -> Generator[Span[Result], None, None]:
-    """Call a function with the parts of each span of a tensor; yield what it returns, in order.
-
-    Memory is bounded by a few spans' results and a part for each thread. When the iterator is
-    closed, or anything raises, no thread is left running.
-
-    Args:
-        tensor: The tensor.
-        work: Gets the parts of a span; called in several threads at once if there are several.
-        walk: What the parts are.
-        workers: Threads.
-        check: Called before every part, in the thread that reads it; raises to stop.
+def spans_of(tensor: Tensor) -> Iterator[Span]:
+    """Yield the spans of a tensor in order.
 
     Raises:
         FormatError: The tensor cannot be decoded.
         SourceError: The file changed since it was opened.
     """
-    readers = PerThread(lambda: WeightReader(tensor))
-    step = _span_weights(readers.get())
-    starts = range(0, tensor.parameters, step)
-
-    def work_on(start: int, check: Check) -> Span[Result]:
-        stop = min(start + step, tensor.parameters)
-        return Span(start, stop, work(walk(readers.get(), start, stop, check)))
-
-    workers = min(workers, len(starts))
-    yield from map_in_order(starts, work_on, workers=workers, ahead=_AHEAD, check=check)
-
-
-def _span_weights(reader: WeightReader) -> int:
-    return max(1, SPAN_WEIGHTS // reader.unit) * reader.unit
-
-
-@dataclass(frozen=True, slots=True)
-class Fold(Generic[State, Part]):
-    """How something is gathered from the parts of a tensor.
-
-    Attributes:
-        begin: Makes the state of no weights.
-        step: Adds a part to a state, in place; called in several threads at once.
-        combine: Adds the state of later weights to a state, in place; called in order, in one
-            thread.
-        walk: What the parts are.
-        any_order: Whether the order of parts changes nothing, as with counts. Then a thread adds
-            several spans to one state, and states are combined at the end.
-    """
-
-    begin: Callable[[], State]
-    step: Callable[[State, Part], object]
-    combine: Callable[[State, State], object]
-    walk: Walk[Part]
-    any_order: bool = False
-
-    def gather(self, parts: Iterator[Part]) -> State:
-        """Return the state of some parts."""
-        return self.add(self.begin(), parts)
-
-    def add(self, state: State, parts: Iterator[Part]) -> State:
-        """Add parts to a state, and return it."""
-        for part in parts:
-            self.step(state, part)
-        return state
-
-
-Watch: TypeAlias = Callable[[State, int], object]
-"""Called in the caller's thread as spans are done: the state so far, and the number of weights.
-
-Of a fold in any order the state is still that of no weights.
-"""
-
-
-def fold_parts(
-    tensor: Tensor,
-    fold: Fold[State, Part],
-    *,
-    workers: int = 1,
-    check: Check = never,
-    watch: Watch[State] | None = None,
-) -> State:
-    """Fold over all weights of a tensor; the result does not depend on the number of threads.
-
-    Args:
-        tensor: The tensor.
-        fold: What is gathered.
-        workers: Threads.
-        check: Called before every part, in the thread that reads it; raises to stop.
-        watch: Called with the progress.
-
-    Raises:
-        FormatError: The tensor cannot be decoded.
-        SourceError: The file changed since it was opened.
-    """
-    total = fold.begin()
-    states = PerThread(fold.begin)
-
-    def add_to_thread(parts: Iterator[Part]) -> State:
-        return fold.add(states.get(), parts)
-
-    work = add_to_thread if fold.any_order else fold.gather
-    spans = map_spans(tensor, work, walk=fold.walk, workers=workers, check=check)
-    with closing(spans):
-        for span in spans:
-            if not fold.any_order:
-                fold.combine(total, span.result)
-            if watch is not None:
-                watch(total, span.stop)
-    for state in states.made:
-        fold.combine(total, state)
-    return total
+    own = _ThreadReader(tensor)
+    step = max(1, SPAN_WEIGHTS // own.reader.unit) * own.reader.unit
+    for start in range(0, tensor.parameters, step):
+        yield Span(start, min(start + step, tensor.parameters), own)

@@ -25,9 +25,8 @@ _WEIGHTS = hnp.arrays(
 
 
 def _count(binning: Binning, values: NDArray[np.float32]) -> Histogram:
-    counts, part = RunningCounts([binning]), RunningCounts([binning])
-    part.add([values])
-    counts.combine(part)
+    counts = RunningCounts([binning])
+    counts.add([values])
     return binning.histogram(counts.totals[0])
 
 
@@ -111,11 +110,9 @@ def test_weights_so_small_that_float32_divides_them_coarsely(bins: int) -> None:
 def test_counters_are_emptied_before_they_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("explorer.analysis.histogram._COUNTER_MAX", 1000)
     counts = RunningCounts([Binning.of_weights(0.0, 1.0, 4)])
-    part = RunningCounts([Binning.of_weights(0.0, 1.0, 4)])
     values = np.linspace(0, 1, 300, dtype=np.float32)
     for _ in range(11):
-        part.add([values])
-    counts.combine(part)
+        counts.add([values])
     assert counts.totals[0].sum() == 3300
     again, _ = np.histogram(values, 4)
     found = Binning.of_weights(0.0, 1.0, 4).histogram(counts.totals[0])
@@ -145,9 +142,8 @@ def test_a_number_of_bins_that_cannot_be(bins: int) -> None:
 def test_parts_of_bins_are_in_order() -> None:
     values = np.linspace(-1, 1, 1 << 18, dtype=np.float32)
     binning = Binning.of_weights(-1.0, 1.0, 512)
-    counts, part = RunningCounts([binning]), RunningCounts([binning])
-    part.add([values])
-    counts.combine(part)
+    counts = RunningCounts([binning])
+    counts.add([values])
     parts = counts.totals[0]
     assert parts.size == FINE_BINS
     assert abs(np.cumsum(parts) - np.arange(4, (1 << 18) + 1, 4)).max() <= 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.histogram import Binning, count_weights
+from explorer.analysis.histogram import Binning, RunningCounts, count_weights
 from explorer.formats import open_model
 from tests.helpers.weight_files import huge_model, layer_weights, weights_model
 
@@ -17,14 +17,14 @@ def test_counts_are_those_of_numpy(tmp_path: Path) -> None:
         tensor = model.tensors["blk.3.attn_q.weight"]
         weights = layer_weights(3)
         for low, high, bins in ((-0.05, 0.08, 33), (float(weights.min()), 50.0, 256)):
-            told: list[int] = []
-            found = count_weights(
-                tensor, Binning.of_range(low, high, bins), 2, progress=told.append
-            )
+            binning = Binning.of_range(low, high, bins)
+            running = RunningCounts([binning])
+            done = list(count_weights(tensor, running, 2))
+            found = binning.histogram(running.totals[0])
             counts, edges = np.histogram(weights, bins, (low, high))
             assert found.counts.tolist() == counts.tolist()
             np.testing.assert_allclose(found.edges, edges, rtol=1e-6)
-            assert told[-1] == weights.size
+            assert done[-1] == weights.size
 
 
 def test_what_cancel_raises_is_passed_on(tmp_path: Path) -> None:
@@ -39,7 +39,8 @@ def test_what_cancel_raises_is_passed_on(tmp_path: Path) -> None:
         if checks == 3:
             raise Stop
 
+    counts = RunningCounts([Binning.of_range(0, 1, 8)])
     with open_model(huge_model(tmp_path / "huge.gguf", 1 << 24)) as model:
         with pytest.raises(Stop):
-            count_weights(model.tensors.rows[0], Binning.of_range(0, 1, 8), cancel=cancel)
+            list(count_weights(model.tensors.rows[0], counts, check=cancel))
         assert checks == 3

@@ -162,9 +162,11 @@ def measure_thread(path: Path, name: str) -> dict[str, float]:
         tensor = model.tensors[name]
 
         def work() -> None:
-            from explorer.analysis import tensor_statistics
+            from explorer.analysis.statistics import GrowingStatistics
 
-            tensor_statistics(tensor, progress=lambda snapshot: None)
+            growing = GrowingStatistics(tensor, snapshots=True)
+            for _ in growing.walk():
+                growing.snapshot()
 
         took, pause = in_thread(heartbeat, work)
     return {"opening": opening, "first": took, "first_pause": pause}

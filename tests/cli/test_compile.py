@@ -55,6 +55,7 @@ from explorer.analysis import block_statistics, tensor_statistics
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair
 from explorer.analysis.errors.pictures import picture_errors
 from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.statistics import GrowingStatistics
 from tests.helpers.tensors import random_blocks, tensor_of
 for zeros in zero_tensors():
     if zeros.type.name == "Q4_0":
@@ -62,7 +63,9 @@ for zeros in zero_tensors():
 compile_rounding("Q5_1")
 event.register("numba:compile", Listener())
 tensor = tensor_of("Q4_0", random_blocks("Q4_0", 2000).tobytes(), (1000, 64))
-tensor_statistics(tensor, 100, workers=2, progress=lambda snapshot: None)
+growing = GrowingStatistics(tensor, 100, workers=2, snapshots=True)
+for _ in growing.walk():
+    growing.snapshot()
 tensor_statistics(tensor, 100, workers=2)
 block_statistics(tensor, 100)
 view = TensorView.of(tensor)

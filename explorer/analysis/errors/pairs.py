@@ -6,11 +6,12 @@ of rounding it to another type.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from explorer.analysis.blocks import CodeCounts
 from explorer.analysis.errors.kernel_api import KEYS, new_work
@@ -21,7 +22,7 @@ from explorer.analysis.rounding import Rounder, rounded_type, rounder
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.formats.weights import SPAN_WEIGHTS, Values
-from explorer.parallel import Check, PerThread, map_in_order, never
+from explorer.parallel import Check, map_in_order, never
 
 Run: TypeAlias = tuple[int, int]
 """Flat index of the first weight, and number of weights."""
@@ -62,28 +63,38 @@ def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
         FormatError: A file is damaged there, or a type's weights cannot be decoded.
         SourceError: A file changed since it was opened.
     """
-    tools = PerThread(lambda: (make(), new_work()))
+    counted: list[NDArray[np.int64]] = []
+    own = _ThreadTools(make, counted)
 
-    def work(span: Sequence[Run], check: Check) -> tuple[RunningErrors, int]:
-        errors, done = RunningErrors(), 0
-        pairs, room = tools.get()
+    def work(span: Sequence[Run], check: Check) -> RunningErrors:
+        errors = RunningErrors()
         for run in span:
             check()
-            errors.add(*pairs.read(run, check), room)
-            done += run[1]
-        return errors, done
+            errors.add(*own.pairs.read(run, check), own.room)
+        return errors
 
     total, done = RunningErrors(), 0
-    with closing(map_in_order(spans, work, workers=workers, check=check)) as results:
-        for part, count in results:
-            total.combine(part)
-            done += count
+    with map_in_order(spans, work, workers=workers, check=check) as results:
+        for span, errors in results:
+            total.combine(errors)
+            done += sum(count for _, count in span)
             if progress is not None:
                 progress(done)
             if watch is not None:
                 watch(total)
-    total.keys = sum((room.keys for _, room in tools.made), np.zeros(KEYS, np.int64))
+    total.keys = sum(counted, np.zeros(KEYS, np.int64))
     return total
+
+
+class _ThreadTools(threading.local):
+    """For each thread a reader of pairs and room to work, whose counts of |e| join a list."""
+
+    def __init__(
+        self, make: Callable[[], PairReader], counted: list[NDArray[np.int64]]
+    ) -> None:  # Python calls it again in each thread
+        super().__init__()
+        self.pairs, self.room = make(), new_work()
+        counted.append(self.room.keys)
 
 
 def flat_spans(count: int) -> Iterator[Sequence[Run]]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -22,9 +23,9 @@ from explorer.analysis import (
     Snapshot,
     TensorStatistics,
     block_statistics,
-    tensor_statistics,
 )
-from explorer.analysis.histogram import Binning, count_weights
+from explorer.analysis.histogram import Binning, RunningCounts, count_weights
+from explorer.analysis.statistics import GrowingStatistics
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor, TensorName, parse_name
 from explorer.qt.document import Document, LruCache
@@ -214,15 +215,13 @@ class _HistogramJob:
         key = _figures_key(subject)
         found = self._recent.get(key)
         if not isinstance(found, TensorStatistics):
-            found = tensor_statistics(
-                subject.tensor,
-                _FINE_BINS,
-                workers=worker_count(),
-                cancel=self._worker.check,
-                progress=lambda snapshot: self._worker.publish(
-                    lambda: self._so_far(subject, snapshot)
-                ),
+            growing = GrowingStatistics(
+                subject.tensor, _FINE_BINS, None, worker_count(), self._worker.check, snapshots=True
             )
+            with closing(growing.walk()) as walk:
+                for _ in walk:
+                    self._worker.publish(lambda: self._so_far(subject, growing.snapshot()))
+            found = growing.statistics
             self._recent.put(key, found)
         self._advance(subject, 2 * subject.tensor.parameters)
         self._figures.append(Figures(subject, found, found))
@@ -236,13 +235,12 @@ class _HistogramJob:
         found = self._recent.get(key)
         if not isinstance(found, Histogram):
             curves = self._rough_curves()
-
-            def tell(done: int) -> None:
-                self._worker.publish(lambda: self._state(tuple(self._figures), curves, done))
-
-            found = count_weights(
-                subject.tensor, binning, worker_count(), cancel=self._worker.check, progress=tell
-            )
+            counts = RunningCounts([binning])
+            walk = count_weights(subject.tensor, counts, worker_count(), self._worker.check)
+            with closing(walk):
+                for done in walk:
+                    self._worker.publish(partial(self._state, tuple(self._figures), curves, done))
+            found = binning.histogram(counts.totals[0])
             self._recent.put(key, found)
         self._advance(subject, subject.tensor.parameters)
         return found
