@@ -21,8 +21,8 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.widgets.building import row
 from explorer.qt.widgets.labels import plain_label
-from explorer.qt.widgets.layouts import row
 from explorer.text import plain_text
 
 if TYPE_CHECKING:

@@ -33,9 +33,9 @@ from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.histogram import StatisticsTable
 from explorer.qt.weights.tensor_panel import Header, TensorPanel
 from explorer.qt.weights.work import blocks_request
+from explorer.qt.widgets.building import column
 from explorer.qt.widgets.curves import HistogramCurve
 from explorer.qt.widgets.labels import error_caution, plain_label
-from explorer.qt.widgets.layouts import column
 from explorer.qt.widgets.lazy import LazyTab
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings, percent_text

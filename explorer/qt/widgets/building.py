@@ -1,27 +1,70 @@
-"""Columns, commands and context menus, as most widgets need them."""
+"""Rows, columns, commands and context menus, as most widgets need them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
 
 from PySide6.QtCore import QPoint, Qt, SignalInstance
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QLayout, QMenu, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QMenu, QVBoxLayout, QWidget
+
+Layout = TypeVar("Layout", bound=QBoxLayout)
+Part: TypeAlias = QWidget | QLayout | int
+"""A widget, a layout, or room with a stretch factor."""
 
 
 def add_column(
     owner: QWidget, *parts: QWidget | QLayout, grows: QWidget | None = None
 ) -> QVBoxLayout:
     """Stack parts in a widget without gaps; the one that grows gets the room that is left."""
-    column = QVBoxLayout(owner)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(0)
+    return column(*((part, int(part is grows)) for part in parts), of=owner)
+
+
+def column(
+    *parts: Part | tuple[Part, int],
+    of: QWidget | None = None,
+    margins: tuple[int, int, int, int] = (0, 0, 0, 0),
+    spacing: int = 0,
+) -> QVBoxLayout:
+    """Return a column of parts; a pair is a part with its stretch factor.
+
+    Args:
+        parts: From top to bottom.
+        of: The widget that it lays out; None for a layout that is put into another one.
+        margins: Left, top, right and bottom, in pixels.
+        spacing: Pixels between parts; -1 for those of the style.
+    """
+    return _filled(QVBoxLayout() if of is None else QVBoxLayout(of), parts, margins, spacing)
+
+
+def row(
+    *parts: Part | tuple[Part, int],
+    of: QWidget | None = None,
+    margins: tuple[int, int, int, int] = (0, 0, 0, 0),
+    spacing: int = -1,
+) -> QHBoxLayout:
+    """Return a row of parts, from left to right; see `column`."""
+    return _filled(QHBoxLayout() if of is None else QHBoxLayout(of), parts, margins, spacing)
+
+
+def _filled(
+    layout: Layout,
+    parts: tuple[Part | tuple[Part, int], ...],
+    margins: tuple[int, int, int, int],
+    spacing: int,
+) -> Layout:
+    layout.setContentsMargins(*margins)
+    layout.setSpacing(spacing)
     for part in parts:
-        if isinstance(part, QLayout):
-            column.addLayout(part)
+        item, stretch = part if isinstance(part, tuple) else (part, 0)
+        if isinstance(item, QWidget):
+            layout.addWidget(item, stretch)
+        elif isinstance(item, QLayout):
+            layout.addLayout(item, stretch)
         else:
-            column.addWidget(part, int(part is grows))
-    return column
+            layout.addStretch(item)
+    return layout
 
 
 def add_action(

@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QToolButto
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.widgets.building import row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
-from explorer.qt.widgets.layouts import row
 from explorer.quantization.kernel_cache import is_compiling
 from explorer.text import bytes_text, count_text, shorten
 
