@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QMainWindow, QWidget
 
-from explorer.qt.locale_numbers import take_units
+from explorer.qt.locale_numbers import use_units
 from explorer.qt.settings import Settings
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.text import ByteUnits
@@ -84,7 +82,7 @@ class Actions:
         return action
 
 
-class Look(QObject):
+class Appearance(QObject):
     """Applies and saves the colours and units that the menu View offers."""
 
     def __init__(self, settings: Settings, actions: Actions, window: QWidget) -> None:
@@ -93,15 +91,15 @@ class Look(QObject):
         self._window = window
         for scheme, action in actions.schemes.items():
             action.setChecked(scheme is settings.scheme)
-            action.triggered.connect(partial(self._take_scheme, scheme))
+            action.triggered.connect(lambda _=True, scheme=scheme: self._use_scheme(scheme))
         for units, action in actions.units.items():
             action.setChecked(units is settings.byte_units)
-            action.triggered.connect(partial(self._take_units, units))
+            action.triggered.connect(lambda _=True, units=units: self._use_units(units))
 
-    def _take_scheme(self, scheme: Scheme, _checked: bool = True) -> None:
+    def _use_scheme(self, scheme: Scheme) -> None:
         self._settings.scheme = scheme
         apply_scheme(scheme)
 
-    def _take_units(self, units: ByteUnits, _checked: bool = True) -> None:
+    def _use_units(self, units: ByteUnits) -> None:
         self._settings.byte_units = units
-        take_units(units, self._window)
+        use_units(units, self._window)

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QAccessibleWidget, QApplication, QWidget
 from explorer import __version__
 from explorer.qt.crashes import catching
 from explorer.qt.jobs import Job
-from explorer.qt.locale_numbers import take_locale
+from explorer.qt.locale_numbers import use_locale
 from explorer.qt.main_window import MainWindow
 from explorer.qt.settings import Settings
 from explorer.qt.theme import apply_scheme
@@ -81,7 +81,7 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     app.setStyle("Fusion")
     settings = Settings(fresh=fresh)
     install_roles()
-    take_locale(QLocale.system(), settings.byte_units)
+    use_locale(QLocale.system(), settings.byte_units)
     apply_scheme(settings.scheme)
     app.styleHints().colorSchemeChanged.connect(lambda _: apply_scheme(settings.scheme))
     window = MainWindow(settings)

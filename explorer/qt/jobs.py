@@ -1,8 +1,8 @@
 """Run a plain function in a worker thread and bring its result back to the GUI thread.
 
-The function knows no Qt: it gets a `Job`, asks it whether it was cancelled and tells it how far it
-is. Result and failure arrive by a queued signal, hence on the GUI thread, and are dropped if the
-job was cancelled meanwhile: a view that has moved on never hears of what it no longer wants.
+The function knows no Qt: it gets a `Job`, checks whether it was cancelled, and reports progress.
+Result and failure arrive by a queued signal, hence on the GUI thread. They are dropped if the job
+was cancelled meanwhile.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from PySide6 import QtCore
 from PySide6.QtCore import Qt, Signal, Slot
@@ -24,13 +25,15 @@ from explorer.errors import ExplorerError
 from explorer.quantization import kernel_cache
 
 Result = TypeVar("Result")
+Work: TypeAlias = Callable[["Job"], Result]
+OnDone: TypeAlias = Callable[[Result], object]
+OnFailed: TypeAlias = Callable[[ExplorerError], object]
 
 _CLOSE_WAIT_MS = 5_000
 _LEAST_THREADS = 4
 _PUBLISH_SECONDS = 0.05  # between two values that a job publishes, at least
 _COMPILE_AFTER_MS: Final = 10_000  # after the first paint
 _KILL_WAIT_MS: Final = 2_000
-_NOTHING: Final = object()
 _PACKAGE_PARENT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -43,6 +46,7 @@ class Job(QtCore.QObject):
 
     Attributes:
         title: What it does, for the status bar.
+        cancelled: Whether it was cancelled. Safe in any thread.
 
     Signals:
         progressed: (done, total), in units of the job's choice; total 0 means unknown.
@@ -56,44 +60,32 @@ class Job(QtCore.QObject):
     crashed = Signal(object)
     finished = Signal()
     _waiting = Signal()
-    _returned = Signal(object)
-    _raised = Signal(object)
+    _ended = Signal(object, object)
 
     def __init__(
-        self,
-        title: str,
-        on_done: Callable[[Any], object],
-        on_failed: Callable[[ExplorerError], None],
-        parent: QtCore.QObject | None = None,
+        self, title: str, on_done: OnDone[Any], on_failed: OnFailed, parent: QtCore.QObject
     ) -> None:
         super().__init__(parent)
         self.title = title
         self._on_done = on_done
         self._on_failed = on_failed
-        self._cancel = threading.Event()
-        self._lock = threading.Lock()  # of the two below
-        self._latest: object = _NOTHING  # published, and not yet heard of
+        self.cancelled = False
+        self._latest: deque[object] = deque(maxlen=1)  # published, and not delivered yet
         self._next_publishing = 0.0
-        self._waiting.connect(self._tell, Qt.ConnectionType.QueuedConnection)
-        self._returned.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
-        self._raised.connect(self._explain, Qt.ConnectionType.QueuedConnection)
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether someone asked the job to stop. Safe in any thread."""
-        return self._cancel.is_set()
+        self._waiting.connect(self._deliver_latest, Qt.ConnectionType.QueuedConnection)
+        self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
 
     def cancel(self) -> None:
         """Ask the job to stop; its result will be dropped. Safe in any thread."""
-        self._cancel.set()
+        self.cancelled = True
 
     def check(self) -> None:
         """Raise `Cancelled` if the job was cancelled; called by the function at every chunk."""
-        if self._cancel.is_set():
+        if self.cancelled:
             raise Cancelled
 
     def report(self, done: int, total: int) -> None:
-        """Tell how far the work is; called by the function."""
+        """Report progress; called by the function."""
         self.progressed.emit(done, total)
 
     def publish(self, make: Callable[[], object]) -> None:
@@ -106,72 +98,55 @@ class Job(QtCore.QObject):
             make: Returns the value; only called if it is to be shown.
         """
         now = time.monotonic()
-        with self._lock:
-            if now < self._next_publishing:
-                return
+        if now >= self._next_publishing:
             self._next_publishing = now + _PUBLISH_SECONDS
-        value = make()
-        with self._lock:
-            told = self._latest is not _NOTHING
-            self._latest = value
-        if not told:
+            self._latest.append(make())
             self._waiting.emit()
 
-    def execute(self, op: Callable[[Job], Any]) -> None:
-        """Run the function and send off what comes of it. Called in the worker."""
+    def execute(self, op: Work[Any]) -> None:
+        """Run the function and send result or error to the GUI thread. Called in the worker."""
         try:
             self.check()
             with keep_gui_responsive():
                 result = op(self)
-        except Cancelled:
-            self._raised.emit(None)
         except Exception as error:  # noqa: BLE001 - shown to the user on the GUI thread
-            self._raised.emit(error)
+            self._ended.emit(None, error)
         else:
-            self._returned.emit(result)
+            self._ended.emit(result, None)
 
     @Slot()
-    def _tell(self) -> None:
-        with self._lock:
-            value, self._latest = self._latest, _NOTHING
-        if not self.cancelled:
-            self.published.emit(value)
+    def _deliver_latest(self) -> None:
+        if self._latest:  # else delivered with the value before
+            value = self._latest.pop()
+            if not self.cancelled:
+                self.published.emit(value)
 
-    @Slot(object)
-    def _deliver(self, result: object) -> None:
+    @Slot(object, object)
+    def _deliver(self, result: object, error: Exception | None) -> None:
         self.finished.emit()
-        on_done = self._on_done
-        self._forget()
-        if not self.cancelled:
-            on_done(result)
-
-    @Slot(object)
-    def _explain(self, error: Exception | None) -> None:
-        self.finished.emit()
-        on_failed = self._on_failed
-        self._forget()
-        if error is None or self.cancelled:
+        on_done, on_failed = self._on_done, self._on_failed
+        # the starter may keep the job for long, and with it what these hold
+        self._on_done = self._on_failed = lambda _: None
+        if self.cancelled or isinstance(error, Cancelled):
             return
-        if isinstance(error, ExplorerError):
+        if error is None:
+            on_done(result)
+        elif isinstance(error, ExplorerError):
             drop_frames(error)
             on_failed(error)
         else:
             self.crashed.emit(error)
 
-    def _forget(self) -> None:
-        """Let go of what the callers hold: who started the job may keep it for long."""
-        self._on_done = self._on_failed = lambda _: None
-
 
 def drop_frames(error: BaseException | None) -> None:
-    """Let go of the frames that an error came through: who keeps it would keep a model."""
+    """Forget the frames that an error came through: they hold the model."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
 
 
 class JobRunner(QtCore.QObject):
-    """Starts jobs, knows those under way, and ends them at closing time.
+    """Starts jobs, lists those that run, and ends them when the window closes.
 
     Attributes:
         jobs: Jobs that have not finished, oldest first.
@@ -193,15 +168,11 @@ class JobRunner(QtCore.QObject):
         self._compiler = QtCore.QProcess(self)
         self._kernels_missing.connect(self._start_compiler)
         self._pool = QtCore.QThreadPool(self)
-        # On a machine of two cores two models being read must not hold up what is looked at
+        # on a machine of two cores, reading two models must not hold up the visible panel
         self._pool.setMaxThreadCount(max(_LEAST_THREADS, self._pool.maxThreadCount()))
 
     def run(
-        self,
-        title: str,
-        op: Callable[[Job], Result],
-        on_done: Callable[[Result], object],
-        on_failed: Callable[[ExplorerError], None],
+        self, title: str, op: Work[Result], on_done: OnDone[Result], on_failed: OnFailed
     ) -> Job:
         """Start `op` in a worker.
 
@@ -220,13 +191,12 @@ class JobRunner(QtCore.QObject):
         job.finished.connect(self._forget)
         self.jobs.append(job)
         self.started.emit(job)
-        # A function, not a `QRunnable`: PySide6 never frees one that ends before `start` returns,
-        # and with it goes all that `op` holds, such as a model.
+        # not a `QRunnable`: PySide6 never frees one that ends before `start` returns, nor its `op`
         self._pool.start(lambda: job.execute(op))
         return job
 
     def prepare_kernels(self) -> None:
-        """Have one process of low priority compile all kernels soon, unless that was done before.
+        """Compile all kernels soon in a process of low priority, unless they are compiled.
 
         A job that needs a kernel earlier compiles it in its worker.
         """
@@ -240,18 +210,16 @@ class JobRunner(QtCore.QObject):
 
     @Slot()
     def _start_compiler(self) -> None:
-        program = self._compiler
-        program.setProgram(sys.executable)
         # -P: a folder of downloaded models is no place to import modules from
         module = [] if getattr(sys, "frozen", False) else ["-P", "-m", "explorer"]
-        program.setArguments([*module, "compile-kernels"])
-        surroundings = QtCore.QProcessEnvironment.systemEnvironment()
-        surroundings.insert("PYTHONPATH", str(_PACKAGE_PARENT))
-        program.setProcessEnvironment(surroundings)
-        program.setStandardInputFile(QtCore.QProcess.nullDevice())
-        program.setStandardOutputFile(QtCore.QProcess.nullDevice())
-        program.setStandardErrorFile(QtCore.QProcess.nullDevice())
-        program.start()
+        environment = QtCore.QProcessEnvironment.systemEnvironment()
+        environment.insert("PYTHONPATH", str(_PACKAGE_PARENT))
+        compiler, nowhere = self._compiler, QtCore.QProcess.nullDevice()
+        compiler.setProcessEnvironment(environment)
+        compiler.setStandardInputFile(nowhere)
+        compiler.setStandardOutputFile(nowhere)
+        compiler.setStandardErrorFile(nowhere)
+        compiler.start(sys.executable, [*module, "compile-kernels"])
 
     def cancel_all(self) -> None:
         """Cancel every job."""
@@ -276,20 +244,19 @@ class JobRunner(QtCore.QObject):
 
 
 class JobSlot:
-    """Runs one job at a time for its owner, and none once the owner is gone.
+    """Runs one job at a time for its owner, and none once the owner is destroyed.
 
-    A plain object, not a QObject: it outlives its view for as long as the view's `destroyed` signal
-    needs to cancel the job, so that no result arrives at a widget that is gone.
+    Not a QObject: it outlives its view until the view's `destroyed` signal has cancelled the job.
     """
 
     def __init__(self, runner: JobRunner, owner: QtCore.QObject) -> None:
         self._runner = runner
         self._job: Job | None = None
 
-        def stop() -> None:
+        def cancel() -> None:  # PySide6 would hold a bound method weakly
             self.cancel()
 
-        owner.destroyed.connect(stop)
+        owner.destroyed.connect(cancel)
 
     @property
     def busy(self) -> bool:
@@ -299,15 +266,11 @@ class JobSlot:
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody else, such as the status bar, cancelled the job."""
+        """Whether the job was cancelled from elsewhere, such as the status bar."""
         return self._job is not None and self._job.cancelled
 
     def run(
-        self,
-        title: str,
-        op: Callable[[Job], Result],
-        on_done: Callable[[Result], object],
-        on_failed: Callable[[ExplorerError], None],
+        self, title: str, op: Work[Result], on_done: OnDone[Result], on_failed: OnFailed
     ) -> Job:
         """Cancel the job that runs and start another; see `JobRunner.run`."""
         self.cancel()
@@ -332,10 +295,9 @@ def keep_gui_responsive() -> Iterator[None]:
     """Keep the GUI thread from waiting for a worker that runs Python.
 
     Loading Numba and compiling a kernel makes a million objects. Two things then stop the window:
-    the collector, which walks over all of them with the interpreter's lock held (50 to 150 ms), and
-    the 5 ms for which a thread may keep that lock each time the GUI thread wants it back, many
-    times in a single paint. Measured while kernels were compiled in a worker: pauses of 65 to
-    230 ms without this, 25 to 55 ms with it.
+    the collector, which walks over all of them and holds the interpreter's lock (50 to 150 ms), and
+    the 5 ms for which a thread may keep that lock whenever the GUI thread wants it. Measured while
+    kernels were compiled in a worker: pauses of 65 to 230 ms without this, 25 to 55 ms with it.
     """
     with _lock:
         _before.append((sys.getswitchinterval(), gc.get_threshold()))
@@ -356,9 +318,9 @@ def keep_gui_responsive() -> Iterator[None]:
 def all_cores() -> int:
     """Return as many threads as there are cores for the program.
 
-    They are no threads of low priority: one that holds the interpreter's lock, and gets no
-    processor because of others, keeps the window waiting. On a busy machine of two cores the
-    window's longest pause was 184 ms with niceness 10, and 43 ms without.
+    They do not get low priority: one that holds the interpreter's lock but gets no processor keeps
+    the window waiting. Longest pause on a busy machine of two cores: 184 ms with niceness 10, 43 ms
+    without.
     """
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))

@@ -57,7 +57,7 @@ def _digits(locale: QLocale, count: int) -> str:
     return locale.toString(10 ** (count - 1))
 
 
-def take_locale(locale: QLocale, units: ByteUnits) -> None:
+def use_locale(locale: QLocale, units: ByteUnits) -> None:
     """Set the number format of the process, before the first widget is made.
 
     Qt's own fields follow the default locale; for digits other than 0 to 9 it becomes the C locale.
@@ -67,7 +67,7 @@ def take_locale(locale: QLocale, units: ByteUnits) -> None:
         QLocale.setDefault(QLocale.c())
 
 
-def take_units(units: ByteUnits, window: QWidget) -> None:
+def use_units(units: ByteUnits, window: QWidget) -> None:
     """Show sizes in other units, and update everything in a window.
 
     Every widget gets a `LocaleChange`; those that keep texts with sizes make them again in their

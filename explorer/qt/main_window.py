@@ -13,7 +13,7 @@ from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QCoreApplication, Qt, Signal
 
 from explorer.errors import ExplorerError
-from explorer.qt.actions import Actions, Look
+from explorer.qt.actions import Actions, Appearance
 from explorer.qt.contents.open_models import OpenModelsView
 from explorer.qt.crashes import Crashes, CrashReports
 from explorer.qt.document import Document, load_document
@@ -22,6 +22,7 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.panels import Panels
 from explorer.qt.selection import key_position
 from explorer.qt.settings import Settings
+from explorer.qt.widgets.building import add_column
 from explorer.qt.widgets.labels import ElidedLabel, MessageBar
 from explorer.qt.widgets.progress import JobBar
 from explorer.text import plain_text
@@ -36,10 +37,10 @@ def ask_models(parent: QtWidgets.QWidget) -> list[Path]:
     return [Path(name) for name in names]
 
 
-def ask_model_folder(parent: QtWidgets.QWidget) -> Path | None:
-    """Ask for the folder of a model; return it, or None."""
+def ask_model_folder(parent: QtWidgets.QWidget) -> list[Path]:
+    """Ask for the folder of a model; return it, or nothing."""
     name = QtWidgets.QFileDialog.getExistingDirectory(parent, _tr("Open a model's folder"))
-    return Path(name) if name else None
+    return [Path(name)] if name else []
 
 
 def ask_reference(parent: QtWidgets.QWidget) -> Path | None:
@@ -63,14 +64,7 @@ def fill_menu_bar(
     recent: QtWidgets.QMenu,
     tabs: QtWidgets.QTabWidget,
 ) -> None:
-    """Make the menus of a window.
-
-    Args:
-        window: The window.
-        actions: Its commands.
-        recent: The menu of models opened last.
-        tabs: Its panels; each gets a command with Alt and its number.
-    """
+    """Make the menus of a window; each panel of `tabs` gets a command with Alt and its number."""
     bar, tr = window.menuBar(), window.tr
     file_menu = bar.addMenu(tr("&File"))
     file_menu.addActions([actions.open_files, actions.open_folder, actions.open_demo])
@@ -83,7 +77,7 @@ def fill_menu_bar(
         tab.setObjectName(f"tab_{number + 1}")
         tab.setShortcut(QtGui.QKeySequence(f"Alt+{(number + 1) % 10}"))
         tab.setStatusTip(tr("Show this panel"))
-        tab.triggered.connect(partial(_show, tabs, number))
+        tab.triggered.connect(lambda _=False, number=number: tabs.setCurrentIndex(number))
         view_menu.addAction(tab)
         window.addAction(tab)
     view_menu.addMenu(tr("&Colours")).addActions(list(actions.schemes.values()))
@@ -92,10 +86,6 @@ def fill_menu_bar(
     help_menu = bar.addMenu(tr("&Help"))
     help_menu.addActions([actions.guide, actions.shortcuts, actions.tour])
     help_menu.addActions([actions.whats_this, actions.explain, actions.about])
-
-
-def _show(tabs: QtWidgets.QTabWidget, number: int, _checked: bool = False) -> None:
-    tabs.setCurrentIndex(number)
 
 
 class RecentMenu(QtWidgets.QMenu):
@@ -156,13 +146,13 @@ class MainWindow(QtWidgets.QMainWindow):
         self.runner = JobRunner(self)
         self.crashes = Crashes(CrashReports.of_user(), self)
         self.actions_ = Actions(self)
-        self.look = Look(settings, self.actions_, self)
+        self.appearance = Appearance(settings, self.actions_, self)
         self._make_views()
         self._make_menus()
         self._connect()
         self.setAcceptDrops(True)
         self._restore_layout()
-        self._show_title()
+        self.show_document(None)
 
     @property
     def current(self) -> Document | None:
@@ -179,18 +169,13 @@ class MainWindow(QtWidgets.QMainWindow):
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
         centre = QtWidgets.QWidget(self)
-        layout = QtWidgets.QVBoxLayout(centre)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.message_bar)
-        layout.addWidget(self.splitter, 1)
+        add_column(centre, self.message_bar, self.splitter, grows=self.splitter)
         self.setCentralWidget(centre)
         self.place = ElidedLabel(self)
         self.place.setAccessibleName(self.tr("Path of the model"))
         self.place.setContentsMargins(6, 0, 6, 0)
         self.statusBar().addWidget(self.place, 1)
         self.statusBar().addPermanentWidget(JobBar(self.runner, self))
-        self._follow_selection()
 
     def _make_menus(self) -> None:
         recent = RecentMenu(self.settings, self.actions_.clear_recent, self)
@@ -200,8 +185,8 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def _connect(self) -> None:
         actions = self.actions_
-        actions.open_files.triggered.connect(self._ask_files)
-        actions.open_folder.triggered.connect(self._ask_folder)
+        actions.open_files.triggered.connect(lambda: self.open_paths(ask_models(self)))
+        actions.open_folder.triggered.connect(lambda: self.open_paths(ask_model_folder(self)))
         actions.open_demo.triggered.connect(self.open_demo)
         actions.close_model.triggered.connect(self._close_current)
         actions.quit.triggered.connect(self.close)
@@ -217,10 +202,9 @@ class MainWindow(QtWidgets.QMainWindow):
         self.open_models.close_requested.connect(self.close_document)
         selection = self.panels.selection
         selection.changed.connect(partial(self.open_models.follow, selection))
-        selection.changed.connect(self._follow_selection)
         self.panels.model_requested.connect(self._open_downloaded)
         self.panels.open_requested.connect(self._ask_reference)
-        self.panels.demo_requested.connect(self._open_demo_and_store)
+        self.panels.demo_requested.connect(self._show_demo)
         self.panels.failed.connect(self.show_error)
         self.panels.written.connect(self._show_written)
 
@@ -228,89 +212,84 @@ class MainWindow(QtWidgets.QMainWindow):
 
     def open_paths(self, paths: Sequence[Path]) -> None:
         """Open models in the background; one that is open already is shown."""
-        for path in map(Path.absolute, paths):
-            known = next((doc for doc in self.documents if doc.path == path), None)
-            if known is not None:
-                self.reveal_model(known)
-            elif path not in self._loading:
-                ticket = next(self._tickets)
-                self._load(path, partial(self._show_loaded, ticket=ticket))
 
-    def open_library(self) -> None:
-        """Show the downloaded models; where there are none, open the demo model."""
-        self.panels.library_scanned.connect(
-            self._open_demo_if_none, Qt.ConnectionType.SingleShotConnection
-        )
-        self.panels.setCurrentWidget(self.panels.library)
+        def show(document: Document, last: bool) -> None:
+            if last:
+                self.reveal_model(document)
 
-    def _open_demo_if_none(self, model_count: int) -> None:
-        if not model_count and not self.documents:
-            self._open_demo_and_store()
-
-    def _open_demo_and_store(self) -> None:
-        """Open the demo model, and list the demo's store in the library, which is empty."""
-        self.panels.setCurrentWidget(self.panels.overview)
-        self._make_demo(lambda demo: self.panels.show_demo_store(demo.store))
-
-    def _open_downloaded(self, path: Path) -> None:
-        self.open_paths([path])
-        self.panels.setCurrentWidget(self.panels.overview)
-
-    def _load(self, path: Path, on_loaded: Callable[[Document], None]) -> None:
-        self._loading[path] = None
-        job = self.runner.run(
-            self.tr("Opening {name}").format(name=plain_text(path.name)),
-            lambda job: load_document(path, job),
-            on_loaded,
-            self.show_error,
-        )
-        job.finished.connect(lambda: self._loading.pop(path))
-
-    def _show_loaded(self, document: Document, ticket: int) -> None:
-        """List a model; show the one asked for last."""
-        if self._add_document(document, ticket) == len(self.documents) - 1:
-            self.reveal_model(document)
+        for path in paths:
+            self._open(path.absolute(), show)
 
     def open_reference(self, path: Path) -> None:
         """Open a model to compare the current one with, which stays the current one."""
-        path = path.absolute()
-        wanted_for = self.current
-        ticket = next(self._tickets)
+        current = self.current
 
-        def compare(document: Document) -> None:
-            if self.current is wanted_for:
+        def compare(document: Document, _last: bool) -> None:
+            if self.current is current:
                 self.panels.references.choose(document)
 
-        def add(document: Document) -> None:
-            self._add_document(document, ticket)
-            compare(document)
+        self._open(path.absolute(), compare)
 
-        known = next((doc for doc in self.documents if doc.path == path), None)
+    def _open(self, path: Path, on_open: Callable[[Document, bool], None]) -> None:
+        """Open a model in the background, unless it is open already.
+
+        Args:
+            path: The model.
+            on_open: Called with it, and whether no other model was asked for after it.
+        """
+        known = next((document for document in self.documents if document.path == path), None)
         if known is not None:
-            compare(known)
+            on_open(known, True)
         elif path not in self._loading:
-            self._load(path, add)
+            ticket = next(self._tickets)
+            self._loading[path] = None
+            job = self.runner.run(
+                self.tr("Opening {name}").format(name=plain_text(path.name)),
+                lambda job: load_document(path, job),
+                lambda document: on_open(document, self._add_document(document, ticket)),
+                self.show_error,
+            )
+            job.finished.connect(lambda: self._loading.pop(path))
 
-    def open_demo(self) -> None:
-        """Make the demo model if it is not there, and open it."""
-        self._make_demo(lambda _demo: None)
-
-    def _make_demo(self, on_made: Callable[[DemoPaths], None]) -> None:
-        def done(demo: DemoPaths) -> None:
-            self.open_paths([demo.model])
-            on_made(demo)
-
-        self.runner.run(self.tr("Making the demo model"), _make_demo, done, self.show_error)
-
-    def _add_document(self, document: Document, ticket: int) -> int:
-        """List a model in the order of asking; return its place."""
+    def _add_document(self, document: Document, ticket: int) -> bool:
+        """List a model in the order of asking; return whether it is the last."""
         place = bisect(self._order, ticket)
         self._order.insert(place, ticket)
         self.documents.insert(place, document)
         self.settings.add_recent(document.path)
         self.open_models.add(document, place)
         self.panels.set_documents(self.documents)
-        return place
+        return place == len(self.documents) - 1
+
+    def open_library(self) -> None:
+        """Show the downloaded models; where there are none, open the demo model."""
+        self.panels.library_scanned.connect(
+            self._show_demo_if_none, Qt.ConnectionType.SingleShotConnection
+        )
+        self.panels.setCurrentWidget(self.panels.library)
+
+    def _show_demo_if_none(self, model_count: int) -> None:
+        if not model_count and not self.documents:
+            self._show_demo()
+
+    def _show_demo(self) -> None:
+        """Open the demo model, and list the demo's store in the library, which is empty."""
+        self.panels.setCurrentWidget(self.panels.overview)
+        self.open_demo(with_store=True)
+
+    def open_demo(self, *, with_store: bool = False) -> None:
+        """Make the demo model if it is not there, and open it; list its store too if asked."""
+
+        def show(demo: DemoPaths) -> None:
+            self.open_paths([demo.model])
+            if with_store:
+                self.panels.show_demo_store(demo.store)
+
+        self.runner.run(self.tr("Making the demo model"), _make_demo, show, self.show_error)
+
+    def _open_downloaded(self, path: Path) -> None:
+        self.open_paths([path])
+        self.panels.setCurrentWidget(self.panels.overview)
 
     def close_document(self, document: Document) -> None:
         """Close a model."""
@@ -325,10 +304,8 @@ class MainWindow(QtWidgets.QMainWindow):
     def show_document(self, document: Document | None) -> None:
         """Show a model in the panels."""
         self.panels.selection.show_document(document)
-
-    def _follow_selection(self) -> None:
-        self.actions_.close_model.setEnabled(self.current is not None)
-        self.actions_.copy_path.setEnabled(self.current is not None)
+        self.actions_.close_model.setEnabled(document is not None)
+        self.actions_.copy_path.setEnabled(document is not None)
         self._show_title()
 
     # Linked selection
@@ -363,14 +340,6 @@ class MainWindow(QtWidgets.QMainWindow):
         from explorer.qt import quick_open  # noqa: PLC0415 - not needed for the first paint
 
         quick_open.show_quick_open(self, self)
-
-    def _ask_files(self) -> None:
-        self.open_paths(ask_models(self))
-
-    def _ask_folder(self) -> None:
-        folder = ask_model_folder(self)
-        if folder is not None:
-            self.open_paths([folder])
 
     def _ask_reference(self) -> None:
         path = ask_reference(self)

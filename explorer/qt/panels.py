@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QTabWidget, QWidget
@@ -20,7 +20,7 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
 from explorer.qt.selection import Selection
 from explorer.qt.settings import Settings
-from explorer.qt.widgets.lazy import LazyTab
+from explorer.qt.widgets.lazy import LazyTab, Writing
 from explorer.qt.widgets.table_view import TableView
 
 if TYPE_CHECKING:
@@ -64,17 +64,25 @@ class Panels(QTabWidget):
         super().__init__(parent)
         self._runner, self._settings = runner, settings
         self._demo_store: Path | None = None
+        self._tabs: list[LazyTab[Any]] = []
         self._tables: dict[str, TableView] = {}  # those that were built, by the name of the panel
         self.selection = Selection(self)
         self.references = References(runner, self)
         self.references.failed.connect(self.failed)
-        self.selection.changed.connect(self._follow_document)  # before any panel
+        self.selection.changed.connect(  # before any panel
+            lambda: self.references.show_document(self.selection.document)
+        )
         self.setDocumentMode(True)
         self.setAccessibleName(self.tr("Panels"))
         tab = self._add_tab
         table, tr = self._fill_table, self.tr
         self.library = tab("library", tr("Library"), self._make_library)
-        self.overview = tab("overview", tr("Overview"), OverviewView, self._fill_overview)
+        self.overview = tab(
+            "overview",
+            tr("Overview"),
+            OverviewView,
+            lambda view: view.show_document(self.selection.document),
+        )
         self.metadata = tab(
             "metadata", tr("Metadata"), self._make_metadata, partial(table, "metadata")
         )
@@ -86,7 +94,7 @@ class Panels(QTabWidget):
             "vocabulary", tr("Vocabulary"), self._make_vocabulary, partial(table, "vocabulary")
         )
         self.planner = tab("planner", tr("Planner"), self._make_planner, self._fill_planner)
-        self.raw = tab("raw", tr("Raw"), self._make_raw, self._fill_raw)
+        self.raw = tab("raw", tr("Raw"), self._make_raw, lambda view: view.follow(self.selection))
         self.setCurrentWidget(self.overview)
 
     def _add_tab(
@@ -101,19 +109,10 @@ class Panels(QTabWidget):
         meaning = PANEL_TEXTS[name]
         tab.setObjectName(name)
         tab.setWhatsThis(meaning)
+        self._tabs.append(tab)
         self.addTab(tab, title)
         self.setTabWhatsThis(self.count() - 1, meaning)
         return tab
-
-    @property
-    def _tabs(self) -> Iterator[LazyTab[QWidget]]:
-        for place in range(self.count()):
-            tab = self.widget(place)
-            if isinstance(tab, LazyTab):
-                yield tab
-
-    def _follow_document(self) -> None:
-        self.references.show_document(self.selection.document)
 
     def set_documents(self, documents: Sequence[Document]) -> None:
         """Take the open models; no panel keeps one that was closed."""
@@ -146,29 +145,23 @@ class Panels(QTabWidget):
         if self.library.built is not None:
             self.library.built.rescan()
 
-    def _fill_overview(self, view: OverviewView) -> None:
-        view.show_document(self.selection.document)
-
-    def _fill_raw(self, view: RawView) -> None:
-        view.follow(self.selection)
-
     def _make_metadata(self) -> MetadataView:
         view = MetadataView(self._runner)
-        self._connect_table("metadata", view.list.table)
+        self._add_table("metadata", view.list.table)
         view.splitter.restoreState(self._settings.layout("metadata_splitter"))
         view.key_selected.connect(self.selection.select_key)
         return view
 
     def _make_tensors(self) -> TensorsView:
         view = TensorsView(self._runner)
-        self._connect_table("tensors", view.table)
+        self._add_table("tensors", view.table)
         view.rows_selected.connect(self.selection.select_tensors)
         view.table.row_opened.connect(self.show_tensor_bytes)
         return view
 
     def _make_vocabulary(self) -> VocabularyView:
         view = VocabularyView(self._runner)
-        self._connect_table("vocabulary", view.table)
+        self._add_table("vocabulary", view.table)
         return view
 
     def _fill_table(self, name: str, view: MetadataView | TensorsView | VocabularyView) -> None:
@@ -180,10 +173,13 @@ class Panels(QTabWidget):
         if not isinstance(view, VocabularyView):
             view.follow(self.selection)
 
-    def _connect_table(self, name: str, table: TableView) -> None:
+    def _add_table(self, name: str, table: TableView) -> None:
         self._tables[name] = table
-        table.failed.connect(self.failed)
-        table.exported.connect(self.written)
+        self._pass_on(table)
+
+    def _pass_on(self, part: Writing) -> None:
+        part.failed.connect(self.failed)
+        part.exported.connect(self.written)
 
     def _make_raw(self) -> RawView:
         from explorer.qt.raw.panel import RawView  # noqa: PLC0415 - see LazyTab
@@ -224,8 +220,7 @@ class Panels(QTabWidget):
 
     def _connect_panel(self, view: WeightsView | ErrorsView | SurveyView) -> None:
         view.open_requested.connect(self.open_requested)
-        view.failed.connect(self.failed)
-        view.exported.connect(self.written)
+        self._pass_on(view)
 
     def _fill_selected(self, view: WeightsView | ErrorsView) -> None:
         view.show_document(self.selection.document)
@@ -241,8 +236,7 @@ class Panels(QTabWidget):
         view = PlannerView(self._runner, self._settings)
         view.layer_chosen.connect(self.selection.select_layer)
         view.demo_wanted.connect(self.demo_requested)
-        view.exported.connect(self.written)
-        view.failed.connect(self.failed)
+        self._pass_on(view)
         return view
 
     def _fill_planner(self, view: PlannerView) -> None:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QLocale
 from PySide6.QtWidgets import QApplication, QSpinBox
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.locale_numbers import number_format, take_locale
+from explorer.qt.locale_numbers import number_format, use_locale
 from explorer.text import PLAIN, ByteUnits, NumberFormat, notation, set_notation
 
 
@@ -52,7 +52,7 @@ def test_integers_are_grouped_as_qt_groups_them(name: str, number: int) -> None:
 def test_fields_of_qt_have_the_digits_of_the_program(
     qtbot: QtBot, qapp: QApplication, name: str
 ) -> None:
-    take_locale(QLocale(name), ByteUnits.DECIMAL)
+    use_locale(QLocale(name), ByteUnits.DECIMAL)
     assert notation().units is ByteUnits.DECIMAL
     QLocale.setDefault(QLocale() if QLocale(name).zeroDigit() != "0" else QLocale(name))
     box = QSpinBox()

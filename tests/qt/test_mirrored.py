@@ -12,7 +12,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QTableView
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.locale_numbers import take_locale
+from explorer.qt.locale_numbers import use_locale
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.widgets.table_view import PaddedDelegate
@@ -32,7 +32,7 @@ _TYPED = {"document", "input", "tip", "choice"}
 @pytest.fixture
 def mirrored(qapp: QApplication) -> Iterator[None]:
     """Write from right to left, with the numbers of Germany."""
-    take_locale(QLocale("de_DE"), ByteUnits.BINARY)
+    use_locale(QLocale("de_DE"), ByteUnits.BINARY)
     qapp.setLayoutDirection(_RIGHT)
     yield
     qapp.setLayoutDirection(_LEFT)
