@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis.blocks import ThreadUnpacker
 from explorer.analysis.errors.pairs import RUN_WEIGHTS, MatchedPair, RoundedPair, Run, WeightsPair
-from explorer.analysis.matching.views import TensorPart
+from explorer.analysis.matching.views import TensorPart, row_major
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Span, spans_of
@@ -119,9 +119,8 @@ def places_in_part(part: TensorPart, flat: Places) -> Places:
     rest = flat - part.start
     found = np.zeros(flat.size, np.int64)
     known = rest >= 0
-    steps = np.cumprod((1, *part.shape[:0:-1]))[::-1].tolist() if part.shape else []
-    dimensions = sorted(zip(part.strides, part.shape, steps, strict=True), reverse=True)
-    for stride, size, step in dimensions:
+    dimensions = zip(part.strides, part.shape, row_major(part.shape), strict=True)
+    for stride, size, step in sorted(dimensions, reverse=True):
         if size > 1:
             number, rest = np.divmod(rest, stride)
             known &= number < size
@@ -258,7 +257,7 @@ def worst_block(
                     if progress is not None:
                         progress(done)
                     figure = math.sqrt(square / unit)
-                    index = _flat(part, run[0] - first + place * unit) // unit
+                    index = part.flat_index(run[0] - first + place * unit) // unit
                     if best is None or (-figure, index) < (-best.figure, best.index):
                         best = FoundBlock(index, figure)
     return best
@@ -306,13 +305,3 @@ def _check_whole_blocks(part: TensorPart, first: int, unit: int) -> None:
             "the worst block cannot be searched for: the reference has the weights of a block "
             "in several places"
         )
-
-
-def _flat(part: TensorPart, place: int) -> int:
-    """Return the flat index in its tensor of a weight of a part."""
-    if not part.shape:
-        return part.start
-    numbers = np.unravel_index(place, part.shape)
-    return part.start + sum(
-        int(number) * stride for number, stride in zip(numbers, part.strides, strict=True)
-    )

@@ -265,7 +265,7 @@ class _Pairing:
             _check_shapes(reference, candidate)
         except NotComparable as error:
             one, other = self._in_order(target.name, self._called(names))
-            self.mismatches.append(Mismatch(one, other, error.reason))
+            self.mismatches.append(Mismatch(one, other, str(error)))
         else:
             self.matches.append(Match(reference, candidate))
 

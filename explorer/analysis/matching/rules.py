@@ -15,7 +15,7 @@ modeling_gpt_oss.py; the names of Meta's and Mistral's own files; mlx-lm's for s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -25,15 +25,7 @@ from explorer.quantization.grouped import GroupedLayout, Mode
 
 
 class NotComparable(Exception):
-    """Two tensors belong together, but nothing could be learned from their difference.
-
-    Attributes:
-        reason: Why.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """Two tensors belong together, but their difference would say nothing; with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +73,18 @@ class Rule:
     Attributes:
         make: Makes it of the sources.
         sources: Names, with ``{i}`` for the layer, ``{s}`` for ``weight`` or ``bias``, and ``{e}``
-            for experts, of whom there are as many as there are names.
+            for the number of an expert, of which there are as many as there are names.
         suffixes: The suffixes of targets that it makes.
     """
 
     make: Maker
     sources: tuple[str, ...]
-    suffixes: tuple[str, ...] = field(default=("weight", "bias"))
+    suffixes: tuple[str, ...] = ("weight", "bias")
 
 
 def same(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
-    """Take a tensor as it is."""
-    return Made((TensorPart.whole(sources[0]),))
+    """Take a tensor as it is; gpt-oss's MXFP4 codes and scales, two tensors, as one."""
+    return Made((_whole(sources),))
 
 
 def joined(target: TargetTensor, sources: Sequence[Tensor]) -> Made:
@@ -171,11 +163,12 @@ def _permuted(target: TargetTensor, source: Tensor, heads: int | None) -> Made:
 
 
 def transposed(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
-    """Exchange rows and columns, as for weights of GPT-2's Conv1D."""
+    """Exchange rows and columns, as for weights of GPT-2's Conv1D and of gpt-oss's experts."""
     part = TensorPart.whole(sources[0])
-    if len(part.shape) != 2:
+    if len(part.shape) < 2:
         return Made((part,))  # a bias
-    return Made((part.transposed(1, 0),), ("rows and columns are exchanged",))
+    *outer, rows, columns = range(len(part.shape))
+    return Made((part.transposed(*outer, columns, rows),), ("rows and columns are exchanged",))
 
 
 def rows_of(position: int) -> Maker:
@@ -270,12 +263,13 @@ def expert_half(position: int) -> Maker:
 def interleaved(position: int) -> Maker:
     """Return what takes every second row of gpt-oss's fused gates (0) and ups (1).
 
-    Weights are [experts, columns, 2 * rows], biases [experts, 2 * rows].
+    Weights are [experts, columns, 2 * rows], biases [experts, 2 * rows]; MXFP4 codes and scales,
+    in two tensors, are [experts, 2 * rows, columns].
     """
 
     def make(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
-        part = TensorPart.whole(sources[0])
-        if len(part.shape) == 3:
+        part = _whole(sources)
+        if len(part.shape) == 3 and len(sources) == 1:
             part = part.transposed(0, 2, 1)
         view = part.sliced(1, position, part.shape[1], 2)
         return Made((view,), ("it is every second row of a fused tensor",))
@@ -285,7 +279,7 @@ def interleaved(position: int) -> Maker:
 
 def in_turn(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     """Put gpt-oss's gates in front of the ups: what was in turn before."""
-    part = TensorPart.whole(sources[0] if len(sources) == 1 else _grouped(sources))
+    part = _whole(sources)
     if len(part.shape) == 3 and len(sources) == 1:  # rows and columns are exchanged
         experts, columns, rows = part.shape
         view = part.reshaped(experts, columns, rows // 2, 2).transposed(0, 3, 2, 1)
@@ -297,26 +291,8 @@ def in_turn(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
     return Made((view,), ("every second row is put behind the others",), shape)
 
 
-def turned_experts(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
-    """Take gpt-oss's down projections, whose rows and columns are exchanged."""
-    part = TensorPart.whole(sources[0]).transposed(0, 2, 1)
-    return Made((part,), ("rows and columns are exchanged",))
-
-
-def mxfp4_blocks(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
-    """Take gpt-oss's experts as they were released: codes and scales in two tensors."""
-    return Made((TensorPart.whole(_grouped(sources)),))
-
-
-def mxfp4_interleaved(position: int) -> Maker:
-    """Return what takes gates (0) or ups (1) out of these."""
-
-    def make(_target: TargetTensor, sources: Sequence[Tensor]) -> Made:
-        part = TensorPart.whole(_grouped(sources))
-        view = part.sliced(1, position, part.shape[1], 2)
-        return Made((view,), ("it is every second row of a fused tensor",))
-
-    return make
+def _whole(sources: Sequence[Tensor]) -> TensorPart:
+    return TensorPart.whole(sources[0] if len(sources) == 1 else _grouped(sources))
 
 
 def _grouped(sources: Sequence[Tensor]) -> Tensor:
@@ -376,7 +352,7 @@ _FUSED = f"{_LAYER}mlp.experts.gate_up_proj"
 
 
 def _each(maker: Maker, *names: str) -> tuple[Rule, ...]:
-    """Return a rule for each of some names that are alternatives."""
+    """Return a rule for each of several alternative names."""
     return tuple(Rule(maker, (name,)) for name in names)
 
 
@@ -406,16 +382,14 @@ def _experts(projection: str, letter: str, position: int | None) -> tuple[Rule, 
 
 def _gpt_oss(projection: str, position: int | None) -> tuple[Rule, ...]:
     name = f"{_LAYER}mlp.experts.{projection}"
-    blocks = (name + "_blocks", name + "_scales")
-    makers: tuple[Maker, Maker, Maker]
-    if position is None:
-        makers = (mxfp4_blocks, turned_experts, same)
-    else:
-        makers = (mxfp4_interleaved(position), interleaved(position), interleaved(position))
+    makers: tuple[Maker, ...] = (same, transposed, same)
+    if position is not None:
+        makers = (interleaved(position),) * 3
+    blocks, weights, bias = makers
     return (
-        Rule(makers[0], blocks, ("weight",)),
-        Rule(makers[1], (name,), ("weight",)),
-        Rule(makers[2], (name + "_bias",), ("bias",)),
+        Rule(blocks, (name + "_blocks", name + "_scales"), ("weight",)),
+        Rule(weights, (name,), ("weight",)),
+        Rule(bias, (name + "_bias",), ("bias",)),
     )
 
 

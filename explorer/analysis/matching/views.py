@@ -7,7 +7,7 @@ by strides as NumPy's arrays have them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, TypeAlias
 
@@ -39,7 +39,7 @@ class TensorPart:
     @classmethod
     def whole(cls, tensor: Tensor) -> TensorPart:
         """Return all weights of a tensor in their own order."""
-        return cls(tensor, tensor.shape, _row_major(tensor.shape))
+        return cls(tensor, tensor.shape, row_major(tensor.shape))
 
     @property
     def parameters(self) -> int:
@@ -49,7 +49,7 @@ class TensorPart:
     @property
     def in_order(self) -> bool:
         """Whether it is a run of the tensor as it is stored."""
-        return len(self.collapsed().shape) <= 1 and self.collapsed().strides in {(), (1,)}
+        return self.collapsed().strides in {(), (1,)}
 
     def reshaped(self, *shape: int) -> TensorPart:
         """Return the same weights in a shape of other dimensions.
@@ -59,15 +59,12 @@ class TensorPart:
         """
         if prod(shape) != self.parameters or not self.in_order:
             raise ValueError(f"{self.shape} cannot be seen as {shape}")
-        return replace(self, shape=shape, strides=_row_major(shape))
+        return replace(self, shape=shape, strides=row_major(shape))
 
     def transposed(self, *order: int) -> TensorPart:
         """Return it with its dimensions in another order, as `numpy.transpose` does."""
-        return replace(
-            self,
-            shape=tuple(self.shape[i] for i in order),
-            strides=tuple(self.strides[i] for i in order),
-        )
+        shape, strides = zip(*((self.shape[i], self.strides[i]) for i in order), strict=True)
+        return replace(self, shape=shape, strides=strides)
 
     def sliced(self, dimension: int, start: int, stop: int, step: int = 1) -> TensorPart:
         """Return what a slice of one dimension leaves.
@@ -86,6 +83,12 @@ class TensorPart:
     def added(self, plus: float) -> TensorPart:
         """Return it with a number added to each weight."""
         return replace(self, plus=self.plus + plus)
+
+    def flat_index(self, place: int) -> int:
+        """Return the flat index in the tensor of the weight at a flat index of the part."""
+        indices = np.unravel_index(place, self.shape)
+        steps = zip(indices, self.strides, strict=True)
+        return self.start + sum(int(index) * stride for index, stride in steps)
 
     def collapsed(self) -> TensorPart:
         """Return the same weights in the same order, in as few dimensions as possible."""
@@ -117,7 +120,7 @@ class TensorView:
     name: str
     shape: Shape
     parts: tuple[TensorPart, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if prod(self.shape) != sum(part.parameters for part in self.parts):
@@ -149,11 +152,9 @@ def without_ones(shape: Shape) -> Shape:
     return tuple(size for size in shape if size != 1)
 
 
-def _row_major(shape: Shape) -> tuple[int, ...]:
-    strides = [1]
-    for size in shape[:0:-1]:
-        strides.append(strides[-1] * size)
-    return tuple(reversed(strides)) if shape else ()
+def row_major(shape: Shape) -> tuple[int, ...]:
+    """Return the strides of a tensor that is stored in this shape."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 Weights: TypeAlias = Tensor | TensorView
@@ -242,22 +243,21 @@ class _Windows:
         self._reader = reader
         self._axis, self._width, self._whole = self._best()
         self._inner = prod(part.shape[self._axis + 1 :])
-        self._at = -1
+        self._at = -1  # where the last window begins in the part
         self._values: Values = np.empty(0, np.float32)
 
     def read_into(self, start: int, out: Values, check: Check) -> None:
         """Fill `out` with the weights from `start` on."""
         per_row = self._part.shape[self._axis] * self._inner  # windows do not cross such rows
         per_window = self._width * self._inner
-        in_row = -(-per_row // per_window)
         done = 0
         while done < out.size:
-            row, inside = divmod(start + done, per_row)
-            number, offset = divmod(inside, per_window)
-            if self._at != row * in_row + number:
+            in_row = (start + done) % per_row
+            offset = in_row % per_window
+            if self._at != start + done - offset:
                 check()
-                self._read(row, number * self._width)
-                self._at = row * in_row + number
+                self._at = start + done - offset
+                self._read(min(per_window, per_row - in_row + offset) // self._inner)
             count = min(out.size - done, self._values.size - offset)
             out[done : done + count] = self._values[offset : offset + count]
             done += count
@@ -281,17 +281,12 @@ class _Windows:
                 best, found = width, (axis, width, False)
         return found
 
-    def _read(self, row: int, first: int) -> None:
-        """Fill the window whose axis begins at `first`, within a row of the outer dimensions."""
-        part, axis = self._part, self._axis
-        outer = np.unravel_index(row, part.shape[:axis]) if axis else ()
-        start = part.start + sum(
-            int(i) * stride for i, stride in zip(outer, part.strides, strict=False)
-        )
-        start += first * part.strides[axis]
-        width = min(self._width, part.shape[axis] - first)
-        shape = (width, *part.shape[axis + 1 :])
-        strides = part.strides[axis:]
+    def _read(self, width: int) -> None:
+        """Read the window of this width that begins at `_at`."""
+        part = self._part
+        start = part.flat_index(self._at)
+        shape = (width, *part.shape[self._axis + 1 :])
+        strides = part.strides[self._axis :]
         if self._whole:
             run = np.empty(_span(shape, strides), np.float32)
             self._reader.read_into(start, run)
