@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.blocks import ThreadUnpacker
-from explorer.analysis.errors.pairs import RUN_WEIGHTS, MatchedPair, RoundedPair, Run, WeightsPair
+from explorer.analysis.errors.pairs import RUN_WEIGHTS, RoundedPair, Run, WeightsPair
 from explorer.analysis.matching.views import TensorPart, row_major
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Tensor
@@ -85,14 +85,11 @@ def parts_of(pair: WeightsPair, tensor: Tensor) -> Iterator[tuple[int, TensorPar
 
     Of a tensor that is rounded, this is the whole.
     """
-    if isinstance(pair, MatchedPair):
-        first = 0
-        for part in pair.match.candidate.parts:
-            if part.tensor is tensor:
-                yield first, part
-            first += part.parameters
-    elif isinstance(pair, RoundedPair) and pair.tensor is tensor:
-        yield 0, TensorPart.whole(tensor)
+    first = 0
+    for part in pair.candidate.parts:
+        if part.tensor is tensor:
+            yield first, part
+        first += part.parameters
 
 
 def _places(pair: WeightsPair, tensor: Tensor, flat: Places) -> Places:

@@ -15,9 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.errors import pairs
-from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
-from explorer.analysis.errors.pairs import RUN_WEIGHTS, RoundedReader, Run
+from explorer.analysis.errors.metrics import ErrorMetrics
+from explorer.analysis.errors.pairs import RoundedPair, measure_pair, saturated_share
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.rounding import rounder
 from explorer.errors import ExplorerError
@@ -115,51 +114,12 @@ def _in_type(  # noqa: PLR0913 - the arguments of `requantize`
     problem = Folding(tensor.shape).block_problem(kind)
     if problem is not None:
         return Requantized(name, None, None, None, problem=problem)
-    errors, saturated = round_weights(
-        tensor, name, importance, workers, check=check, progress=progress
-    )
+    pair = RoundedPair(tensor, name, importance)
+    errors = measure_pair(pair, workers, check, progress, count_codes=True)
+    saturated = saturated_share(pair, errors)
     nbytes = kind.nbytes(tensor.parameters)
     assert nbytes is not None  # its rows are whole blocks
-    return Requantized(name, nbytes, kind.bits_per_weight, errors.figures(), saturated)
-
-
-def round_weights(  # noqa: PLR0913 - all but the first two have a default
-    weights: Weights,
-    type_name: str,
-    importance: Values | None = None,
-    workers: int = 1,
-    *,
-    check: Check = never,
-    progress: Callable[[int], object] | None = None,
-) -> tuple[RunningErrors, float | None]:
-    """Return the errors of rounding to a type, and the share of saturated codes if it has codes.
-
-    Args:
-        weights: A tensor or a view, whose rows are whole blocks of the type.
-        type_name: See `rounding.rounder`.
-        importance: float32 [matrices, columns], as `checked_importance` returns it.
-        check: Called before every run, in the thread that reads it; raises to stop.
-        progress: Called in the caller's thread with the number of weights rounded so far.
-
-    Raises:
-        ExplorerError: The type is not known.
-        FormatError: A file is damaged there, or a type's weights cannot be decoded.
-        SourceError: A file changed since it was opened.
-    """
-    view = view_of(weights)
-    readers: list[RoundedReader] = []
-
-    def make() -> RoundedReader:
-        kind = rounder(type_name, view.type_name)
-        readers.append(RoundedReader(view, kind, importance, count_codes=True))
-        return readers[-1]
-
-    if importance is None:
-        spans = pairs.flat_spans(view.parameters)
-    else:
-        spans = _row_spans(view.parameters, view.shape[-1], len(importance))
-    errors = pairs.measure_pairs(spans, make, workers=workers, check=check, progress=progress)
-    return errors, pairs.rounded_saturated_share(readers)
+    return Requantized(name, nbytes, kind.bits_per_weight, errors.metrics(), saturated)
 
 
 def checked_importance(importance: NDArray[np.float32], weights: Weights) -> Values:
@@ -182,12 +142,3 @@ def checked_importance(importance: NDArray[np.float32], weights: Weights) -> Val
     if not (np.isfinite(rows).all() and (rows >= 0).all()):
         raise ExplorerError(f"importance of tensor {tensor.name!r} must be finite, not negative")
     return rows
-
-
-def _row_spans(count: int, columns: int, matrices: int) -> Iterator[Sequence[Run]]:
-    """Yield runs of whole rows that do not cross from one matrix into the next, each by itself."""
-    matrix = count // matrices
-    length = max(1, RUN_WEIGHTS // columns) * columns if columns else 1
-    for start in range(0, count, max(1, matrix)):
-        for place in range(start, start + matrix, length):
-            yield [(place, min(length, start + matrix - place))]

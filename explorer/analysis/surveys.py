@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from explorer.analysis.errors.metrics import ErrorMetrics
-from explorer.analysis.errors.pairs import WeightsPair, flat_spans, measure_pairs
+from explorer.analysis.errors.pairs import WeightsPair, measure_pair
 from explorer.analysis.statistics import TensorStatistics, tensor_statistics
 from explorer.analysis.survey_cache import KeptErrors, KeptSurvey
 from explorer.errors import ExplorerError
@@ -321,9 +321,8 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
 def _measure(
     number: int, pair: WeightsPair, workers: int, check: Check, progress: Progress
 ) -> PairRow:
-    spans = flat_spans(pair.parameters)
     try:
-        found = measure_pairs(spans, pair.reader, workers=workers, check=check, progress=progress)
+        found = measure_pair(pair, workers, check, progress)
     except ExplorerError as error:
         return PairRow(number, pair, None, error)
-    return PairRow(number, pair, found.figures())
+    return PairRow(number, pair, found.metrics())

@@ -16,18 +16,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.errors.compare import check_comparable, saturated_share
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
-from explorer.analysis.errors.pairs import ViewPairReader, flat_spans, measure_pairs
-from explorer.analysis.matching import Matching, TensorView
+from explorer.analysis.errors.pairs import (
+    MatchedPair,
+    RoundedPair,
+    WeightsPair,
+    measure_pair,
+    saturated_share,
+)
+from explorer.analysis.matching import Match, Matching, TensorView
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.recipes.tensors import RecipeModel
-from explorer.analysis.requantization import round_weights
 from explorer.analysis.rounding import rounded_type
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Folding
-from explorer.formats.weights import Values, check_decodable
+from explorer.formats.weights import Values
 from explorer.parallel import Check, never
 from explorer.quantization import TensorType
 
@@ -158,26 +162,15 @@ def measure_set(  # noqa: PLR0913 - all but the first two have a default
         SourceError: A file changed since it was opened.
     """
     original = tensor_set.original
-    if type_name == PRESENT:
-        present = original if tensor_set.present is None else tensor_set.present
-        check_comparable(original, present)
-        spans = flat_spans(original.parameters)
-        sums = measure_pairs(
-            spans,
-            lambda: ViewPairReader(original, present),
-            workers=workers,
-            check=check,
-            progress=progress,
-        )
-        saturated = None
-        if tensor_set.present is not None:
-            saturated = saturated_share(present, workers, check)
-    else:
-        for tensor in original.tensors:
-            check_decodable(tensor)
-        sums, saturated = round_weights(
-            original, type_name, importance, workers, check=check, progress=progress
-        )
+    present = original if tensor_set.present is None else tensor_set.present
+    pair: WeightsPair = MatchedPair(Match(original, present))
+    if type_name != PRESENT:
+        pair = RoundedPair(original, type_name, importance)
+    pair.check()
+    sums = measure_pair(pair, workers, check, progress, count_codes=True)
+    saturated = None
+    if type_name != PRESENT or tensor_set.present is not None:
+        saturated = saturated_share(pair, sums, workers, check)
     small = RunningErrors()
     small.combine(sums)
     return SetErrors(small, saturated)
@@ -268,7 +261,7 @@ class RunningTotal:
     def errors(self) -> TypeErrors:
         """Return the errors so far."""
         saturated = self._saturated / self._coded if self._coded else None
-        return TypeErrors(self._sums.figures(), saturated, self._done, self._total)
+        return TypeErrors(self._sums.metrics(), saturated, self._done, self._total)
 
 
 def missing_tasks(tasks: Sequence[Task], known: Callable[[Task], bool]) -> Iterator[Task]:

@@ -67,7 +67,7 @@ def compile_analysis(tensor: Tensor) -> None:
     block_statistics(tensor, 1)
     draw_map(tensor_source(tensor, Quantity.VALUE), Grid(Window(0, 0, 1, 1), 1, 1))
     view = TensorView.of(tensor)
-    picture_errors(MatchedPair(Match(view, view)), progress=lambda _picture: None)
+    list(picture_errors(MatchedPair(Match(view, view))))
 
 
 def compile_rounding(type_name: str, scale_type: str = "BF16") -> None:

@@ -222,7 +222,7 @@ def measure(
     compared = 0
     with opened as kept:
         for found in run_errors(pairs, kept, workers, progress=report_progress):
-            parts = pairs[found.number].match.candidate.tensors
+            parts = pairs[found.number].candidate.tensors
             if found.error is not None:
                 damaged = damaged or found.error
                 failures |= dict.fromkeys((part.name for part in parts), message(found.error))

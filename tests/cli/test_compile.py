@@ -69,7 +69,7 @@ for _ in growing.walk():
 tensor_statistics(tensor, 100, workers=2)
 block_statistics(tensor, 100)
 view = TensorView.of(tensor)
-picture_errors(MatchedPair(Match(view, view)), 2, progress=lambda picture: None)
+list(picture_errors(MatchedPair(Match(view, view)), 2))
 RoundedPair(tensor, "Q5_1").reader().read((0, tensor.parameters), lambda: None)
 print(*compiled)
 """

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from math import nan
 
-from explorer.analysis.blocks import BlockStatistics, code_shares, level_error, saturated_codes
+from explorer.analysis.blocks import BlockStatistics, level_error, saturated_codes
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
-from explorer.analysis.errors.pairs import ViewPairReader, flat_spans, measure_pairs
-from explorer.analysis.matching import Match, TensorView
-from explorer.analysis.matching.views import Weights, view_of, without_ones
+from explorer.analysis.errors.pairs import MatchedPair, WeightsPair, measure_pair, saturated_share
+from explorer.analysis.matching import Match
+from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.moments import Moments
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Shape, Tensor
-from explorer.formats.weights import check_decodable
 from explorer.parallel import Check, never
 
 
@@ -65,76 +64,26 @@ def compare_tensors(
         FormatError: A file is damaged there, or a type's weights cannot be decoded.
         SourceError: A file changed since it was opened.
     """
-    found, _ = _compare(view_of(reference), view_of(candidate), workers, cancel or never, progress)
-    return found
+    pair = MatchedPair(Match(view_of(reference), view_of(candidate)))
+    return _compare(pair, workers, cancel or never, progress)[0]
 
 
 def _compare(
-    reference: TensorView,
-    candidate: TensorView,
-    workers: int,
-    check: Check,
-    progress: Callable[[int], object] | None,
+    pair: WeightsPair, workers: int, check: Check, progress: Callable[[int], object] | None
 ) -> tuple[TensorErrors, RunningErrors]:
-    check_comparable(reference, candidate)
-    sums = measure_pairs(
-        flat_spans(reference.parameters),
-        lambda: ViewPairReader(reference, candidate),
-        workers=workers,
-        check=check,
-        progress=progress,
-    )
-    figures = sums.figures()
-    known = {one.name: getattr(figures, one.name) for one in fields(ErrorMetrics)}
+    pair.check()
+    errors = measure_pair(pair, workers, check, progress)
     found = TensorErrors(
-        **known,
-        reference_name=reference.name,
-        candidate_name=candidate.name,
-        reference_type=reference.type_name,
-        type=candidate.type_name,
-        shape=reference.shape,
-        saturated_codes=saturated_share(candidate, workers, check),
-        notes=(*reference.notes, *candidate.notes),
+        **asdict(errors.metrics()),
+        reference_name=pair.reference_name,
+        candidate_name=pair.candidate_name,
+        reference_type=pair.reference_type,
+        type=pair.candidate_type,
+        shape=pair.shape,
+        saturated_codes=saturated_share(pair, errors, workers, check),
+        notes=pair.notes,
     )
-    return found, sums
-
-
-def check_comparable(reference: TensorView, candidate: TensorView) -> None:
-    """Raise if two views cannot be compared, before anything is read.
-
-    Raises:
-        ExplorerError: The shapes differ.
-        FormatError: A file is damaged there, or a type's weights cannot be decoded.
-    """
-    if without_ones(reference.shape) != without_ones(candidate.shape):
-        what = f"shapes differ: {list(reference.shape)} and {list(candidate.shape)}"
-        raise ExplorerError(f"{reference.name!r} and {candidate.name!r} are not comparable, {what}")
-    for tensor in (*reference.tensors, *candidate.tensors):
-        check_decodable(tensor)
-
-
-def saturated_share(view: TensorView, workers: int = 1, check: Check = never) -> float | None:
-    """Return the share of saturated codes of a view of whole tensors, 0 to 1.
-
-    None if it is not quantized, or shows only parts of tensors.
-
-    Args:
-        view: The candidate.
-        check: Called before every chunk, in the thread that reads it; raises to stop.
-
-    Raises:
-        FormatError: A file is damaged there, or a type's weights cannot be decoded.
-        SourceError: A file changed since it was opened.
-    """
-    tensors = view.tensors
-    if sum(tensor.parameters for tensor in tensors) != view.parameters:
-        return None
-    found = [code_shares(tensor, workers, check) for tensor in tensors]
-    known = [shares for shares in found if shares is not None]
-    count = sum(shares.count for shares in known)
-    if len(known) != len(found) or not count:
-        return None
-    return sum(shares.saturated for shares in known) / count
+    return found, errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +158,13 @@ class Comparison:
         tensors = self._tensors.values()
         weights = sum(tensor.parameters for tensor in tensors)
         bits = 8 * sum(tensor.nbytes for tensor in tensors)
-        return TotalErrors(self._sums.figures(), bits / weights if weights else nan)
+        return TotalErrors(self._sums.metrics(), bits / weights if weights else nan)
 
     def _row(
         self, match: Match, workers: int, check: Check, progress: Callable[[int], object]
     ) -> ComparedRow:
         try:
-            errors, sums = _compare(match.reference, match.candidate, workers, check, progress)
+            errors, sums = _compare(MatchedPair(match), workers, check, progress)
         except ExplorerError as error:
             return ComparedRow(match, None, error)
         self._sums.combine(sums)

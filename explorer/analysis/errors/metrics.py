@@ -1,23 +1,32 @@
-"""Errors of weights against a reference: exact metrics of all pairs.
+"""Errors of weights against a reference: what is summed and counted in one walk over all pairs.
 
 All metrics come from sums, see `kernels.py`; percentiles of |e| from counts by the upper 18 bits of
 |e| as a float32, so that the range need not be known beforehand and one walk is enough.
+
+The range of a picture, too, is known only when all weights were seen, and rounding a candidate on
+the way costs ten times as much as looking at it. So pairs are counted on grids of many sizes that
+fit into each other, each pair on that of its own size; any square of a power of two is put together
+from these in the end. All counts are exact.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors import kernel_api as at
 from explorer.formats.weights import Values
+
+if TYPE_CHECKING:
+    from explorer.analysis.blocks import CodeCounts
 
 ERROR_PERCENTS: Final = (50.0, 90.0, 99.0, 99.9)
 """Percentiles of |e|."""
@@ -83,24 +92,27 @@ class RunningErrors:
     """Sums over the pairs so far; small, so that there can be one for each run of pairs.
 
     Attributes:
+        count: Number of pairs.
         keys: Counts of |e|, int64 [KEYS]; None until they are set in the end. They are large, and
             a thread needs one set of them for all its runs.
+        codes: Counted codes of what was rounded, set in the end; None where they are not counted.
     """
 
     def __init__(self) -> None:
         self._counts = np.zeros(at.COUNTS, np.int64)
         self._sums = np.zeros((3, at.SUMS), np.float64)
-        self._seen = 0
+        self.count = 0
         self.keys: NDArray[np.int64] | None = None
+        self.codes: CodeCounts | None = None
 
     def add(self, reference: Values, candidate: Values, work: at.Work) -> None:
         """Add pairs of weights, float32 [n] each, apart in memory; |e| is counted in `work`."""
         kernels().measure_errors(reference, candidate, self._counts, self._sums, work)
-        self._seen += reference.size
+        self.count += reference.size
 
     def combine(self, other: RunningErrors) -> None:
         """Add the sums of other pairs; their counts of |e| are left out."""
-        self._seen += other._seen
+        self.count += other.count
         self._counts += other._counts
         first, second = self._sums[0], other._sums[0]
         total = first + second
@@ -114,14 +126,14 @@ class RunningErrors:
         """Number of pairs of finite weights."""
         return int(self._counts[at.PAIRS])
 
-    def figures(self) -> ErrorMetrics:
+    def metrics(self) -> ErrorMetrics:
         """Return the metrics of the pairs so far; percentiles are NaN without counts of |e|."""
         counts = self._counts.tolist()
         pairs = counts[at.PAIRS]
         totals = (self._sums[0] + self._sums[1]).tolist()
         most = float(self._sums[2, 0])
         return ErrorMetrics(
-            count=self._seen,
+            count=self.count,
             compared=pairs,
             reference_not_finite=counts[at.REFERENCE_NOT_FINITE],
             candidate_not_finite=counts[at.CANDIDATE_NOT_FINITE],
@@ -222,3 +234,195 @@ def _percentiles(keys: NDArray[np.int64] | None, equal: int, most: float) -> dic
 def _least_of(key: int) -> float:
     """Return the least number of a key."""
     return float(np.uint32(key << (31 - at.KEY_BITS)).view(np.float32))
+
+
+MOST_COUNTED: Final = (1 << 32) - 1
+"""Pairs for which a cell has room."""
+
+LEAST_LEVEL: Final = at.LEAST_TOP - at.LEVELS + 1
+"""The lowest level that ever has a grid of its own."""
+
+HALF: Final = at.ACROSS // 2
+"""Cells on each side of 0."""
+
+_QUARTER: Final = slice(HALF // 2, HALF // 2 + HALF)
+_Grids = NDArray[Any]  # of a kind of integer, [LEVELS, ACROSS, ACROSS]
+
+
+class PairCounts:
+    """Pairs so far, of one thread; another may look at them meanwhile, and see about as many.
+
+    Attributes:
+        top: The highest level so far.
+    """
+
+    def __init__(self) -> None:
+        self.top = at.LEAST_TOP
+        self._work = at.new_pair_work()
+        self._room = MOST_COUNTED
+        # what was counted before the small counters were emptied
+        self._keys_before = np.zeros(at.PAIR_KEYS, np.int64)
+        self._cells_before: _Grids | None = None
+
+    @property
+    def lowest(self) -> int:
+        """The lowest level that has a grid of its own."""
+        return self.top - at.LEVELS + 1
+
+    def add(self, reference: Values, candidate: Values) -> None:
+        """Count pairs, float32 [n] each."""
+        if reference.size > self._room:
+            self._empty_cells()
+        self._room -= reference.size
+        state = np.array([0, self.top], np.int64)
+        while True:
+            kernels().count_pairs(reference, candidate, state, self._work)
+            start = int(state[at.NEXT])
+            if start == reference.size:
+                return
+            piece = slice(start, start + at.PIECE)
+            self._raise_to(_highest_level(reference[piece], candidate[piece]))
+            state[at.TOP] = self.top
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """How many errors, as float32, by their upper bits, int64 [KEYS].
+
+        The key of a number below 0 is that of the next one towards 0.
+        """
+        return self._keys_before + self._work.keys
+
+    def counts_of(self, level: int) -> NDArray[Any] | None:
+        """Return the pairs of a level, or of the lowest and all below it; None of no such level.
+
+        They are integers [ACROSS, ACROSS]: a row for each cell of the candidate, a column for each
+        of the reference.
+        """
+        if not self.lowest <= level <= self.top:
+            return None
+        slot = level % at.LEVELS
+        cells: NDArray[Any] = self._grids[slot]
+        return cells if self._cells_before is None else cells + self._cells_before[slot]
+
+    @property
+    def _grids(self) -> _Grids:
+        return self._work.cells[: at.NO_CELL].reshape(at.LEVELS, at.ACROSS, at.ACROSS)
+
+    def _raise_to(self, top: int) -> None:
+        """Make room for a higher level; those that have no grid any more join the lowest."""
+        lowest = self.lowest
+        for level in range(lowest, top - at.LEVELS + 1):
+            slots = level % at.LEVELS, (level + 1) % at.LEVELS
+            _join(self._grids, *slots)
+            if self._cells_before is not None:
+                _join(self._cells_before, *slots)
+        self.top = top
+
+    def _empty_cells(self) -> None:
+        """Move what was counted to wider counters: the cells are small, to stay in the cache."""
+        if self._cells_before is None:
+            self._cells_before = np.zeros((at.LEVELS, at.ACROSS, at.ACROSS), np.int64)
+        self._keys_before += self._work.keys
+        self._work.keys[:] = 0
+        for slot, counted in enumerate(self._grids):
+            if counted.any():
+                self._cells_before[slot] += counted
+                counted[:] = 0
+        self._work.cells[at.NO_CELL] = 0
+        self._room = MOST_COUNTED
+
+
+class AllCounts:
+    """The counts of all threads together, which may still be at work."""
+
+    def __init__(self) -> None:
+        self._parts: list[PairCounts] = []
+
+    def of_thread(self) -> PairCounts:
+        """Return counts for a thread to add to; called in each thread."""
+        counts = PairCounts()
+        self._parts.append(counts)
+        return counts
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """Errors by key, int64 [KEYS]."""
+        return sum((part.keys for part in list(self._parts)), np.zeros(at.PAIR_KEYS, np.int64))
+
+    @property
+    def lowest(self) -> int:
+        """The lowest level whose grid all pairs can be shown on."""
+        return max((part.lowest for part in list(self._parts)), default=LEAST_LEVEL)
+
+    def level_counts(self) -> dict[int, int]:
+        """Return how many pairs each level has, from `lowest` on, which has those below it too."""
+        lowest = self.lowest
+        total: dict[int, int] = {}
+        for part in list(self._parts):
+            for level in range(part.lowest, part.top + 1):
+                counts = part.counts_of(level)
+                shown = max(level, lowest)
+                if counts is not None:  # the thread may have gone on
+                    total[shown] = total.get(shown, 0) + int(_sum(counts))
+        return dict(sorted(total.items()))
+
+    def grids(self, levels: Collection[int]) -> dict[int, NDArray[np.int64]]:
+        """Return the pairs of some levels, each with those of all levels below it.
+
+        Args:
+            levels: The levels, none of which is below `lowest`.
+
+        Returns:
+            int64 [ACROSS, ACROSS] each: rows for the candidate, columns for the reference, upwards.
+        """
+        parts = list(self._parts)
+        found = {}
+        total = np.zeros((at.ACROSS, at.ACROSS), np.int64)
+        lowest = min((part.lowest for part in parts), default=LEAST_LEVEL)
+        # what is so far below all wanted levels ends up in the four cells around 0
+        start = max(lowest, min(levels) - at.ACROSS.bit_length() + 1)
+        middle = total[HALF - 1 : HALF + 1, HALF - 1 : HALF + 1]
+        for level in range(lowest, start):
+            for part in parts:
+                counts = part.counts_of(level)
+                if counts is not None:
+                    middle += _sum(counts.reshape(2, HALF, 2, HALF), (1, 3))
+        for level in range(start, max(levels) + 1):
+            four = _four_into_one(total)
+            total[:] = 0
+            total[_QUARTER, _QUARTER] = four
+            for part in parts:
+                counts = part.counts_of(level)
+                if counts is not None:
+                    total += counts
+            if level in levels:
+                found[level] = total.copy()
+        return found
+
+
+def _sum(counts: NDArray[Any], axes: tuple[int, ...] | None = None) -> Any:
+    """Sum counts in their own kind of integer, which has room for all pairs, four times as fast."""
+    return counts.sum(axes, counts.dtype)
+
+
+def _highest_level(reference: Values, candidate: Values) -> int:
+    """Return the highest level of some pairs, of which one at least is finite."""
+    both = np.stack((reference, candidate)) + np.float32(0)
+    bits = both[:, np.isfinite(both).all(axis=0)].view(np.uint32)
+    bits = (bits - (bits >> 31)) & np.uint32(0x7FFFFFFF)
+    return int(bits.max() >> 23)
+
+
+def _join(grids: _Grids, slot: int, other: int) -> None:
+    """Move the counts of a level to the one above it."""
+    finer = grids[slot]
+    if finer.any():
+        grids[other, _QUARTER, _QUARTER] += _four_into_one(finer)
+        finer[:] = 0
+
+
+def _four_into_one(finer: NDArray[Any]) -> NDArray[Any]:
+    """Return the counts of a grid on that of the next level, of which they fill the middle."""
+    rows = finer[::2] + finer[1::2]
+    both: NDArray[Any] = rows[:, ::2] + rows[:, 1::2]
+    return both

@@ -1,4 +1,4 @@
-"""Two sets of weights that belong together, read a run at a time.
+"""Two sets of weights that belong together, read a run at a time, and their errors.
 
 They are two tensors of two models, seen in the same order (`matching`), or a tensor and the result
 of rounding it to another type.
@@ -7,21 +7,21 @@ of rounding it to another type.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from explorer.analysis.blocks import CodeCounts
-from explorer.analysis.errors.kernel_api import KEYS, new_work
-from explorer.analysis.errors.metrics import RunningErrors
+from explorer.analysis.blocks import CodeCounts, code_shares
+from explorer.analysis.errors.kernel_api import KEYS, Work, new_work
+from explorer.analysis.errors.metrics import AllCounts, RunningErrors
 from explorer.analysis.matching.pairing import Match
-from explorer.analysis.matching.views import TensorView, ViewReader
+from explorer.analysis.matching.views import TensorView, ViewReader, Weights, view_of, without_ones
 from explorer.analysis.rounding import Rounder, rounded_type, rounder
 from explorer.errors import ExplorerError
-from explorer.formats.tensors import Folding, Shape, Tensor
-from explorer.formats.weights import SPAN_WEIGHTS, Values
+from explorer.formats.tensors import Folding
+from explorer.formats.weights import SPAN_WEIGHTS, Values, check_decodable
 from explorer.parallel import Check, map_in_order, never
 
 Run: TypeAlias = tuple[int, int]
@@ -34,79 +34,22 @@ _LONGEST_BLOCK: Final = 256  # runs begin and end at blocks of every type
 
 
 class PairReader(Protocol):
-    """Reads runs of weights of a reference and of a candidate. Owns buffers: for one thread."""
+    """Reads runs of weights of a reference and of a candidate. Owns buffers: for one thread.
+
+    Attributes:
+        codes: The codes of all that was rounded so far; None where they are not counted.
+    """
+
+    codes: CodeCounts | None
 
     def read(self, run: Run, check: Check) -> tuple[Values, Values]:
         """Return both, float32 [n], overwritten by the next call; raises as `check` does."""
 
 
-def measure_pairs(  # noqa: PLR0913 - all but the first two have a default
-    spans: Iterable[Sequence[Run]],
-    make: Callable[[], PairReader],
-    *,
-    workers: int = 1,
-    check: Check = never,
-    progress: Callable[[int], object] | None = None,
-    watch: Callable[[RunningErrors], object] | None = None,
-) -> RunningErrors:
-    """Return the errors of all pairs, the same to the bit for any number of threads.
-
-    Args:
-        spans: Runs, in groups that a thread takes as a whole.
-        make: Makes a reader of them for each thread.
-        workers: Threads. Each holds some MiB.
-        check: Called before every run, in the thread that reads it; raises to stop.
-        progress: Called in the caller's thread with the number of pairs done.
-        watch: Called in the caller's thread with the errors of the pairs so far, without counts.
-
-    Raises:
-        FormatError: A file is damaged there, or a type's weights cannot be decoded.
-        SourceError: A file changed since it was opened.
-    """
-    counted: list[NDArray[np.int64]] = []
-    own = _ThreadTools(make, counted)
-
-    def work(span: Sequence[Run], check: Check) -> RunningErrors:
-        errors = RunningErrors()
-        for run in span:
-            check()
-            errors.add(*own.pairs.read(run, check), own.room)
-        return errors
-
-    total, done = RunningErrors(), 0
-    with map_in_order(spans, work, workers=workers, check=check) as results:
-        for span, errors in results:
-            total.combine(errors)
-            done += sum(count for _, count in span)
-            if progress is not None:
-                progress(done)
-            if watch is not None:
-                watch(total)
-    total.keys = sum(counted, np.zeros(KEYS, np.int64))
-    return total
-
-
-class _ThreadTools(threading.local):
-    """For each thread a reader of pairs and room to work, whose counts of |e| join a list."""
-
-    def __init__(
-        self, make: Callable[[], PairReader], counted: list[NDArray[np.int64]]
-    ) -> None:  # Python calls it again in each thread
-        super().__init__()
-        self.pairs, self.room = make(), new_work()
-        counted.append(self.room.keys)
-
-
-def flat_spans(count: int) -> Iterator[Sequence[Run]]:
-    """Yield spans of runs that fit into the processor's cache, over so many weights."""
-    assert SPAN_WEIGHTS % RUN_WEIGHTS == RUN_WEIGHTS % _LONGEST_BLOCK == 0
-    for start in range(0, count, SPAN_WEIGHTS):
-        places = range(start, min(start + SPAN_WEIGHTS, count), RUN_WEIGHTS)
-        yield [(place, min(RUN_WEIGHTS, count - place)) for place in places]
-
-
-class ViewPairReader:
+class _ViewReader:
     """Reads runs of two views of as many weights in the same order; see `PairReader`."""
+
+    codes: CodeCounts | None = None
 
     def __init__(self, reference: TensorView, candidate: TensorView) -> None:
         size = min(RUN_WEIGHTS, reference.parameters)
@@ -115,7 +58,6 @@ class ViewPairReader:
         ]
 
     def read(self, run: Run, check: Check) -> tuple[Values, Values]:
-        """Return both sides of a run; see `PairReader.read`."""
         start, count = run
         for reader, buffer in self._sides:
             reader.read_into(start, buffer[:count], check)
@@ -123,32 +65,14 @@ class ViewPairReader:
         return reference, candidate
 
 
-class RoundedReader:
+class _RoundedReader:
     """Reads runs of weights before and after rounding; see `PairReader`.
 
     A type rounds whole blocks, so a run that begins or ends inside of one is read to its edges.
-
-    Args:
-        view: The weights.
-        kind: The rounder.
-        importance: float32 [matrices, columns] or None; runs are whole rows of one matrix then.
-        count_codes: Whether to count the codes of all blocks that are read.
-
-    Attributes:
-        counts: The counted codes; None of a type without codes, or if they are not counted.
     """
 
-    def __init__(
-        self,
-        view: TensorView,
-        kind: Rounder,
-        importance: Values | None = None,
-        *,
-        count_codes: bool = False,
-    ) -> None:
-        self.counts: CodeCounts | None = None
-        if count_codes and kind.levels is not None:
-            self.counts = CodeCounts(kind.levels)
+    def __init__(self, view: TensorView, kind: Rounder, importance: Values | None) -> None:
+        self.codes: CodeCounts | None = None
         self._reader = ViewReader(view)
         self._rounder = kind
         self._importance = importance
@@ -156,7 +80,6 @@ class RoundedReader:
         self._values: Values = np.empty(0, np.float32)
 
     def read(self, run: Run, check: Check) -> tuple[Values, Values]:
-        """Return both sides of a run; see `PairReader.read`."""
         start, count = run
         step = self._rounder.type.block_weights
         first = start - start % step
@@ -169,30 +92,18 @@ class RoundedReader:
         if self._importance is not None:
             importance = self._importance[start // self._matrix]
         rounded = self._rounder.round(values, importance)
-        if self.counts is not None:
-            self.counts.add(self._rounder.codes())
+        if self.codes is not None:
+            self.codes.add(self._rounder.codes())
         inside = slice(start - first, start - first + count)
         return values[inside], rounded[inside]
-
-
-def rounded_saturated_share(readers: Sequence[RoundedReader]) -> float | None:
-    """Return the share of saturated codes of all that was rounded; None of a type without codes.
-
-    Args:
-        readers: Of each thread; their counts are added to those of the first.
-    """
-    counts = [one.counts for one in readers if one.counts is not None]
-    if not counts:
-        return None
-    for other in counts[1:]:
-        counts[0].combine(other)
-    return counts[0].shares().saturated_share
 
 
 class WeightsPair:
     """Two sets of as many weights in the same order.
 
     Attributes:
+        reference: The weights of the reference.
+        candidate: Those that the candidate has, or that it is made of by rounding.
         shape: Of both, row-major, outermost first.
         parameters: Number of weights of each.
         reference_name: The name of the reference.
@@ -202,62 +113,207 @@ class WeightsPair:
         notes: What was done to make the two comparable, in words.
     """
 
-    shape: Shape
-    parameters: int
-    reference_name: str
-    candidate_name: str
-    reference_type: str
-    candidate_type: str
-    notes: tuple[str, ...] = ()
-
-    def reader(self) -> PairReader:
-        """Return a reader of both; each thread takes its own."""
-        raise NotImplementedError
-
-
-class MatchedPair(WeightsPair):
-    """Two views of two models.
-
-    Attributes:
-        match: The views.
-    """
-
-    def __init__(self, match: Match) -> None:
-        reference, candidate = match.reference, match.candidate
-        self.match = match
-        self.shape = reference.shape
-        self.parameters = reference.parameters
+    def __init__(self, reference: TensorView, candidate: TensorView) -> None:
+        self.reference, self.candidate = reference, candidate
+        self.shape, self.parameters = reference.shape, reference.parameters
         self.reference_name, self.candidate_name = reference.name, candidate.name
         self.reference_type, self.candidate_type = reference.type_name, candidate.type_name
         self.notes = (*reference.notes, *candidate.notes)
 
-    def reader(self) -> PairReader:
-        """Return a reader of both views."""
-        return ViewPairReader(self.match.reference, self.match.candidate)
+    def check(self) -> None:
+        """Raise if the two cannot be compared, before anything is read.
+
+        Raises:
+            ExplorerError: The shapes differ.
+            FormatError: A file is damaged there, or a type's weights cannot be decoded.
+        """
+        reference, candidate = self.reference, self.candidate
+        if without_ones(reference.shape) != without_ones(candidate.shape):
+            names = f"{reference.name!r} and {candidate.name!r}"
+            what = f"shapes differ: {list(reference.shape)} and {list(candidate.shape)}"
+            raise ExplorerError(f"{names} are not comparable, {what}")
+        for tensor in (*reference.tensors, *candidate.tensors):
+            check_decodable(tensor)
+
+    def reader(self, *, count_codes: bool = False) -> PairReader:
+        """Return a reader of both; each thread takes its own.
+
+        Args:
+            count_codes: Whether to count the codes of what is rounded.
+        """
+        raise NotImplementedError
+
+    def spans(self) -> Iterator[Sequence[Run]]:
+        """Yield all runs, in groups that a thread takes as a whole."""
+        assert SPAN_WEIGHTS % RUN_WEIGHTS == RUN_WEIGHTS % _LONGEST_BLOCK == 0
+        for start in range(0, self.parameters, SPAN_WEIGHTS):
+            places = range(start, min(start + SPAN_WEIGHTS, self.parameters), RUN_WEIGHTS)
+            yield [(place, min(RUN_WEIGHTS, self.parameters - place)) for place in places]
+
+
+class MatchedPair(WeightsPair):
+    """Two views of two models."""
+
+    def __init__(self, match: Match) -> None:
+        super().__init__(match.reference, match.candidate)
+
+    def reader(self, *, count_codes: bool = False) -> PairReader:
+        """Return a reader of both views, which counts no codes."""
+        return _ViewReader(self.reference, self.candidate)
 
 
 class RoundedPair(WeightsPair):
-    """A tensor, and the result of rounding it to a type.
+    """Weights, and the result of rounding them to a type.
 
-    Attributes:
-        tensor: The reference.
+    Args:
+        type_name: See `rounding.rounder`.
+        importance: float32 [matrices, columns], as `requantization.checked_importance` returns it.
 
     Raises:
-        ExplorerError: The type is not known, or its blocks do not fit the tensor's rows.
+        ExplorerError: The type is not known, or its blocks do not fit the weights' rows.
     """
 
-    def __init__(self, tensor: Tensor, type_name: str) -> None:
-        kind = rounded_type(type_name, tensor.type.name)
-        problem = Folding(tensor.shape).block_problem(kind)
+    def __init__(self, weights: Weights, type_name: str, importance: Values | None = None) -> None:
+        view = view_of(weights)
+        super().__init__(view, view)
+        self.notes = view.notes
+        self.candidate_type = type_name
+        self._importance = importance
+        problem = Folding(view.shape).block_problem(rounded_type(type_name, view.type_name))
         if problem is not None:
-            raise ExplorerError(f"tensor {tensor.name!r} cannot have type {type_name}: {problem}")
-        self.tensor = tensor
-        self.shape = tensor.shape
-        self.parameters = tensor.parameters
-        self.reference_name = self.candidate_name = tensor.name
-        self.reference_type, self.candidate_type = tensor.type.name, type_name
+            raise ExplorerError(f"tensor {view.name!r} cannot have type {type_name}: {problem}")
 
-    def reader(self, *, count_codes: bool = False) -> RoundedReader:
-        """Return a reader of the tensor before and after rounding."""
+    def reader(self, *, count_codes: bool = False) -> PairReader:
+        """Return a reader of the weights before and after rounding."""
         kind = rounder(self.candidate_type, self.reference_type)
-        return RoundedReader(TensorView.of(self.tensor), kind, count_codes=count_codes)
+        reader = _RoundedReader(self.reference, kind, self._importance)
+        if count_codes and kind.levels is not None:
+            reader.codes = CodeCounts(kind.levels)
+        return reader
+
+    def spans(self) -> Iterator[Sequence[Run]]:
+        """Yield all runs; with importance whole rows, none of them of two matrices."""
+        if self._importance is None:
+            yield from super().spans()
+            return
+        columns = self.shape[-1]
+        matrix = self.parameters // len(self._importance)
+        length = max(1, RUN_WEIGHTS // columns) * columns if columns else 1
+        for start in range(0, self.parameters, max(1, matrix)):
+            for place in range(start, start + matrix, length):
+                yield [(place, min(length, start + matrix - place))]
+
+
+def walk_pairs(
+    pair: WeightsPair,
+    workers: int = 1,
+    check: Check = never,
+    *,
+    counts: AllCounts | None = None,
+    count_codes: bool = False,
+) -> Generator[RunningErrors, None, None]:
+    """Yield the errors of the weights so far, now and then, and those of all weights in the end.
+
+    It is one object that grows. The errors of all are the same to the bit for any number of
+    threads, and they alone have counts of |e| and of codes.
+
+    Args:
+        workers: Threads. Each holds some MiB.
+        check: Called before every run, in the thread that reads it; raises to stop.
+        counts: Where to count pairs for pictures.
+        count_codes: Whether to count the codes of what is rounded.
+
+    Raises:
+        FormatError: A file is damaged there, or a type's weights cannot be decoded.
+        SourceError: A file changed since it was opened.
+    """
+    made: list[tuple[PairReader, Work]] = []
+    own = _ThreadTools(pair, counts, made, count_codes=count_codes)
+
+    def work(span: Sequence[Run], check: Check) -> RunningErrors:
+        errors = RunningErrors()
+        for run in span:
+            check()
+            both = own.reader.read(run, check)
+            errors.add(*both, own.room)
+            if own.counts is not None:
+                own.counts.add(*both)
+        return errors
+
+    total = RunningErrors()
+    with map_in_order(pair.spans(), work, workers=workers, check=check) as results:
+        for _span, errors in results:
+            total.combine(errors)
+            yield total
+    total.keys = sum((room.keys for _, room in made), np.zeros(KEYS, np.int64))
+    for codes in (reader.codes for reader, _ in made if reader.codes is not None):
+        if total.codes is None:
+            total.codes = codes
+        else:
+            total.codes.combine(codes)
+    yield total
+
+
+class _ThreadTools(threading.local):
+    """For each thread a reader, room to work and counts of its own."""
+
+    def __init__(
+        self,
+        pair: WeightsPair,
+        counts: AllCounts | None,
+        made: list[tuple[PairReader, Work]],
+        *,
+        count_codes: bool,
+    ) -> None:  # Python calls it again in each thread
+        super().__init__()
+        self.reader, self.room = pair.reader(count_codes=count_codes), new_work()
+        self.counts = None if counts is None else counts.of_thread()
+        made.append((self.reader, self.room))
+
+
+def measure_pair(
+    pair: WeightsPair,
+    workers: int = 1,
+    check: Check = never,
+    progress: Callable[[int], object] | None = None,
+    *,
+    count_codes: bool = False,
+) -> RunningErrors:
+    """Return the errors of all weights; arguments and errors as of `walk_pairs`.
+
+    Args:
+        progress: Called in the caller's thread with the number of weights done.
+    """
+    with closing(walk_pairs(pair, workers, check, count_codes=count_codes)) as walk:
+        for errors in walk:
+            if progress is not None and errors.keys is None:
+                progress(errors.count)
+    return errors
+
+
+def saturated_share(
+    pair: WeightsPair, errors: RunningErrors, workers: int = 1, check: Check = never
+) -> float | None:
+    """Return the share of the candidate's codes that are the least or the greatest, 0 to 1.
+
+    None if it is not quantized, or shows only parts of tensors.
+
+    Args:
+        errors: All errors of the pair, with the codes of what was rounded.
+        check: Called before every chunk, in the thread that reads it; raises to stop.
+
+    Raises:
+        FormatError: A file is damaged there, or a type's weights cannot be decoded.
+        SourceError: A file changed since it was opened.
+    """
+    if not isinstance(pair, MatchedPair):
+        return None if errors.codes is None else errors.codes.shares().saturated_share
+    tensors = pair.candidate.tensors
+    if sum(tensor.parameters for tensor in tensors) != pair.parameters:
+        return None
+    known = [code_shares(tensor, workers, check) for tensor in tensors]
+    counts = [shares for shares in known if shares is not None]
+    total = sum(shares.count for shares in counts)
+    if len(counts) != len(known) or not total:
+        return None
+    return sum(shares.saturated for shares in counts) / total

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis.block_detail import BlockReader
 from explorer.analysis.blocks import is_quantized
-from explorer.analysis.errors.pairs import MatchedPair, RoundedPair, WeightsPair
+from explorer.analysis.errors.pairs import WeightsPair
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import WeightReader
 from explorer.parallel import Check, never
@@ -359,11 +359,6 @@ def places_agree(pair: WeightsPair, tensor: Tensor) -> bool:
 
     It is not where tensors were joined, or rows brought into the reference's order.
     """
-    if pair.shape != tensor.shape:
-        return False
-    if isinstance(pair, RoundedPair):
-        return pair.tensor is tensor
-    if not isinstance(pair, MatchedPair):
-        return False
-    parts = pair.match.candidate.parts
-    return len(parts) == 1 and parts[0].in_order and parts[0].tensor is tensor
+    parts = pair.candidate.parts
+    same_shape = pair.shape == tensor.shape
+    return same_shape and len(parts) == 1 and parts[0].in_order and parts[0].tensor is tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -52,9 +53,10 @@ class SelectedPair(SelectedTensor):
     @property
     def nbytes(self) -> int:
         """The stored bytes that are read."""
-        if isinstance(self.partner.pair, MatchedPair):
-            match = self.partner.pair.match
-            return sum(one.nbytes for one in (*match.reference.tensors, *match.candidate.tensors))
+        pair = self.partner.pair
+        if isinstance(pair, MatchedPair):
+            tensors = (*pair.reference.tensors, *pair.candidate.tensors)
+            return sum(tensor.nbytes for tensor in tensors)
         return self.tensor.nbytes
 
 
@@ -71,12 +73,14 @@ def read_errors(subject: SelectedPair, results: LruCache, job: Job) -> ErrorPict
         ExplorerError: The two cannot be compared or read.
     """
     assert subject.partner.pair is not None
-    found = picture_errors(
-        subject.partner.pair,
-        worker_count(),
-        cancel=job.check,
-        progress=lambda picture: job.publish(lambda: picture),
-    )
+
+    def publish(picture: ErrorPicture) -> None:
+        job.publish(lambda: picture)
+
+    with closing(picture_errors(subject.partner.pair, worker_count(), job.check)) as pictures:
+        for found in pictures:
+            if not found.complete:
+                publish(found)
     results.put(subject.key, found)
     return found
 

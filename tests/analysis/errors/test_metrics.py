@@ -27,7 +27,7 @@ def _errors(*runs: tuple[Weights, Weights]) -> ErrorMetrics:
         part.add(reference, candidate, work)
         total.combine(part)
     total.keys = work.keys
-    return total.figures()
+    return total.metrics()
 
 
 def _one_minus_cosine(r: NDArray[np.float64], c: NDArray[np.float64]) -> float:
@@ -196,4 +196,4 @@ def test_many_runs_lose_nothing() -> None:
     part.add(zero, value, work)
     for _ in range(30_000):
         total.combine(part)
-    assert total.figures().mean_error == float(np.float32(0.1))
+    assert total.metrics().mean_error == float(np.float32(0.1))

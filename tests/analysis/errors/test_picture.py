@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from explorer.analysis.errors import pictures as pair_counts
+from explorer.analysis.errors import metrics as pair_counts
 from explorer.analysis.errors.compare import compare_tensors
 from explorer.analysis.errors.pairs import RUN_WEIGHTS, MatchedPair, RoundedPair, WeightsPair
 from explorer.analysis.errors.pictures import (
@@ -41,20 +41,28 @@ class Arrays(WeightsPair):
     notes = ()
     reference_name = candidate_name = NAME
     reference_type = candidate_type = "F32"
-    kernels = frozenset(("F32",))
+    codes = None
 
     def __init__(self, reference: Weights, candidate: Weights) -> None:
         self.both = np.ascontiguousarray(reference), np.ascontiguousarray(candidate)
         self.shape = reference.shape
         self.parameters = reference.size
 
-    def reader(self) -> Arrays:
+    def check(self) -> None:
+        pass
+
+    def reader(self, *, count_codes: bool = False) -> Arrays:
         return self
 
     def read(self, run: tuple[int, int], check: Check) -> tuple[Weights, Weights]:
         check()
         one, other = (side[run[0] : sum(run)].copy() for side in self.both)
         return one, other
+
+
+def _picture(pair: WeightsPair, workers: int = 1) -> ErrorPicture:
+    *_, last = picture_errors(pair, workers)
+    return last
 
 
 def _half_open(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -109,7 +117,7 @@ def test_random_weights(size: int, error: float) -> None:
     random = np.random.default_rng(size)
     reference = random.standard_t(4, size).astype(np.float32)
     candidate = (reference + error * random.normal(size=size)).astype(np.float32)
-    found = picture_errors(Arrays(reference, candidate))
+    found = _picture(Arrays(reference, candidate))
     _check(found, reference, candidate)
 
 
@@ -126,7 +134,7 @@ _PAIRS = st.integers(0, 60).flatmap(
 @given(_PAIRS)
 @settings(max_examples=60)
 def test_any_weights(pair: tuple[Weights, Weights]) -> None:
-    _check(picture_errors(Arrays(*pair)), *pair)
+    _check(_picture(Arrays(*pair)), *pair)
 
 
 def test_weights_of_bfloat16_lie_at_edges_and_are_counted_as_numpy_does() -> None:
@@ -134,13 +142,13 @@ def test_weights_of_bfloat16_lie_at_edges_and_are_counted_as_numpy_does() -> Non
     bits = random.normal(0, 0.02, 50_000).astype(np.float32).view(np.uint32) & 0xFFFF0000
     reference = bits.astype(np.uint32).view(np.float32)
     candidate = (np.round(reference * 64) / 64).astype(np.float32)
-    _check(picture_errors(Arrays(reference, candidate)), reference, candidate)
+    _check(_picture(Arrays(reference, candidate)), reference, candidate)
 
 
 def test_by_hand() -> None:
     reference = np.array([1, 1, -1, 0.5, 0], np.float32)
     candidate = np.array([1, 0.5, -1, 0.5, 0], np.float32)
-    found = picture_errors(Arrays(reference, candidate))
+    found = _picture(Arrays(reference, candidate))
     square = found.all_pairs
 
     def cell(value: float) -> int:
@@ -160,7 +168,7 @@ def test_an_outlier_does_not_blur_the_robust_square() -> None:
     random = np.random.default_rng(5)
     reference = random.normal(0, 0.02, 100_000).astype(np.float32)
     reference[77] = 50_000.0
-    found = picture_errors(Arrays(reference, reference.copy()))
+    found = _picture(Arrays(reference, reference.copy()))
     _check(found, reference, reference)
     assert found.all_pairs.edges[-1] > 50_000
     assert found.most_pairs.edges[-1] < 0.1
@@ -170,7 +178,7 @@ def test_an_outlier_does_not_blur_the_robust_square() -> None:
 
 def test_weights_without_any_size_and_no_weights_have_a_range() -> None:
     for size in (0, 5):
-        found = picture_errors(Arrays(np.zeros(size, np.float32), np.zeros(size, np.float32)))
+        found = _picture(Arrays(np.zeros(size, np.float32), np.zeros(size, np.float32)))
         assert found.all_pairs.inside == size
         for square in (found.all_pairs, found.most_pairs):
             assert 0.01 < square.edges[-1] < 1
@@ -181,7 +189,7 @@ def test_weights_without_any_size_and_no_weights_have_a_range() -> None:
 def test_of_weights_that_are_mostly_0_the_others_are_seen() -> None:
     reference = np.zeros(100_000, np.float32)
     reference[:50] = np.linspace(-1, 1, 50)
-    found = picture_errors(Arrays(reference, reference.copy()))
+    found = _picture(Arrays(reference, reference.copy()))
     _check(found, reference, reference)
     assert found.most_pairs.edges[-1] > 0.5
 
@@ -189,7 +197,7 @@ def test_of_weights_that_are_mostly_0_the_others_are_seen() -> None:
 @pytest.mark.parametrize("error", [3e38, 2e38, 1e-37, 2.0**-126, 1e-40])
 def test_a_single_error_of_any_size_is_drawn(error: float) -> None:
     pair = np.zeros(1, np.float32), np.array([error], np.float32)
-    _check(picture_errors(Arrays(*pair)), *pair)
+    _check(_picture(Arrays(*pair)), *pair)
 
 
 def test_levels_rise_while_pairs_are_counted_and_the_order_changes_nothing() -> None:
@@ -199,7 +207,7 @@ def test_levels_rise_while_pairs_are_counted_and_the_order_changes_nothing() -> 
     candidate = (reference * random.normal(1, 0.1, sizes.size)).astype(np.float32)
     found = []
     for order in (slice(None), slice(None, None, -1)):
-        picture = picture_errors(Arrays(reference[order], candidate[order]))
+        picture = _picture(Arrays(reference[order], candidate[order]))
         _check(picture, reference, candidate)
         found.append(picture)
     np.testing.assert_array_equal(found[0].all_pairs.counts, found[1].all_pairs.counts)
@@ -214,9 +222,9 @@ def test_counters_that_are_full_are_emptied_into_wider_ones(
     reference[40_000:] *= 1000  # levels rise behind
     candidate = (reference + random.normal(0, 0.1, reference.size)).astype(np.float32)
     counts = AllCounts()
-    pairs = counts.counting(Arrays(reference, candidate))
+    own = counts.of_thread()
     for start in range(0, reference.size, 3000):
-        pairs.read((start, 3000), lambda: None)
+        own.add(reference[start : start + 3000], candidate[start : start + 3000])
     assert counts._parts[0]._cells_before is not None
     r, c = reference.astype(np.float64), candidate.astype(np.float64)
     for square in squares(counts):
@@ -230,7 +238,7 @@ def test_any_number_of_threads_finds_the_same() -> None:
     size = 20 * RUN_WEIGHTS + 77
     reference = random.normal(0, 0.02, size).astype(np.float32)
     candidate = np.round(reference, 2).astype(np.float32)
-    one, four = (picture_errors(Arrays(reference, candidate), n) for n in (1, 4))
+    one, four = (_picture(Arrays(reference, candidate), n) for n in (1, 4))
     for field in fields(PairSquare):
         for name in ("all_pairs", "most_pairs"):
             np.testing.assert_array_equal(
@@ -249,8 +257,7 @@ def test_what_is_told_meanwhile_grows_to_what_is_told_in_the_end(
     random = np.random.default_rng(10)
     reference = random.normal(0, 0.02, 24 * RUN_WEIGHTS).astype(np.float32)
     candidate = np.round(reference, 2).astype(np.float32)
-    told: list[ErrorPicture] = []
-    found = picture_errors(Arrays(reference, candidate), progress=told.append)
+    *told, found = picture_errors(Arrays(reference, candidate))
     assert [one.done for one in told] == [8 * RUN_WEIGHTS * n for n in (1, 2, 3)]
     assert not any(one.complete for one in told)
     first = told[0]
@@ -278,7 +285,7 @@ def test_cancelled_at_the_next_run() -> None:
 
     values = np.zeros(8 * RUN_WEIGHTS, np.float32)
     with pytest.raises(Cancelled):
-        picture_errors(Arrays(values, values), cancel=check)
+        list(picture_errors(Arrays(values, values), check=check))
     assert calls == 3
 
 
@@ -298,7 +305,7 @@ def test_two_models_give_the_figures_of_a_comparison(
     paths = _models(tmp_path, shape, kind)
     with open_model(paths[0]) as one, open_model(paths[1]) as two:
         match = match_models(one, two).matches[0]
-        found = picture_errors(MatchedPair(match))
+        found = _picture(MatchedPair(match))
         told = compare_tensors(match.reference, match.candidate)
         for field in fields(type(found.figures)):
             assert getattr(found.figures, field.name) == getattr(told, field.name)
@@ -312,7 +319,7 @@ def test_a_rounded_tensor_gives_the_figures_of_a_requantization(tmp_path: Path, 
     path, _ = _models(tmp_path, (6, 512), "Q4_K")
     with open_model(path) as model:
         tensor = model.tensors[NAME]
-        found = picture_errors(RoundedPair(tensor, kind))
+        found = _picture(RoundedPair(tensor, kind))
         told = next(iter(requantize(tensor, [kind])))
         assert found.figures == told.errors
         assert found.saturated_codes == told.saturated_codes
@@ -326,9 +333,9 @@ def test_a_file_that_was_cut_and_shapes_that_differ_are_refused(tmp_path: Path) 
         with open_model(paths[1]) as cut:
             match = match_models(one, cut).matches[0]
             with pytest.raises(FormatError):
-                picture_errors(MatchedPair(match))
+                _picture(MatchedPair(match))
         other = write_gguf(tmp_path / "other.gguf", "llama", {"x": np.ones((2, 32), np.float32)})
         with open_model(other) as different:
             wrong = type(match)(match.reference, TensorView.of(different.tensors["x"]))
             with pytest.raises(ExplorerError, match="shapes differ"):
-                picture_errors(MatchedPair(wrong))
+                _picture(MatchedPair(wrong))

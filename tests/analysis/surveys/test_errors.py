@@ -62,7 +62,7 @@ def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("weights are read")
 
-    monkeypatch.setattr(survey_run, "measure_pairs", fail)
+    monkeypatch.setattr(survey_run, "measure_pair", fail)
 
 
 def test_errors_are_those_of_each_tensor_by_itself(

@@ -175,7 +175,7 @@ def test_threads_change_nothing_and_progress_is_told(tmp_path: Path) -> None:
         assert told == sorted(told)
         assert told[-1] == piece.parameters
         assert set(own_threads()) <= set(before)
-        assert one.sums.figures() == other.sums.figures()
+        assert one.sums.metrics() == other.sums.metrics()
 
 
 def test_importance_is_obeyed(model: Model) -> None:
@@ -183,11 +183,11 @@ def test_importance_is_obeyed(model: Model) -> None:
     importance = np.ones(256, np.float32)
     importance[::4] = 100
     checked = checked_importance(importance, piece.original)
-    weighed = measure_set(piece, "Q4_K", checked).sums.figures()
+    weighed = measure_set(piece, "Q4_K", checked).sums.metrics()
     told = next(iter(requantize(model.tensors.rows[1], ["Q4_K"], importance)))
     assert told.errors is not None
     assert weighed.rmse == told.errors.rmse
-    assert weighed.rmse != measure_set(piece, "Q4_K").sums.figures().rmse
+    assert weighed.rmse != measure_set(piece, "Q4_K").sums.metrics().rmse
 
 
 def test_hostile_weights(tmp_path: Path) -> None:

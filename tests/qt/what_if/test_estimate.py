@@ -40,7 +40,7 @@ SIZE = SizeAfter(100, 50, 500, 600)
 def _known(rmse: float, done: int = 100) -> TypeErrors:
     """Return errors whose relative RMSE is that."""
     errors = RunningErrors()
-    figures = errors.figures()
+    figures = errors.metrics()
     values = {name: getattr(figures, name) for name in figures.__dataclass_fields__}
     values |= {"relative_rmse": rmse, "compared": 100}
     return TypeErrors(type(figures)(**values), None, done, 100)
