@@ -19,10 +19,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from explorer.errors import ExplorerError
-from explorer.formats.gguf.arrays import NUMBER_TYPES
+from explorer.formats.gguf.arrays import NUMBER_BYTES, NUMBER_TYPES
 from explorer.formats.model import MetadataEntry, Model, StringArray
 from explorer.formats.tensors import Tensor
 from explorer.parallel import Check, never
@@ -32,37 +30,22 @@ MOST_ELEMENTS: Final = 512
 
 _MOST_TEXT_BYTES: Final = 1 << 16
 _NUMBER_BYTES: Final = {
-    f"array[{name}]": np.dtype(code).itemsize for name, code in NUMBER_TYPES.values()
+    f"array[{name}]": NUMBER_BYTES[kind] for kind, (name, _) in NUMBER_TYPES.items()
 }
 
 
-class ElementSize(NamedTuple):
-    """The bytes of one element.
+def element_sizes(entry: MetadataEntry, width: int) -> Sequence[tuple[int, int]]:
+    """Return the bytes of each element's length and of the element itself, in file order.
 
-    Attributes:
-        length_bytes: Bytes of the number in front that says how long a text is, else 0.
-        value_bytes: Bytes of the element itself.
-    """
-
-    length_bytes: int
-    value_bytes: int
-
-
-def element_sizes(entry: MetadataEntry, width: int) -> Sequence[ElementSize]:
-    """Return the size of each element in order, or nothing if they are too many or nested.
-
-    May read the file, if the elements are texts; what cannot be read is not taken apart.
-
-    Args:
-        entry: An entry with a place in a GGUF file.
-        width: Bytes of a text's length: 8, or 4 in version 1.
+    Returns nothing if the elements are too many, nested or unreadable. Only a text has a length,
+    which takes `width` bytes; texts are read from the file.
     """
     count = entry.length
     if count is None or not 0 < count <= MOST_ELEMENTS:
         return ()
     number_bytes = _NUMBER_BYTES.get(entry.type_name)
     if number_bytes is not None:
-        return [ElementSize(0, number_bytes)] * count
+        return [(0, number_bytes)] * count
     if entry.type_name != "array[string]" or entry.end - entry.value_offset > _MOST_TEXT_BYTES:
         return ()
     try:
@@ -71,7 +54,7 @@ def element_sizes(entry: MetadataEntry, width: int) -> Sequence[ElementSize]:
         return ()
     if not isinstance(texts, StringArray):
         return ()
-    return [ElementSize(width, int(nbytes)) for nbytes in texts.lengths]
+    return [(width, int(nbytes)) for nbytes in texts.lengths]
 
 
 _MAGIC_BYTES: Final = 4
@@ -172,7 +155,7 @@ class Structure:
         self.size_bytes = self._file.source.size
         self._width = _U32_BYTES if self._file.version == 1 else _U64_BYTES
         self._check: Check = never
-        self._elements: dict[int, Sequence[ElementSize]] = {}  # by entry
+        self._elements: dict[int, Sequence[tuple[int, int]]] = {}  # by entry
 
     def prepare(self, check: Check = never) -> None:
         """List the parts now, in a worker: a model with many tensors takes a while.
@@ -237,7 +220,11 @@ class Structure:
         return parts
 
     def _claimed(self) -> Iterator[_Part]:
-        yield from self._gguf_header() if self.model.format == "gguf" else self._text_header()
+        if self.model.format == "gguf":
+            yield from self._gguf_header()
+        else:
+            yield _Part(0, _U64_BYTES, 0, self._head_pieces)
+            yield _Part(_U64_BYTES, self._file.header_bytes, _U64_BYTES, self._text_pieces)
         yield from self._weights()
 
     def _gguf_header(self) -> Iterator[_Part]:
@@ -253,10 +240,6 @@ class Structure:
         ends = [*starts[1:], file.table_end]
         for row, (start, end) in enumerate(zip(starts, ends, strict=False), file.first_tensor):
             yield _Part(start, end, start, pieces, row)
-
-    def _text_header(self) -> Iterator[_Part]:
-        yield _Part(0, _U64_BYTES, 0, self._head_pieces)
-        yield _Part(_U64_BYTES, self._file.header_bytes, _U64_BYTES, self._text_pieces)
 
     def _weights(self) -> Iterator[_Part]:
         places: list[tuple[int, bool, int, int, int]] = []
@@ -351,10 +334,10 @@ class Structure:
         if sum(map(sum, sizes)) != nbytes:  # unknown, or not what was there when it was opened
             yield _Piece(FieldKind.VALUE, nbytes, f"elements of {key}")
             return
-        for number, size in enumerate(sizes):
-            if size.length_bytes:
-                yield _Piece(FieldKind.LENGTH, size.length_bytes, f"text {number} of {key}")
-            yield _Piece(FieldKind.VALUE, size.value_bytes, f"element {number} of {key}")
+        for number, (length_bytes, value_bytes) in enumerate(sizes):
+            if length_bytes:
+                yield _Piece(FieldKind.LENGTH, length_bytes, f"text {number} of {key}")
+            yield _Piece(FieldKind.VALUE, value_bytes, f"element {number} of {key}")
 
     def _record_pieces(self, part: _Part) -> Iterator[_Piece]:
         width = self._width

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal, TypeAlias
@@ -43,6 +43,11 @@ NUMBER_TYPES: Final[dict[int, tuple[str, str]]] = {
     10: ("uint64", "u8"),
     11: ("int64", "i8"),
     12: ("float64", "f8"),
+}
+NUMBER_BYTES: Final = {kind: int(code[1:]) for kind, (_, code) in NUMBER_TYPES.items()}
+_TYPE_WORDS: Final = {kind: name for kind, (name, _) in NUMBER_TYPES.items()} | {
+    STRING: "string",
+    ARRAY: "array",
 }
 
 
@@ -87,13 +92,8 @@ _FEWEST_STEPS: Final = 4
 def walk_strings(source: ByteSource, offset: int, count: int, layout: Layout) -> Iterator[Places]:
     """Yield the offsets of the strings' length fields, a window of the file at a time.
 
-    The last item is the offset behind the last string, alone.
-
-    Args:
-        source: The file.
-        offset: Offset of the first string's length field.
-        count: Number of strings.
-        layout: How the file writes numbers.
+    The offset is that of the first length field. The last item is the offset behind the last
+    string, alone.
 
     Raises:
         FormatError: A string runs past the end of the file or is longer than ggml allows.
@@ -102,22 +102,16 @@ def walk_strings(source: ByteSource, offset: int, count: int, layout: Layout) ->
     position, left, usual = offset, count, _USUAL_BYTES
     while left:
         if position + width > source.size:
-            raise FormatError(
-                f"file ends inside an array of strings: {left} of {count} are missing",
-                source.path,
-                position,
-            )
+            what = f"file ends inside an array of strings: {left} of {count} are missing"
+            raise FormatError(what, source.path, position)
         size = min(_WINDOW_BYTES, left * usual, source.size - position)
         starts, step = _walk_window(source.read(position, size), left, layout)
         last = int(starts[-1])
         length = step - last - width
         if length > GGUF_MAX_STRING_BYTES or position + step > source.size:
-            raise FormatError(
-                f"a string of {length} bytes in an array, where "
-                f"{source.size - position - last - width} bytes are left",
-                source.path,
-                position + last,
-            )
+            bytes_left = source.size - position - last - width
+            what = f"a string of {length} bytes in an array, where {bytes_left} bytes are left"
+            raise FormatError(what, source.path, position + last)
         yield starts + position
         position += step
         left -= len(starts)
@@ -239,42 +233,25 @@ def read_array_head(
     count = int.from_bytes(head[4:], layout.order)
     start = offset + size
     left = source.size - start
-    least = _least_element_bytes(element_type, layout)
+    least = {STRING: layout.width, ARRAY: size}.get(element_type) or NUMBER_BYTES.get(element_type)
     if least is None:
-        raise FormatError(
-            f"key {what}: unknown array element type {element_type}", source.path, offset
-        )
+        fault = f"key {what}: unknown array element type {element_type}"
+        raise FormatError(fault, source.path, offset)
     limit = MAX_STRING_ELEMENTS if element_type == STRING else GGUF_MAX_ARRAY_ELEMENTS
     if count * least > left or count > limit:
-        raise FormatError(
+        fault = (
             f"key {what}: an array of {count} elements, where {left} bytes are left "
-            f"and {limit} elements allowed",
-            source.path,
-            offset,
+            f"and {limit} elements allowed"
         )
+        raise FormatError(fault, source.path, offset)
     return element_type, count, start
-
-
-def _least_element_bytes(element_type: int, layout: Layout) -> int | None:
-    if element_type == STRING:
-        return layout.width
-    if element_type == ARRAY:
-        return 4 + layout.width
-    number = NUMBER_TYPES.get(element_type)
-    return int(number[1][1:]) if number else None
 
 
 def locate_array(source: ByteSource, offset: int, layout: Layout, what: str) -> ArrayPlace:
     """Find the end of an array without decoding it.
 
     Arrays of arrays are walked with a stack of counts: a file may nest them deeper than Python's
-    own stack goes.
-
-    Args:
-        source: The file.
-        offset: Offset of the type of the array's elements.
-        layout: How the file writes numbers.
-        what: The key that the array belongs to, for messages.
+    own stack goes. The arguments are those of `read_array_head`.
 
     Raises:
         FormatError: The array is damaged, nested too deep, or larger than the file.
@@ -287,19 +264,16 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: str) -> 
     kind, left = element_type, count
     while True:
         if len(names) == len(pending) and (not names or names[-1] == "array"):
-            names.append(_type_word(kind))
+            names.append(_TYPE_WORDS[kind])
         if kind == ARRAY:
             pending.append(left)
             inner_arrays += left
         else:
             position = end_of_elements(source, position, kind, left, layout)
         if len(pending) >= MAX_ARRAY_DEPTH or inner_arrays > MAX_INNER_ARRAYS:
-            raise FormatError(
-                f"key {what}: arrays nested more than {MAX_ARRAY_DEPTH} deep, or more than "
-                f"{MAX_INNER_ARRAYS} of them",
-                source.path,
-                position,
-            )
+            most = f"{MAX_ARRAY_DEPTH} deep, or more than {MAX_INNER_ARRAYS} of them"
+            fault = f"key {what}: arrays nested more than {most}"
+            raise FormatError(fault, source.path, position)
         while pending and pending[-1] == 0:
             pending.pop()
         if not pending:
@@ -310,21 +284,12 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: str) -> 
     return ArrayPlace(element_type, count, start, position, type_name)
 
 
-def _type_word(kind: int) -> str:
-    return {STRING: "string", ARRAY: "array"}.get(kind) or NUMBER_TYPES[kind][0]
-
-
 def end_of_elements(
     source: ByteSource, position: int, kind: int, count: int, layout: Layout
 ) -> int:
     """Return the offset behind the elements of an array that holds no arrays.
 
-    Args:
-        source: The file.
-        position: Offset of the first element.
-        kind: Type of the elements, any but ARRAY.
-        count: Number of elements.
-        layout: How the file writes numbers.
+    The position is that of the first element.
 
     Raises:
         FormatError: A string runs past the end of the file or is longer than ggml allows.
@@ -333,49 +298,36 @@ def end_of_elements(
         for places in walk_strings(source, position, count, layout):
             position = int(places[-1])
         return position
-    return position + count * int(NUMBER_TYPES[kind][1][1:])
+    return position + count * NUMBER_BYTES[kind]
 
 
-def array_loader(source: ByteSource, place: ArrayPlace, layout: Layout) -> Callable[[], Value]:
-    """Return what reads and decodes the array; it raises SourceError if the file changed."""
+def read_array(source: ByteSource, place: ArrayPlace, layout: Layout) -> Sequence[Value]:
+    """Read and decode an array.
 
-    def load() -> Value:
-        if place.element_type == STRING:
-            return _decode_strings(source, place, layout)
-        if place.element_type == ARRAY:
-            return _decode_nested(source, place, layout)
-        return _decode_numbers(source, place, layout)
-
-    return load
-
-
-def _decode_numbers(source: ByteSource, place: ArrayPlace, layout: Layout) -> NumberArray:
-    code = NUMBER_TYPES[place.element_type][1]
+    Raises:
+        ExplorerError: The file changed since the array was located.
+    """
+    if place.element_type == ARRAY:
+        values: list[Value] = []
+        position = place.offset
+        for _ in range(place.count):
+            inner = locate_array(source, position, layout, "(nested array)")
+            values.append(read_array(source, inner, layout))  # depth was checked while opening
+            position = inner.end
+        return values
     raw = source.read(place.offset, place.end - place.offset)
-    values = np.frombuffer(raw, dtype=layout.prefix + code)
-    if place.element_type == BOOL:
-        return NumberArray(values != 0)
-    return NumberArray(values.astype(code, copy=False))
-
-
-def _decode_strings(source: ByteSource, place: ArrayPlace, layout: Layout) -> StringArray:
-    pieces = list(walk_strings(source, place.offset, place.count, layout))
-    fields = np.concatenate(pieces) - place.offset  # the last one is the end of the array
-    starts = fields[:-1] + layout.width
-    blob = source.read(place.offset, place.end - place.offset)
-    if int(fields[-1]) != len(blob):
-        raise FormatError("changed while it was open; open it again", source.path, place.offset)
-    return StringArray(blob, starts, fields[1:] - starts)
-
-
-def _decode_nested(source: ByteSource, place: ArrayPlace, layout: Layout) -> Sequence[Value]:
-    values: list[Value] = []
-    position = place.offset
-    for _ in range(place.count):
-        inner = locate_array(source, position, layout, "(nested array)")
-        values.append(array_loader(source, inner, layout)())  # depth was checked while opening
-        position = inner.end
-    return values
+    if place.element_type == STRING:
+        pieces = list(walk_strings(source, place.offset, place.count, layout))
+        fields = np.concatenate(pieces) - place.offset  # the last one is the end of the array
+        if int(fields[-1]) != len(raw):
+            raise FormatError("changed while it was open; open it again", source.path, place.offset)
+        starts = fields[:-1] + layout.width
+        return StringArray(raw, starts, fields[1:] - starts)
+    code = NUMBER_TYPES[place.element_type][1]
+    numbers = np.frombuffer(raw, dtype=layout.prefix + code)
+    return NumberArray(
+        numbers != 0 if place.element_type == BOOL else numbers.astype(code, copy=False)
+    )
 
 
 _MAX_HEAD_BYTES = 1 << 20  # the first 32 of real strings take some hundred bytes
@@ -384,12 +336,8 @@ _MAX_HEAD_BYTES = 1 << 20  # the first 32 of real strings take some hundred byte
 def first_elements(model: Model, entry: MetadataEntry, count: int) -> list[Value]:
     """Return at most `count` elements of an array; of arrays within it, as many of each.
 
-    `MetadataEntry.value` decodes all: a gigabyte for an array of 2^30 numbers, which is legal.
-
-    Args:
-        model: The model that the entry belongs to, still open.
-        entry: An entry with a length.
-        count: Most elements to return.
+    `MetadataEntry.value` decodes all: a gigabyte for an array of 2^30 numbers, which is legal. The
+    model must be open still, and the entry have a length.
 
     Raises:
         ExplorerError: The file changed since it was opened, or the elements are too large to show.
@@ -426,7 +374,4 @@ def _read_head(
     end = end_of_elements(source, start, kind, wanted, layout)
     if kind == STRING and end - start > _MAX_HEAD_BYTES:
         raise FormatError("its first strings are too long to show", source.path, start)
-    place = ArrayPlace(kind, wanted, start, end, "")
-    decoded = array_loader(source, place, layout)()
-    assert not isinstance(decoded, (str, int, float))  # a place of an array gives a sequence
-    return list(decoded)
+    return list(read_array(source, ArrayPlace(kind, wanted, start, end, ""), layout))

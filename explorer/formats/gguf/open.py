@@ -17,9 +17,12 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from explorer.errors import ExplorerError, FormatError, system_reason
 from explorer.formats import limits
@@ -280,21 +283,15 @@ def _read_value(
     if kind == arrays.ARRAY:
         place = arrays.locate_array(source, cursor.position, layout, quoted(key))
         cursor.position = place.end
-        return place.type_name, place.count, arrays.array_loader(source, place, layout)
+        load = partial(arrays.read_array, source, place, layout)
+        return place.type_name, place.count, load
     if kind in arrays.NUMBER_TYPES:
         type_name, code = arrays.NUMBER_TYPES[kind]
-        raw = cursor.take(int(code[1:]), f"the value of key {quoted(key)}")
-        return type_name, None, constant(_number(raw, kind, code, layout))
+        raw = cursor.take(arrays.NUMBER_BYTES[kind], f"the value of key {quoted(key)}")
+        number = np.frombuffer(raw, layout.prefix + code)[0].item()
+        return type_name, None, constant(bool(number) if kind == arrays.BOOL else number)
     what = f"key {quoted(key)} has the unknown value type {kind}"
     raise cursor.error(what, cursor.position - 4)
-
-
-def _number(raw: bytes, kind: int, code: str, layout: Layout) -> int | float | bool:
-    if code[0] == "f":
-        result: float = struct.unpack(layout.prefix + ("f" if code == "f4" else "d"), raw)[0]
-        return result
-    number = int.from_bytes(raw, layout.order, signed=code[0] == "i")
-    return number != 0 if kind == arrays.BOOL else number
 
 
 def _read_string(cursor: _Cursor, key: str, eager_left: int) -> Callable[[], Value]:
