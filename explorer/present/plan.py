@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
@@ -484,6 +484,11 @@ class Layer:
 def kind_name(kind: Kind) -> str:
     """Return the label of a kind."""
     return part_label(kind.value)
+
+
+def kinds_in(bars: Iterable[Bar]) -> list[Kind]:
+    """Return what bars hold, each kind once."""
+    return list(dict.fromkeys(part.kind for bar in bars for part in bar.parts))
 
 
 def amount_text(bar: Bar) -> str:

@@ -11,6 +11,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
+from explorer.planner.result import Plan
 from explorer.present.explanations import picture_text
 from explorer.present.plan import context_text
 from explorer.present.plan_export import (
@@ -23,6 +24,7 @@ from explorer.present.plan_export import (
 )
 from explorer.qt.document import LruCache
 from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.planner.fields import fill
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState
 from explorer.qt.theme import series_colour, warning_colour
@@ -74,11 +76,8 @@ class CurvesPlot(ThemedPlot):
         self.setWhatsThis(picture_text("curves"))
         bottom = self.getPlotItem().getAxis("bottom")
         bottom.enableAutoSIPrefix(False)
-        ticks = [
-            (float(power), context_text(1 << power))
-            for power in range(_FIRST_POWER, _FIRST_POWER + _MOST_TICKS)
-        ]
-        bottom.setTicks([ticks])
+        powers = range(_FIRST_POWER, _FIRST_POWER + _MOST_TICKS)
+        bottom.setTicks([[(float(power), context_text(1 << power)) for power in powers]])
         self.setLabel("bottom", self.tr("Context of each sequence, in tokens"))
         self._name_unit(_GIGABYTE)
         self.scene().sigMouseClicked.connect(self._click)
@@ -92,28 +91,24 @@ class CurvesPlot(ThemedPlot):
         self.stops = context_stops(trained)
         self._draw()
 
-    def show_point(self, context: int, nbytes: int, usable: int) -> None:
-        """Mark the current plan.
-
-        Args:
-            context: Its effective context.
-            nbytes: Its memory in all.
-            usable: What its GPUs have, less what is reserved on them; 0 if not known.
-        """
-        self._point = max(context, 1), nbytes
-        self._usable_bytes = usable
+    def show_plan(self, plan: Plan | None) -> None:
+        """Mark a plan, and what its GPUs have less what is reserved on them; None marks nothing."""
+        for item in self._marks:
+            item.setVisible(plan is not None)
+        if plan is None:
+            self._point = None
+            return
+        devices = () if plan.layout is None else plan.layout.devices
+        usable = sum(held.device.free - held.reserved for held in devices)
+        context, size = plan.effective.context, bytes_text(plan.total)
+        self._point, self._usable_bytes = (max(context, 1), plan.total), usable
         self._place_point()
-        self._line.show()
-        self._dot.show()
         words = self.tr("{size} less what is reserved").format(size=bytes_text(usable))
         self._usable_name.setText(words)
         self._usable.setVisible(usable > 0)
         self._usable_name.setVisible(usable > 0)
-        self.setAccessibleDescription(
-            self.tr("{tokens} tokens take {size}").format(
-                tokens=context_text(context), size=bytes_text(nbytes)
-            )
-        )
+        spoken = self.tr("{tokens} tokens take {size}")
+        self.setAccessibleDescription(spoken.format(tokens=context_text(context), size=size))
 
     def _place_point(self) -> None:
         if self._point is None:
@@ -137,12 +132,6 @@ class CurvesPlot(ThemedPlot):
             self._name_unit(power)
             self.forget_zoom()
             self._place_point()
-
-    def hide_point(self) -> None:
-        """Mark nothing."""
-        self._point = None
-        for item in self._marks:
-            item.hide()
 
     def restyle(self) -> None:
         """Draw everything in the plot's colours."""
@@ -186,10 +175,9 @@ class CurvesPlot(ThemedPlot):
         self._items.clear()
         self._names.clear()
         curves = self.curves
-        shown = curves is not None and bool(curves.curves)
-        self._vram.setVisible(shown and bool(curves and curves.vram))
-        self._vram_name.setVisible(self._vram.isVisible())
-        if curves is None or not shown:
+        for item in (self._vram, self._vram_name):
+            item.setVisible(curves is not None and curves.vram > 0)
+        if curves is None:
             return
         self._choose_unit(curves)
         groups: dict[str, list[str]] = {}
@@ -210,15 +198,13 @@ class CurvesPlot(ThemedPlot):
             return
         colour = series_colour(number)
         fits = curve.fits[there]
-        solid = pg.mkPen(colour, width=2)
         dotted = pg.mkPen(colour, width=2, style=Qt.PenStyle.DotLine)
-        for pen, part in ((dotted, np.ones_like(fits)), (solid, fits)):
-            item = pg.PlotDataItem(x, np.where(part, y, np.nan), pen=pen, connect="finite")
-            self._add(item)
-        marks = pg.ScatterPlotItem(
-            x[::8], y[::8], size=6, symbol=_SYMBOLS[number % len(_SYMBOLS)],
-            pen=pg.mkPen(colour), brush=pg.mkBrush(self.colours.background),
-        )  # fmt: skip
+        self._add(pg.PlotDataItem(x, y, pen=dotted, connect="finite"))
+        solid = pg.mkPen(colour, width=2)
+        self._add(pg.PlotDataItem(x, np.where(fits, y, np.nan), pen=solid, connect="finite"))
+        pen, brush = pg.mkPen(colour), pg.mkBrush(self.colours.background)
+        symbol = _SYMBOLS[number % len(_SYMBOLS)]
+        marks = pg.ScatterPlotItem(x[::8], y[::8], size=6, symbol=symbol, pen=pen, brush=brush)
         self._add(marks)
         text = pg.TextItem(f"  {name}", color=self.colours.text, anchor=(0, 0.5))
         self._add(text)
@@ -234,11 +220,11 @@ class CurvesPlot(ThemedPlot):
             lowest += line
 
     def _draw_vram(self, curves: Curves) -> None:
-        self._vram.setPos(curves.vram / self._unit_bytes)
+        vram = curves.vram / self._unit_bytes
+        self._vram.setPos(vram)
         words = self.tr("{size} free on GPUs").format(size=bytes_text(curves.vram))
         self._vram_name.setText(words)
-        first = float(np.log2(curves.curves[0].contexts[0]))
-        self._vram_name.setPos(first, curves.vram / self._unit_bytes)
+        self._vram_name.setPos(float(np.log2(curves.curves[0].contexts[0])), vram)
 
     def _set_home(self, curves: Curves) -> None:
         contexts = curves.curves[0].contexts
@@ -260,9 +246,8 @@ class CurvesPlot(ThemedPlot):
         if event.button() != Qt.MouseButton.LeftButton or self.curves is None:
             return
         x = self.box.mapSceneToView(event.scenePos()).x()
-        if not math.isfinite(x) or not 0 <= x < 40:
-            return
-        self.context_chosen.emit(self.stops.values[self.stops.position(round(2**x))])
+        if 0 <= x < 40:  # which NaN is not
+            self.context_chosen.emit(self.stops.values[self.stops.position(round(2**x))])
 
     # Qt
 
@@ -305,29 +290,17 @@ class CurvesPage(PlannerPage):
         self._slot = JobSlot(runner, self)
         self._wanted: object = None
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
-        hint = QLabel(
-            self.tr(
-                "Solid: all layers on GPUs. Dotted: some on the CPU. Click to set the context."
-            ),
-            self,
+        words = self.tr(
+            "Solid: all layers on GPUs. Dotted: some on the CPU. Click to set the context."
         )
-        hint.setWordWrap(True)
-        line = QHBoxLayout()
-        line.setContentsMargins(8, 0, 8, 2)
-        line.addWidget(hint, 1)
-        for action in (self.plot.back_action, self.plot.reset_action):
-            button = QToolButton(self)
-            button.setDefaultAction(action)
-            line.addWidget(button)
-        save = QToolButton(self)
+        hint = QLabel(words, self, wordWrap=True)
+        back, reset, save = QToolButton(self), QToolButton(self), QToolButton(self)
+        back.setDefaultAction(self.plot.back_action)
+        reset.setDefaultAction(self.plot.reset_action)
         save.setText(self.tr("Save…"))
         save.setToolTip(self.tr("Save the curves as a picture or as data (Ctrl+S in the plot)"))
-        line.addWidget(save)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.plot, 1)
-        layout.addLayout(line)
+        line = fill(QHBoxLayout(), (hint, 1), back, reset, save, margins=(8, 0, 8, 2))
+        fill(QVBoxLayout(self), (self.plot, 1), line, spacing=0)
         save.clicked.connect(self.ask_export)
         self.plot.export_requested.connect(self.ask_export)
         self.plot.context_chosen.connect(lambda context: state.apply({"context": context}))
@@ -344,7 +317,7 @@ class CurvesPage(PlannerPage):
     def follow(self, current: CurrentPlan) -> None:
         """Move the mark in every frame; the curves follow later."""
         if self.isVisible():
-            self._show_point(current)
+            self.plot.show_plan(current.plan)
         super().follow(current)
 
     def refresh(self) -> None:
@@ -359,7 +332,7 @@ class CurvesPage(PlannerPage):
             return
         inputs = model.complete(current.inputs)
         key = curves_key(model.h, inputs)
-        self._show_point(current)
+        self.plot.show_plan(current.plan)
         if key == self._wanted:
             return
         self._wanted = key
@@ -368,10 +341,9 @@ class CurvesPage(PlannerPage):
             self._slot.cancel()
             self._take(kept)
             return
-        variables, h = self.state.environment, model.h
 
         def make(job: Job) -> Curves:
-            return make_curves(h, inputs, variables, job.check)
+            return make_curves(model.h, inputs, self.state.environment, job.check)
 
         def done(curves: Curves) -> None:
             self._kept.put(key, curves)
@@ -383,12 +355,3 @@ class CurvesPage(PlannerPage):
         trained = 0 if self._model is None else self._model.h.trained_context
         self.plot.show_curves(curves, trained)
         self.curves_changed.emit()
-
-    def _show_point(self, current: CurrentPlan) -> None:
-        plan = current.plan
-        if plan is None:
-            self.plot.hide_point()
-            return
-        devices = () if plan.layout is None else plan.layout.devices
-        usable = sum(held.device.free - held.reserved for held in devices)
-        self.plot.show_point(plan.effective.context, plan.total, usable)

@@ -203,6 +203,18 @@ def fill(
     return layout
 
 
+def scrolled(widget: QWidget, name: str) -> QtWidgets.QScrollArea:
+    """Return an area that scrolls a widget up and down; `name` is for screen readers."""
+    area = QtWidgets.QScrollArea(widget.parentWidget())
+    area.setWidget(widget)
+    area.setWidgetResizable(True)
+    area.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    area.setAccessibleName(name)
+    return area
+
+
 def buddy_label(text: str, field: QWidget) -> QLabel:
     """Return the label of a field, with a mnemonic."""
     label = QLabel(text, field.parentWidget())

@@ -37,7 +37,7 @@ from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
 from explorer.qt.planner.controls import SettingsControls
 from explorer.qt.planner.curves import CurvesPage
 from explorer.qt.planner.devices import DevicesBox
-from explorer.qt.planner.fields import colour_text, fill, push_button
+from explorer.qt.planner.fields import colour_text, fill, push_button, scrolled
 from explorer.qt.planner.pages import (
     ExportPage,
     ModelsPage,
@@ -572,13 +572,7 @@ class PlannerBody(QtWidgets.QWidget):
         column = QtWidgets.QVBoxLayout(side)
         parts = (self.controls, heading, self.devices, None)
         fill(column, *parts, spacing=6, margins=(10, 2, 8, 8))
-        self.side = QtWidgets.QScrollArea(self)
-        self.side.setWidget(side)
-        self.side.setWidgetResizable(True)
-        self.side.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
-        self.side.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.side.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.side.setAccessibleName(self.tr("Settings and devices"))
+        self.side = scrolled(side, self.tr("Settings and devices"))
         bar = self.side.verticalScrollBar().sizeHint().width()
         self.side.setMinimumWidth(side.minimumSizeHint().width() + bar)
         fill(QtWidgets.QVBoxLayout(right), self.picture, (self.pages, 1), spacing=0)

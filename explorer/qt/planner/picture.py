@@ -9,12 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any, Final
 
 from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from explorer.present.explanations import picture_text
 from explorer.present.plan import (
@@ -24,10 +24,12 @@ from explorer.present.plan import (
     amount_text,
     boundary_of,
     kind_name,
+    kinds_in,
     layers_asked,
     layers_of,
     memory_bars,
 )
+from explorer.qt.planner.fields import fill, scrolled
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.theme import warning_colour
 from explorer.qt.widgets.painting import (
@@ -77,7 +79,7 @@ class Ink:
 class _Chart(QWidget):
     """A picture that is painted with the window's colours, never mirrored, and takes the focus."""
 
-    def __init__(self, name: str, explanation: str, parent: QWidget | None = None) -> None:
+    def __init__(self, name: str, explanation: str, parent: QWidget) -> None:
         super().__init__(parent)
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -137,7 +139,7 @@ class MemoryBars(_Chart):
 
     figure_chosen = Signal(str)
 
-    def __init__(self, explain: Callable[[str], str], parent: QWidget | None = None) -> None:
+    def __init__(self, explain: Callable[[str], str], parent: QWidget) -> None:
         super().__init__(self.tr("Memory of each device"), "bars", parent)
         self.bars: tuple[Bar, ...] = ()
         self.current: Place = (0, 0)
@@ -158,12 +160,12 @@ class MemoryBars(_Chart):
             self.setAccessibleDescription("; ".join(held))
         self.update()
 
-    def part(self, place: Place) -> tuple[Bar, MemoryPart] | None:
-        """Return a bar and its part, or None if there is none."""
-        row, number = place
-        if not 0 <= row < len(self.bars) or not 0 <= number < len(self.bars[row].parts):
+    def part(self, place: Place | None) -> MemoryPart | None:
+        """Return a part, or None if there is none."""
+        if place is None or not place[0] < len(self.bars):
             return None
-        return self.bars[row], self.bars[row].parts[number]
+        row, number = place
+        return self.bars[row].parts[number] if number < len(self.bars[row].parts) else None
 
     def part_area(self, place: Place) -> QRectF:
         """Return where a part is painted; empty if it has no bytes."""
@@ -173,26 +175,28 @@ class MemoryBars(_Chart):
 
     def describe(self, place: Place) -> str:
         """Return a part's device, kind, bytes and formula, in lines."""
-        found = self.part(place)
-        if found is None:
+        part = self.part(place)
+        if part is None:
             return ""
-        bar, part = found
-        lines = [f"{bar.title}: {kind_name(part.kind)} {exact_text(part.nbytes)}"]
-        formula = self.explain(part.term) if part.term else ""
-        if formula:
-            lines.append(formula)
-        if bar.over_bytes:
-            words = self.tr("{size} more than there is")
-            lines.append(words.format(size=exact_text(bar.over_bytes)))
-        return "\n".join(lines)
+        bar = self.bars[place[0]]
+        over = self.tr("{size} more than there is").format(size=exact_text(bar.over_bytes))
+        lines = (
+            f"{bar.title}: {kind_name(part.kind)} {exact_text(part.nbytes)}",
+            self.explain(part.term) if part.term else "",
+            over if bar.over_bytes else "",
+        )
+        return "\n".join(filter(None, lines))
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
         """Return the bars as columns, for CSV."""
-        kinds = list(dict.fromkeys(part.kind for bar in self.bars for part in bar.parts))
-        columns: list[tuple[str, list[Any]]] = [("device", [bar.title for bar in self.bars])]
-        columns += [(kind.value, [bar.nbytes(kind) for bar in self.bars]) for kind in kinds]
-        columns.append(("over", [bar.over_bytes for bar in self.bars]))
-        return columns
+        return [
+            ("device", [bar.title for bar in self.bars]),
+            *(
+                (kind.value, [bar.nbytes(kind) for bar in self.bars])
+                for kind in kinds_in(self.bars)
+            ),
+            ("over", [bar.over_bytes for bar in self.bars]),
+        ]
 
     def paint(self, painter: QtGui.QPainter, width: int, ink: Ink) -> None:
         """Paint legend and bars into a width."""
@@ -224,8 +228,8 @@ class MemoryBars(_Chart):
         return QRectF(_PAD, top, max(1, width - 2 * _PAD), self._line + 4)
 
     def _paint_legend(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
-        x, kinds = _PAD, dict.fromkeys(part.kind for bar in self.bars for part in bar.parts)
-        for kind in kinds:
+        x = _PAD
+        for kind in kinds_in(self.bars):
             swatch = QRectF(x, _PAD + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
             fill_kind(painter, swatch, kind, colours.background, colours.text)
             outline(painter, swatch, colours.text)
@@ -256,15 +260,13 @@ class MemoryBars(_Chart):
     def _paint_title(self, painter: QtGui.QPainter, bar: Bar, area: QRectF, ink: Ink) -> None:
         line = QRectF(area.x(), area.y() - self._line - 2, area.width(), self._line)
         metrics = painter.fontMetrics()
-        font = QtGui.QFont(painter.font())
+        right = amount_text(bar)
         if bar.over_bytes:
             right = self.tr("⚠ {size} too much").format(size=bytes_text(bar.over_bytes))
-            painter.setPen(ink.warning)
-            font.setBold(True)
-        else:
-            right = amount_text(bar)
-            painter.setPen(ink.colours.text)
         painter.save()
+        painter.setPen(ink.warning if bar.over_bytes else ink.colours.text)
+        font = painter.font()
+        font.setBold(bool(bar.over_bytes))
         painter.setFont(font)
         right_width = painter.fontMetrics().horizontalAdvance(right)
         painter.drawText(line, Qt.AlignmentFlag.AlignRight, right)
@@ -290,13 +292,13 @@ class MemoryBars(_Chart):
         self.update()
 
     def _choose(self, place: Place | None) -> None:
-        found = None if place is None else self.part(place)
-        if place is not None and found is not None:
+        part = self.part(place)
+        if place is not None and part is not None:
             self.current = place
             self.setAccessibleDescription(self.describe(place))
             self.update()
-            if found[1].term:
-                self.figure_chosen.emit(found[1].term)
+            if part.term:
+                self.figure_chosen.emit(part.term)
 
     # Qt
 
@@ -318,11 +320,10 @@ class MemoryBars(_Chart):
             painter.drawRect(area if area.width() >= 3 else area.adjusted(-1, 0, 1, 0))
 
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
-        place = self.place_at(event.position())
-        found = None if place is None else self.part(place)
-        points = found is not None and bool(found[1].term)
-        shape = Qt.CursorShape.PointingHandCursor if points else Qt.CursorShape.ArrowCursor
-        self.setCursor(shape)
+        part = self.part(self.place_at(event.position()))
+        shape = Qt.CursorShape
+        explained = part is not None and part.term
+        self.setCursor(shape.PointingHandCursor if explained else shape.ArrowCursor)
 
     def mousePressEvent(self, event: QtGui.QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
@@ -330,12 +331,8 @@ class MemoryBars(_Chart):
 
     def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
         key = Qt.Key
-        steps = {
-            key.Key_Left: (0, -1),
-            key.Key_Right: (0, 1),
-            key.Key_Up: (-1, 0),
-            key.Key_Down: (1, 0),
-        }
+        steps = {key.Key_Left: (0, -1), key.Key_Right: (0, 1)}
+        steps |= {key.Key_Up: (-1, 0), key.Key_Down: (1, 0)}
         pressed = key(event.key())
         if pressed in steps:
             self._move(*steps[pressed])
@@ -377,7 +374,7 @@ class LayerStrip(_Chart):
     boundary_moved = Signal(int)
     held = Signal(bool)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget) -> None:
         super().__init__(self.tr("Layers and their devices"), "layers", parent)
         self.layers: tuple[Layer, ...] = ()
         self.selected = -1
@@ -411,10 +408,10 @@ class LayerStrip(_Chart):
             return self._title()
         layer = self.layers[number]
         words = self.tr("Layer {index} ({name}) on {place}")
-        lines = [words.format(index=number, name=layer.name, place=self._place(layer))]
-        lines.append(self.tr("Weights {size}").format(size=exact_text(layer.weights)))
-        lines.append(self.tr("KV cache {size}").format(size=exact_text(layer.kv_cache)))
-        return "\n".join(lines)
+        where = words.format(index=number, name=layer.name, place=self._place(layer))
+        weights = self.tr("Weights {size}").format(size=exact_text(layer.weights))
+        cache = self.tr("KV cache {size}").format(size=exact_text(layer.kv_cache))
+        return f"{where}\n{weights}\n{cache}"
 
     def _place(self, layer: Layer) -> str:
         return "CPU" if layer.device is None else self._devices[layer.device]
@@ -446,14 +443,12 @@ class LayerStrip(_Chart):
 
     def paint(self, painter: QtGui.QPainter, width: int, ink: Ink) -> None:
         """Paint title and strip into a width."""
-        colours = ink.colours
         painter.setFont(self.font())
-        painter.setPen(colours.text)
-        metrics = painter.fontMetrics()
-        title = QPointF(_PAD, _PAD + metrics.ascent())
-        painter.drawText(title, self._title())
-        for start, stop in self._runs():
-            self._paint_run(painter, start, stop, width, colours)
+        painter.setPen(ink.colours.text)
+        painter.drawText(QPointF(_PAD, _PAD + painter.fontMetrics().ascent()), self._title())
+        for _, run in groupby(range(len(self.layers)), lambda n: self.layers[n].device):
+            numbers = list(run)
+            self._paint_run(painter, numbers[0], numbers[-1] + 1, width, ink.colours)
 
     def _title(self) -> str:
         if not self.layers:
@@ -462,15 +457,6 @@ class LayerStrip(_Chart):
         words = self.tr("Layers 0 to {last}, by bytes: {gpu} on GPUs, {cpu} on the CPU")
         last = len(self.layers) - 1
         return words.format(last=last, gpu=len(self.layers) - on_cpu, cpu=on_cpu)
-
-    def _runs(self) -> Iterator[tuple[int, int]]:
-        """Yield the layers that follow each other on one device, as first and one past last."""
-        start = 0
-        for number in range(1, len(self.layers) + 1):
-            ends = number == len(self.layers)
-            if ends or self.layers[number].device != self.layers[start].device:
-                yield start, number
-                start = number
 
     def _paint_run(
         self, painter: QtGui.QPainter, start: int, stop: int, width: int, colours: PlotColours
@@ -504,14 +490,15 @@ class LayerStrip(_Chart):
     def _drag_to(self, x: float) -> None:
         """Move the boundary to the layer edge nearest to a pixel; the output layer has none."""
         edges = range(len(self.layers))
-        nearest = min(edges, key=lambda number: abs(self._x(number, None) - x), default=0)
-        if nearest != self._boundary:
-            self._move_boundary(nearest)
+        self._move_boundary(
+            min(edges, key=lambda number: abs(self._x(number, None) - x), default=0)
+        )
 
     def _move_boundary(self, layer: int) -> None:
-        self._boundary = layer
-        self.boundary_moved.emit(layer)
-        self.update()
+        if layer != self._boundary:
+            self._boundary = layer
+            self.boundary_moved.emit(layer)
+            self.update()
 
     def _on_boundary(self, x: float) -> bool:
         return bool(self.layers) and abs(x - self.boundary_x()) <= _GRIP
@@ -572,9 +559,7 @@ class LayerStrip(_Chart):
         if not step or not self.layers:
             super().keyPressEvent(event)
         elif event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            boundary = min(max(self._boundary + step, 0), len(self.layers) - 1)
-            if boundary != self._boundary:
-                self._move_boundary(boundary)
+            self._move_boundary(min(max(self._boundary + step, 0), len(self.layers) - 1))
         else:
             self._choose(min(max(self.selected + step, 0), len(self.layers) - 1))
 
@@ -593,19 +578,9 @@ class PlannerPicture(QWidget):
         self._current = state.current
         self.bars = MemoryBars(self.formula_of, self)
         self.strip = LayerStrip(self)
-        self._scroll = QScrollArea(self)
-        self._scroll.setWidget(self.bars)
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._scroll.setAccessibleName(self.bars.accessibleName())
+        self._scroll = scrolled(self.bars, self.bars.accessibleName())
         self._scroll.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self._scroll)
-        layout.addWidget(self.strip)
+        fill(QVBoxLayout(self), self._scroll, self.strip, spacing=0)
         self.strip.boundary_moved.connect(self._ask_layers)
         self.strip.held.connect(state.hold)
         self.follow(state.current)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QCoreApplication, QObject
 
+from explorer.formats.columns import text_ranks
 from explorer.hardware.catalogue import Gpu
 from explorer.planner.inputs import PlanResult
 from explorer.planner.result import Input, Plan, Term
@@ -31,6 +32,7 @@ from explorer.present.plan import (
     batch_text,
     devices_text,
     kind_name,
+    kinds_in,
     plan_figure,
     plan_value,
     sequences_text,
@@ -38,7 +40,7 @@ from explorer.present.plan import (
     verdict_of,
 )
 from explorer.present.plan_export import Curves
-from explorer.qt.widgets.table_model import Cell, Column, TableModel
+from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten
 
 _LONGEST_ORIGIN = 300
@@ -75,106 +77,92 @@ def _tr(text: str) -> str:
     return QCoreApplication.translate("PlannerTables", text)
 
 
-def text_column(name: str, title: str, texts: Sequence[str], tip: str) -> Column:
-    """Return a column of texts."""
-    return Column(name, title, texts.__getitem__, texts.__getitem__, _ranks(texts), tip=tip)
+@dataclass(frozen=True)
+class ColumnMaker:
+    """Makes columns of values; `tips` has their meanings by their names."""
 
+    tips: Mapping[str, str]
 
-def number_column(
-    name: str,
-    title: str,
-    values: Sequence[int | float | None],
-    tip: str,
-    text: Callable[[Any], str] = integer_text,
-) -> Column:
-    """Return a column of numbers; None is shown as a dash."""
+    def words(self, name: str, title: str, texts: Sequence[str], meaning: str = "") -> Column:
+        """Return a column of texts; its meaning may stand under another name."""
+        cell, tip = texts.__getitem__, self.tips[meaning or name]
+        return Column(name, title, cell, cell, lambda: text_ranks(texts), tip=tip)
 
-    def show(row: int) -> str:
-        value = values[row]
-        return "–" if value is None else text(value)
+    def number(
+        self,
+        name: str,
+        title: str,
+        values: Sequence[int | float | None],
+        text: Callable[[Any], str] = integer_text,
+        meaning: str = "",
+    ) -> Column:
+        """Return a column of numbers; None is shown as a dash."""
 
-    def keys() -> NDArray[np.float64]:
-        return np.array([np.nan if value is None else value for value in values], np.float64)
+        def show(row: int) -> str:
+            value = values[row]
+            return "–" if value is None else text(value)
 
-    return Column(name, title, show, values.__getitem__, keys, numeric=True, tip=tip)
+        def keys() -> NDArray[np.float64]:
+            return np.array(values, np.float64)  # None becomes NaN
 
+        tip = self.tips[meaning or name]
+        return Column(name, title, show, values.__getitem__, keys, numeric=True, tip=tip)
 
-def _ranks(texts: Sequence[str]) -> Callable[[], NDArray[Any]]:
-    def keys() -> NDArray[Any]:
-        return np.unique(
-            np.array([text.lower() for text in texts], dtype=str), return_inverse=True
-        )[1].reshape(-1)
-
-    return keys
+    def size(self, name: str, title: str, values: Sequence[int | None]) -> Column:
+        """Return a column of bytes."""
+        return self.number(name, title, values, bytes_text)
 
 
 def bar_columns(bars: Sequence[Bar]) -> list[Column]:
     """Return a row for each bar's device, a column for each kind of content."""
-    kinds = list(dict.fromkeys(part.kind for bar in bars for part in bar.parts))
-    tips, parts = BAR_TEXTS, PART_TEXTS
-    columns = [
-        text_column("device", _tr("Device"), [bar.title for bar in bars], tips["device"]),
-        text_column("layers", _tr("Layers"), [bar.layers for bar in bars], tips["layers"]),
+    make = ColumnMaker({**PART_TEXTS, **BAR_TEXTS})
+    return [
+        make.words("device", _tr("Device"), [bar.title for bar in bars]),
+        make.words("layers", _tr("Layers"), [bar.layers for bar in bars]),
+        *(
+            make.size(k.value, kind_name(k), [bar.nbytes(k) for bar in bars])
+            for k in kinds_in(bars)
+        ),
+        make.size("over", _tr("Too much"), [bar.over_bytes for bar in bars]),
+        make.size("capacity", _tr("Available"), [bar.capacity for bar in bars]),
     ]
-    columns += [
-        number_column(
-            kind.value,
-            kind_name(kind),
-            [bar.nbytes(kind) for bar in bars],
-            parts[kind.value],
-            bytes_text,
-        )
-        for kind in kinds
-    ]
-    over = [bar.over_bytes for bar in bars]
-    columns.append(number_column("over", _tr("Too much"), over, tips["over"], bytes_text))
-    capacities = [bar.capacity for bar in bars]
-    available = number_column(
-        "capacity", _tr("Available"), capacities, tips["capacity"], bytes_text
-    )
-    return [*columns, available]
 
 
 def layer_columns(layers: Sequence[Layer], devices: Sequence[str]) -> list[Column]:
     """Return a row for each layer; `devices` are the names of the GPUs."""
     places = [_tr("CPU") if one.device is None else devices[one.device] for one in layers]
-    tips = LAYER_TEXTS
-
-    def size(name: str, title: str, values: Sequence[int]) -> Column:
-        return number_column(name, title, values, tips[name], bytes_text)
-
+    make = ColumnMaker(LAYER_TEXTS)
     return [
-        number_column("index", _tr("Layer"), [one.index for one in layers], tips["index"], str),
-        text_column("name", _tr("Group"), [one.name for one in layers], tips["name"]),
-        text_column("device", _tr("Device"), places, tips["device"]),
-        size("weights", _tr("Weights"), [one.weights for one in layers]),
-        size("kv_cache", _tr("KV cache"), [one.kv_cache for one in layers]),
-        size("bytes", _tr("Both"), [one.nbytes for one in layers]),
+        make.number("index", _tr("Layer"), [one.index for one in layers], str),
+        make.words("name", _tr("Group"), [one.name for one in layers]),
+        make.words("device", _tr("Device"), places),
+        make.size("weights", _tr("Weights"), [one.weights for one in layers]),
+        make.size("kv_cache", _tr("KV cache"), [one.kv_cache for one in layers]),
+        make.size("bytes", _tr("Both"), [one.nbytes for one in layers]),
     ]
 
 
 def curve_columns(curves: Curves) -> list[Column]:
     """Return a row for each context of the curves."""
-    contexts = curves.curves[0].contexts.tolist()
-    tips = CURVE_TEXTS
-    columns = [number_column("context", _tr("Context"), contexts, tips["context"])]
+    make = ColumnMaker(CURVE_TEXTS)
+    columns = [make.number("context", _tr("Context"), curves.curves[0].contexts.tolist())]
     for curve in curves.curves:
         totals = [None if total < 0 else total for total in curve.totals.tolist()]
         fits = [_tr("yes") if fit else _tr("no") for fit in curve.fits.tolist()]
         name = curve.cache_type
-        columns.append(number_column(name, name, totals, tips["total"], bytes_text))
+        columns.append(make.number(name, name, totals, bytes_text, "total"))
         title = _tr("{type} fits").format(type=name)
-        columns.append(text_column(f"{name}_fits", title, fits, tips["fits"]))
+        columns.append(make.words(f"{name}_fits", title, fits, "fits"))
     return columns
 
 
 def term_columns(terms: Sequence[Term]) -> list[Column]:
     """Return a row for each figure of a plan."""
-    values, tips = [term.value for term in terms], WHY_TEXTS
+    values, make = [term.value for term in terms], ColumnMaker(WHY_TEXTS)
     columns = (
-        text_column("figure", _tr("Figure"), [term.name for term in terms], tips["figure"]),
-        number_column("value", _tr("Value"), values, tips["value"], value_text),
-        number_column("exact", _tr("Exact"), values, tips["exact"], _exact),
+        make.words("figure", _tr("Figure"), [term.name for term in terms]),
+        make.number("value", _tr("Value"), values, value_text),
+        make.number("exact", _tr("Exact"), values, _exact),
     )
     return [replace(column, row_tip=lambda row: plan_text(terms[row].name)) for column in columns]
 
@@ -186,23 +174,15 @@ def _exact(value: int | float) -> str:
 def input_columns(inputs: Sequence[tuple[str, Input]]) -> list[Column]:
     """Return a row for each symbol of a formula: its value, and where that came from."""
     origins = [shorten(plain_text(given.origin), _LONGEST_ORIGIN) for _, given in inputs]
-    values = [_input_text(given) for _, given in inputs]
+    texts, make = [_input_text(given) for _, given in inputs], ColumnMaker(WHY_TEXTS)
     numbers = [
         sum(given.value) if isinstance(given.value, tuple) else given.value for _, given in inputs
     ]
-
-    def raw(row: int) -> Cell:
-        return numbers[row]
-
-    def keys() -> NDArray[np.float64]:
-        return np.array(numbers, np.float64)
-
-    tips = WHY_TEXTS
-    value, tip = values.__getitem__, tips["symbol_value"]
+    values = make.number("value", _tr("Value"), numbers, meaning="symbol_value")
     return [
-        text_column("symbol", _tr("Symbol"), [symbol for symbol, _ in inputs], tips["symbol"]),
-        Column("value", _tr("Value"), value, raw, keys, numeric=True, tip=tip),
-        text_column("from", _tr("From"), origins, tips["from"]),
+        make.words("symbol", _tr("Symbol"), [symbol for symbol, _ in inputs]),
+        replace(values, text=texts.__getitem__),
+        make.words("from", _tr("From"), origins),
     ]
 
 
@@ -218,24 +198,16 @@ def _input_text(given: Input) -> str:
 
 def gpu_columns(gpus: Sequence[Gpu]) -> list[Column]:
     """Return a row for each GPU of the catalogue."""
-    bandwidths = [
-        None if gpu.bandwidth_bytes_per_s is None else gpu.bandwidth_bytes_per_s / 1e9
-        for gpu in gpus
-    ]
-    tips = GPU_TEXTS
-
-    def number(
-        name: str, title: str, values: Sequence[int | float | None], text: Callable[[Any], str]
-    ) -> Column:
-        return number_column(name, title, values, tips[name], text)
-
+    rates = [gpu.bandwidth_bytes_per_s for gpu in gpus]
+    bandwidths = [None if rate is None else rate / 1e9 for rate in rates]
+    make = ColumnMaker(GPU_TEXTS)
     return [
-        text_column("name", _tr("Name"), [gpu.name for gpu in gpus], tips["name"]),
-        number("memory", _tr("Memory"), [gpu.memory_bytes for gpu in gpus], bytes_text),
-        number("usable", _tr("Usable"), [gpu.usable_bytes for gpu in gpus], bytes_text),
-        text_column("library", _tr("Library"), [gpu.library for gpu in gpus], tips["library"]),
-        number("bandwidth", _tr("GB/s"), bandwidths, lambda value: float_text(value, 4)),
-        number("year", _tr("Year"), [gpu.year for gpu in gpus], str),
+        make.words("name", _tr("Name"), [gpu.name for gpu in gpus]),
+        make.size("memory", _tr("Memory"), [gpu.memory_bytes for gpu in gpus]),
+        make.size("usable", _tr("Usable"), [gpu.usable_bytes for gpu in gpus]),
+        make.words("library", _tr("Library"), [gpu.library for gpu in gpus]),
+        make.number("bandwidth", _tr("GB/s"), bandwidths, lambda value: float_text(value, 4)),
+        make.number("year", _tr("Year"), [gpu.year for gpu in gpus], str),
     ]
 
 
@@ -252,8 +224,9 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
     plans = [candidate.result.plan for candidate in candidates]
     names = [shorten(plain_text(candidate.name), _LONGEST_NAME) for candidate in candidates]
     answers = [verdict_of(one.result).sentence for one in candidates]
+    make = ColumnMaker(COMPARISON_TEXTS)
     return [
-        text_column("name", _tr("Name"), names, COMPARISON_TEXTS["name"]),
+        make.words("name", _tr("Name"), names),
         _text(plans, "context", _tr("Context"), sequences_text),
         _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
         *(_figure(plans, name) for name in PLAN),
@@ -261,7 +234,7 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
         _text(plans, "batch", _tr("Batch"), batch_text),
         _text(plans, "flash_attention", _tr("Flash attention"), attention_text),
         _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
-        text_column("answer", _tr("Answer"), answers, COMPARISON_TEXTS["answer"]),
+        make.words("answer", _tr("Answer"), answers),
     ]
 
 
@@ -283,7 +256,7 @@ def _figure(plans: Sequence[Plan | None], name: str) -> Column:
         sign = "+" if value > first else "\N{MINUS SIGN}"
         return f"{bytes_text(value)} ({sign}{bytes_text(abs(value - first))})"
 
-    return replace(number_column(key, title, values, COMPARISON_TEXTS[key]), text=show)
+    return replace(ColumnMaker(COMPARISON_TEXTS).number(key, title, values), text=show)
 
 
 def _text(
@@ -292,5 +265,5 @@ def _text(
     """Return a column whose differing cells have a mark, which colour alone could not give."""
     values = ["–" if plan is None else plain_text(figure(plan)) for plan in plans]
     shown = [value if value == values[0] else f"≠ {value}" for value in values]
-    plain = text_column(name, title, values, COMPARISON_TEXTS[name])
+    plain = ColumnMaker(COMPARISON_TEXTS).words(name, title, values)
     return replace(plain, text=shown.__getitem__)

@@ -20,16 +20,18 @@ from explorer.present.plan import (
 )
 from explorer.qt.planner.tables import (
     Candidate,
+    ColumnMaker,
     LiveTable,
     bar_columns,
     comparison_columns,
     input_columns,
     layer_columns,
-    number_column,
     term_columns,
 )
 from explorer.text import exact_text
 from tests.planner.models import GIB, random_devices, random_models, random_settings, small_model
+
+NUMBERS = ColumnMaker({"n": ""})
 
 few = settings(max_examples=60)
 
@@ -137,10 +139,10 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
             qtmodeltester.check(table)
     resets: list[None] = []
     table.modelReset.connect(lambda: resets.append(None))
-    assert table.show([number_column("n", "N", [1, None], "")], 2)
-    assert not table.show([number_column("n", "N", [2, None], "")], 2)
+    assert table.show([NUMBERS.number("n", "N", [1, None])], 2)
+    assert not table.show([NUMBERS.number("n", "N", [2, None])], 2)
     assert [table.index(row, 0).data() for row in (0, 1)] == ["2", "–"]
-    assert table.show([number_column("n", "N", [2, None], "")], 2, kind="others")
+    assert table.show([NUMBERS.number("n", "N", [2, None])], 2, kind="others")
     assert len(resets) == 2
 
 
