@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Qt, Signal
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QSplitter,
-    QStackedLayout,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QProgressBar, QPushButton, QSplitter, QWidget
 
 from explorer.analysis.recipes.fits import (
     Deviation,
@@ -34,23 +28,20 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.references import ReferenceBar
 from explorer.qt.survey.session import SurveySession, SurveyState
-from explorer.qt.widgets.labels import ElidedLabel, StatePage, plain_label
+from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.pages import ContentPage
 from explorer.qt.widgets.progress import Pace
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.text import bytes_text, fixed_text, float_text, integer_text
 
+_tr: Final = partial(QCoreApplication.translate, "TypeMix")
+
 
 @dataclass(frozen=True, slots=True)
 class TypeMix:
-    """Types of a file and the recipes that fit.
-
-    Attributes:
-        verdict: The result in a sentence.
-        rows: Types by role.
-        fits: How well each recipe agrees, the best first.
-        nbytes: Stored bytes of the tensors.
-    """
+    """Types of a file by role, the recipes that fit, best first, and the result in a sentence."""
 
     verdict: str
     rows: Sequence[MixRow]
@@ -87,12 +78,7 @@ def mix_columns(rows: Sequence[MixRow]) -> list[Column]:
 
 
 def fit_columns(fits: Sequence[RecipeFit], nbytes: int) -> list[Column]:
-    """Return the columns of the recipes.
-
-    Args:
-        fits: The recipes.
-        nbytes: What the file's tensors take.
-    """
+    """Return the columns of recipes, compared with the bytes of the file's tensors."""
     table = RowColumns(fits, RECIPE_TEXTS)
     return [
         table.words("recipe", _tr("Recipe"), _recipe_name),
@@ -121,9 +107,8 @@ def deviation_columns(deviations: Sequence[Deviation]) -> list[Column]:
 
 
 def _recipe_name(fit: RecipeFit) -> str:
-    return (
-        _tr("{recipe} (as the file says)").format(recipe=fit.recipe) if fit.declared else fit.recipe
-    )
+    text = _tr("{recipe} (as the file says)") if fit.declared else "{recipe}"
+    return text.format(recipe=fit.recipe)
 
 
 def _share_text(share: float) -> str:
@@ -137,19 +122,8 @@ def _signed_bytes(nbytes: int) -> str:
     return sign + bytes_text(abs(nbytes))
 
 
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("TypeMix", text)
-
-
-class TypeMixPage(QWidget):
-    """Types by role, the recipes that fit best, and how the file differs from one.
-
-    Attributes:
-        verdict: The outcome in a sentence.
-        roles: The types by role.
-        recipes: The recipes.
-        deviations: How the file differs from the recipe that is selected.
-        state: What stands there while there is nothing to show.
+class TypeMixPage(ContentPage):
+    """Types by role, the recipes that fit best, and how the file differs from the selected one.
 
     Signals:
         exported: A file was written; its path.
@@ -183,7 +157,6 @@ class TypeMixPage(QWidget):
         self.caption = plain_label(self)
         self.caption.setWhatsThis(picture_text("deviations"))
         self.caption.setContentsMargins(8, 6, 8, 4)
-        self.state = StatePage(self)
         self.state.pressed.connect(self.refresh)
         self.recipes.row_selected.connect(self._show_deviations)
         session.replaced.connect(self._let_go)
@@ -198,12 +171,7 @@ class TypeMixPage(QWidget):
 
     def _lay_out(self) -> None:
         right = QWidget(self)
-        column = QVBoxLayout(right)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.recipes, 3)
-        column.addWidget(self.caption)
-        column.addWidget(self.deviations, 2)
+        column((self.recipes, 3), self.caption, (self.deviations, 2), of=right)
         splitter = QSplitter(self)
         splitter.addWidget(self.roles)
         splitter.addWidget(right)
@@ -215,16 +183,7 @@ class TypeMixPage(QWidget):
         font = source.font()
         font.setPointSizeF(font.pointSizeF() * 0.9)
         source.setFont(font)
-        self._content = QWidget(self)
-        content = QVBoxLayout(self._content)
-        content.setContentsMargins(0, 0, 0, 0)
-        content.setSpacing(0)
-        content.addWidget(self.verdict)
-        content.addWidget(splitter, 1)
-        content.addWidget(source)
-        self._stack = QStackedLayout(self)
-        self._stack.addWidget(self.state)
-        self._stack.addWidget(self._content)
+        column(self.verdict, (splitter, 1), source, of=self.content)
 
     def refresh(self) -> None:
         """Show the current model; compare it in a worker if that was not done yet."""
@@ -239,8 +198,7 @@ class TypeMixPage(QWidget):
         if known is not None:
             self._show(known)
             return
-        self.state.show_message(self.tr("Comparing with known recipes…"), "")
-        self._stack.setCurrentWidget(self.state)
+        self.show_message(self.tr("Comparing with known recipes…"), "")
 
         def done(mix: TypeMix) -> None:
             self._known[document] = mix
@@ -270,7 +228,7 @@ class TypeMixPage(QWidget):
         else:
             self._fill(self.deviations, [], 0)
             self.caption.clear()
-        self._stack.setCurrentWidget(self._content)
+        self.show_content()
 
     def _show_deviations(self, row: int) -> None:
         if self._mix is None:
@@ -288,10 +246,8 @@ class TypeMixPage(QWidget):
         table.show_columns(QByteArray())
 
     def _fail(self, error: ExplorerError) -> None:
-        self.state.show_message(
-            self.tr("The types could not be compared"), str(error), self.tr("Try again")
-        )
-        self._stack.setCurrentWidget(self.state)
+        heading = self.tr("The types could not be compared")
+        self.show_message(heading, str(error), self.tr("Try again"))
 
 
 _STEPS = 1000
@@ -300,16 +256,8 @@ _STEPS = 1000
 class SurveyBar(QWidget):
     """Controls of a survey, and how far it is.
 
-    Attributes:
-        reference: Chooses what the model is compared with.
-        start: Starts the survey.
-        pause: Pauses it, and lets it go on.
-        cancel: Ends it.
-        bar: How far it is.
-        label: The same in words, or what is known.
-
     Signals:
-        open_requested: A model shall be opened, to compare with.
+        open_requested: The user wants to open a model to compare with.
     """
 
     open_requested = Signal()
@@ -335,25 +283,11 @@ class SurveyBar(QWidget):
         self.label = ElidedLabel(self)
         self.label.setWhatsThis(picture_text("known"))
         self.label.setFixedHeight(self.bar.sizeHint().height())  # the pages must not jump
-        self._lay_out()
+        controls = row(self.reference, 1, self.start, self.pause, self.cancel)
+        column(controls, row(self.bar, (self.label, 1)), of=self, margins=(8, 6, 8, 2), spacing=4)
         session.state_changed.connect(self.follow)
         session.grown.connect(self._show_progress)
         self.follow()
-
-    def _lay_out(self) -> None:
-        first = QHBoxLayout()
-        first.addWidget(self.reference)
-        first.addStretch(1)
-        for button in (self.start, self.pause, self.cancel):
-            first.addWidget(button)
-        second = QHBoxLayout()
-        second.addWidget(self.bar)
-        second.addWidget(self.label, 1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 6, 8, 2)
-        layout.setSpacing(4)
-        layout.addLayout(first)
-        layout.addLayout(second)
 
     def follow(self) -> None:
         """Show what the survey does now."""
@@ -362,7 +296,7 @@ class SurveyBar(QWidget):
         under_way = state in (SurveyState.RUNNING, SurveyState.PAUSED)
         self.start.setVisible(not under_way)
         self.start.setEnabled(state is SurveyState.READY and missing)
-        self.start.setText(start_text(self, session) if missing else self.tr("All is known"))
+        self.start.setText(start_text(session) if missing else self.tr("All is known"))
         self.pause.setVisible(under_way)
         paused = state is SurveyState.PAUSED
         self.pause.setText(self.tr("&Resume") if paused else self.tr("&Pause"))
@@ -397,9 +331,9 @@ class SurveyBar(QWidget):
             return ""
         if session.content is None:
             return self.tr("Reading what is known of the model…")
-        count = len(session.document.arrays)
         text = self.tr("Statistics of {known} of {all} tensors are known").format(
-            known=integer_text(int(session.content.statistics.known.sum())), all=integer_text(count)
+            known=integer_text(int(session.content.statistics.known.sum())),
+            all=integer_text(len(session.document.arrays)),
         )
         if session.comparison is not None:
             text += self.tr(", errors of {known}").format(
@@ -436,48 +370,37 @@ class Notice(QWidget):
         self.label.setWordWrap(True)
         self.button = QPushButton(self)
         self.button.clicked.connect(self.pressed)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(8, 2, 8, 2)
-        layout.addWidget(self.label, 1)
-        layout.addWidget(self.button)
+        row((self.label, 1), self.button, of=self, margins=(8, 2, 8, 2))
         self.hide()
 
     def show_missing(self, source: Source) -> None:
         """Say what keeps figures of a source from being known."""
         session = self._session
-        ready = session.state is SurveyState.READY
         tensors, pairs = session.missing
+        missing = pairs if source is Source.ERRORS else tensors
+        words = self.tr("{n} tensor") if missing == 1 else self.tr("{n} tensors")
+        count = words.format(n=integer_text(missing))
         text = ""
         if source is Source.ERRORS and session.references.chosen is None:
             text = self.tr("Choose above what to compare with: errors need a reference.")
         elif source is Source.ERRORS and session.comparison is None:
             text = self.tr("The tensors of both models are being matched.")
         elif source is Source.ERRORS and pairs:
-            text = self.tr("Errors of {count} are not known yet.").format(
-                count=_tensors(self, pairs)
-            )
+            text = self.tr("Errors of {count} are not known yet.").format(count=count)
         elif source is Source.STATISTICS and tensors:
-            text = self.tr("Statistics of {count} are not known yet.").format(
-                count=_tensors(self, tensors)
-            )
-        missing = pairs if source is Source.ERRORS else tensors
+            text = self.tr("Statistics of {count} are not known yet.").format(count=count)
         self.label.setText(text)
-        self.button.setVisible(bool(missing) and ready)
-        self.button.setText(start_text(self, session))
+        self.button.setVisible(bool(missing) and session.state is SurveyState.READY)
+        self.button.setText(start_text(session))
         self.setVisible(bool(text) and session.content is not None)
 
 
-def start_text(widget: QWidget, session: SurveySession) -> str:
+def start_text(session: SurveySession) -> str:
     """Return the text of the button that starts a survey."""
     tensors, pairs = session.missing
-    size = bytes_text(session.missing_bytes)
-    if tensors and pairs:
-        return widget.tr("Survey and compare all tensors ({size})").format(size=size)
+    text = session.tr("Survey all tensors ({size})")
     if pairs:
-        return widget.tr("Compare all tensors ({size})").format(size=size)
-    return widget.tr("Survey all tensors ({size})").format(size=size)
-
-
-def _tensors(widget: QWidget, count: int) -> str:
-    words = widget.tr("{count} tensor") if count == 1 else widget.tr("{count} tensors")
-    return words.format(count=integer_text(count))
+        text = session.tr("Compare all tensors ({size})")
+        if tensors:
+            text = session.tr("Survey and compare all tensors ({size})")
+    return text.format(size=bytes_text(session.missing_bytes))

@@ -26,6 +26,7 @@ from explorer.qt.survey.map_paint import (
 )
 from explorer.qt.survey.session import SurveySession
 from explorer.qt.survey.work import ComparisonContent, SurveyContent
+from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.plot import PlotColours
@@ -41,7 +42,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
 
     Attributes:
         layout_: Where the cells are.
-        current: The selected cell, or -1.
+        current: The selected cell; -1 for none.
 
     Signals:
         cell_chosen: The user chose a cell; its number.
@@ -134,15 +135,15 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         port, origin = self.viewport().size(), self._origin()
         header = self.layout_.header_of(self._grid.cells[self.current].section)
         top = place.top() - (0.0 if header is None else header.height)
-        if top < origin.y():
-            self.verticalScrollBar().setValue(int(top))
-        elif place.bottom() > origin.y() + port.height():
-            self.verticalScrollBar().setValue(int(place.bottom()) - port.height() + 2)
         left = place.left() - self.layout_.label_width
-        if left < origin.x():
-            self.horizontalScrollBar().setValue(int(left))
-        elif place.right() > origin.x() + port.width():
-            self.horizontalScrollBar().setValue(int(place.right()) - port.width() + 2)
+        for bar, start, end, seen, length in (
+            (self.verticalScrollBar(), top, place.bottom(), origin.y(), port.height()),
+            (self.horizontalScrollBar(), left, place.right(), origin.x(), port.width()),
+        ):
+            if start < seen:
+                bar.setValue(int(start))
+            elif end > seen + length:
+                bar.setValue(int(end) - length + 2)
 
     def _cell_at(self, place: QPoint) -> int:
         there = place + self._origin()
@@ -161,16 +162,11 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         edges = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: len(cells) - 1}
         if key in edges:
             return edges[key]
-        layout = self.layout_
+        layout, keys = self.layout_, Qt.Key
         page = max(1, int(self.viewport().height() / (layout.lines[0].height + 1)) - 2)
-        sideways = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
-        lines = {
-            Qt.Key.Key_Up: -1,
-            Qt.Key.Key_Down: 1,
-            Qt.Key.Key_PageUp: -page,
-            Qt.Key.Key_PageDown: page,
-        }
-        if key not in sideways and key not in lines:
+        sideways = {keys.Key_Left: -1, keys.Key_Right: 1}
+        lines = {keys.Key_Up: -1, keys.Key_Down: 1, keys.Key_PageUp: -page, keys.Key_PageDown: page}
+        if key not in sideways | lines:
             return -1
         if self.current < 0:
             return 0
@@ -236,7 +232,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
             QtWidgets.QToolTip.showText(event.globalPos(), plain_tip(text), self)
             return True
         if event.type() == QEvent.Type.Leave:
-            self._tell_read(-1)
+            self._read_cell(-1)
         return super().viewportEvent(event)
 
     def tip(self, cell: int) -> str:
@@ -246,9 +242,9 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         return f"{column.role}.{column.suffix}" if column.suffix else column.role
 
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
-        self._tell_read(self._cell_at(event.position().toPoint()))
+        self._read_cell(self._cell_at(event.position().toPoint()))
 
-    def _tell_read(self, cell: int) -> None:
+    def _read_cell(self, cell: int) -> None:
         if cell != self._read:
             self._read = cell
             self.cell_read.emit(cell)
@@ -306,7 +302,7 @@ class MapLegend(QtWidgets.QWidget):
 
     def follow(self) -> None:
         """Show the meaning of the map's colours."""
-        painter = self._map.painter_for(self._colours(), self._map.layout_)
+        painter = self._painter()
         metrics = QFontMetricsF(self.font())
         height = metrics.height() + 8
         if painter is not None:
@@ -316,8 +312,8 @@ class MapLegend(QtWidgets.QWidget):
             self.setFixedHeight(round(height))
         self.update()
 
-    def _colours(self) -> PlotColours:
-        return PlotColours.of_palette(self.palette())
+    def _painter(self) -> MapPainter | None:
+        return self._map.painter_for(PlotColours.of_palette(self.palette()), self._map.layout_)
 
     # Qt
 
@@ -326,7 +322,7 @@ class MapLegend(QtWidgets.QWidget):
         self.follow()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        map_painter = self._map.painter_for(self._colours(), self._map.layout_)
+        map_painter = self._painter()
         if map_painter is not None:
             painter = QPainter(self)
             painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
@@ -341,14 +337,7 @@ _MOST_PIXELS: Final = 4 << 20  # a larger map is drawn smaller
 
 
 class MapPicture:
-    """The whole map with its legend as a picture of its own size, and the figures behind it.
-
-    Args:
-        painter: Paints it in the colours of paper.
-        font: The map's.
-        content: Whose tensors it shows.
-        known: What is known of them.
-    """
+    """The whole map with its legend as a picture of its own size, and the figures behind it."""
 
     def __init__(
         self, painter: MapPainter, font: QFont, content: SurveyContent, known: Known
@@ -414,15 +403,12 @@ class MapPage(QtWidgets.QWidget):
     """The map of the current model.
 
     Attributes:
-        colour_by: Chooses the metric that cells are coloured by.
-        notice: What has to be read first.
-        map: The map.
         readout: Details of the cell under the mouse, else of the selected one.
 
     Signals:
         tensor_chosen: A cell was chosen; the row of its tensor, of several the first.
         tensor_opened: A cell was opened; the same.
-        start_requested: What is missing shall be read.
+        start_requested: The user wants to read what is missing.
     """
 
     tensor_chosen = Signal(int)
@@ -455,7 +441,7 @@ class MapPage(QtWidgets.QWidget):
         self.readout.setContentsMargins(8, 3, 8, 4)
         self.readout.setWordWrap(True)
         self.readout.setAlignment(Qt.AlignmentFlag.AlignTop)
-        # two lines, always: the map must not jump as the mouse moves
+        # three lines, always: the map must not jump as the mouse moves
         self.readout.setFixedHeight(3 * self.readout.fontMetrics().lineSpacing() + 8)
         self.readout.setSizePolicy(
             QtWidgets.QSizePolicy.Policy.Ignored, QtWidgets.QSizePolicy.Policy.Fixed
@@ -479,22 +465,9 @@ class MapPage(QtWidgets.QWidget):
     def _lay_out(self) -> None:
         label = QtWidgets.QLabel(self.tr("C&olour by"), self)
         label.setBuddy(self.colour_by)
-        bar = QtWidgets.QHBoxLayout()
-        bar.setContentsMargins(8, 6, 8, 4)
-        bar.addWidget(label)
-        bar.addWidget(self.colour_by)
-        bar.addSpacing(8)
-        bar.addWidget(self.by_role)
-        bar.addStretch(1)
-        bar.addWidget(self.save)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(bar)
-        layout.addWidget(self.notice)
-        layout.addWidget(self.legend)
-        layout.addWidget(self.map, 1)
-        layout.addWidget(self.readout)
+        bar = row(label, self.colour_by, self.by_role, 1, self.save, margins=(8, 6, 8, 4))
+        bar.insertSpacing(2, 8)
+        column(bar, self.notice, self.legend, (self.map, 1), self.readout, of=self)
 
     @property
     def chosen(self) -> Metric | None:
@@ -540,10 +513,9 @@ class MapPage(QtWidgets.QWidget):
 
     def grow(self) -> None:
         """Show more of the same."""
+        self._values.clear()
         if self.chosen is not None:
             self.refresh()
-        else:
-            self._values.clear()
 
     def select_tensor(self, row: int) -> None:
         """Mark the cell of a tensor; -1 marks none. Emits nothing."""
@@ -568,18 +540,17 @@ class MapPage(QtWidgets.QWidget):
             what = self.colour_by.currentText()
             self._export.ask(picture, f"{document.title} {what}")
 
-    def lines(self, cell: int) -> list[tuple[str, str]]:
-        """Return the details of a cell, as names and texts."""
-        return [] if self._content is None else list(self._lines(self._content, cell))
-
-    def _lines(self, content: SurveyContent, cell: int) -> Iterator[tuple[str, str]]:
+    def lines(self, cell: int) -> Iterator[tuple[str, str]]:
+        """Yield the details of a cell, as names and texts; none of cell -1."""
+        content = self._content
+        if content is None or cell < 0:
+            return
         document, rows = content.document, content.grid.cells[cell].rows
         arrays = document.arrays
         name = plain_text(document.model.tensors.columns.names[self._row_of(cell)])
         if len(rows) > 1:
-            name = self.tr("{name} and {count} more").format(
-                name=name, count=integer_text(len(rows) - 1)
-            )
+            more = integer_text(len(rows) - 1)
+            name = self.tr("{name} and {count} more").format(name=name, count=more)
         yield self.tr("Tensor"), name
         types = np.unique(arrays.type_codes[list(rows)]).tolist()
         yield self.tr("Type"), ", ".join(arrays.types[code].name for code in types[:4])
@@ -597,7 +568,7 @@ class MapPage(QtWidgets.QWidget):
         """Return a figure of a cell; those of all cells are computed at once."""
         content, known = self._content, self._session.known
         if content is None or known is None:
-            return float("nan")
+            return math.nan
         if metric.name not in self._values:
             groups = Groups(content.grid.cell_of, len(content.grid.cells))
             self._values[metric.name] = metric.of_groups(known, groups)
@@ -626,8 +597,7 @@ class MapPage(QtWidgets.QWidget):
 
     def _read(self, cell: int) -> None:
         """Show the details of a cell; of the selected one if it is -1."""
-        cell = self.map.current if cell < 0 else cell
-        lines = self.lines(cell) if cell >= 0 else []
+        lines = list(self.lines(self.map.current if cell < 0 else cell))
         parts = [text for _, text in lines[:4]] + [f"{title} {text}" for title, text in lines[4:]]
         text = "   ·   ".join(parts)
         hint = self.tr("Point at a cell to read it; arrow keys go from cell to cell.")
@@ -636,7 +606,7 @@ class MapPage(QtWidgets.QWidget):
 
     def _copy(self) -> None:
         with locale_free():
-            lines = self.lines(self.map.current) if self.map.current >= 0 else []
+            lines = list(self.lines(self.map.current))
         if lines:
             QtGui.QGuiApplication.clipboard().setText(to_tsv(None, lines))
 
@@ -646,4 +616,3 @@ class MapPage(QtWidgets.QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.LocaleChange:
             self.refresh()
-            self._read(-1)

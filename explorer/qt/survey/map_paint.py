@@ -39,8 +39,6 @@ _BAND_CELLS: Final = 2  # widths of a role that a tensor outside of layers takes
 
 
 class LineKind(Enum):
-    """What a line shows."""
-
     TITLE = auto()
     HEADER = auto()
     CELLS = auto()
@@ -87,8 +85,8 @@ class MapLayout:
         """Lay a grid out.
 
         Args:
-            grid: The grid.
-            width: What there is room for; wider grids are as wide as they must be.
+            grid: What to lay out.
+            width: The room there is; wider grids are as wide as they must be.
             line_height: Height of a line of text.
             advance: Returns the width of a text.
         """
@@ -124,11 +122,10 @@ class MapLayout:
             two_lines = 2 * self._line_height + _ROW_PAD
             self.lines.append(Line(top, two_lines, LineKind.HEADER, number))
             top += two_lines
+            height, count = self._row_height, len(section.columns)
             for row in range(section.row_count):
-                count = len(section.columns)
-                line = Line(top, self._row_height, LineKind.CELLS, number, row, 0, count)
-                self.lines.append(line)
-                top += self._row_height
+                self.lines.append(Line(top, height, LineKind.CELLS, number, row, 0, count))
+                top += height
             return top
         height = 2 * self._line_height + _ROW_PAD
         for first in range(0, len(section.columns), self._per_line):
@@ -149,10 +146,8 @@ class MapLayout:
 
     def bottom_of(self, section: int) -> float:
         """Return the lower edge of a section."""
-        following = section + 1
-        if following < len(self._first_line):
-            return self.lines[self._first_line[following]].top - _PAD
-        return self.height - _PAD
+        following = self._first_line[section + 1 : section + 2]
+        return (self.lines[following[0]].top if following else self.height) - _PAD
 
     def place(self, line: Line, column: int) -> QRectF:
         """Return the place of a column in a line."""
@@ -191,15 +186,18 @@ class MapLayout:
         line = self.lines[number]
         if line.kind is not LineKind.CELLS or y >= line.top + line.height:
             return -1
-        start = self.place(line, line.first)
-        column = line.first + int((x - start.left()) // start.width())
-        if not line.first <= column < line.first + line.count:
-            return -1
-        return self.cell_in(line, column)
+        return self.cell_in(line, self._column_at(line, x))
 
     def cell_in(self, line: Line, column: int) -> int:
         """Return the cell of a column of a line, -1 if there is none."""
+        if not line.first <= column < line.first + line.count:
+            return -1
         return self.grid.sections[line.section].cells.get((line.row, column), -1)
+
+    def _column_at(self, line: Line, x: float) -> int:
+        """Return the column at a place; it may be outside of the line."""
+        start = self.place(line, line.first)
+        return line.first + int((x - start.left()) // start.width())
 
     # Going from cell to cell
 
@@ -231,15 +229,12 @@ class MapLayout:
         return found
 
     def _nearest(self, line: Line, x: float) -> int:
-        """Return the cell of a line that is nearest to a place."""
-        start = self.place(line, line.first)
-        column = line.first + int((x - start.left()) // start.width())
+        """Return the cell of a line that is nearest to a place, -1 if it has none."""
+        column = self._column_at(line, x)
         for distance in range(line.count + abs(column - line.first) + 1):
             for near in (column - distance, column + distance):
-                if line.first <= near < line.first + line.count:
-                    found = self.cell_in(line, near)
-                    if found >= 0:
-                        return found
+                if (found := self.cell_in(line, near)) >= 0:
+                    return found
         return -1
 
 
@@ -252,23 +247,9 @@ COLOUR_MAP: Final = tuple(QColor(*map(int, colour)) for colour in _LUT[:, :3])
 """Viridis, which keeps its order in every kind of colour vision and without colour."""
 
 
-class CellState(Enum):
-    """Whether a cell has something to show."""
-
-    KNOWN = auto()
-    UNKNOWN = auto()  # not read yet
-    NOTHING = auto()  # not comparable, not readable, or not quantized
-
-
 @dataclass(frozen=True)
 class Scale:
-    """How figures become places in the colour map.
-
-    Attributes:
-        low: The minimum; NaN if no figure is known.
-        high: The maximum.
-        logarithmic: Whether places follow the logarithm.
-    """
+    """How figures become places in the colour map; its ends are NaN if no figure is known."""
 
     low: float
     high: float
@@ -309,8 +290,8 @@ class Colouring:
     by_role: bool = False
     types: tuple[tuple[TypeShare, QColor], ...] = ()
 
-    def state(self, cell: int) -> CellState:
-        """Return whether a cell has something to show."""
+    def is_void(self, cell: int) -> bool:
+        """Return whether a cell has nothing to show, and a survey would not change that."""
         raise NotImplementedError
 
     def colour(self, cell: int) -> QColor | None:
@@ -348,8 +329,8 @@ class TypeColouring(Colouring):
         self._most[cells[order]] = types[order]  # the last of a cell is written last
         self._mixed = np.bincount(cells, minlength=len(self._most)) > 1
 
-    def state(self, cell: int) -> CellState:
-        return CellState.KNOWN  # each tensor has a type
+    def is_void(self, cell: int) -> bool:
+        return False  # each tensor has a type
 
     def colour(self, cell: int) -> QColor | None:
         return self._colours[int(self._most[cell])]
@@ -360,15 +341,7 @@ class TypeColouring(Colouring):
 
 
 class MetricColouring(Colouring):
-    """Cells by a figure.
-
-    Args:
-        metric: The figure.
-        known: What is known of the tensors.
-        content: Their places.
-        comparison: The errors known.
-        by_role: Whether the colours go from the minimum to the maximum of each role.
-    """
+    """Cells by a figure; by role, colours go from the minimum to the maximum of each role."""
 
     def __init__(
         self,
@@ -392,10 +365,9 @@ class MetricColouring(Colouring):
         self._pending = np.zeros(count, np.bool_)
         if metric.source is Source.STATISTICS:
             self._pending[content.grid.cell_of[content.missing]] = True
-        elif metric.source is Source.ERRORS and comparison is None:
-            self._pending[:] = True
-        elif metric.source is Source.ERRORS and comparison is not None:
-            self._pending[content.grid.cell_of[comparison.missing_rows]] = True
+        elif metric.source is Source.ERRORS:
+            rows = slice(None) if comparison is None else comparison.missing_rows
+            self._pending[content.grid.cell_of[rows]] = True
 
     def _places_by_role(self, grid: ModelGrid) -> NDArray[np.float64]:
         """Return the place of each cell's figure among those of its role."""
@@ -408,10 +380,8 @@ class MetricColouring(Colouring):
             places[cells] = Scale.of(values).places(values)
         return places
 
-    def state(self, cell: int) -> CellState:
-        if not np.isnan(self.values[cell]):
-            return CellState.KNOWN
-        return CellState.UNKNOWN if self._pending[cell] else CellState.NOTHING
+    def is_void(self, cell: int) -> bool:
+        return bool(np.isnan(self.values[cell]) and not self._pending[cell])
 
     def colour(self, cell: int) -> QColor | None:
         number = int(self._numbers[cell])
@@ -436,13 +406,7 @@ _RIGHT: Final = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class MapPainter:
-    """Paints cells in a colouring.
-
-    Attributes:
-        layout: Where the cells are.
-        colouring: How they look.
-        colours: The colours of lines and texts.
-    """
+    """Paints cells in a colouring; `colours` are those of lines and texts."""
 
     def __init__(self, layout: MapLayout, colouring: Colouring, colours: PlotColours) -> None:
         self.layout = layout
@@ -488,8 +452,7 @@ class MapPainter:
         if section.kind is Kind.BEFORE:
             text = _tr("Before the layers")
         elif section.kind is Kind.LAYERS:
-            count = integer_text(len(section.layers))
-            stack = plain_text(section.stack)
+            stack, count = plain_text(section.stack), integer_text(len(section.layers))
             text = _tr("{stack}: {count} layers").format(stack=stack, count=count)
         font = painter.font()
         bold = painter.font()
@@ -522,7 +485,7 @@ class MapPainter:
             painter.setPen(QPen(self.colours.grid, 1))
             painter.drawRect(place.adjusted(0.5, 0.5, -0.5, -0.5))
             painter.setPen(self.colours.text)
-            if self.colouring.state(cell) is CellState.NOTHING:
+            if self.colouring.is_void(cell):  # not comparable, not readable, or not quantized
                 text = "–"
         if name:
             half = place.height() / 2
@@ -566,9 +529,8 @@ class MapPainter:
             self._paint_scale(painter, self.colouring.scale)
             return
         places = self._legend_places(QFontMetricsF(painter.font()), width)
-        for place, text, (_, colour) in zip(
-            places, self._legend_texts(), self.colouring.types[:_MOST_TYPES], strict=True
-        ):
+        shown = self.colouring.types[:_MOST_TYPES]
+        for place, text, (_, colour) in zip(places, self._legend_texts(), shown, strict=True):
             top = place.center().y() - _SWATCH / 2
             painter.fillRect(QRectF(place.left(), top, _SWATCH, _SWATCH), colour)
             painter.drawText(place.adjusted(_SWATCH + 5, 0, 0, 0), int(_LEFT), text)
@@ -619,8 +581,8 @@ class MapPainter:
         if scale.low == scale.low:  # something is known
             bar = QRectF(x, 4, _SCALE_WIDTH, height - 4)
             gradient = QLinearGradient(QPointF(bar.left(), 0), QPointF(bar.right(), 0))
-            for stop in range(0, 17):
-                gradient.setColorAt(stop / 16, COLOUR_MAP[round(stop / 16 * (len(COLOUR_MAP) - 1))])
+            for stop in np.linspace(0, 1, 17).tolist():
+                gradient.setColorAt(stop, COLOUR_MAP[round(stop * (len(COLOUR_MAP) - 1))])
             painter.fillRect(bar, QBrush(gradient))
             place = QRectF(bar.right() + 10, 2, 300, height)
             painter.drawText(place, int(_LEFT), high)
@@ -629,7 +591,6 @@ class MapPainter:
 def outline(painter: QPainter, place: QRectF, colours: PlotColours, highlight: QColor) -> None:
     """Mark a cell so that it is seen on every colour."""
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.setPen(QPen(colours.background, 4))
-    painter.drawRect(place.adjusted(0, 0, -1, -1))
-    painter.setPen(QPen(highlight, 2))
-    painter.drawRect(place.adjusted(0, 0, -1, -1))
+    for pen in (QPen(colours.background, 4), QPen(highlight, 2)):
+        painter.setPen(pen)
+        painter.drawRect(place.adjusted(0, 0, -1, -1))

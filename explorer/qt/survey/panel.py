@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 import numpy as np
-from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QHBoxLayout, QLabel, QWidget
+from PySide6.QtWidgets import QBoxLayout, QCheckBox, QComboBox, QLabel, QWidget
 
 from explorer.formats.tensor_filter import parse_filter
 from explorer.present.explanations import TENSOR_TEXTS
@@ -19,15 +21,18 @@ from explorer.qt.references import References
 from explorer.qt.survey.bar import Notice, SurveyBar, TypeMixPage
 from explorer.qt.survey.map_page import MapPage
 from explorer.qt.survey.session import SurveySession, SurveyState
+from explorer.qt.widgets.building import row
 from explorer.qt.widgets.labels import error_caution
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
-from explorer.qt.widgets.plot_panel import PlotExport
+from explorer.qt.widgets.plot_panel import PlotExport, percent_text
 from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import ListPanel
 from explorer.qt.widgets.tensor_columns import describe_filter, tensor_columns
-from explorer.text import float_text, integer_text, plain_text
+from explorer.text import integer_text, plain_text
 
-SHARE = "share"
+_tr: Final = partial(QCoreApplication.translate, "HotSpotTable")
+
+SHARE: Final = "share"
 """Name of the column of a tensor's share of the model's sum."""
 
 _RENEW_MS = 500  # between two sortings while figures come in: rows that jump cannot be read
@@ -39,13 +44,7 @@ _OF_TENSORS = ("name", "layer", "role", "type", "shape", "parameters")
 
 
 class HotSpots:
-    """The columns of the table; their figures grow with the survey.
-
-    Args:
-        document: The model.
-        session: Gives the reasons why something cannot be known.
-        metric: The metric that tensors are ranked by.
-    """
+    """The columns of the table, ranked by a metric; their figures grow with the survey."""
 
     def __init__(self, document: Document, session: SurveySession, metric: Metric) -> None:
         self.metric = metric
@@ -65,12 +64,18 @@ class HotSpots:
     def columns(self) -> list[Column]:
         """Return the columns."""
         tip = _tr("What this tensor adds to the sum over all tensors: size counts.")
-        share = self._column(SHARE, self.metric.burden_title, _percent, tip)
+        share = self._column(SHARE, self.metric.burden_title, percent_text, tip)
         metrics = (
             self._column(one.name, one.title, one.text, one.tip, low_is_worse=one.low_is_worse)
             for one in METRICS
         )
-        return [*self._tensors, share, *metrics, self._reason_column()]
+
+        def reason(row: int) -> str:
+            return plain_text(self._session.reason(row))
+
+        keys, tip = self._session.with_reason, TENSOR_TEXTS["problem"]
+        problem = Column("problem", _tr("Problem"), reason, reason, keys, tip=tip)
+        return [*self._tensors, share, *metrics, problem]
 
     def known_count(self) -> int:
         """Return for how many tensors the metric is known that they are ranked by."""
@@ -100,34 +105,14 @@ class HotSpots:
 
         return Column(name, title, shown, value, keys, numeric=True, tip=tip)
 
-    def _reason_column(self) -> Column:
-        def reason(row: int) -> str:
-            return plain_text(self._session.reason(row))
-
-        keys, tip = self._session.with_reason, TENSOR_TEXTS["problem"]
-        return Column("problem", _tr("Problem"), reason, reason, keys, tip=tip)
-
-
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("HotSpotTable", text)
-
-
-def _percent(value: float) -> str:
-    return f"{float_text(100 * value, 3)} %"
-
 
 class HotSpotsPage(ListPanel):
     """The tensors of the current model, the worst first, by any metric.
 
-    Attributes:
-        rank_by: Chooses the metric.
-        weighted: Whether a tensor's size counts.
-        notice: What has to be read first.
-
     Signals:
-        tensor_chosen: A row was chosen by the user; its content row.
-        tensor_opened: A row was opened; its content row.
-        start_requested: What is missing shall be read.
+        tensor_chosen: The user chose a row; its content row.
+        tensor_opened: The user opened a row; its content row.
+        start_requested: The user wants to read what is missing.
     """
 
     tensor_chosen = Signal(int)
@@ -144,7 +129,6 @@ class HotSpotsPage(ListPanel):
         self._document: Document | None = None
         self._spots: HotSpots | None = None
         self._row = -1
-        self._following = False  # a selection that came from elsewhere
         self._chose = False  # whether the user chose what to rank by
         self.rank_by = QComboBox(self)
         self.rank_by.setAccessibleName(self.tr("Rank by"))
@@ -173,13 +157,8 @@ class HotSpotsPage(ListPanel):
     def _lay_out(self) -> None:
         label = QLabel(self.tr("&Rank by"), self)
         label.setBuddy(self.rank_by)
-        line = QHBoxLayout()
-        line.setContentsMargins(8, 6, 8, 0)
-        line.addWidget(label)
-        line.addWidget(self.rank_by)
-        line.addSpacing(8)
-        line.addWidget(self.weighted)
-        line.addStretch(1)
+        line = row(label, self.rank_by, self.weighted, 1, margins=(8, 6, 8, 0))
+        line.insertSpacing(2, 8)
         layout = self.layout()
         assert isinstance(layout, QBoxLayout)
         layout.insertLayout(0, line)
@@ -240,12 +219,9 @@ class HotSpotsPage(ListPanel):
     def select_tensor(self, row: int) -> None:
         """Mark a tensor; -1 marks none. Emits nothing."""
         self._row = row
-        self._following = True
-        try:
+        with QSignalBlocker(self.table):
             if row < 0 or not self.table.select_row(row):
                 self.table.clearSelection()
-        finally:
-            self._following = False
 
     def _renew(self) -> None:
         """Show the figures known by now."""
@@ -267,8 +243,7 @@ class HotSpotsPage(ListPanel):
         ascending = self.chosen.low_is_worse and by != SHARE
         order = Qt.SortOrder.AscendingOrder if ascending else Qt.SortOrder.DescendingOrder
         for name in {by, self.chosen.name}:
-            if self.table.isColumnHidden(names.index(name)):
-                self.table.setColumnHidden(names.index(name), False)
+            self.table.setColumnHidden(names.index(name), False)
         self.table.sortByColumn(names.index(by), order)
         self.table.scrollToTop()
 
@@ -304,7 +279,7 @@ class HotSpotsPage(ListPanel):
             )
 
     def _choose(self, row: int) -> None:
-        if not self._following and row != self._row:
+        if row != self._row:
             self._row = row
             self.tensor_chosen.emit(row)
 
@@ -319,14 +294,9 @@ class HotSpotsPage(ListPanel):
 class SurveyView(TabbedPanel):
     """All tensors of the current model.
 
-    Attributes:
-        session: What is known, and the survey.
-        bar: The controls.
-        map: The map of the model.
-
     Signals:
-        tensor_chosen: A tensor was chosen; its content row in the tensor table.
-        tensor_opened: More of a tensor shall be seen; its content row.
+        tensor_chosen: The user chose a tensor; its content row in the tensor table.
+        tensor_opened: The user wants to see more of a tensor; its content row.
     """
 
     tensor_chosen = Signal(int)

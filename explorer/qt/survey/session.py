@@ -26,8 +26,6 @@ Result = TypeVar("Result")
 
 
 class SurveyState(Enum):
-    """State of a survey."""
-
     NOTHING = auto()  # there is no model
     LOADING = auto()  # results of earlier surveys are being read
     READY = auto()
@@ -39,9 +37,7 @@ class SurveySession(QObject):
     """What is known of the current model's tensors.
 
     Attributes:
-        references: What the model is compared with.
-        document: The model.
-        content: Its tensors and their statistics; None until they were read.
+        content: The tensors and their statistics; None until they were read.
         comparison: Their errors against the chosen reference; None without one, or not yet.
         progress: Progress of the survey; None if none is under way.
 
@@ -162,13 +158,11 @@ class SurveySession(QObject):
             self.resume()
         if self.state is not SurveyState.READY or self.content is None or not any(self.missing):
             return
-        comparison = self.comparison if self.missing[1] else None
-        survey = SurveyWork(self.content, comparison)
+        survey = SurveyWork(self.content, self.comparison if self.missing[1] else None)
         self._work = survey
         self.progress = survey.progress()
-        job = self._surveying.run(
-            self.tr("Surveying all tensors"), survey.run, lambda _none: None, self.failed.emit
-        )
+        title = self.tr("Surveying all tensors")
+        job = self._surveying.run(title, survey.run, lambda _none: None, self.failed.emit)
         job.published.connect(self._grow)
         job.finished.connect(lambda: self._finish(survey))
         self.state_changed.emit()
@@ -213,10 +207,7 @@ class SurveySession(QObject):
         document = self.document
         if document is not None and self._wanted and not self._reading.busy:
             if self.content is None:
-                self._read(
-                    lambda job: work.read_content(document, job),
-                    lambda found: self._show_content(document, found),
-                )
+                self._read(lambda job: work.read_content(document, job), self._show_content)
             elif self.comparison is None:
                 self._read_comparison(document)
         self.replaced.emit()
@@ -235,12 +226,11 @@ class SurveySession(QObject):
         )
 
     def _read(self, read: Callable[[Job], Result], show: Callable[[Result], None]) -> None:
-        self._reading.run(
-            self.tr("Reading what is known of the model"), read, show, self.failed.emit
-        )
+        title = self.tr("Reading what is known of the model")
+        self._reading.run(title, read, show, self.failed.emit)
 
-    def _show_content(self, document: Document, content: SurveyContent) -> None:
-        self._contents[document] = self.content = content
+    def _show_content(self, content: SurveyContent) -> None:
+        self._contents[content.document] = self.content = content
         self._look()
 
     def _show_comparison(self, comparison: ComparisonContent) -> None:

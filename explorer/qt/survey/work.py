@@ -5,11 +5,11 @@ All in a worker, but for `SurveyWork.take`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -33,13 +33,7 @@ _CHECK_EVERY = 256
 
 @dataclass(frozen=True)
 class SurveyContent:
-    """What is known of a model.
-
-    Attributes:
-        document: The model.
-        grid: Its tensors by layer and role.
-        statistics: Their statistics, as far as they are known.
-    """
+    """What is known of a model: its tensors by layer and role, and their statistics."""
 
     document: Document
     grid: ModelGrid
@@ -142,28 +136,22 @@ def read_comparison(
         found = _matched(document, reference, job.check)
     pairs: list[WeightsPair] = []
     places: list[PairPlace] = []
-    nbytes: list[float] = []
+    sizes: list[int] = []
     problems: dict[int, str] = {}
     errors = ErrorColumns(len(document.arrays))
     comparable = np.zeros(len(document.arrays), np.bool_)
     for number, (pair, rows, own, others) in enumerate(found):
         pairs.append(pair)
         places.append(PairPlace.of(rows, own))
-        nbytes.append(float(sum(tensor.nbytes for tensor in (*own, *others))))
+        sizes.append(sum(tensor.nbytes for tensor in (*own, *others)))
         comparable[list(rows)] = True
         problem = _problem((*own, *others))
         if problem is not None:
             problems[number] = problem
             errors.problems |= dict.fromkeys(rows, problem)
+    measured, nbytes = np.zeros(len(pairs), np.bool_), np.array(sizes, np.float64)
     content = ComparisonContent(
-        against,
-        pairs,
-        places,
-        np.zeros(len(pairs), np.bool_),
-        problems,
-        comparable,
-        errors,
-        np.array(nbytes, np.float64),
+        against, pairs, places, measured, problems, comparable, errors, nbytes
     )
     with kept_errors(document.model, content) as kept:
         for number, figures in kept.rows.items():
@@ -239,13 +227,7 @@ def kept_errors(model: Model, content: ComparisonContent) -> Iterator[KeptErrors
 
 @dataclass(frozen=True, slots=True)
 class SurveyProgress:
-    """Progress of a survey.
-
-    Attributes:
-        done: Weights done, of tensors and of pairs.
-        total: Weights in all.
-        nbytes: Stored bytes of the weights done.
-    """
+    """Weights done of those in all, of tensors and of pairs, and the stored bytes of the former."""
 
     done: int
     total: int
@@ -274,20 +256,18 @@ class SurveyWork:
     Rows are put into a queue as they are found; the GUI thread takes them out with each report of
     progress. So nothing is copied, and no row is lost however rare reports are.
 
-    Attributes:
+    Args:
         content: The model.
         comparison: The errors to measure too, or None.
-        control: Pauses the work.
     """
 
     def __init__(self, content: SurveyContent, comparison: ComparisonContent | None) -> None:
         self.content = content
         self.comparison = comparison
         self.control = surveys.SurveyControl()
-        self._found: SimpleQueue[tuple[int, surveys.SurveyRow] | surveys.PairRow] = SimpleQueue()
-        arrays, missing = content.document.arrays, content.missing
-        self._missing = missing
-        self._tensors = _Walk(arrays.parameters[missing], arrays.nbytes[missing])
+        self._found: deque[tuple[int, surveys.SurveyRow] | surveys.PairRow] = deque()
+        arrays, self._missing = content.document.arrays, content.missing
+        self._tensors = _Walk(arrays.parameters[self._missing], arrays.nbytes[self._missing])
         self._missing_pairs = np.zeros(0, np.bool_)
         self._pairs = _Walk(np.zeros(0), np.zeros(0))
         if comparison is not None:
@@ -298,31 +278,29 @@ class SurveyWork:
 
     def take(self) -> None:
         """Store what was found since; on the GUI thread."""
-        while True:
-            try:
-                found = self._found.get_nowait()
-            except Empty:
-                return
+        statistics = self.content.statistics
+        while self._found:
+            found = self._found.popleft()
             if not isinstance(found, tuple):
                 assert self.comparison is not None
                 self.comparison.put(found)
                 continue
             number, row = found
             if row.statistics is not None:
-                self.content.statistics.put(number, row.statistics)
+                statistics.put(number, row.statistics)
             elif row.error is not None:
-                self.content.statistics.problems[number] = row.error.what
+                statistics.problems[number] = row.error.what
 
     def run(self, job: Job) -> None:
         """Do the work."""
         self.control.obey(job.check)
         if self._missing.any():
-            self._survey(job, all_cores())
+            self._survey(job)
         if self.comparison is not None and self._missing_pairs.any():
-            self._compare(job, all_cores(), self.comparison)
+            self._compare(job, self.comparison)
 
-    def _survey(self, job: Job, workers: int) -> None:
-        model = self.content.document.model
+    def _survey(self, job: Job) -> None:
+        model, workers = self.content.document.model, all_cores()
         rows = np.flatnonzero(self._missing).tolist()
 
         def report(done: int) -> None:
@@ -330,19 +308,18 @@ class SurveyWork:
 
         with kept_statistics(model) as kept:
             found = surveys.run_survey(model, kept, workers, self.control, report, rows=rows)
-            for pair in zip(rows, found, strict=True):
-                self._found.put(pair)
+            self._found.extend(zip(rows, found, strict=True))
 
-    def _compare(self, job: Job, workers: int, comparison: ComparisonContent) -> None:
+    def _compare(self, job: Job, comparison: ComparisonContent) -> None:
         numbers = np.flatnonzero(self._missing_pairs).tolist()
-        pairs, control = comparison.pairs, self.control
+        pairs, workers, control = comparison.pairs, all_cores(), self.control
 
         def report(done: int) -> None:
             self._report(job, self._tensors.weights + done)
 
         with kept_errors(self.content.document.model, comparison) as kept:
-            for row in surveys.run_errors(pairs, kept, workers, control, report, numbers=numbers):
-                self._found.put(row)
+            found = surveys.run_errors(pairs, kept, workers, control, report, numbers=numbers)
+            self._found.extend(found)
 
     def _report(self, job: Job, done: float) -> None:
         def publish() -> SurveyProgress:

@@ -19,7 +19,6 @@ from explorer.qt.references import Rounding
 from explorer.qt.survey.map_page import ModelMap
 from explorer.qt.survey.map_paint import (
     COLOUR_MAP,
-    CellState,
     LineKind,
     MapLayout,
     MetricColouring,
@@ -105,19 +104,19 @@ def test_what_is_not_known_has_no_colour(panel: SurveyPanel) -> None:
     assert session.known is not None
     assert page.chosen is not None
 
-    def state(name: str) -> CellState:
+    def looks(name: str) -> tuple[bool, bool]:
+        """Return whether a cell has a colour, and whether it is void."""
         assert page.chosen is not None
         assert session.content is not None
         assert session.known is not None
         colouring = MetricColouring(page.chosen, session.known, session.content, None)
         cell = panel.cell_of(row(name))
-        assert (colouring.colour(cell) is None) == (colouring.state(cell) is not CellState.KNOWN)
-        return colouring.state(cell)
+        return colouring.colour(cell) is not None, colouring.is_void(cell)
 
-    assert state("blk.0.attn_q.weight") is CellState.UNKNOWN
+    assert looks("blk.0.attn_q.weight") == (False, False)
     panel.survey()
-    assert state("blk.0.attn_q.weight") is CellState.KNOWN
-    assert state("blk.2.attn_q.weight") is CellState.NOTHING  # it is not quantized
+    assert looks("blk.0.attn_q.weight") == (True, False)
+    assert looks("blk.2.attn_q.weight") == (False, True)  # it is not quantized
 
 
 def test_each_role_by_itself(panel: SurveyPanel) -> None:
