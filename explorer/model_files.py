@@ -29,9 +29,12 @@ _folders: set[str] = set()
 
 def note_model_file(path: Path) -> None:
     """Note that a file is a model's, before it is opened; it stays noted."""
-    for place in (os.path.abspath(path), os.path.realpath(path)):
-        _noted.add(place)
-        _folders.add(os.path.dirname(place))
+    try:
+        places = {os.path.abspath(path), os.path.realpath(path)}
+    except ValueError:  # a NUL in the name: no file has such a one
+        return
+    _noted.update(places)
+    _folders.update(map(os.path.dirname, places))
 
 
 def refuse_model_file(target: Path | None) -> None:

@@ -70,12 +70,9 @@ class _Items:
         self._raw = np.empty((0, item_bytes), np.uint8)
 
     def read(self, first: int, count: int) -> NDArray[np.uint8]:
-        """Return items, uint8 [count, item_bytes]: kept ones, or what the next call overwrites."""
+        """Return items, uint8 [count, item_bytes], overwritten by the next call."""
         size = self._raw.shape[1]
         start = self._extent.offset + first * size
-        kept = self._extent.source.view(start, count * size)
-        if kept is not None:
-            return np.frombuffer(kept, np.uint8).reshape(count, size)
         if count > len(self._raw):
             self._raw = np.empty((count, size), np.uint8)
         raw = self._raw[:count]
@@ -106,7 +103,6 @@ class _BlockRuns:
         """Return `count` blocks from block `first` on, overwritten by the next call."""
         raw = self._blocks.read(first, count)
         if self._swapped:
-            raw = raw if raw.flags.writeable else raw.copy()
             swap_byte_order(self._name, raw)
         return raw
 

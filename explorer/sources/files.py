@@ -38,8 +38,6 @@ _OPEN_FLAGS: Final = (
     | getattr(os, "O_BINARY", 0)
     | getattr(os, "O_CLOEXEC", 0)
 )
-_TOO_MANY_OPEN: Final = (errno.EMFILE, errno.ENFILE)
-_ONE_CALL_BYTES: Final = 1 << 20  # more is read in as many calls as the system likes
 
 
 class ByteSource(ABC):
@@ -67,15 +65,6 @@ class ByteSource(ABC):
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         """Fill `buffer` with the bytes from `offset` on; raise as `read` does."""
 
-    def view(self, offset: int, length: int) -> memoryview | None:
-        """Return bytes that are kept in memory, read-only and uncopied; None if none are kept.
-
-        Raises:
-            SourceError: As `read`.
-        """
-        del offset, length  # for places that keep some
-        return None
-
     @abstractmethod
     def close(self) -> None:
         """Release the place; reading raises `SourceError` from then on. Closing twice is fine."""
@@ -83,12 +72,9 @@ class ByteSource(ABC):
     def _checked(self, offset: int, length: int) -> int:
         """Return `length` if the range lies inside the source; nothing is allocated before."""
         if offset < 0 or length < 0 or offset + length > self.size:
-            raise SourceError(
-                f"asked for {length} bytes where only "
-                f"{max(0, self.size - max(0, offset))} are left",
-                self.path,
-                offset,
-            )
+            left = max(0, self.size - max(0, offset))
+            what = f"asked for {length} bytes where only {left} are left"
+            raise SourceError(what, self.path, offset)
         return length
 
     def __enter__(self) -> Self:
@@ -110,10 +96,6 @@ class MemorySource(ByteSource):
         self.path = Path(path)
         self.size = len(content)
         self._content = content
-
-    def read(self, offset: int, length: int) -> bytes:
-        end = offset + self._checked(offset, length)
-        return self._content[offset:end]
 
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         end = offset + self._checked(offset, len(buffer))
@@ -138,21 +120,6 @@ class FileSource(ByteSource):
         self._descriptor = FileDescriptor(self.path)
         self.size = self._descriptor.nbytes
 
-    def read(self, offset: int, length: int) -> bytes:
-        if hasattr(os, "pread") and 0 < length <= _ONE_CALL_BYTES:
-            self._checked(offset, length)
-            number = self._descriptor.borrow()
-            try:
-                content = os.pread(number, length, offset)
-            except OSError as error:
-                what = f"cannot be read: {system_reason(error)}"
-                raise SourceError(what, self.path, offset) from error
-            finally:
-                self._descriptor.give_back()
-            if len(content) == length:
-                return content
-        return super().read(offset, length)  # raises what is wrong
-
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
         self._checked(offset, len(buffer))
         view = memoryview(buffer)
@@ -161,9 +128,8 @@ class FileSource(ByteSource):
             while view:
                 count = self._read_some(position, view)
                 if count == 0:
-                    raise SourceError(
-                        "became shorter while it was open; open it again", self.path, position
-                    )
+                    what = "became shorter while it was open; open it again"
+                    raise SourceError(what, self.path, position)
                 view = view[count:]
                 position += count
         except OSError as error:
@@ -321,9 +287,8 @@ class FileDescriptor:
             number, identity = self._open()
             if identity != self._identity:
                 os.close(number)
-                raise SourceError(
-                    "was replaced or changed while it was open; open it again", self._path
-                )
+                what = "was replaced or changed while it was open; open it again"
+                raise SourceError(what, self._path)
             self._pool.add(self, number)
             return number
 
@@ -345,7 +310,7 @@ class FileDescriptor:
         try:
             return os.open(self._place, _OPEN_FLAGS)
         except OSError as error:
-            if error.errno not in _TOO_MANY_OPEN:
+            if error.errno not in {errno.EMFILE, errno.ENFILE}:
                 raise
         self._pool.close_idle(0)  # the system's limit is below ours
         return os.open(self._place, _OPEN_FLAGS)
@@ -381,13 +346,7 @@ _REPORT_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where the bytes are.
-
-    Attributes:
-        offset: First byte.
-        nbytes: Number of bytes.
-        wrapped: The search went past the end (or the start) of the file and came back.
-    """
+    """A run of bytes, and whether the search went past the end (or the start) to find it."""
 
     offset: int
     nbytes: int

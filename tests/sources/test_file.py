@@ -165,7 +165,6 @@ def test_a_disk_error_is_a_source_error(file: Path, monkeypatch: pytest.MonkeyPa
 
     with FileSource(file) as source:
         monkeypatch.setattr("explorer.sources.files.os.preadv", fail)
-        monkeypatch.setattr("explorer.sources.files.os.pread", fail)
         with pytest.raises(SourceError, match="input/output error") as caught:
             source.read(5, 5)
     assert caught.value.offset == 5
@@ -239,9 +238,8 @@ def test_closing_under_readers_gives_errors_only(file: Path) -> None:
 
 
 def test_without_positioned_reads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Windows, where `os` has neither `pread` nor `preadv`."""
+    """As on Windows, where `os` has no `preadv`."""
     monkeypatch.delattr("explorer.sources.files.os.preadv", raising=False)
-    monkeypatch.delattr("explorer.sources.files.os.pread", raising=False)
     with FileSource(file) as source:
         assert source.read(300, 5) == _CONTENT[300:305]
         with ThreadPoolExecutor(4) as pool:
@@ -280,14 +278,14 @@ def test_a_close_waits_for_the_reads_under_way(
     other = tmp_path / "other"
     other.write_bytes(b"WRONG BYTES")
     source = FileSource(path)
-    plain_pread = os.pread
+    plain_preadv = os.preadv
 
-    def closed_meanwhile(descriptor: int, length: int, offset: int) -> bytes:
+    def closed_meanwhile(descriptor: int, buffers: list[memoryview], offset: int) -> int:
         source.close()
         with other.open("rb"):  # takes the number, if it is free
-            return plain_pread(descriptor, length, offset)
+            return plain_preadv(descriptor, buffers, offset)
 
-    monkeypatch.setattr(os, "pread", closed_meanwhile)
+    monkeypatch.setattr(os, "preadv", closed_meanwhile)
     assert source.read(0, 11) == b"right bytes"
     monkeypatch.undo()
     with pytest.raises(SourceError, match="closed"):
