@@ -39,9 +39,9 @@ class PageCache:
         self._source: ByteSource | None = None
         self._pages: OrderedDict[int, bytes] = OrderedDict()
         self._failures: dict[int, str] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._wanted = range(0)
-        self._asked: set[int] = set()  # of the job under way, or of one that ended without a word
+        self._asked: set[int] = set()  # of the job under way, or of one that was cancelled
 
     @property
     def failed(self) -> bool:
@@ -59,7 +59,7 @@ class PageCache:
         self._slot.cancel()
         self._asked.clear()
         self._failures.clear()
-        self._told.clear()
+        self._reported.clear()
 
     def get(self, offset: int, nbytes: int) -> bytes | None:
         """Return bytes if all of them are in memory."""
@@ -141,6 +141,6 @@ class PageCache:
 
     def _fail(self, page: int, error: ExplorerError) -> None:
         self._failures[page] = error.what
-        if error.what not in self._told:
-            self._told.add(error.what)
+        if error.what not in self._reported:
+            self._reported.add(error.what)
             self._on_failed(str(error))

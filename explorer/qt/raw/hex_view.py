@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from PySide6 import QtCore, QtGui
@@ -20,7 +19,6 @@ from explorer.formats.structure import Field, Structure
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.raw.hex_pages import PageCache
 from explorer.qt.raw.hex_paint import (
-    HexFrame,
     HexPainter,
     RowScroller,
     c_array_text,
@@ -38,84 +36,57 @@ MOST_BYTES: Final = 4 << 20
 """Most bytes that are copied; as a C array they are 26 MB of text."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyMoves:
-    """The cursor's surroundings.
+def key_target(view: HexView, key: int, modifiers: Qt.KeyboardModifier) -> int | None:
+    """Return the byte that a key moves the cursor to, or None if it is no key for moving."""
+    if modifiers & Qt.KeyboardModifier.ControlModifier:
+        return _far_target(view, key)
+    at, columns, page = view.cursor_offset, view.columns, view.page_bytes
+    row_start = at - at % columns
+    steps = {
+        Qt.Key.Key_Left: at - 1,
+        Qt.Key.Key_Right: at + 1,
+        Qt.Key.Key_Up: at - columns if at >= columns else at,
+        Qt.Key.Key_Down: at + columns if at + columns < view.size_bytes else at,
+        Qt.Key.Key_PageUp: at - page if at >= page else at % columns,
+        Qt.Key.Key_PageDown: at + page,
+        Qt.Key.Key_Home: row_start,
+        Qt.Key.Key_End: row_start + columns - 1,
+    }
+    # by number: a letter of another script is a key that the enum does not have
+    return {int(known): step for known, step in steps.items()}.get(key)
 
-    Attributes:
-        offset: The byte under the cursor.
-        size_bytes: Size of the file, not 0.
-        columns: Bytes of a row.
-        page: Rows of a page.
-        field_at: Gives the field of a byte, if known.
-    """
 
-    offset: int
-    size_bytes: int
-    columns: int
-    page: int
-    field_at: Callable[[int], Field | None]
-
-    def target(self, key: int, modifiers: Qt.KeyboardModifier) -> int | None:
-        """Return the byte that a key goes to, or None if it is no key for moving."""
-        if modifiers & Qt.KeyboardModifier.ControlModifier:
-            return self._far(key)
-        at, columns = self.offset, self.columns
-        page = self.page * columns
-        row_start = at - at % columns
-        steps = {
-            Qt.Key.Key_Left: at - 1,
-            Qt.Key.Key_Right: at + 1,
-            Qt.Key.Key_Up: at - columns if at >= columns else at,
-            Qt.Key.Key_Down: at + columns if at + columns < self.size_bytes else at,
-            Qt.Key.Key_PageUp: at - page if at >= page else at % columns,
-            Qt.Key.Key_PageDown: at + page,
-            Qt.Key.Key_Home: row_start,
-            Qt.Key.Key_End: row_start + columns - 1,
-        }
-        # by number: a letter of another script is a key that the enum does not have
-        return {int(known): step for known, step in steps.items()}.get(key)
-
-    def _far(self, key: int) -> int | None:
-        """Return where a key goes with Ctrl: the ends of the file, the edges of fields."""
-        if key == Qt.Key.Key_Home:
-            return 0
-        if key == Qt.Key.Key_End:
-            return self.size_bytes - 1
-        if key == Qt.Key.Key_Right:
-            field = self.field_at(self.offset)
-            return self.offset + 1 if field is None else field.end
-        if key == Qt.Key.Key_Left:
-            return self._start_before()
-        return None
-
-    def _start_before(self) -> int:
-        """Return the start of this field, or of the one before if it is there already."""
-        field = self.field_at(self.offset)
+def _far_target(view: HexView, key: int) -> int | None:
+    """Return where a key goes with Ctrl: the ends of the file, the edges of fields."""
+    at = view.cursor_offset
+    field = view.field_at(at)
+    if key == Qt.Key.Key_Left:
         if field is None:
-            return self.offset - 1
-        if self.offset > field.offset:
-            return field.offset
-        before = self.field_at(field.offset - 1)
+            return at - 1
+        before = view.field_at(field.offset - 1) if at == field.offset else field
         return 0 if before is None else before.offset
+    steps = {
+        Qt.Key.Key_Home: 0,
+        Qt.Key.Key_End: view.size_bytes - 1,
+        Qt.Key.Key_Right: at + 1 if field is None else field.end,
+    }
+    return {int(known): step for known, step in steps.items()}.get(key)
 
 
 def build_menu(view: HexView) -> QMenu:
     """Return the menu; the caller shows it, closing it deletes it."""
-    translate = QtCore.QCoreApplication.translate
     menu = QMenu(view)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    copy = menu.addAction(translate("HexView", "&Copy as hex"), view.copy)
-    copy.setShortcut(QtGui.QKeySequence(QtGui.QKeySequence.StandardKey.Copy))
-    menu.addAction(translate("HexView", "Copy as &text"), lambda: view.copy(readable_text))
-    menu.addAction(translate("HexView", "Copy as C &array"), lambda: view.copy(c_array_text))
-    menu.addAction(translate("HexView", "Copy &offset"), view.copy_offset)
+    keys = QtGui.QKeySequence.StandardKey
+    menu.addAction(view.tr("&Copy as hex"), keys.Copy, view.copy)
+    menu.addAction(view.tr("Copy as &text"), lambda: view.copy(readable_text))
+    menu.addAction(view.tr("Copy as C &array"), lambda: view.copy(c_array_text))
+    menu.addAction(view.tr("Copy &offset"), view.copy_offset)
     menu.addSeparator()
-    select = menu.addAction(translate("HexView", "&Select all"), view.select_all)
-    select.setShortcut(QtGui.QKeySequence(QtGui.QKeySequence.StandardKey.SelectAll))
+    menu.addAction(view.tr("&Select all"), keys.SelectAll, view.select_all)
     for action in menu.actions():
         action.setEnabled(view.size_bytes > 0)
-    again = menu.addAction(translate("HexView", "&Read again"), view.retry)
+    again = menu.addAction(view.tr("&Read again"), view.retry)
     again.setEnabled(view.has_failures)
     return menu
 
@@ -188,6 +159,11 @@ class HexView(QAbstractScrollArea):
     def columns(self) -> int:
         """Bytes in a row."""
         return self._geometry.columns
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of the rows that are wholly visible."""
+        return self._scroller.visible * self.columns
 
     @property
     def visible_bytes(self) -> range:
@@ -374,8 +350,14 @@ class HexView(QAbstractScrollArea):
         visible = self.visible_bytes
         if visible and self._pages.want(visible.start, visible.stop):
             self._fetch_timer.start()
-        structure = self._structure
-        frame = HexFrame(
+        structure, shift = self._structure, self.horizontalScrollBar().value()
+        painter = QtGui.QPainter(self.viewport())
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        painter.setFont(self.font())
+        painter.translate(-shift, 0)
+        HexPainter(
+            painter,
+            self._pages,
             geometry=self._geometry,
             palette=self.palette(),
             size_bytes=self.size_bytes,
@@ -387,15 +369,7 @@ class HexView(QAbstractScrollArea):
             selection=self.selection,
             focused=self.hasFocus(),
             header=self.tr("Offset"),
-        )
-        painter = QtGui.QPainter(self.viewport())
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
-        painter.setFont(self.font())
-        shift = self.horizontalScrollBar().value()
-        painter.translate(-shift, 0)
-        HexPainter(painter, frame, self._pages).paint(
-            self.viewport().width() + shift, self.viewport().height()
-        )
+        ).paint(self.viewport().width() + shift, self.viewport().height())
         painter.end()
 
     def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
@@ -440,14 +414,7 @@ class HexView(QAbstractScrollArea):
         elif event.matches(QtGui.QKeySequence.StandardKey.SelectAll):
             self.select_all()
         else:
-            moves = KeyMoves(
-                self.cursor_offset,
-                self.size_bytes,
-                self.columns,
-                self._scroller.visible,
-                self.field_at,
-            )
-            target = moves.target(event.key(), event.modifiers()) if self.size_bytes else None
+            target = key_target(self, event.key(), event.modifiers()) if self.size_bytes else None
             if target is None:
                 super().keyPressEvent(event)
             else:

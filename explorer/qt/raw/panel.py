@@ -6,28 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, Literal
 
-from PySide6 import QtWidgets
+from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QRect, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QAccessible,
-    QKeySequence,
-    QPainter,
-    QPaintEvent,
-    QPalette,
-    QShortcut,
-    QShowEvent,
-)
-from PySide6.QtWidgets import (
-    QComboBox,
-    QHBoxLayout,
-    QLabel,
-    QLineEdit,
-    QProgressBar,
-    QSizePolicy,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtGui import QKeySequence
 
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
@@ -50,7 +31,7 @@ _PROGRESS_STEPS: Final = 1000
 _LONGEST_TEXT: Final = 4096
 
 
-class RawSearch(QWidget):
+class RawSearch(QtWidgets.QWidget):
     """Searches a file for bytes in the background.
 
     Attributes:
@@ -69,17 +50,17 @@ class RawSearch(QWidget):
     noted = Signal(str)
     left = Signal()
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._slot = JobSlot(runner, self)
-        self.edit = QLineEdit(self)
+        self.edit = QtWidgets.QLineEdit(self)
         self.edit.setMaxLength(_LONGEST_TEXT)
         self.edit.setClearButtonEnabled(True)
         self.edit.setMinimumWidth(110)
         self.edit.setAccessibleName(self.tr("Find bytes"))
         self.edit.returnPressed.connect(partial(self.wanted.emit, True))
         self.edit.textEdited.connect(self._edited)
-        self.mode = QComboBox(self)
+        self.mode = QtWidgets.QComboBox(self)
         self.mode.addItem(self.tr("Hex"), "hex")
         self.mode.addItem(self.tr("Text"), "text")
         self.mode.setAccessibleName(self.tr("What to find: hex digits or text"))
@@ -87,21 +68,21 @@ class RawSearch(QWidget):
         self.mode.currentIndexChanged.connect(self._mode_changed)
         self._back = self._button("▲", self.tr("Find previous (Shift+F3)"), forward=False)
         self._next = self._button("▼", self.tr("Find next (F3)"), forward=True)
-        self._progress = QProgressBar(self)
+        self._progress = QtWidgets.QProgressBar(self)
         self._progress.setRange(0, _PROGRESS_STEPS)
         self._progress.setMaximumWidth(90)
         self._progress.setAccessibleName(self.tr("Progress of the search"))
-        self._stop = QToolButton(self)
+        self._stop = QtWidgets.QToolButton(self)
         self._stop.setText(self.tr("Stop"))
         self._stop.setToolTip(self.tr("Stop searching (Escape)"))
         self._stop.clicked.connect(self.escape)
-        layout = QHBoxLayout(self)
+        layout = QtWidgets.QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.edit, 1)
         for widget in (self.mode, self._back, self._next, self._progress, self._stop):
             layout.addWidget(widget)
         self._mode_changed()
-        self._show_busy(False)
+        self._show_progress()
 
     @property
     def busy(self) -> bool:
@@ -116,7 +97,7 @@ class RawSearch(QWidget):
     def cancel(self) -> None:
         """Stop the search, if one is under way."""
         self._slot.cancel()
-        self._show_busy(False)
+        self._show_progress()
 
     def escape(self) -> None:
         """Stop the search; or else clear the text; or else leave the line."""
@@ -141,11 +122,9 @@ class RawSearch(QWidget):
         kind: Literal["hex", "text"] = "hex" if self.mode.currentData() == "hex" else "text"
         pattern = parse_pattern(self.edit.text(), kind)
         if pattern is None:
-            self.noted.emit(
-                self.tr("Type what to find.")
-                if kind == "text" or not self.edit.text().strip()
-                else self.tr("Type pairs of hex digits, such as “de ad be ef”, or choose Text.")
-            )
+            sentence = self.tr("Type pairs of hex digits, such as “de ad be ef”, or choose Text.")
+            empty = kind == "text" or not self.edit.text().strip()
+            self.noted.emit(self.tr("Type what to find.") if empty else sentence)
             return
 
         def search(job: Job) -> Found | None:
@@ -154,12 +133,12 @@ class RawSearch(QWidget):
         self.noted.emit("")
         job = self._slot.run(self.tr("Searching bytes"), search, self._done, self._failed)
         job.progressed.connect(self._progressed)
-        job.finished.connect(self._ended)
+        job.finished.connect(self._show_progress)
         self._progress.setValue(0)
-        self._show_busy(True)
+        self._show_progress()
 
-    def _button(self, text: str, tip: str, *, forward: bool) -> QToolButton:
-        button = QToolButton(self)
+    def _button(self, text: str, tip: str, *, forward: bool) -> QtWidgets.QToolButton:
+        button = QtWidgets.QToolButton(self)
         button.setText(text)
         button.setToolTip(tip)
         button.setAccessibleName(tip)
@@ -173,18 +152,12 @@ class RawSearch(QWidget):
 
     def _mode_changed(self) -> None:
         hexadecimal = self.mode.currentData() == "hex"
-        self.edit.setPlaceholderText(
-            self.tr("Find bytes: de ad be ef") if hexadecimal else self.tr("Find text")
-        )
+        text = self.tr("Find bytes: de ad be ef") if hexadecimal else self.tr("Find text")
+        self.edit.setPlaceholderText(text)
 
     def _progressed(self, done: int, total: int) -> None:
         if self.busy and total:
             self._progress.setValue(done * _PROGRESS_STEPS // total)
-
-    def _ended(self) -> None:
-        """Hide the progress, also after a fault of the program or a stop from elsewhere."""
-        if not self.busy:
-            self._show_busy(False)
 
     def _done(self, found: Found | None) -> None:
         if found is None:
@@ -197,9 +170,10 @@ class RawSearch(QWidget):
     def _failed(self, error: ExplorerError) -> None:
         self.noted.emit(self.tr("The search failed: {reason}").format(reason=error))
 
-    def _show_busy(self, busy: bool) -> None:
-        self._progress.setVisible(busy)
-        self._stop.setVisible(busy)
+    def _show_progress(self) -> None:
+        """Show the progress of a search; a job that ended, however it did, has none."""
+        self._progress.setVisible(self.busy)
+        self._stop.setVisible(self.busy)
 
 
 _SWATCH: Final = 14
@@ -208,16 +182,17 @@ _SPACING: Final = 14
 _MARGIN: Final = 6
 
 
-class FieldLegend(QWidget):
+class FieldLegend(QtWidgets.QWidget):
     """Swatches with names, in as many lines as the width needs."""
 
-    accessible_role = QAccessible.Role.Graphic
+    accessible_role = QtGui.QAccessible.Role.Graphic
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # as the bytes that it explains
         self._kinds: tuple[FieldKind, ...] = ()
-        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        sizes = QtWidgets.QSizePolicy.Policy
+        policy = QtWidgets.QSizePolicy(sizes.Preferred, sizes.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
         self.setAccessibleName(self.tr("Legend of the colours"))
@@ -256,8 +231,8 @@ class FieldLegend(QWidget):
     def minimumSizeHint(self) -> QSize:
         return QSize(120, self.heightForWidth(max(120, self.width())))
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        painter = QtGui.QPainter(self)
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         palette = self.palette()
         for kind, place in self._places(self.width()):
@@ -268,7 +243,7 @@ class FieldLegend(QWidget):
                 painter.fillRect(swatch, hatching)
             painter.setPen(field_line(kind, palette))
             painter.drawRect(swatch.adjusted(0, 0, -1, -1))
-            painter.setPen(palette.color(QPalette.ColorRole.WindowText))
+            painter.setPen(palette.color(QtGui.QPalette.ColorRole.WindowText))
             text = place.adjusted(_SWATCH + _GAP, 0, 0, 0)
             painter.drawText(text, int(Qt.AlignmentFlag.AlignVCenter), kind_name(kind))
         painter.end()
@@ -277,7 +252,7 @@ class FieldLegend(QWidget):
 _LONGEST_LABEL: Final = 160
 
 
-class FieldStatus(QWidget):
+class FieldStatus(QtWidgets.QWidget):
     """Two lines below the bytes: what the byte under the cursor is, and as numbers.
 
     Attributes:
@@ -285,14 +260,14 @@ class FieldStatus(QWidget):
         numbers: The bytes at the cursor as numbers.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.place = self._label(self.tr("Field under the cursor"))
         self.place.setWhatsThis(picture_text("field"))
         self.numbers = self._label(self.tr("Bytes at the cursor as numbers"))
         self.numbers.setFont(monospace_font())
         self.numbers.setWhatsThis(picture_text("numbers"))
-        layout = QVBoxLayout(self)
+        layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(6, 4, 6, 2)
         layout.setSpacing(2)
         layout.addWidget(self.place)
@@ -309,13 +284,12 @@ class FieldStatus(QWidget):
         parts = [self.tr("Byte {offset}").format(offset=offset_text(offset))]
         if field is not None:
             label = shorten(plain_text(field.label[: 2 * _LONGEST_LABEL]), _LONGEST_LABEL)
+            size = self.tr("1 byte") if field.nbytes == 1 else self.tr("{count} bytes")
             parts = [
                 f"{kind_name(field.kind)}: {label}",
                 *parts,
                 self.tr("field at {offset}").format(offset=offset_text(field.offset)),
-                self.tr("1 byte")
-                if field.nbytes == 1
-                else self.tr("{count} bytes").format(count=integer_text(field.nbytes)),
+                size.format(count=integer_text(field.nbytes)),
             ]
         if selected > 1:
             parts.append(self.tr("{count} selected").format(count=integer_text(selected)))
@@ -333,7 +307,7 @@ class FieldStatus(QWidget):
         self.place.clear()
         self.numbers.clear()
 
-    def _label(self, name: str) -> QLabel:
+    def _label(self, name: str) -> QtWidgets.QLabel:
         label = plain_label(self)
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         label.setWordWrap(True)
@@ -434,11 +408,9 @@ class RawView(QtWidgets.QWidget):
         self.files.clear()
         if self._model is None:
             self.hex.set_source(None)
-            self._empty.setText(
-                self.tr("Open a model to see its bytes.")
-                if model is None
-                else self.tr("This model has no file whose bytes could be shown.")
-            )
+            closed = self.tr("Open a model to see its bytes.")
+            without = self.tr("This model has no file whose bytes could be shown.")
+            self._empty.setText(closed if model is None else without)
             self._stack.setCurrentWidget(self._empty)
             return
         for file in self._model.files:
@@ -457,8 +429,7 @@ class RawView(QtWidgets.QWidget):
         if field is not None and field.key == key:
             self.hex.ensure_visible()
         else:
-            self._shown = (key, None)
-            self._reveal(entry.file_index, entry.offset)
+            self._reveal((key, None), entry.file_index, entry.offset)
 
     def reveal_tensor(self, row: int) -> None:
         """Show the first weight of a tensor, or its record where it has none. Emits nothing."""
@@ -479,8 +450,7 @@ class RawView(QtWidgets.QWidget):
                 if not 0 <= record < len(file.record_offsets):
                     return
                 offset = int(file.record_offsets[record])
-            self._shown = (None, row)
-            self._reveal(index, offset)
+            self._reveal((None, row), index, offset)
             return
 
     def reveal_bytes(self, row: int, extent: Extent) -> None:
@@ -493,8 +463,7 @@ class RawView(QtWidgets.QWidget):
         model = self._model
         for index, file in enumerate(model.files if model is not None else ()):
             if file.source is extent.source:
-                self._shown = (None, row)
-                self._reveal(index, extent.offset, extent.nbytes)
+                self._reveal((None, row), index, extent.offset, extent.nbytes)
                 return
 
     def focus_search(self) -> None:
@@ -545,7 +514,7 @@ class RawView(QtWidgets.QWidget):
             (QKeySequence.StandardKey.FindPrevious, partial(self.find_next, False)),
             (QKeySequence.StandardKey.Cancel, self.search.escape),
         ):
-            shortcut = QShortcut(self)
+            shortcut = QtGui.QShortcut(self)
             shortcut.setKeys(keys)
             shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             shortcut.activated.connect(slot)
@@ -586,8 +555,9 @@ class RawView(QtWidgets.QWidget):
         self.hex.set_structure(structure)
         self._show_status()
 
-    def _reveal(self, index: int, offset: int, selected: int = 0) -> None:
-        shown = self._shown
+    def _reveal(
+        self, shown: tuple[str | None, int | None], index: int, offset: int, selected: int = 0
+    ) -> None:
         if index != self.file_index:
             self._show_file(index)
         self._shown = shown
@@ -648,7 +618,7 @@ class RawView(QtWidgets.QWidget):
 
     # Qt
 
-    def showEvent(self, event: QShowEvent) -> None:
+    def showEvent(self, event: QtGui.QShowEvent) -> None:
         super().showEvent(event)
         if not self._slot.busy:
             self._load_structure()
