@@ -19,9 +19,6 @@ from explorer.formats.tensors import Tensor
 from explorer.qt.widgets.curves import HistogramCurve, histogram_of
 from explorer.quantization.registry import WITHOUT_DECODER, has_decoder
 
-ROBUST_PERCENTS = (0.1, 99.9)
-"""Percentiles between which a robust range lies."""
-
 Range: TypeAlias = tuple[float, float]
 
 
@@ -54,7 +51,7 @@ def robust_range(histogram: Histogram) -> Range | None:
     """Return about where all but the outermost 0.1 % on each side lie; None of nothing."""
     if not histogram.counts.any():
         return None
-    low, high = percentiles(histogram.counts, histogram.low, histogram.high, ROBUST_PERCENTS)
+    low, high = percentiles(histogram.counts, histogram.low, histogram.high, (0.1, 99.9))
     return low, high
 
 
@@ -65,7 +62,7 @@ def union(ranges: Sequence[Range]) -> Range | None:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-# How the user likes histograms: remembered from one run of the program to the next.
+# The choices for histograms that are kept from one run of the program to the next.
 
 
 _LONGEST_TEXT: Final = 1000
@@ -106,7 +103,7 @@ class HistogramChoices:
 
     @classmethod
     def of_text(cls, text: str) -> HistogramChoices:
-        """Return what a settings file says; whatever makes no sense there is as at first."""
+        """Return what a settings file says, with defaults for what makes no sense there."""
         first = cls()
         try:
             found = json.loads(text) if len(text) <= _LONGEST_TEXT else None
@@ -126,7 +123,7 @@ class HistogramChoices:
         )
 
 
-# What the weights panel shows of tensors, and how it is asked for.
+# What the weights panel shows of tensors, and the request for it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +159,13 @@ class SelectedTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class SubjectStatistics:
     """What is known of one tensor.
 
     Attributes:
         subject: The tensor.
         moments: Its statistics, of the weights seen so far.
-        complete: The statistics of all weights; None while they are gathered.
+        complete: The statistics of all weights; None while they are read.
     """
 
     subject: SelectedTensor
@@ -181,7 +178,7 @@ class HistogramResult:
     """What is known of all tensors that were asked for.
 
     Attributes:
-        figures: Statistics of those that were reached.
+        statistics: Statistics of those that were reached.
         curves: Their histograms.
         exact: Whether the counts are exact, and complete.
         done: Weights walked over, each walk counted.
@@ -190,12 +187,12 @@ class HistogramResult:
         failures: What could not be read: the tensor and why.
     """
 
-    figures: tuple[Figures, ...]
+    statistics: tuple[SubjectStatistics, ...]
     curves: tuple[HistogramCurve, ...]
     exact: bool
-    done: int
-    total: int
-    nbytes: int
+    done: int = 0
+    total: int = 0
+    nbytes: int = 0
     failures: tuple[tuple[SelectedTensor, ExplorerError], ...] = ()
 
 
@@ -207,11 +204,11 @@ def unsupported_reason(tensor: Tensor) -> str | None:
     return WITHOUT_DECODER.get(name, "this program does not know the type")
 
 
-# Into which bins the weights of one or several tensors are counted, and rough counts at once.
+# The bins into which weights are counted, and rough counts before that.
 
 
 def can_divide(low: float, high: float, bins: int) -> bool:
-    """Whether a range can be divided into so many bins: float64 must tell their edges apart."""
+    """Whether a range can be divided into so many bins, whose edges differ as float64."""
     try:
         Binning.of_range(low, high, bins)
     except ValueError:
@@ -220,61 +217,59 @@ def can_divide(low: float, high: float, bins: int) -> bool:
 
 
 def binnings_of(
-    figures: Sequence[TensorStatistics], wish: HistogramRequest
+    statistics: Sequence[TensorStatistics], request: HistogramRequest
 ) -> list[Binning | None]:
     """Return the bins of each tensor; None for those that have no finite weight to draw.
 
     Raises:
         ValueError: The typed range cannot be divided into so many bins.
     """
-    if wish.common:
-        return [_binning(figures, wish)] * len(figures)
-    return [_binning([each], wish) for each in figures]
+    if request.common:
+        return [_binning(statistics, request)] * len(statistics)
+    return [_binning([each], request) for each in statistics]
 
 
-def _binning(figures: Sequence[TensorStatistics], wish: HistogramRequest) -> Binning | None:
+def _binning(statistics: Sequence[TensorStatistics], request: HistogramRequest) -> Binning | None:
     """Return bins that hold the weights of all of some tensors; None if no weight is finite."""
-    if wish.kind is RangeKind.TYPED and wish.typed is not None:
-        return Binning.of_range(*wish.typed, wish.bins)
-    finite = [each for each in figures if each.finite]
+    if request.kind is RangeKind.TYPED and request.typed is not None:
+        return Binning.of_range(*request.typed, request.bins)
+    finite = [each for each in statistics if each.finite]
     whole = union([(each.min, each.max) for each in finite])
     if whole is None:
         return None
-    if wish.kind is RangeKind.ROBUST:
-        low, high = (
-            union([(each.percentiles[0.1], each.percentiles[99.9]) for each in finite]) or whole
-        )
+    if request.kind is RangeKind.ROBUST:
+        robust = union([(each.percentiles[0.1], each.percentiles[99.9]) for each in finite])
+        low, high = robust or whole
         if low < high:
             with suppress(ValueError):  # nearly all weights are equal: the whole range shows that
-                return Binning.of_range(low, high, wish.bins)
-    return Binning.of_weights(*whole, wish.bins)
+                return Binning.of_range(low, high, request.bins)
+    return Binning.of_weights(*whole, request.bins)
 
 
 def rough_curves(
-    figures: Sequence[Figures], fine: Sequence[Histogram], wish: HistogramRequest
+    statistics: Sequence[SubjectStatistics], fine: Sequence[Histogram], request: HistogramRequest
 ) -> tuple[HistogramCurve, ...]:
     """Return curves in about the bins asked for, from finer histograms."""
-    if not wish.common:
-        alone = replace(wish, common=True)
-        pairs = zip(figures, fine, strict=True)
+    pairs = list(zip(statistics, fine, strict=True))
+    if not request.common:
+        alone = replace(request, common=True)
         return tuple(c for one, its in pairs for c in rough_curves([one], [its], alone))
-    shown = wish.typed if wish.kind is RangeKind.TYPED else None
+    shown = request.typed if request.kind is RangeKind.TYPED else None
     if shown is None:
         ranges = []
-        for each, histogram in zip(figures, fine, strict=True):
-            found = robust_range(histogram) if wish.kind is RangeKind.ROBUST else None
+        for each, histogram in pairs:
+            found = robust_range(histogram) if request.kind is RangeKind.ROBUST else None
             if each.moments.finite:
                 ranges.append(found or (each.moments.min, each.moments.max))
         shown = union(ranges)
     if shown is None:
         return ()
     return tuple(
-        curve_of(each, resampled(histogram, *shown, wish.bins))
-        for each, histogram in zip(figures, fine, strict=True)
+        curve_of(each, resampled(histogram, *shown, request.bins)) for each, histogram in pairs
     )
 
 
-def curve_of(figures: Figures, histogram: Histogram) -> HistogramCurve:
+def curve_of(statistics: SubjectStatistics, histogram: Histogram) -> HistogramCurve:
     """Return the curve of a tensor's histogram."""
-    subject = figures.subject
-    return HistogramCurve.of_moments(subject.name, histogram, figures.moments, subject.row)
+    subject = statistics.subject
+    return HistogramCurve.of_moments(subject.name, histogram, statistics.moments, subject.row)

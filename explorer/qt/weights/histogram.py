@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QCoreApplication, QLocale, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QLocale, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QDoubleValidator, QFontMetrics
 
 from explorer.analysis import Moments
@@ -25,36 +24,37 @@ from explorer.qt.document import LruCache
 from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.curves import (
     MOST_BINS,
-    Figures,
     HistogramChoices,
     HistogramRequest,
     HistogramResult,
     Range,
     RangeKind,
     SelectedTensor,
+    SubjectStatistics,
     can_divide,
 )
 from explorer.qt.weights.work import known, read_histograms
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
 from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.layouts import row
 from explorer.qt.widgets.pages import ReadingPage, Request
 from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel
 from explorer.qt.widgets.progress import ProgressLine
-from explorer.qt.widgets.table_model import Cell, Column, TableModel
+from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.text import float_text, integer_text, plain_text
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure.
+    """One statistic.
 
     Attributes:
         name: Stable name, for export: that of `gguf-explorer stats`.
         title: What it is called.
-        value: The figure; None while it is not known.
+        value: The number; None while it is not known.
         tip: What it means, as plain text.
-        shown: The figure for people, if not as all figures are written.
+        shown: The number for people, if not as all numbers are written.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The figure for people."""
+        """The number for people."""
         if self.value is None:
             return "…"
         if self.shown:
@@ -78,12 +78,12 @@ def moment_lines(moments: Moments) -> list[Line]:
     return [_line(figure) for figure in moment_figures(moments)]
 
 
-def figure_lines(figures: Figures) -> list[Line]:
+def statistic_lines(statistics: SubjectStatistics) -> list[Line]:
     """Return the lines of a tensor, some without a value while it streams."""
-    complete = figures.complete
+    complete = statistics.complete
     found = [] if complete is None else step_error_figures(complete)
     found += percentile_figures(None if complete is None else complete.percentiles)
-    return [*moment_lines(figures.moments), *map(_line, found)]
+    return [*moment_lines(statistics.moments), *map(_line, found)]
 
 
 def _line(figure: Figure) -> Line:
@@ -94,19 +94,33 @@ def _line(figure: Figure) -> Line:
 
 
 class StatisticsTable(TableModel):
-    """Lines of figures; new figures of the same kind keep selection and scroll position."""
+    """Lines of statistics; new ones of the same kind keep selection and scroll position."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._kind: list[str] = []
 
     def show_lines(self, lines: Sequence[Line]) -> None:
-        """Show the figures of one thing."""
-        self._replace([line.name for line in lines], _line_columns(lines), len(lines))
+        """Show the statistics of one thing."""
+        names, titles = [line.name for line in lines], [line.title for line in lines]
+        meaning = [line.tip for line in lines].__getitem__
+        title, tip = self.tr("Statistic"), STATISTIC_COLUMN_TEXTS["statistic"]
+        raw, keys = names.__getitem__, np.arange(len(lines))
+        columns = [
+            Column("statistic", title, titles.__getitem__, raw, lambda: keys, False, tip, meaning),
+            _values("value", self.tr("Value"), lines, STATISTIC_COLUMN_TEXTS["value"], meaning),
+        ]
+        self._replace(names, columns, len(lines))
 
-    def show_several(self, several: Sequence[Figures]) -> None:
+    def show_several(self, several: Sequence[SubjectStatistics]) -> None:
         """Show a row for each of several tensors."""
-        self._replace([], _several_columns(several), len(several))
+        name = [statistics.subject.name for statistics in several].__getitem__
+        keys, tip = np.arange(len(several)), STATISTIC_COLUMN_TEXTS["tensor"]
+        columns = [Column("tensor", self.tr("Tensor"), name, name, lambda: keys, tip=tip)]
+        # a tensor that is not quantized has fewer lines: what only some have is left out
+        for cells in zip(*map(statistic_lines, several), strict=False):
+            columns.append(_values(cells[0].name, cells[0].title, cells, cells[0].tip))
+        self._replace([], columns, len(several))
 
     def _replace(self, kind: list[str], columns: list[Column], row_count: int) -> None:
         names = [column.name for column in columns]
@@ -121,67 +135,18 @@ class StatisticsTable(TableModel):
                 self.dataChanged.emit(*corners)
 
 
-def _line_columns(lines: Sequence[Line]) -> list[Column]:
-    def tr(text: str) -> str:
-        return QCoreApplication.translate("StatisticsTable", text)
-
-    values = np.array([np.nan if line.value is None else line.value for line in lines], np.float64)
-    tips = STATISTIC_COLUMN_TEXTS
-
-    def meaning(row: int) -> str:
-        return lines[row].tip
-
-    return [
-        Column(
-            "statistic",
-            tr("Statistic"),
-            lambda row: lines[row].title,
-            lambda row: lines[row].name,
-            lambda: np.arange(len(lines)),
-            tip=tips["statistic"],
-            row_tip=meaning,
-        ),
-        Column(
-            "value",
-            tr("Value"),
-            lambda row: lines[row].text,
-            lambda row: lines[row].value,
-            lambda: values,
-            numeric=True,
-            tip=tips["value"],
-            row_tip=meaning,
-        ),
-    ]
-
-
-def _several_columns(several: Sequence[Figures]) -> list[Column]:
-    def tr(text: str) -> str:
-        return QCoreApplication.translate("StatisticsTable", text)
-
-    def name(row: int) -> str:
-        return several[row].subject.name
-
-    tip = STATISTIC_COLUMN_TEXTS["tensor"]
-    columns = [Column("tensor", tr("Tensor"), name, name, lambda: np.arange(len(several)), tip=tip)]
-    first = [] if not several else figure_lines(several[0])
-    table = [figure_lines(figures) for figures in several]
-    # a tensor that is not quantized has fewer lines: what only some have is left out
-    for place, line in enumerate(first[: min(map(len, table), default=0)]):
-        columns.append(_several_column(line, [lines[place] for lines in table]))
-    return columns
-
-
-def _several_column(kind: Line, cells: Sequence[Line]) -> Column:
-    def text(row: int) -> str:
-        return cells[row].text
-
-    def raw(row: int) -> Cell:
-        return cells[row].value
-
-    def keys() -> NDArray[np.float64]:
-        return np.array([np.nan if cell.value is None else cell.value for cell in cells])
-
-    return Column(kind.name, kind.title, text, raw, keys, numeric=True, tip=kind.tip)
+def _values(
+    name: str,
+    title: str,
+    cells: Sequence[Line],
+    tip: str,
+    row_tip: Callable[[int], str] | None = None,
+) -> Column:
+    texts, values = [cell.text for cell in cells], [cell.value for cell in cells]
+    keys = np.array(values, np.float64)  # None is NaN
+    return Column(
+        name, title, texts.__getitem__, values.__getitem__, lambda: keys, True, tip, row_tip
+    )
 
 
 # How the histogram is to be: bins, range, axis, and what is drawn in it.
@@ -218,7 +183,7 @@ class HistogramControls(QtWidgets.QWidget):
             self.range.setItemData(self.range.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
         self.low = self._number(self.tr("First edge"))
         self.high = self._number(self.tr("Last edge"))
-        self._to = QtWidgets.QLabel(self.tr("to"), self)
+        self._to = plain_label(self, self.tr("to"))
         self.logarithmic = QtWidgets.QCheckBox(self.tr("&Logarithmic"), self)
         self.normal = QtWidgets.QCheckBox(self.tr("&Normal curve"), self)
         self.normal.setToolTip(
@@ -230,12 +195,10 @@ class HistogramControls(QtWidgets.QWidget):
         self.marks.setChecked(True)
         self.arrangement = QtWidgets.QComboBox(self)
         self.arrangement.setAccessibleName(self.tr("Several tensors"))
-        self.arrangement.addItem(self.tr("Overlaid"))
-        self.arrangement.addItem(self.tr("Side by side"))
-        self.arrangement.addItem(self.tr("Side by side, own ranges"))
-        self._typing = QTimer(self)
-        self._typing.setSingleShot(True)
-        self._typing.setInterval(_TYPING_MS)
+        self.arrangement.addItems(
+            [self.tr("Overlaid"), self.tr("Side by side"), self.tr("Side by side, own ranges")]
+        )
+        self._typing = QTimer(self, singleShot=True, interval=_TYPING_MS)
         self._typing.timeout.connect(self.request_changed)
         self._lay_out()
         self.bins.valueChanged.connect(lambda _: self._typing.start())
@@ -276,7 +239,7 @@ class HistogramControls(QtWidgets.QWidget):
         self._typing.stop()
 
     def wanted(self) -> HistogramRequest | None:
-        """Return what is wanted; None if the typed range is impossible, which `refused` says."""
+        """Return what is wanted; None if the typed range is impossible (see `refused`)."""
         kind = RangeKind(self.range.currentData())
         bins = self.bins.value()
         if kind is not RangeKind.TYPED:
@@ -315,22 +278,13 @@ class HistogramControls(QtWidgets.QWidget):
         return edit
 
     def _lay_out(self) -> None:
-        layout = QtWidgets.QHBoxLayout(self)
-        layout.setContentsMargins(8, 6, 8, 4)
-        layout.setSpacing(6)
-        bins = QtWidgets.QLabel(self.tr("&Bins"), self)
+        bins, shown = plain_label(self, self.tr("&Bins")), plain_label(self, self.tr("&Range"))
         bins.setBuddy(self.bins)
-        shown = QtWidgets.QLabel(self.tr("&Range"), self)
         shown.setBuddy(self.range)
-        for label in (bins, shown, self._to):
-            label.setTextFormat(Qt.TextFormat.PlainText)
-        for widget in (bins, self.bins, shown, self.range, self.low, self._to, self.high):
-            layout.addWidget(widget)
-        layout.addSpacing(6)
-        for box in (self.logarithmic, self.normal, self.marks):
-            layout.addWidget(box)
-        layout.addStretch(1)
-        layout.addWidget(self.arrangement)
+        edges = (self.low, self._to, self.high)
+        boxes = (self.logarithmic, self.normal, self.marks)
+        parts = (bins, self.bins, shown, self.range, *edges, *boxes, 1, self.arrangement)
+        row(*parts, of=self, margins=(8, 6, 8, 4), spacing=6)
 
     def _choose_range(self) -> None:
         typed = self.range.currentData() == RangeKind.TYPED
@@ -377,7 +331,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         super().__init__(parent, self.panel)
         self.statistics.setParent(self)
         self._subjects: tuple[SelectedTensor, ...] = ()
-        self._recent = LruCache(0)
+        self._cache = LruCache(0)
         self._beside = QByteArray()  # the splitter while the table stands beside one plot
         self.result: HistogramResult | None = None
         self.chosen_row: int | None = None
@@ -387,8 +341,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.plot.setWhatsThis(picture_text("histogram"))
         self.plot.set_titles(self.tr("Weight"), self.tr("Weights in each bin"))
         self.multiples = SmallMultiples(self)
-        self._scroll = QtWidgets.QScrollArea(self)
-        self._scroll.setWidgetResizable(True)
+        self._scroll = QtWidgets.QScrollArea(self, widgetResizable=True)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._scroll.setWidget(self.multiples)
         self.panel.area.addWidget(self._scroll)
@@ -417,18 +370,18 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.multiples.export_requested.connect(self.panel.ask_export)
         self.multiples.current_changed.connect(self._select_row)
         self.multiples.opened.connect(self.opened)
-        self.panel.table.row_selected.connect(self._highlight)
+        self.panel.table.row_selected.connect(self._choose_line)
         self.panel.table.row_opened.connect(self._open_line)
 
-    def show_subjects(self, subjects: Sequence[SelectedTensor], recent: LruCache) -> None:
+    def show_subjects(self, subjects: Sequence[SelectedTensor], cache: LruCache) -> None:
         """Show other tensors; what was read for those before is no longer wanted.
 
         Args:
             subjects: The tensors; may be none.
-            recent: What is known of their model.
+            cache: Results of their model.
         """
         self._subjects = tuple(subjects)
-        self._recent = recent
+        self._cache = cache
         self.panel.file_name = subjects[0].name if len(subjects) == 1 else self.tr("tensors")
         self.controls.set_several(len(subjects) > 1)
         self.restart()
@@ -452,7 +405,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         """
         if len(self._subjects) > 1 and row != self.chosen_row:
             self.chosen_row = row
-            self._show_chosen()
+            self._highlight_chosen()
             if not self._select_row(row):
                 self.panel.table.clearSelection()
 
@@ -472,19 +425,19 @@ class HistogramPage(ReadingPage[HistogramResult]):
 
     def request(self) -> Request[HistogramResult] | None:
         wanted = self.controls.wanted()
-        subjects, recent = self._subjects, self._recent
+        subjects, cache = self._subjects, self._cache
         if wanted is None or not subjects:
             return None
         title = self.tr("Reading {name}").format(name=plain_text(subjects[0].name))
         if len(subjects) > 1:
             title = self.tr("Reading {n} tensors").format(n=len(subjects))
         return Request(
-            key=(subjects, wanted, id(recent)),
+            key=(subjects, wanted, id(cache)),
             title=title,
             heading="",
             failure=self.tr("The weights could not be read"),
-            work=lambda job: read_histograms(subjects, wanted, recent, job),
-            known=lambda: known(subjects, wanted, recent),
+            work=lambda job: read_histograms(subjects, wanted, cache, job),
+            known=lambda: known(subjects, wanted, cache),
         )
 
     def show_part(self, part: HistogramResult) -> None:
@@ -492,7 +445,6 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.show_result(part)
 
     def show_result(self, result: HistogramResult) -> None:
-
         self.show_content()
         first = self.result is None
         self.result = result
@@ -506,9 +458,9 @@ class HistogramPage(ReadingPage[HistogramResult]):
             if grown and self.chosen_row is not None:
                 self.plot.highlight(self.chosen_row)
         if len(self._subjects) > 1:
-            self.statistics.show_several(result.figures)
-        elif result.figures:
-            self.statistics.show_lines(figure_lines(result.figures[0]))
+            self.statistics.show_several(result.statistics)
+        elif result.statistics:
+            self.statistics.show_lines(statistic_lines(result.statistics[0]))
         if first:
             self.panel.table.show_columns(QByteArray(), _RARE_COLUMNS)
         if curves:
@@ -517,7 +469,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.panel.show_resting(self._summary(curves))
         if result.failures:
             self._show_note(self._failure_text(result))
-        elif result.exact and not any(each.moments.finite for each in result.figures):
+        elif result.exact and not any(each.moments.finite for each in result.statistics):
             self._show_note(self.tr("No weight is finite: there is nothing to draw."))
 
     def _summary(self, curves: Sequence[HistogramCurve]) -> str:
@@ -577,29 +529,29 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self._arrange()
         self.load()
 
-    def _figures_at(self, line: int) -> Figures | None:
-        several = len(self._subjects) > 1 and self.result is not None
-        figures = self.result.figures if several and self.result is not None else ()
-        return figures[line] if 0 <= line < len(figures) else None
+    def _row_of(self, line: int) -> int | None:
+        """Return the content row of the tensor on a line of the table; None if it is of one."""
+        if len(self._subjects) < 2 or self.result is None or line < 0:
+            return None
+        return self.result.statistics[line].subject.row
 
-    def _highlight(self, line: int) -> None:
-        figures = self._figures_at(line)
-        if figures is not None:
-            self.chosen_row = figures.subject.row
-            self._show_chosen()
-            self.row_chosen.emit(self.chosen_row)
+    def _choose_line(self, line: int) -> None:
+        chosen = self._row_of(line)
+        if chosen is not None:
+            self.chosen_row = chosen
+            self._highlight_chosen()
+            self.row_chosen.emit(chosen)
 
-    def _show_chosen(self) -> None:
+    def _open_line(self, line: int) -> None:
+        chosen = self._row_of(line)
+        if chosen is not None:
+            self.opened.emit(chosen)
+
+    def _highlight_chosen(self) -> None:
         self.plot.highlight(self.chosen_row)
         self.multiples.highlight(self.chosen_row)
 
-    def _open_line(self, line: int) -> None:
-        figures = self._figures_at(line)
-        if figures is not None:
-            self.opened.emit(figures.subject.row)
-
     def _select_row(self, row: int) -> bool:
         """Select the line of a tensor; return whether there is one."""
-        figures = () if self.result is None else self.result.figures
-        rows = [each.subject.row for each in figures]
+        rows = [each.subject.row for each in self.result.statistics] if self.result else []
         return row in rows and self.panel.table.select_row(rows.index(row))

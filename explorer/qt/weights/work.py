@@ -1,8 +1,8 @@
-"""Gathers in a worker what the weights panel shows of one or several tensors.
+"""Read in a worker what the weights panel shows of one or several tensors.
 
-Statistics come first, with a fine histogram of which any view can be drawn at once; then the very
-counts of the bins that were asked for. What is known already is not gathered again. While a tensor
-streams, what is known so far is published.
+Statistics come first, with a fine histogram from which any range can be drawn roughly; then the
+exact counts of the bins that were asked for. Both are cached. While a tensor streams, what is known
+so far is published.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -27,29 +26,30 @@ from explorer.analysis import (
 from explorer.analysis.histogram import Binning, RunningCounts, count_weights
 from explorer.analysis.statistics import GrowingStatistics
 from explorer.errors import ExplorerError
-from explorer.formats.tensors import Tensor, TensorName, parse_name
+from explorer.formats.tensors import TensorName, parse_name
 from explorer.qt.document import Document, LruCache
 from explorer.qt.jobs import Job, drop_frames
 from explorer.qt.weights.curves import (
-    Figures,
     HistogramRequest,
     HistogramResult,
     SelectedTensor,
+    SubjectStatistics,
     binnings_of,
     curve_of,
     rough_curves,
 )
-from explorer.qt.widgets.curves import HistogramCurve, histogram_of
+from explorer.qt.widgets.curves import histogram_of
 from explorer.qt.widgets.pages import Request
 
-_FINE_BINS: Final = 8192  # 128 KiB for each tensor that is remembered
+_FINE_BINS: Final = 8192  # 128 KiB for each tensor in the cache
 _WALKS: Final = 3  # over the weights: two for statistics, one for the bins asked for
 _MOST_WORKERS: Final = 4
 _BLOCK_BINS: Final = 256
+_NO_COUNTS: Final = histogram_of(np.array([0.0, 1.0]), np.zeros(1, np.int64))
 
 
 class Worker(Protocol):
-    """What the gathering needs of its job."""
+    """What reading needs of its job."""
 
     def check(self) -> None:
         """Raise if the work is no longer wanted."""
@@ -64,77 +64,67 @@ def worker_count() -> int:
 
 
 def read_histograms(
-    subjects: Sequence[SelectedTensor], wish: HistogramRequest, recent: LruCache, worker: Worker
+    subjects: Sequence[SelectedTensor], request: HistogramRequest, cache: LruCache, worker: Worker
 ) -> HistogramResult:
-    """Gather statistics and histograms; called in a worker.
+    """Read statistics and histograms; called in a worker.
 
     Of several tensors, those that cannot be read are left out and reported: a damaged one does
     not hide the others.
 
     Args:
         subjects: The tensors.
-        wish: How the histograms are to be.
-        recent: What is known already; gets what is found.
-        worker: Asked whether to go on, and shown how far it is.
+        request: How the histograms are to be.
+        cache: What is known already; gets what is found.
+        worker: Is asked whether to go on, and publishes what is known so far.
 
     Raises:
         ExplorerError: The only tensor cannot be read.
         ValueError: The typed range cannot be divided into so many bins.
     """
-    return _HistogramJob(subjects, wish, recent, worker).run()
+    return _Reading(subjects, request, cache, worker).run()
 
 
 def known(
-    subjects: Sequence[SelectedTensor], wish: HistogramRequest, recent: LruCache
+    subjects: Sequence[SelectedTensor], request: HistogramRequest, cache: LruCache
 ) -> HistogramResult | None:
-    """Return what `read_histograms` would if it has nothing to do; else None. Never reads."""
-    found = [recent.get(_figures_key(subject)) for subject in subjects]
-    figures = [each for each in found if isinstance(each, TensorStatistics)]
-    if len(figures) < len(subjects):
+    """Return what `read_histograms` would if all of it is cached; else None. Never reads."""
+    found = [cache.get(_statistics_key(subject)) for subject in subjects]
+    complete = [each for each in found if isinstance(each, TensorStatistics)]
+    if len(complete) < len(subjects):
         return None
-    for subject, binning in zip(subjects, binnings_of(figures, wish), strict=True):
-        if binning is not None and recent.get(_counts_key(subject, binning)) is None:
+    statistics = tuple(map(SubjectStatistics, subjects, complete, complete))
+    curves = []
+    for each, binning in zip(statistics, binnings_of(complete, request), strict=True):
+        counts = cache.get(_counts_key(each.subject, binning)) if binning else _NO_COUNTS
+        if not isinstance(counts, Histogram):
             return None
-    try:
-        return read_histograms(subjects, wish, recent, _Idle())
-    except _NotKnown:  # a worker has just pushed something out
-        return None
+        curves.append(curve_of(each, counts))
+    return HistogramResult(statistics, tuple(curves), exact=True)
 
 
-def block_figures(
-    subject: SelectedTensor, recent: LruCache, check: Callable[[], None]
-) -> BlockStatistics | None:
-    """Return the statistics of codes and scales; None if the tensor is not quantized.
-
-    Raises:
-        ExplorerError: The tensor cannot be read.
-    """
-    key = ("blocks", subject.row)
-    found = recent.get(key)
-    if isinstance(found, BlockStatistics):
-        return found
-    statistics = block_statistics(subject.tensor, _BLOCK_BINS, worker_count(), check)
-    if statistics is not None:
-        recent.put(key, statistics)
-    return statistics
-
-
-def blocks_request(subject: SelectedTensor, recent: LruCache) -> Request[BlockStatistics]:
+def blocks_request(subject: SelectedTensor, cache: LruCache) -> Request[BlockStatistics]:
     """Return the request for codes and scales of a quantized tensor."""
 
+    key = ("blocks", subject.row)
+
     def read(job: Job) -> BlockStatistics:
-        blocks = block_figures(subject, recent, job.check)
+        blocks = block_statistics(subject.tensor, _BLOCK_BINS, worker_count(), job.check)
         assert blocks is not None  # it is quantized
+        cache.put(key, blocks)
         return blocks
 
-    title = _tr("Reading the blocks of {name}").format(name=subject.name)
+    def known_blocks() -> BlockStatistics | None:
+        found = cache.get(key)
+        return found if isinstance(found, BlockStatistics) else None
+
     return Request(
-        key=("blocks", subject.row, id(recent)),
-        title=title,
+        key=(*key, id(cache)),
+        title=_tr("Reading the blocks of {name}").format(name=subject.name),
         heading=_tr("Reading the blocks…"),
         failure=_tr("The blocks could not be read"),
         work=read,
         name=subject.name,
+        known=known_blocks,
     )
 
 
@@ -142,36 +132,19 @@ def _tr(text: str) -> str:
     return QCoreApplication.translate("Weights", text)
 
 
-class _NotKnown(Exception):
-    """Raised instead of reading."""
-
-
-class _Idle:
-    """A worker that refuses to read."""
-
-    def check(self) -> None:
-        """Refuse to read."""
-        raise _NotKnown
-
-    def publish(self, make: Callable[[], object]) -> None:
-        """Show nothing."""
-
-
-class _HistogramJob:
+class _Reading:
     """One run of `read_histograms`."""
 
     def __init__(
         self,
         subjects: Sequence[SelectedTensor],
-        wish: HistogramRequest,
-        recent: LruCache,
+        request: HistogramRequest,
+        cache: LruCache,
         worker: Worker,
     ) -> None:
-        self._subjects = subjects
-        self._wish = wish
-        self._recent = recent
-        self._worker = worker
-        self._figures: list[Figures] = []
+        self._subjects, self._request = subjects, request
+        self._cache, self._worker = cache, worker
+        self._statistics: list[SubjectStatistics] = []
         self._complete: list[TensorStatistics] = []
         self._failures: list[tuple[SelectedTensor, ExplorerError]] = []
         self._total = _WALKS * sum(subject.tensor.parameters for subject in subjects)
@@ -182,16 +155,15 @@ class _HistogramJob:
         for subject in self._subjects:
             with self._forgiving(subject):
                 self._describe(subject)
-        binnings = binnings_of(self._complete, self._wish)
+        binnings = binnings_of(self._complete, self._request)
         curves = []
-        for figures, binning in zip(self._figures, binnings, strict=True):
-            with self._forgiving(figures.subject):
-                histogram = self._count(figures.subject, binning)
-                curves.append(curve_of(figures, histogram))
+        for each, binning in zip(self._statistics, binnings, strict=True):
+            with self._forgiving(each.subject):
+                curves.append(curve_of(each, self._count(each.subject, binning)))
         drawn = {curve.row for curve in curves}
         return HistogramResult(
-            figures=tuple(each for each in self._figures if each.subject.row in drawn),
-            curves=tuple(curves),
+            tuple(each for each in self._statistics if each.subject.row in drawn),
+            tuple(curves),
             exact=True,
             done=self._total,
             total=self._total,
@@ -211,78 +183,70 @@ class _HistogramJob:
             self._failures.append((subject, error))
 
     def _describe(self, subject: SelectedTensor) -> None:
-        """Gather statistics and the fine histogram of a tensor."""
-        key = _figures_key(subject)
-        found = self._recent.get(key)
+        """Read statistics and the fine histogram of a tensor."""
+        key = _statistics_key(subject)
+        found = self._cache.get(key)
         if not isinstance(found, TensorStatistics):
-            growing = GrowingStatistics(
+            reading = GrowingStatistics(
                 subject.tensor, _FINE_BINS, None, worker_count(), self._worker.check, snapshots=True
             )
-            with closing(growing.walk()) as walk:
+            with closing(reading.walk()) as walk:
                 for _ in walk:
-                    self._worker.publish(lambda: self._so_far(subject, growing.snapshot()))
-            found = growing.statistics
-            self._recent.put(key, found)
-        self._advance(subject, 2 * subject.tensor.parameters)
-        self._figures.append(Figures(subject, found, found))
+                    self._worker.publish(lambda: self._growing(subject, reading.snapshot()))
+            found = reading.statistics
+            self._cache.put(key, found)
+        self._advance(subject, 2)
+        self._statistics.append(SubjectStatistics(subject, found, found))
         self._complete.append(found)
+
+    def _growing(self, subject: SelectedTensor, snapshot: Snapshot) -> HistogramResult:
+        """Return what is known while the statistics of a tensor are read."""
+        statistics = *self._statistics, SubjectStatistics(subject, snapshot.moments, None)
+        return self._so_far(statistics, snapshot.done, subject, snapshot.histogram)
 
     def _count(self, subject: SelectedTensor, binning: Binning | None) -> Histogram:
         """Count the bins that were asked for."""
-        if binning is None:  # of no finite weight
-            return histogram_of(np.array([0.0, 1.0]), np.zeros(1, np.int64))
+        if binning is None:  # no weight is finite
+            return _NO_COUNTS
         key = _counts_key(subject, binning)
-        found = self._recent.get(key)
+        found = self._cache.get(key)
         if not isinstance(found, Histogram):
-            curves = self._rough_curves()
             counts = RunningCounts([binning])
             walk = count_weights(subject.tensor, counts, worker_count(), self._worker.check)
             with closing(walk):
                 for done in walk:
-                    self._worker.publish(partial(self._state, tuple(self._figures), curves, done))
+                    self._worker.publish(partial(self._so_far, self._statistics, done, subject))
             found = binning.histogram(counts.totals[0])
-            self._recent.put(key, found)
-        self._advance(subject, subject.tensor.parameters)
+            self._cache.put(key, found)
+        self._advance(subject, 1)
         return found
 
-    def _advance(self, subject: SelectedTensor, weights: int) -> None:
-        self._done += weights
-        self._nbytes += weights * _bytes_per_weight(subject.tensor)
+    def _advance(self, subject: SelectedTensor, walks: int) -> None:
+        self._done += walks * subject.tensor.parameters
+        self._nbytes += walks * subject.tensor.nbytes
 
-    def _so_far(self, subject: SelectedTensor, snapshot: Snapshot) -> HistogramResult:
-        """Return what is known while a tensor streams."""
-        growing = Figures(subject, snapshot.moments, None)
-        fine = [figures.histogram for figures in self._complete] + [snapshot.histogram]
-        figures = (*self._figures, growing)
-        curves = rough_curves(figures, fine, self._wish)
-        state = self._state(figures, curves, snapshot.done)
-        return replace(
-            state, nbytes=round(self._nbytes + snapshot.done * _bytes_per_weight(subject.tensor))
-        )
-
-    def _rough_curves(self) -> tuple[HistogramCurve, ...]:
-        fine = [figures.complete.histogram for figures in self._figures if figures.complete]
-        return rough_curves(self._figures, fine, self._wish)
-
-    def _state(
-        self, figures: tuple[Figures, ...], curves: tuple[HistogramCurve, ...], done: int
+    def _so_far(
+        self,
+        statistics: Sequence[SubjectStatistics],
+        done: int,
+        subject: SelectedTensor,
+        *growing: Histogram,
     ) -> HistogramResult:
+        fine = [each.histogram for each in self._complete]
+        curves = rough_curves(statistics, [*fine, *growing], self._request)
+        nbytes = round(self._nbytes + done * subject.tensor.bits_per_weight / 8)
         return HistogramResult(
-            figures, curves, False, self._done + done, self._total, round(self._nbytes)
+            tuple(statistics), curves, False, self._done + done, self._total, nbytes
         )
 
 
-def _figures_key(subject: SelectedTensor) -> tuple[object, ...]:
-    return ("figures", subject.row)
+def _statistics_key(subject: SelectedTensor) -> tuple[object, ...]:
+    return ("statistics", subject.row)
 
 
 def _counts_key(subject: SelectedTensor, binning: Binning) -> tuple[object, ...]:
     edges = binning.edges
     return ("counts", subject.row, binning.bins, float(edges[0]), float(edges[-1]))
-
-
-def _bytes_per_weight(tensor: Tensor) -> float:
-    return tensor.nbytes / tensor.parameters if tensor.parameters else 0.0
 
 
 # Which tensors are shown together: the same role in every layer, and never too many at once.

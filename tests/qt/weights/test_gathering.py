@@ -22,7 +22,7 @@ from explorer.qt.weights.curves import (
     resampled,
     robust_range,
 )
-from explorer.qt.weights.histogram import figure_lines
+from explorer.qt.weights.histogram import statistic_lines
 from explorer.qt.weights.work import (
     MOST_TENSORS,
     known,
@@ -105,7 +105,7 @@ def test_a_typed_range_is_counted_as_numpy_counts(document: Document) -> None:
 def test_the_figures_are_those_of_the_analysis(document: Document) -> None:
     one = subject(document, "blk.0.ffn_up.weight")
     found = read_histograms([one], HistogramRequest(), LruCache(10), Watcher())
-    lines = {line.name: line.value for line in figure_lines(found.figures[0])}
+    lines = {line.name: line.value for line in statistic_lines(found.statistics[0])}
     told = tensor_statistics(one.tensor)
     for name in ("count", "finite", "zeros", "min", "max", "mean", "std", "rms", "skewness"):
         assert lines[name] == getattr(told, name)
@@ -187,7 +187,7 @@ def test_tensors_without_a_spread_are_drawn_too(document: Document, kind: RangeK
         [subject(document, "nothing.weight")], HistogramRequest(8, kind), LruCache(9), Watcher()
     )
     assert nothing.curves[0].histogram.counts.sum() == 0
-    assert nothing.figures[0].moments.nan == 8
+    assert nothing.statistics[0].moments.nan == 8
 
 
 def test_a_range_too_narrow_for_its_bins_is_known_beforehand() -> None:
