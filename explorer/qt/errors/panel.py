@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QByteArray, QCoreApplication, QObject, Signal
 from PySide6.QtGui import QPalette
@@ -29,14 +30,14 @@ from explorer.qt.errors.work import (
 )
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import ReferenceBar, References
-from explorer.qt.weights.curves import SelectedTensor
+from explorer.qt.weights.curves import SelectedTensor, unsupported_reason
 from explorer.qt.weights.histogram import StatisticsTable
-from explorer.qt.weights.tensor_panel import Header, TensorPanel
+from explorer.qt.weights.tensor_panel import Header
 from explorer.qt.weights.work import blocks_request
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.curves import HistogramCurve
 from explorer.qt.widgets.labels import error_caution, plain_label
-from explorer.qt.widgets.lazy import LazyTab
+from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PicturePanel, PlotPanel, Readings, percent_text
 from explorer.qt.widgets.progress import ProgressLine
@@ -412,7 +413,7 @@ class RoundingPage(ReadingPage[BlockStatistics]):
 _MOST_RESULTS: Final = 16  # of a model: at most 8 MiB, usually far less
 
 
-class ErrorsView(TensorPanel):
+class ErrorsView(TabbedPanel):
     """Errors of the tensor that is selected. Reads only while it is visible.
 
     With a reference there are the pages of pictures, without one the page of the rounding error to
@@ -426,8 +427,12 @@ class ErrorsView(TensorPanel):
     def __init__(
         self, runner: JobRunner, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(runner, _MOST_RESULTS, parent)
+        super().__init__(parent)
+        self._runner = runner
         self._references = references
+        self._document: Document | None = None
+        self._rows: tuple[int, ...] = ()
+        self._results: WeakKeyDictionary[Document, LruCache] = WeakKeyDictionary()
         self.plan_inputs: Callable[[Document], PlanInputs | None] = lambda _document: None
         self.bar = ReferenceBar(references, self)
         self.bar.open_requested.connect(self.open_requested)
@@ -496,20 +501,43 @@ class ErrorsView(TensorPanel):
 
     def _follow_reference(self) -> None:
         if self._document is not None and self.has_content:
-            self._fill(self._document, self._rows)
+            self._fill(self._document, self._rows[0])
 
-    def _explain_empty(self, opened: bool) -> None:
-        if opened:
+    def show_document(self, document: Document | None) -> None:
+        """Show a model, of which no tensor is selected yet; None shows nothing."""
+        if document is not self._document:
+            self._document, self._rows = document, ()
+            self.refresh()
+
+    def show_tensors(self, rows: Sequence[int]) -> None:
+        """Show the first of some tensors of the model, given by content row."""
+        if tuple(rows) != self._rows:
+            self._rows = tuple(rows)
+            self.refresh()
+
+    def refresh(self) -> None:
+        document = self._document
+        if document is None:
+            self.show_state(self.tr("Errors"), self.tr("Open a model to see its errors."))
+            return
+        if not self._rows:
             sentence = self.tr("Choose one in the tree or in the tensor table to see its error.")
             self.show_state(self.tr("Select a tensor"), sentence)
+            return
+        tensor = document.model.tensors.rows[self._rows[0]]
+        reason = unsupported_reason(tensor)
+        if reason is None:
+            self._fill(document, self._rows[0])
         else:
-            self.show_state(self.tr("Errors"), self.tr("Open a model to see its errors."))
+            heading = self.tr("Type {type}").format(type=tensor.type.name)
+            self.show_state(heading, f"{plain_text(tensor.name)}: {reason}")
 
-    def _shown(self, document: Document) -> Sequence[int]:
-        return self._rows[:1]
+    def show_state(self, heading: str, sentence: str, button: str = "") -> None:
+        self._show_pair(None, LruCache(0))
+        super().show_state(heading, sentence, button)
 
-    def _fill(self, document: Document, rows: Sequence[int]) -> None:
-        row, chosen = rows[0], self._references.chosen
+    def _fill(self, document: Document, row: int) -> None:
+        chosen = self._references.chosen
         tensor = document.model.tensors.rows[row]
         # a key that does not keep a closed model
         key: Hashable = id(chosen) if isinstance(chosen, Document) else chosen
@@ -517,10 +545,7 @@ class ErrorsView(TensorPanel):
         subject = SelectedPair(row, plain_text(tensor.name), tensor, key, partner)
         self._show_header(subject)
         self.show_content()
-        self._show_pair(subject, self._results_of(document))
-
-    def _clear(self) -> None:
-        self._show_pair(None, LruCache(0))
+        self._show_pair(subject, self._results.setdefault(document, LruCache(_MOST_RESULTS)))
 
     def _show_pair(self, subject: SelectedPair | None, results: LruCache) -> None:
         compared = subject is not None and subject.reference is not None

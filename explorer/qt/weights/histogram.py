@@ -34,10 +34,10 @@ from explorer.qt.weights.curves import (
     can_divide,
 )
 from explorer.qt.weights.work import known, read_histograms
+from explorer.qt.widgets.building import row
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples
 from explorer.qt.widgets.histogram_plot import MOST_SERIES
 from explorer.qt.widgets.labels import plain_label
-from explorer.qt.widgets.layouts import row
 from explorer.qt.widgets.pages import ReadingPage, Request
 from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel
 from explorer.qt.widgets.progress import ProgressLine

@@ -6,94 +6,58 @@ The pages of blocks show how the codes of a quantized tensor are used and how it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
-from PySide6.QtCore import QByteArray, QEvent, Signal
+import numpy as np
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QObject, Signal
 from PySide6.QtWidgets import QWidget
 
+from explorer.analysis import BlockStatistics, Distribution
 from explorer.analysis.blocks import is_quantized
 from explorer.formats.tensors import Tensor
+from explorer.present.explanations import CODE_TEXTS, picture_text
 from explorer.qt.document import Document, LruCache
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
 from explorer.qt.weights.curves import HistogramChoices, Scope, SelectedTensor, unsupported_reason
-from explorer.qt.weights.histogram import HistogramPage
-from explorer.qt.weights.tensor_panel import Header, TensorPanel, TensorPicker
-from explorer.qt.weights.work import same_role, sibling_factors, spread
-from explorer.qt.widgets.lazy import LazyTab
-from explorer.text import bytes_text, integer_text, plain_text, shape_text
+from explorer.qt.weights.histogram import HistogramPage, StatisticsTable, moment_lines
+from explorer.qt.weights.tensor_panel import Header, TensorPicker
+from explorer.qt.weights.work import blocks_request, same_role, sibling_factors, spread
+from explorer.qt.widgets.curves import HistogramCurve, histogram_of
+from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
+from explorer.qt.widgets.pages import Phase, PlotPage, Reader, Refusal, Request
+from explorer.qt.widgets.plot_panel import PlotPanel, Readings, percent_text
+from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
+from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
 if TYPE_CHECKING:
     from explorer.qt.weights.block.page import BlockPage
     from explorer.qt.weights.map.page import MapPage
     from explorer.qt.weights.values import Place, ValuesPage
-from functools import partial
 
-import numpy as np
-from PySide6.QtCore import QCoreApplication, QObject
-
-from explorer.analysis import BlockStatistics, Distribution
-from explorer.present.explanations import CODE_TEXTS, picture_text
-from explorer.qt.weights.histogram import StatisticsTable, moment_lines
-from explorer.qt.weights.work import blocks_request
-from explorer.qt.widgets.curves import HistogramCurve, histogram_of
-from explorer.qt.widgets.pages import PlotPage, Reader, Refusal, Request
-from explorer.qt.widgets.plot_panel import PlotPanel, Readings, percent_text
-from explorer.qt.widgets.table_model import Column, TableModel
-from explorer.text import float_text
-
-# The codes of a quantized tensor: a line for each, and the curve of how often each is used.
-
-
-_MOST_TICKS = 16
+_MOST_TICKS: Final = 16
+_CODES_WIDTH: Final = 360  # of the table: four columns
+_MOST_OFFERED: Final = 1000  # tensors in the picker
+_MOST_RESULTS: Final = 256  # of a model: at most 32 MiB, usually far less
 
 
 def code_columns(blocks: BlockStatistics) -> list[Column]:
     """Return the columns of the table of codes."""
-    levels = blocks.levels
-    counts = blocks.code_counts
-    shares = 100 * counts / max(1, int(counts.sum()))
-    tips = CODE_TEXTS
+    levels, counts = blocks.levels.tolist(), blocks.code_counts.tolist()
+    total = max(1, sum(counts))
+    codes = RowColumns(range(len(counts)), CODE_TEXTS)
 
     def tr(text: str) -> str:
         return QCoreApplication.translate("CodeTable", text)
 
     return [
-        Column(
-            "code",
-            tr("Code"),
-            str,
-            int,
-            lambda: np.arange(len(counts)),
-            numeric=True,
-            tip=tips["code"],
-        ),
-        Column(
-            "level",
-            tr("Level"),
-            lambda row: float_text(float(levels[row]), 4),
-            lambda row: float(levels[row]),
-            lambda: levels,
-            numeric=True,
-            tip=tips["level"],
-        ),
-        Column(
-            "weights",
-            tr("Weights"),
-            lambda row: integer_text(int(counts[row])),
-            lambda row: int(counts[row]),
-            lambda: counts,
-            numeric=True,
-            tip=tips["weights"],
-        ),
-        Column(
-            "share",
-            tr("%"),
-            lambda row: float_text(float(shares[row]), 3),
-            lambda row: float(shares[row]),
-            lambda: shares,
-            numeric=True,
-            tip=tips["share"],
+        codes.number("code", tr("Code"), lambda code: code, str),
+        codes.number("level", tr("Level"), levels.__getitem__, partial(float_text, digits=4)),
+        codes.number("weights", tr("Weights"), counts.__getitem__, integer_text),
+        codes.number(
+            "share", tr("%"), lambda code: 100 * counts[code] / total, partial(float_text, digits=3)
         ),
     ]
 
@@ -124,9 +88,6 @@ def code_ticks(blocks: BlockStatistics) -> list[tuple[float, str]] | None:
     return [(float(code), float_text(float(x), 4)) for code, x in enumerate(blocks.levels)]
 
 
-_CODES_WIDTH = 360  # of the table: four columns
-
-
 class BlockPages(QObject, Reader[BlockStatistics]):
     """The pages of codes, scales and minima, which one walk over the blocks fills.
 
@@ -148,7 +109,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
     def __init__(self, runner: JobRunner, parent: QWidget) -> None:
         super().__init__(parent)
         self._subject: SelectedTensor | None = None
-        self._recent = LruCache(0)
+        self._cache = LruCache(0)
         self._prefix = ""
         self._blocks: BlockStatistics | None = None
         self._with_minima: set[str] = set()  # types that are known to have minima
@@ -160,34 +121,35 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         self.begin_life(runner, self.pages)
 
     def show_subject(
-        self, subject: SelectedTensor | None, recent: LruCache, *, named: bool = False
+        self, subject: SelectedTensor | None, cache: LruCache, *, named: bool = False
     ) -> None:
         """Show another tensor; it is read when one of the pages is visible.
 
         Args:
             subject: The tensor.
-            recent: What is known of its model.
-            named: Whether to show its name: it is one of several.
+            cache: Results of its model.
+            named: Whether to show its name, as one of several.
         """
         self._prefix = f"{subject.name}:   " if named and subject is not None else ""
         self._subject = subject
-        self._recent = recent
+        self._cache = cache
         self.minima_known.emit(
             subject is not None and subject.tensor.type.name in self._with_minima
         )
-        self.restart()
+        if self.visible or self.phase is not Phase.EMPTY:
+            self.restart()
 
     def clear(self) -> None:
         self._blocks = None
 
     def request(self) -> Request[BlockStatistics] | Refusal | None:
-        subject, recent = self._subject, self._recent
+        subject, cache = self._subject, self._cache
         if subject is None:
             return None
         if not is_quantized(subject.tensor):
             sentence = self.tr("{name} has no codes and no scales.").format(name=subject.name)
             return Refusal(self.tr("Not quantized"), sentence)
-        return blocks_request(subject, recent)
+        return blocks_request(subject, cache)
 
     def show_result(self, result: BlockStatistics) -> None:
         assert self._subject is not None
@@ -291,11 +253,7 @@ class BlockPages(QObject, Reader[BlockStatistics]):
         )
 
 
-_MOST_OFFERED: Final = 1000  # tensors in the picker
-_MOST_RESULTS: Final = 256  # of a model: at most 32 MiB, usually far less
-
-
-class WeightsView(TensorPanel):
+class WeightsView(TabbedPanel):
     """The selected tensors, on pages. Reads only while it is visible.
 
     Attributes:
@@ -318,9 +276,13 @@ class WeightsView(TensorPanel):
     def __init__(
         self, runner: JobRunner, references: References, parent: QWidget | None = None
     ) -> None:
-        super().__init__(runner, _MOST_RESULTS, parent)
+        super().__init__(parent)
+        self._runner = runner
         self._references = references
-        self._recent = LruCache(0)
+        self._document: Document | None = None
+        self._rows: tuple[int, ...] = ()
+        self._caches: WeakKeyDictionary[Document, LruCache] = WeakKeyDictionary()
+        self._cache = LruCache(0)
         self._subject: SelectedTensor | None = None  # of the pages of one tensor
         self._place: Place | None = None  # that was chosen in it
         self._named = False
@@ -389,7 +351,7 @@ class WeightsView(TensorPanel):
         return page
 
     def _fill_map(self, page: MapPage) -> None:
-        page.show_subject(self._subject, self._recent, named=self._named)
+        page.show_subject(self._subject, self._cache, named=self._named)
 
     def _make_block_page(self) -> BlockPage:
         from explorer.qt.weights.block.page import BlockPage  # noqa: PLC0415 - see LazyTab
@@ -403,7 +365,7 @@ class WeightsView(TensorPanel):
     def _fill_block_page(self, page: BlockPage) -> None:
         subject = self._subject
         quantized = subject is not None and is_quantized(subject.tensor)
-        page.show_subject(subject if quantized else None, self._recent, named=self._named)
+        page.show_subject(subject if quantized else None, self._cache, named=self._named)
         if self._place is not None:
             page.show_place(*self._place)
 
@@ -421,19 +383,50 @@ class WeightsView(TensorPanel):
 
     # What is shown
 
+    def show_document(self, document: Document | None) -> None:
+        """Show a model, of which no tensor is selected yet; None shows nothing."""
+        if document is not self._document:
+            self._document, self._rows = document, ()
+            self.refresh()
+
     def show_tensors(self, rows: Sequence[int]) -> None:
+        """Show tensors of the model, given by content row, the current one first."""
         if tuple(rows) != self._rows:
             if len(rows) > 1:
                 self.header.choose(Scope.SELECTED)
             elif self.header.chosen is Scope.SELECTED:
                 self.header.choose(Scope.ONE)
-        super().show_tensors(rows)
+            self._rows = tuple(rows)
+            self.refresh()
+
+    def refresh(self) -> None:
+        document = self._document
+        if document is None:
+            self.show_state(self.tr("Weights"), self.tr("Open a model to see its weights."))
+            return
+        if not self._rows:
+            sentence = self.tr("Choose one in the tree or in the tensor table to see its weights.")
+            self.show_state(self.tr("Select a tensor"), sentence)
+            return
+        wanted = self._wanted(document)
+        rows = spread(wanted)
+        first = document.model.tensors.rows[rows[0]]
+        reason = unsupported_reason(first) if len(rows) == 1 else None
+        if reason is None:
+            self._fill(document, wanted)
+        else:
+            heading = self.tr("Type {type}").format(type=first.type.name)
+            self.show_state(heading, f"{plain_text(first.name)}: {reason}")
+
+    def show_state(self, heading: str, sentence: str, button: str = "") -> None:
+        self._show_subjects((), LruCache(0), ())
+        super().show_state(heading, sentence, button)
 
     @property
     def shown_rows(self) -> tuple[int, ...]:
         """Content rows of the tensors that are shown together."""
         document = self._document
-        return () if document is None or not self._rows else tuple(self._shown(document))
+        return () if document is None or not self._rows else tuple(spread(self._wanted(document)))
 
     def focus_search(self) -> None:
         """Go to the values, and into the line for a row and column."""
@@ -458,16 +451,6 @@ class WeightsView(TensorPanel):
         self.histogram.controls.set_choices(choices)
         self.histogram.restore_splitter(splitter)
 
-    def _explain_empty(self, opened: bool) -> None:
-        if opened:
-            sentence = self.tr("Choose one in the tree or in the tensor table to see its weights.")
-            self.show_state(self.tr("Select a tensor"), sentence)
-        else:
-            self.show_state(self.tr("Weights"), self.tr("Open a model to see its weights."))
-
-    def _shown(self, document: Document) -> Sequence[int]:
-        return spread(self._wanted(document))
-
     def _wanted(self, document: Document) -> Sequence[int]:
         """Return the content rows of all tensors of the chosen scope."""
         scope = self.header.chosen
@@ -475,36 +458,27 @@ class WeightsView(TensorPanel):
             return same_role(document, self._rows[0])
         return self._rows if scope is Scope.SELECTED else self._rows[:1]
 
-    def _fill(self, document: Document, rows: Sequence[int]) -> None:
-        wanted = self._wanted(document)
-        subjects = _subjects(document, rows)
+    def _fill(self, document: Document, wanted: Sequence[int]) -> None:
+        subjects = _subjects(document, spread(wanted))
         offered = [
             subject
             for subject in _subjects(document, spread(wanted, _MOST_OFFERED))
             if unsupported_reason(subject.tensor) is None
         ]
-        self._show_header(
-            [subject.tensor for subject in subjects],
-            len(wanted),
-            self._factor_note(document, rows[0]),
-        )
+        note = self._factor_note(document, subjects[0].row)
+        self._show_header([subject.tensor for subject in subjects], len(wanted), note)
         self.show_content()
-        self._show_subjects(subjects, self._results_of(document), offered or subjects)
-
-    def _clear(self) -> None:
-        self._show_subjects((), LruCache(0), ())
+        cache = self._caches.setdefault(document, LruCache(_MOST_RESULTS))
+        self._show_subjects(subjects, cache, offered or subjects)
 
     def _show_subjects(
-        self,
-        subjects: Sequence[SelectedTensor],
-        recent: LruCache,
-        offered: Sequence[SelectedTensor],
+        self, subjects: Sequence[SelectedTensor], cache: LruCache, offered: Sequence[SelectedTensor]
     ) -> None:
         """Show `subjects` together, and one of those `offered` on the pages of one tensor."""
-        self._recent = recent
+        self._cache = cache
         in_front = self.histogram.chosen_row
         kept = self.picker.offer(offered, self._rows[0] if self._rows else None)
-        self.histogram.show_subjects(subjects, recent)
+        self.histogram.show_subjects(subjects, cache)
         if kept and in_front is not None:
             self.histogram.choose_row(in_front)
         self._named = len(subjects) > 1
@@ -518,7 +492,7 @@ class WeightsView(TensorPanel):
         before, self._subject = self._subject, self.picker.subject
         if self._subject is None or before is None or before.tensor is not self._subject.tensor:
             self._place = None
-        self.blocks.show_subject(self._subject, self._recent, named=self._named)
+        self.blocks.show_subject(self._subject, self._cache, named=self._named)
         for tab in (self._map, self._block_page, self._values):
             tab.refresh()
             if self._subject is None:
@@ -537,25 +511,21 @@ class WeightsView(TensorPanel):
     # The header
 
     def _show_header(self, tensors: Sequence[Tensor], found: int, note: str) -> None:
-        weights = self.tr("{n} weights").format(
-            n=integer_text(sum(tensor.parameters for tensor in tensors))
-        )
-        first = tensors[0]
+        first, parameters = tensors[0], sum(tensor.parameters for tensor in tensors)
+        weights = self.tr("{n} weights").format(n=integer_text(parameters))
         if len(tensors) == 1:
             facts = (first.type.name, shape_text(first.shape), weights, bytes_text(first.nbytes))
             self.header.show_texts(first.name, "   ·   ".join(facts), note)
             return
+        count = self.tr("{n} tensors").format(n=len(tensors))
         if found > len(tensors):
             count = self.tr("{shown} of {all} tensors are shown, spread evenly").format(
                 shown=len(tensors), all=integer_text(found)
             )
-        else:
-            count = self.tr("{n} tensors").format(n=len(tensors))
         names = sorted({tensor.type.name for tensor in tensors})
         types = f"{', '.join(names[:4])}{', …' if len(names) > 4 else ''}"
-        self.header.show_texts(
-            f"{first.name} … {tensors[-1].name}", "   ·   ".join((count, weights, types)), note
-        )
+        names_text = f"{first.name} … {tensors[-1].name}"
+        self.header.show_texts(names_text, "   ·   ".join((count, weights, types)), note)
 
     def _factor_note(self, document: Document, row: int) -> str:
         factors = sibling_factors(document, row)
