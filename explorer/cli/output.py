@@ -223,10 +223,8 @@ class Progress:
             share = self._done / self._total if self._total else 1.0
             self._write(shorten(f"{min(share, 1.0):4.0%}  {plain_text(what)}", _WIDTH))
 
-    def counter(self, what: str) -> Callable[[int], None] | None:
-        """Return a function that takes the work done so far; None if the line is not shown."""
-        if not self._on:
-            return None
+    def counter(self, what: str) -> Callable[[int], None]:
+        """Return a function that takes the work done so far."""
         return lambda done: self.add(done - self._done, what)
 
     def _write(self, line: str) -> None:

@@ -17,7 +17,7 @@ from explorer.hardware.detect import detect
 from explorer.model_files import refuse_model_file
 from explorer.planner import Device
 from explorer.planner.devices import parse_context
-from explorer.report.gather import ReportRequest, gather, plan_targets, weights_to_read
+from explorer.report.gather import gather, plan_targets, weights_to_read
 from explorer.report.sections import report_html
 from explorer.text import bytes_text, plain_text
 
@@ -92,22 +92,22 @@ def report_command(  # noqa: PLR0913 - one for each argument and option
         _check_target(target)
         machine = None if gpus else detect()
         with output.Progress(weights_to_read(model, other)) as line:
-            request = ReportRequest(
+            data = gather(
+                model,
+                other,
                 survey=survey,
                 workers=workers,
                 targets=plan_targets(gpus, machine),
                 contexts=contexts,
                 progress=line.counter("weights"),
             )
-            data = gather(model, other, request)
         page = report_html(data, datetime.now().astimezone().date())
     with output.open_target(target) as stream:
         stream.write(page)
     output.write(f"{plain_text(str(target))} written, {bytes_text(len(page.encode()))}\n")
-    damaged = None if data.measured is None else data.measured.damaged
-    if damaged is not None:
-        output.write_error(str(damaged))
-    return 0 if damaged is None else 1
+    if data.damaged is not None:
+        output.write_error(str(data.damaged))
+    return 0 if data.damaged is None else 1
 
 
 def _check_target(target: Path) -> None:

@@ -22,7 +22,6 @@ from explorer.formats.export import npy_bytes, write_npy
 from explorer.formats.weights import check_decodable
 from explorer.model_files import refuse_model_file
 from explorer.present import statistics
-from explorer.quantization.registry import has_decoder
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
 _BAR_LINES: Final = 16
@@ -187,7 +186,7 @@ def survey_command(  # noqa: PLR0913, PLR0917 - options of the command line
     output.save_csv(csv_path, list(_flat(_EMPTY_ROW)), map(_flat, records))
     if as_json:
         output.write_json({"path": path, "tensors": records})
-    damaged = [row.error for row in found if row.error is not None and _is_decodable(row.tensor)]
+    damaged = list(filter(None, map(statistics.damage, found)))
     if damaged:
         output.write_error(str(damaged[0]))
     return 1 if damaged else 0
@@ -197,11 +196,6 @@ def _kept(model: Model, no_cache: bool) -> KeptSurvey:
     """Return the cached results of a model without histograms, which are not printed."""
     cache = None if no_cache else SurveyCache.of_user()
     return KeptSurvey(None, model) if cache is None else cache.open(model, slim=True)
-
-
-def _is_decodable(tensor: Tensor) -> bool:
-    """Return whether the tensor's type is known, so that missing figures mean damage."""
-    return tensor.grouped is not None or has_decoder(tensor.type.name)
 
 
 def _survey_record(row: SurveyRow) -> dict[str, Any]:

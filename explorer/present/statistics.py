@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from explorer.analysis import TensorStatistics
 from explorer.analysis.moments import PERCENTS
 from explorer.present import Figure
+from explorer.quantization.registry import has_decoder
 from explorer.text import float_text, integer_text
 
 if TYPE_CHECKING:
     from explorer.analysis.moments import Moments
+    from explorer.analysis.surveys import SurveyRow
+    from explorer.errors import ExplorerError
 
 
 Floats = NDArray[np.float64]
@@ -120,6 +123,13 @@ def quotients(dividends: Any, divisors: Any) -> Floats:
 
 def _figure(name: str, value: float) -> Figure:
     return Figure(name, statistic_label(name), value, statistic_text(name, value))
+
+
+def damage(row: SurveyRow) -> ExplorerError | None:
+    """Return why weights that should be there cannot be read; None for types without a decoder."""
+    tensor = row.tensor
+    decodable = tensor.grouped is not None or has_decoder(tensor.type.name)
+    return row.error if decodable else None
 
 
 def statistics_record(found: TensorStatistics) -> dict[str, Any]:

@@ -9,7 +9,7 @@ not roots.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -77,36 +77,11 @@ class StatisticsColumns:
         return quotients(self.step_error_rms, self.rms)
 
 
-@dataclass(frozen=True, slots=True)
-class PairPlace:
-    """The tensors that the errors of a pair belong to.
-
-    Attributes:
-        rows: Rows of the candidate's tensors.
-        shares: What part of the pair's weights each of them holds.
-    """
-
-    rows: tuple[int, ...]
-    shares: tuple[float, ...]
-
-    @classmethod
-    def of(cls, rows: Sequence[int], tensors: Sequence[Tensor]) -> PairPlace:
-        """Return the place of a pair by the candidate's tensors."""
-        total = sum(tensor.parameters for tensor in tensors)
-        return cls(tuple(rows), tuple(t.parameters / total if total else 0.0 for t in tensors))
-
-
-@dataclass(frozen=True, slots=True)
-class TensorError:
-    """Errors of one tensor, of all pairs that it has a part in.
-
-    Attributes:
-        relative_rmse: RMS error by the RMS of the reference.
-        sqnr_db: Signal to quantization noise in dB.
-    """
-
-    relative_rmse: float
-    sqnr_db: float
+def parameter_shares(rows: Sequence[int], tensors: Sequence[Tensor]) -> dict[int, float]:
+    """Return the share of each tensor in the weights of all, by its row."""
+    total = sum(tensor.parameters for tensor in tensors)
+    shares = (tensor.parameters / total if total else 0.0 for tensor in tensors)
+    return dict(zip(rows, shares, strict=True))
 
 
 class ErrorColumns:
@@ -128,11 +103,11 @@ class ErrorColumns:
         self.compared, self.squares, self.signal, self.errors = (np.zeros(count) for _ in range(4))
         self.max_abs_error = _unknown(count)
 
-    def put(self, place: PairPlace, found: ErrorMetrics) -> None:
-        """Add the errors of a pair."""
+    def put(self, shares: Mapping[int, float], found: ErrorMetrics) -> None:
+        """Add the errors of a pair; `shares` are those of the candidate's tensors in it, by row."""
         if not found.compared:
             return
-        for row, share in zip(place.rows, place.shares, strict=True):
+        for row, share in shares.items():
             count = found.compared * share
             self.compared[row] += count
             self.squares[row] += found.rmse**2 * count
@@ -140,14 +115,6 @@ class ErrorColumns:
             self.errors[row] += found.mean_error * count
             self.max_abs_error[row] = np.fmax(self.max_abs_error[row], found.max_abs_error)
             self.known[row] = True
-
-    def by_tensor(self) -> list[TensorError | None]:
-        """Return the errors of each tensor; None if they are not known."""
-        figures = zip(self.relative_rmse.tolist(), self.sqnr_db.tolist(), strict=True)
-        return [
-            TensorError(*found) if known else None
-            for known, found in zip(self.known.tolist(), figures, strict=True)
-        ]
 
     @property
     def rmse(self) -> Floats:
@@ -183,28 +150,6 @@ class ErrorColumns:
         found[(squares == 0) & (self.compared > 0)] = 0.0
         found[self.compared == 0] = np.nan
         return found
-
-
-def grouped(codes: NDArray[np.int64], groups: int, weights: Floats, values: Floats) -> Floats:
-    """Return the weighted mean of the known values of each group, float64 [groups]; NaN of none.
-
-    Args:
-        codes: Group of each value, int64 [n].
-        groups: Number of groups.
-        weights: How much each value counts, float64 [n].
-        values: The values, float64 [n]; NaN is not known.
-    """
-    known = ~np.isnan(values) & (weights > 0)
-    sums = np.bincount(codes[known], weights[known] * values[known], groups).astype(np.float64)
-    counts = np.bincount(codes[known], weights[known], groups).astype(np.float64)
-    return quotients(sums, counts)
-
-
-def maximum(codes: NDArray[np.int64], groups: int, values: Floats) -> Floats:
-    """Return the maximum of the known values of each group, float64 [groups]; NaN of none."""
-    found = _unknown(groups)
-    np.fmax.at(found, codes, values)
-    return found
 
 
 def _unknown(count: int) -> Floats:
@@ -246,7 +191,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Groups:
-    """Tensors that are shown together.
+    """Tensors that are shown together. A figure of a group without known values is NaN.
 
     Attributes:
         codes: Group of each tensor, int64 [n].
@@ -259,6 +204,18 @@ class Groups:
     def sums(self, values: Floats) -> Floats:
         """Return the sum of each group, float64 [count]."""
         return np.bincount(self.codes, values, self.count).astype(np.float64)
+
+    def means(self, weights: Floats, values: Floats) -> Floats:
+        """Return the weighted mean of the known values of each group, float64 [count]."""
+        known = ~np.isnan(values) & (weights > 0)
+        part = Groups(self.codes[known], self.count)
+        return quotients(part.sums(weights[known] * values[known]), part.sums(weights[known]))
+
+    def maxima(self, values: Floats) -> Floats:
+        """Return the maximum of the known values of each group, float64 [count]."""
+        found = _unknown(self.count)
+        np.fmax.at(found, self.codes, values)
+        return found
 
 
 @dataclass(frozen=True)
@@ -312,21 +269,18 @@ def _squares(known: Known) -> Floats:
 
 def _error_squares(known: Known) -> Floats:
     errors = known.errors
-    unknown = np.full(known.count, np.nan)
-    return unknown if errors is None else np.where(errors.known, errors.squares, np.nan)
+    if errors is None:
+        return _unknown(known.count)
+    return np.where(errors.known, errors.squares, np.nan)
 
 
 def _most(column: Callable[[Known], Floats]) -> Callable[[Known, Groups], Floats]:
     """Return the maximum of each group."""
-    return lambda known, groups: maximum(groups.codes, groups.count, column(known))
+    return lambda known, groups: groups.maxima(column(known))
 
 
 def _mean_square(column: Callable[[Known], Floats]) -> Callable[[Known, Groups], Floats]:
-    def values(known: Known, groups: Groups) -> Floats:
-        squares = column(known) ** 2
-        return np.sqrt(grouped(groups.codes, groups.count, known.weights, squares))
-
-    return values
+    return lambda known, groups: np.sqrt(groups.means(known.weights, column(known) ** 2))
 
 
 def _ratio(
@@ -336,9 +290,7 @@ def _ratio(
 
     def values(known: Known, groups: Groups) -> Floats:
         weight = np.where(np.isnan(above(known)), 0.0, below(known))
-        share = np.full(known.count, np.nan)
-        np.divide(above(known), weight, out=share, where=weight > 0)
-        return grouped(groups.codes, groups.count, np.nan_to_num(weight), share)
+        return groups.means(np.nan_to_num(weight), quotients(above(known), weight))
 
     return values
 
@@ -348,15 +300,15 @@ def _error(name: str, tip: str, *, low_is_worse: bool = False) -> Metric:
 
     def of_tensors(known: Known) -> Floats:
         errors = known.errors
-        return np.full(known.count, np.nan) if errors is None else getattr(errors, name)
+        return _unknown(known.count) if errors is None else getattr(errors, name)
 
     def of_groups(known: Known, groups: Groups) -> Floats:
         if known.errors is None:
-            return np.full(groups.count, np.nan)
+            return _unknown(groups.count)
         together = ErrorColumns(groups.count)
         for column in ("compared", "squares", "signal", "errors"):
             setattr(together, column, groups.sums(getattr(known.errors, column)))
-        together.max_abs_error = maximum(groups.codes, groups.count, known.errors.max_abs_error)
+        together.max_abs_error = groups.maxima(known.errors.max_abs_error)
         found: Floats = getattr(together, name)
         return found
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import groupby, islice
+from itertools import groupby, islice, zip_longest
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -20,6 +20,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from explorer import __version__
+from explorer.analysis import TensorStatistics
 from explorer.analysis.recipes.fits import RecipeFit
 from explorer.analysis.recipes.rules import RULES_SOURCE
 from explorer.errors import ExplorerError
@@ -31,7 +32,7 @@ from explorer.present import plan as plan_texts
 from explorer.present import recipes as recipe_texts
 from explorer.present.model import model_facts, type_text, value_text
 from explorer.report import svg
-from explorer.report.gather import PlannedCase, ReportData, ReportTensor
+from explorer.report.gather import ERRORS, PlannedCase, ReportData, ReportTensor
 from explorer.report.privacy import Privacy, cut, message, shown_name, without_paths
 from explorer.text import bytes_text, count_text, float_text, integer_text, shape_text
 
@@ -187,7 +188,7 @@ def _checks(data: ReportData) -> dict[str, Any]:
         )
         for one in data.model.problems
     ]
-    unread = ((cut(one.name), cut(one.failure, _LONGEST)) for one in failed)
+    unread = ((cut(one.tensor.name), cut(one.failure, _LONGEST)) for one in failed)
     return {
         "problems": table(("severity", "where", "what"), problems, names=(1,)),
         "failed": len(failed),
@@ -206,7 +207,6 @@ _SHOWN_SPOTS: Final = 20
 _SHOWN_NAMES: Final = 40
 _HISTOGRAMS: Final = 6
 _STATISTICS: Final = ("min", "max", "mean", "std", "rms", "outlier_ratio", "step_error_rms")
-_ERRORS: Final = ("relative_rmse", "sqnr_db")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +214,14 @@ class Ranked:
     """A tensor among those of its role.
 
     Attributes:
-        tensor: The tensor.
+        found: The tensor.
         value: The figure that it is ranked by.
         place: Its place in its role, 1 for the maximum.
         peers: Tensors of its role, itself included.
         to_median: Its figure divided by the role's median; NaN where that is 0.
     """
 
-    tensor: ReportTensor
+    found: ReportTensor
     value: float
     place: int
     peers: int
@@ -234,46 +234,56 @@ def rank(tensors: Iterable[ReportTensor], figure: Callable[[ReportTensor], float
     Errors are comparable within a role only, so each tensor has its place there.
     """
     roles: dict[str, list[tuple[float, ReportTensor]]] = {}
-    for tensor in tensors:
-        value = figure(tensor)
+    for one in tensors:
+        value = figure(one)
         if value > 0:  # NaN is not
-            roles.setdefault(tensor.role, []).append((value, tensor))
+            roles.setdefault(one.tensor.parsed_name.role, []).append((value, one))
     found = []
     for peers in roles.values():
         middle = median(value for value, _ in peers)
         peers.sort(key=lambda pair: -pair[0])
-        for place, (value, tensor) in enumerate(peers, start=1):
+        for place, (value, one) in enumerate(peers, start=1):
             known = 0 < middle < math.inf and value < math.inf
             to_median = value / middle if known else math.nan
-            found.append(Ranked(tensor, value, place, len(peers), to_median))
+            found.append(Ranked(one, value, place, len(peers), to_median))
     return sorted(found, key=lambda one: -one.value)
 
 
 def most_interesting(orders: Sequence[Sequence[Ranked]], count: int) -> list[ReportTensor]:
     """Return tensors whose histograms are worth a look: the first of each order in turn."""
-    found: dict[str, ReportTensor] = {}
-    longest = max(map(len, orders), default=0)
-    for place in range(min(longest, count)):
-        for order in orders:
-            if place < len(order) and len(found) < count:
-                tensor = order[place].tensor
-                found.setdefault(tensor.name, tensor)
-    return list(found.values())
+    turns = (one.found for turn in zip_longest(*orders) for one in turn if one is not None)
+    found = {one.tensor.name: one for one in turns}
+    return list(found.values())[:count]
+
+
+def _of_weights(figure: Callable[[TensorStatistics], float]) -> Callable[[ReportTensor], float]:
+    """Return a figure of a tensor's statistics; NaN without them."""
+    return lambda one: math.nan if one.statistics is None else figure(one.statistics)
+
+
+def _bits_per_weight(one: ReportTensor) -> float:
+    return one.tensor.bits_per_weight or math.nan
+
+
+def _relative_rmse(one: ReportTensor) -> float:
+    return one.errors.get("relative_rmse", math.nan)
+
+
+relative_step = _of_weights(statistics.relative_step_error)
 
 
 def _weights(data: ReportData) -> dict[str, Any]:
-    measured = data.measured
-    if measured is None:
+    if not data.read:
         return {"read": False, "maps": list(_maps(data))}
-    compared = measured.comparison is not None
+    compared = data.comparison is not None
     matrices = [one for one in data.tensors if one.is_matrix]
     if compared:
         title, name = "Hot spots: largest error against the reference", "relative_rmse"
-        hot = rank(matrices, lambda one: one.relative_rmse)
+        hot = rank(matrices, _relative_rmse)
     else:
         title = "Hot spots: coarsest rounding, as the block scales imply it"
-        hot, name = rank(matrices, lambda one: one.relative_step), "relative_step_error"
-    outliers = rank(matrices, lambda one: one.outlier_ratio)
+        hot, name = rank(matrices, relative_step), "relative_step_error"
+    outliers = rank(matrices, _of_weights(statistics.outlier_ratio))
     return {
         "read": True,
         "caution": errors.ABOUT_ERRORS,
@@ -294,12 +304,22 @@ def _weights(data: ReportData) -> dict[str, Any]:
 
 
 def _comparison(data: ReportData) -> dict[str, Any] | None:
-    found = None if data.measured is None else data.measured.comparison
+    found = data.comparison
     if found is None:
         return None
-    rows = ((cut(names), cut(why, 300)) for names, why in found.not_comparable)
-    total = len(found.not_comparable)
-    sides = {"the reference": found.only_in_reference, "this model": found.only_in_model}
+    matching = found.matching
+    rows = (
+        (
+            cut(" and ".join(filter(None, (one.reference_name, one.candidate_name)))),
+            cut(one.reason, 300),
+        )
+        for one in matching.not_comparable
+    )
+    total = len(matching.not_comparable)
+    sides = {
+        "the reference": matching.unmatched_reference,
+        "this model": matching.unmatched_candidate,
+    }
     return {
         "compared": found.compared,
         "total": ""
@@ -321,12 +341,12 @@ def _spots(ranked: Sequence[Ranked], name: str) -> Table:
     label = statistics.statistic_label(name) if of_weights else errors.error_label(name)
     rows = [
         (
-            cut(one.tensor.name),
-            cut(one.tensor.type),
+            cut(one.found.tensor.name),
+            cut(one.found.tensor.type.name),
             text(name, one.value),
             f"{one.place} of {one.peers}",
             "" if math.isnan(one.to_median) else f"{one.to_median:.2f} ×",
-            count_text(one.tensor.parameters),
+            count_text(one.found.tensor.parameters),
         )
         for one in ranked[:_SHOWN_SPOTS]
     ]
@@ -345,22 +365,23 @@ class _Metric(NamedTuple):
 
 def _maps(data: ReportData) -> Iterator[tuple[svg.Picture, str, Table]]:
     """Yield picture, caption and data of a map of each known metric, of each stack of layers."""
-    metrics = [_Metric("Bits per weight", lambda one: one.bits_per_weight, lambda v: f"{v:.3g}")]
-    if data.measured is not None:
+    metrics = [_Metric("Bits per weight", _bits_per_weight, lambda value: f"{value:.3g}")]
+    if data.read:
         std = "Standard deviation of the weights"
-        metrics.append(_Metric(std, lambda one: one.std, _short, True))
-        if data.measured.comparison is not None:
+        metrics.append(_Metric(std, _of_weights(lambda found: found.std), _short, True))
+        if data.comparison is not None:
             error = "Relative RMS error against the reference"
-            metrics.append(_Metric(error, lambda one: one.relative_rmse, _short, True))
+            metrics.append(_Metric(error, _relative_rmse, _short, True))
         else:
             step = "Rounding error that the block scales imply, relative to the RMS"
-            metrics.append(_Metric(step, lambda one: one.relative_step, _short, True))
-    matrices = [one for one in data.tensors if one.is_matrix and one.layer is not None]
+            metrics.append(_Metric(step, relative_step, _short, True))
+    matrices = [one for one in data.tensors if one.is_matrix]
     stacks = Counter[str]()
     for one in matrices:
-        stacks[one.stack] += one.parameters
+        if one.tensor.parsed_name.layer is not None:
+            stacks[one.tensor.parsed_name.stack] += one.tensor.parameters
     for stack, _ in stacks.most_common(_MAX_STACKS):
-        tensors = [one for one in matrices if one.stack == stack]
+        tensors = [one for one in matrices if one.tensor.parsed_name.stack == stack]
         for metric in metrics:
             yield from _map(stack if len(stacks) > 1 else "", tensors, metric)
 
@@ -378,15 +399,15 @@ def _map(
     values: dict[tuple[str, int], float] = {}
     weights: dict[tuple[str, int], int] = {}
     for one in tensors:
-        value = metric.of(one)
-        if one.layer is None or math.isnan(value):
+        value, name = metric.of(one), one.tensor.parsed_name
+        if name.layer is None or math.isnan(value):
             continue
-        place = (one.role, one.layer)
-        if one.parameters > weights.get(place, -1):  # of two of one role, the larger one
-            values[place], weights[place] = value, one.parameters
+        place, size = (name.role, name.layer), one.tensor.parameters
+        if size > weights.get(place, -1):  # of two of one role, the larger one
+            values[place], weights[place] = value, size
     if not values:
         return
-    all_roles = list(dict.fromkeys(one.role for one in tensors if (one.role, one.layer) in values))
+    all_roles = list(dict.fromkeys(role for role, _ in values))
     all_layers = sorted({layer for _, layer in values})
     roles, layers = all_roles[:_MAX_ROLES], all_layers[:_MAX_LAYERS]
     names = {role: cut(role, 60) for role in roles}
@@ -418,34 +439,34 @@ def _map(
 
 def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, svg.Picture, Table]]:
     for one in tensors:
-        if one.histogram is None:
+        if one.statistics is None:
             continue
-        edges = one.histogram.edges.tolist()
-        counts = one.histogram.counts.tolist()
+        histogram = one.statistics.histogram
+        edges, counts = histogram.edges.tolist(), histogram.counts.tolist()
         rows = [
             (float_text(low, 5), float_text(high, 5), integer_text(count))
             for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
         ]
-        name = cut(one.name)
-        picture = svg.draw_histogram(f"Weights of {name}", one.histogram)
+        name = cut(one.tensor.name)
+        picture = svg.draw_histogram(f"Weights of {name}", histogram)
         data = table(("from", "to", "weights"), rows, numbers=range(3))
-        yield f"{name}, {cut(one.type)}", picture, data
+        yield f"{name}, {cut(one.tensor.type.name)}", picture, data
 
 
 def _all_figures(tensors: Sequence[ReportTensor], *, compared: bool) -> Table:
     head = ["tensor", "type", "shape", *map(statistics.statistic_label, _STATISTICS)]
-    head += map(errors.error_label, _ERRORS) if compared else []
+    head += map(errors.error_label, ERRORS) if compared else []
     rows = (tuple(_figures_row(one, compared=compared)) for one in tensors)
     return table(head, rows, total=len(tensors), numbers=range(2, len(head)), names=(0,))
 
 
 def _figures_row(one: ReportTensor, *, compared: bool) -> Iterator[str]:
-    yield from (cut(one.name), cut(one.type), shape_text(one.shape))
+    yield from (cut(one.tensor.name), cut(one.tensor.type.name), shape_text(one.tensor.shape))
     found = [] if one.statistics is None else statistics.statistic_figures(one.statistics)
     texts = {figure.name: figure.text for figure in found}
     yield from (texts.get(name, "") for name in _STATISTICS)
-    for name in _ERRORS if compared else ():
-        yield "" if one.errors is None else errors.error_text(name, getattr(one.errors, name))
+    for name in ERRORS if compared else ():
+        yield errors.error_text(name, one.errors[name]) if one.errors else ""
 
 
 # Memory plan: memory by machine and context
@@ -602,7 +623,7 @@ def report_html(data: ReportData, made_on: date) -> str:
     return page.render(
         title=shown_name(data.model),
         reference=None if data.reference is None else shown_name(data.reference),
-        verdict=data.recipe_verdict,
+        verdict=recipe_texts.verdict(data.model, data.fits),
         version=__version__,
         made_on=made_on.isoformat(),
         **sections(data),

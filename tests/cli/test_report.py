@@ -42,7 +42,7 @@ def test_makes_a_file(path: Path, tmp_path: Path, capsys: Capture) -> None:
 def test_the_header_alone_touches_no_weights(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("explorer.report.gather.measure")
+    monkeypatch.delattr("explorer.report.gather.run_survey")
     assert main(["report", str(path), "--no-survey", "-o", str(tmp_path / "r.html")]) == 0
     assert not (tmp_path / "cache").exists()
 
@@ -73,7 +73,7 @@ def test_no_model_is_written_over(path: Path, name: str, capsys: Capture) -> Non
 def test_a_missing_folder_is_reported_before_weights_are_read(
     path: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("explorer.report.gather.measure")
+    monkeypatch.delattr("explorer.report.gather.run_survey")
     target = tmp_path / "nowhere" / "report.html"
     assert main(["report", str(path), "-o", str(target)]) == 1
     assert "no such folder" in capsys.readouterr().err

@@ -28,7 +28,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.planner import panel as planner_panel
 from explorer.qt.widgets.table_model import ItemRole, TableModel
-from explorer.report.gather import PlanTarget, ReportRequest, gather
+from explorer.report.gather import PlanTarget, gather
 from explorer.report.sections import report_html
 from explorer.text import float_text
 from tests.helpers.error_views import ErrorsPanel
@@ -98,7 +98,7 @@ def report(section: str, path: Path, reference: Path | None = None, **request: A
     with ExitStack() as stack:
         model = stack.enter_context(open_model(path))
         other = None if reference is None else stack.enter_context(open_model(reference))
-        html = report_html(gather(model, other, ReportRequest(**request)), date(2026, 7, 25))
+        html = report_html(gather(model, other, **request), date(2026, 7, 25))
     page = ElementTree.fromstring(html.removeprefix("<!DOCTYPE html>"))
     found = page.find(f".//section[@id='{section}']")
     assert found is not None

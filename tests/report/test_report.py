@@ -12,8 +12,8 @@ from explorer.formats import Model, open_model
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
 from explorer.present.errors import ABOUT_ERRORS
-from explorer.report.gather import PlanTarget, ReportData, ReportRequest, gather, plan_targets
-from explorer.report.sections import most_interesting, rank, report_html
+from explorer.report.gather import PlanTarget, ReportData, gather, plan_targets
+from explorer.report.sections import most_interesting, rank, relative_step, report_html
 from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_safetensors
 from tests.report.parsing import Page, check_html
@@ -22,7 +22,7 @@ DAY = date(2026, 7, 25)
 
 
 def report(model: Model, reference: Model | None = None, **options: object) -> Page:
-    data = gather(model, reference, ReportRequest(**options))  # type: ignore[arg-type]
+    data = gather(model, reference, **options)  # type: ignore[arg-type]
     return check_html(report_html(data, DAY))
 
 
@@ -62,32 +62,30 @@ def test_a_report_with_a_survey(quantized: Path) -> None:
 
 def test_a_report_with_a_reference(quantized: Path, reference: Path) -> None:
     with open_model(quantized) as model, open_model(reference) as other:
-        data = gather(model, other, ReportRequest(workers=2))
+        data = gather(model, other, workers=2)
         page = check_html(report_html(data, DAY))
-    assert data.measured is not None
-    figures = {one.name: one for one in data.tensors}
+    assert data.comparison is not None
+    figures = {one.tensor.name: one.errors["relative_rmse"] for one in data.tensors}
     worst = figures["blk.1.ffn_down.weight"]
-    assert worst.relative_rmse > 4 * figures["blk.0.ffn_down.weight"].relative_rmse > 0
-    assert figures["output_norm.weight"].relative_rmse == 0
+    assert worst > 4 * figures["blk.0.ffn_down.weight"] > 0
+    assert figures["output_norm.weight"] == 0
     text = page.text
     assert "14 pairs of tensors were compared" in text
     assert "Compared with reference.gguf" in text
     spots = text[text.index("largest error against") :]
     assert spots.index("blk.1.ffn_down.weight") < spots.index("blk.0.attn_q.weight")
-    total = data.measured.comparison
-    assert total is not None
-    assert 0 < total.relative_rmse < worst.relative_rmse
+    assert 0 < data.comparison.relative_rmse < worst
 
 
 def test_the_second_report_reads_no_weights(
     quantized: Path, reference: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_model(quantized) as model, open_model(reference) as other:
-        first = gather(model, other, ReportRequest())
+        first = gather(model, other)
     with open_model(quantized) as model, open_model(reference) as other:
         for name in ("survey_row", "_measure"):
             monkeypatch.delattr(f"explorer.analysis.surveys.{name}")
-        second = gather(model, other, ReportRequest())
+        second = gather(model, other)
     assert [one.errors for one in first.tensors] == [one.errors for one in second.tensors]
 
 
@@ -181,7 +179,7 @@ def test_nothing_of_a_model_becomes_markup(tmp_path: Path, target: PlanTarget) -
     path = hostile(tmp_path / "<img src=x onerror=alert(1)>.gguf", long_name=10 << 20)
     with open_model(innocent) as model, open_model(path) as attacker:
         usual = report(model, targets=[target])
-        html = report_html(gather(attacker, model, ReportRequest(targets=[target])), DAY)
+        html = report_html(gather(attacker, model, targets=[target]), DAY)
     page = check_html(html)
     assert {*page.tags} <= {*usual.tags, "pre", "a", "text", "path", "line", "li", "ul"}
     allowed = {*usual.attributes}
@@ -206,26 +204,26 @@ def test_the_size_does_not_grow_with_names(tmp_path: Path) -> None:
     sizes = []
     for length in (1000, 1 << 20):
         with open_model(hostile(tmp_path / f"{length}.gguf", length)) as model:
-            sizes.append(len(report_html(gather(model, None, ReportRequest(survey=False)), DAY)))
+            sizes.append(len(report_html(gather(model, survey=False), DAY)))
     assert abs(sizes[1] - sizes[0]) < 1000
 
 
 def _data_of(path: Path) -> ReportData:
     with open_model(path) as model:
-        return gather(model, None, ReportRequest())
+        return gather(model)
 
 
 def test_ranking_is_within_roles(quantized: Path) -> None:
     tensors = _data_of(quantized).tensors
-    ranked = rank(tensors, lambda one: one.relative_step)
+    ranked = rank(tensors, relative_step)
     assert [one.value for one in ranked] == sorted((one.value for one in ranked), reverse=True)
     first = ranked[0]
-    assert first.tensor.name == "blk.1.ffn_down.weight"
+    assert first.found.tensor.name == "blk.1.ffn_down.weight"
     assert (first.place, first.peers) == (1, 3)
     assert first.to_median > 4
     assert not any(math.isnan(one.value) for one in ranked)
-    names = [one.name for one in most_interesting([ranked, ranked[::-1]], 3)]
-    assert names == [ranked[0].tensor.name, ranked[-1].tensor.name, ranked[1].tensor.name]
+    names = [one.tensor.name for one in most_interesting([ranked, ranked[::-1]], 3)]
+    assert names == [one.found.tensor.name for one in (ranked[0], ranked[-1], ranked[1])]
 
 
 def test_machines(target: PlanTarget) -> None:

@@ -6,7 +6,7 @@ All in a worker, but for `SurveyWork.take`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import check_decodable
-from explorer.present.survey import ErrorColumns, PairPlace, StatisticsColumns
+from explorer.present.survey import ErrorColumns, StatisticsColumns, parameter_shares
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, all_cores
 from explorer.qt.references import MatchedModels, Rounding
@@ -52,7 +52,7 @@ class ComparisonContent:
     Attributes:
         against: The reference: a model, or a type.
         pairs: The pairs compared.
-        places: Where the errors of each pair belong.
+        shares: Shares of tensors in the weights of each pair, by row.
         measured: Whether those of a pair are known, bool [pairs].
         problems: Why a pair cannot be compared, by its place.
         comparable: Whether a tensor is part of a pair, bool [n].
@@ -62,7 +62,7 @@ class ComparisonContent:
 
     against: Model | str
     pairs: Sequence[WeightsPair]
-    places: Sequence[PairPlace]
+    shares: Sequence[Mapping[int, float]]
     measured: NDArray[np.bool_]
     problems: dict[int, str]
     comparable: NDArray[np.bool_]
@@ -85,21 +85,21 @@ class ComparisonContent:
     @cached_property
     def _parts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Place of the pair, and row, of each tensor of each pair."""
-        counts = [len(place.rows) for place in self.places]
-        rows = [row for place in self.places for row in place.rows]
+        counts = [len(shares) for shares in self.shares]
+        rows = [row for shares in self.shares for row in shares]
         return np.repeat(np.arange(len(counts)), counts), np.array(rows, np.int64)
 
     def put(self, row: surveys.PairRow) -> None:
         """Store the errors of a pair, or why there are none; once."""
         if self.measured[row.number]:
             return
-        place = self.places[row.number]
+        shares = self.shares[row.number]
         if row.figures is not None:
             self.measured[row.number] = True
-            self.errors.put(place, row.figures)
+            self.errors.put(shares, row.figures)
         elif row.error is not None:
             self.problems[row.number] = row.error.what
-            for tensor in place.rows:
+            for tensor in shares:
                 self.errors.problems[tensor] = row.error.what
 
 
@@ -135,14 +135,14 @@ def read_comparison(
     else:
         found = _matched(document, reference, job.check)
     pairs: list[WeightsPair] = []
-    places: list[PairPlace] = []
+    shares: list[Mapping[int, float]] = []
     sizes: list[int] = []
     problems: dict[int, str] = {}
     errors = ErrorColumns(len(document.arrays))
     comparable = np.zeros(len(document.arrays), np.bool_)
     for number, (pair, rows, own, others) in enumerate(found):
         pairs.append(pair)
-        places.append(PairPlace.of(rows, own))
+        shares.append(parameter_shares(rows, own))
         sizes.append(sum(tensor.nbytes for tensor in (*own, *others)))
         comparable[list(rows)] = True
         problem = _problem((*own, *others))
@@ -151,7 +151,7 @@ def read_comparison(
             errors.problems |= dict.fromkeys(rows, problem)
     measured, nbytes = np.zeros(len(pairs), np.bool_), np.array(sizes, np.float64)
     content = ComparisonContent(
-        against, pairs, places, measured, problems, comparable, errors, nbytes
+        against, pairs, shares, measured, problems, comparable, errors, nbytes
     )
     with kept_errors(document.model, content) as kept:
         for number, figures in kept.rows.items():

@@ -14,10 +14,9 @@ from explorer.present.survey import (
     ErrorColumns,
     Groups,
     Known,
-    PairPlace,
     StatisticsColumns,
-    maximum,
     metric_named,
+    parameter_shares,
     shares,
 )
 from explorer.qt.document import Document
@@ -49,7 +48,7 @@ def known(load: Load, tmp_path: Path, document: Document) -> Known:
     for row, tensor in enumerate(document.model.tensors.rows):
         statistics.put(row, tensor_statistics(tensor))
         found = compare_tensors(reference.model.tensors[tensor.name], tensor)
-        errors.put(PairPlace.of([row], [tensor]), found)
+        errors.put({row: 1.0}, found)
     return Known(document.arrays, statistics, errors)
 
 
@@ -139,8 +138,7 @@ def test_a_joined_tensor_gives_each_part_its_share(document: Document, known: Kn
     tensors = document.model.tensors.rows[:2]
     found = compare_tensors(tensors[0], tensors[0])
     errors = ErrorColumns(3)
-    place = PairPlace.of([0, 1], tensors)
-    errors.put(place, found)
+    errors.put(parameter_shares([0, 1], tensors), found)
     assert errors.compared[:2].tolist() == [256 / 3, 512 / 3]
     assert errors.relative_rmse[:2].tolist() == [0, 0]
     assert errors.sqnr_db[0] == np.inf
@@ -152,12 +150,11 @@ def test_several_pairs_of_one_tensor_add_up(document: Document) -> None:
     """A fused tensor is compared in parts: its figures are those of all of them."""
     tensor = document.model.tensors.rows[0]
     errors = ErrorColumns(3)
-    place = PairPlace.of([0], [tensor])
     for other in document.model.tensors.rows[:1] * 2:
-        errors.put(place, compare_tensors(tensor, other))
+        errors.put({0: 1.0}, compare_tensors(tensor, other))
     assert errors.compared[0] == 512
 
 
 def test_maximum() -> None:
-    found = maximum(np.array([0, 0, 1, 2]), 4, np.array([1.0, np.nan, np.nan, -np.inf]))
+    found = Groups(np.array([0, 0, 1, 2]), 4).maxima(np.array([1.0, np.nan, np.nan, -np.inf]))
     np.testing.assert_array_equal(found, [1, np.nan, -np.inf, np.nan])
