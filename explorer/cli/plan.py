@@ -475,7 +475,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "Profile", plan.profile
     sequences = " sequences" if effective.parallel > 1 else " tokens"
     yield "Context", plans.sequences_text(plan) + sequences
-    yield "Batch", plans.batch_text(plan)
+    yield "Batch", integer_text(plan.batch)
     attention = plans.attention_text(plan)
     yield "KV cache type", f"{_safe(effective.kv_cache_type)}, flash attention {attention}"
     for figure in plans.plan_figures(plan):
@@ -505,7 +505,7 @@ def _bar_block(plan: Plan, bar: plans.Bar) -> str:
     if bar.layers:
         details.append(bar.layers)
     if bar.device is None and plan.layout is not None:
-        left = plans.cpu_layers(plan.layout)
+        left = plan.layout.cpu_layers
         details += ["with the output layer"] if plan.layout.total_layers - 1 in left else []
     parts = [(part.kind, part.nbytes) for part in bar.parts]
     return f"\n{', '.join([style(title, bold=True), *details])}\n{_parts(parts)}"
@@ -513,7 +513,7 @@ def _bar_block(plan: Plan, bar: plans.Bar) -> str:
 
 def _parts(parts: Sequence[tuple[Kind, int]]) -> str:
     """Return a bar, on a terminal, and the size of each part."""
-    names = [plans.kind_name(kind) for kind, _ in parts]
+    names = [kind.label for kind, _ in parts]
     if not on_terminal():
         sizes = (bytes_text(nbytes) for _, nbytes in parts)
         return table(zip(names, sizes, strict=True), right=(1,))
@@ -614,7 +614,7 @@ def _figures(plan: Plan) -> Sequence[Cell]:
         plan.request.h.architecture,
         effective.context,
         effective.parallel,
-        effective.batch if layout is None else layout.batch,
+        plan.batch,
         effective.kv_cache_type,
         effective.flash_attention,
         plan.weights,

@@ -7,20 +7,22 @@ keep it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Final, TypeVar
 
 from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import Advice
 from explorer.planner.devices import check_devices
-from explorer.planner.layout import DeviceLayout, Layout
+from explorer.planner.layout import DeviceLayout, Layer, Layout
 from explorer.planner.profiles import GRAPH_SIZE, PROFILES, profile_named
 from explorer.planner.result import Plan, PlanRequest, Term
 from explorer.planner.settings import used
 from explorer.text import plain_text, shorten
 
 _LONGEST_TEXT: Final = 200
+
+Saved = TypeVar("Saved", Settings, Host, Device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,7 @@ class PlanInputs:
         return replace(self, settings=replace(self.settings, **changes))
 
     def request(self, h: Hyperparameters, environment: Mapping[str, str]) -> PlanRequest:
-        """Return what the planner takes.
-
-        Raises:
-            PlanError: Two devices are the same one.
-        """
+        """Return what the planner takes; raise `PlanError` if two devices are the same one."""
         return PlanRequest(h, self.settings, self.devices, self.host, environment)
 
     def record(self) -> dict[str, Any]:
@@ -72,15 +70,14 @@ class PlanInputs:
             PlanError: It is no such record.
         """
         parts = _object(record)
-        host = parts.get("host")
-        profile = parts.get("profile")
+        host, profile = parts.get("host"), str(parts.get("profile"))
         if profile not in PROFILES:
             raise PlanError("the saved profile does not exist")
         return cls(
-            settings=_settings(_object(parts.get("settings"))),
+            settings=_saved(Settings, parts.get("settings")),
             devices=devices_of(parts.get("devices")),
-            host=None if host is None else _host(_object(host)),
-            profile=str(profile),
+            host=None if host is None else _saved(Host, {"free": 0} | _object(host)),
+            profile=profile,
         )
 
 
@@ -128,22 +125,14 @@ def device_records(devices: tuple[Device, ...]) -> list[dict[str, Any]]:
 
 
 def devices_of(records: object) -> tuple[Device, ...]:
-    """Return what `device_records` gave.
-
-    Raises:
-        PlanError: It is no such list.
-    """
+    """Return what `device_records` gave; raise `PlanError` if it is no such list."""
     if not isinstance(records, list):
         raise PlanError("the saved devices are no list")
     return check_devices([_saved_device(_object(record)) for record in records])
 
 
 def saved_text(value: object) -> str:
-    """Return a text of a saved file, safe to show.
-
-    Raises:
-        PlanError: It is no text.
-    """
+    """Return a text of a saved file, safe to show; raise `PlanError` if it is no text."""
     if not isinstance(value, str):
         raise PlanError("a saved text is none")
     return shorten(plain_text(value), _LONGEST_TEXT)
@@ -156,58 +145,29 @@ def _object(record: object) -> dict[str, Any]:
 
 
 def _saved_device(record: dict[str, Any]) -> Device:
-    compute = record.get("compute")
-    return Device(
-        id=saved_text(record.get("id")),
-        library=saved_text(record.get("library")),
-        free=record.get("free", 0),
-        integrated=record.get("integrated") is True,
-        name=saved_text(record.get("name", "")),
-        total=record.get("total"),
-        driver_major=record.get("driver_major"),
-        compute=tuple(compute) if isinstance(compute, list) else None,
+    texts = {name: saved_text(record.get(name)) for name in ("id", "library")}
+    return _saved(
+        Device, {"free": 0} | record | texts | {"name": saved_text(record.get("name", ""))}
     )
 
 
-def _host(record: dict[str, Any]) -> Host:
-    return Host(
-        free=record.get("free", 0),
-        swap=record.get("swap", 0),
-        total=record.get("total"),
-        macos=record.get("macos") is True,
-    )
-
-
-def _settings(record: dict[str, Any]) -> Settings:
-    def switch(name: str) -> bool | None:
-        value = record.get(name)
-        return value if isinstance(value, bool) else None
-
-    return Settings(
-        context=record.get("context"),
-        parallel=record.get("parallel"),
-        batch=record.get("batch"),
-        kv_cache_type=record.get("kv_cache_type"),
-        flash_attention=switch("flash_attention"),
-        num_gpu=record.get("num_gpu"),
-        overhead=record.get("overhead"),
-        spread=switch("spread"),
-        require_full=record.get("require_full") is True,
-        projector_bytes=record.get("projector_bytes", 0),
-    )
+def _saved(kind: type[Saved], record: object) -> Saved:
+    """Return a dataclass, which checks its numbers; what is no Boolean leaves a switch alone."""
+    record = _object(record)
+    known = [part for part in fields(kind) if part.name in record]
+    switches = {part.name for part in known if "bool" in str(part.type)}
+    values = {part.name: record[part.name] for part in known}
+    wrong = [name for name in switches if not isinstance(values[name], bool)]
+    return kind(**{name: value for name, value in values.items() if name not in wrong})
 
 
 # A plan as the JSON object of docs/interface.md
 
 
 def plan_record(plan: Plan, solved: Advice | None = None) -> dict[str, Any]:
-    """Return all that `plan --json` prints.
+    """Return all that `plan --json` prints; `solved` is the answer to a question, if one was asked.
 
     What a profile does not claim is null: ``ollama-0.30`` predicts no layer split.
-
-    Args:
-        plan: The plan.
-        solved: The answer to the question asked, or None if none was asked.
     """
     h, layout, effective = plan.request.h, plan.layout, plan.effective
     caches = [] if plan.sizes is None else list(plan.sizes.kv_per_layer)
@@ -219,14 +179,14 @@ def plan_record(plan: Plan, solved: Advice | None = None) -> dict[str, Any]:
         "effective": {
             "context": effective.context,
             "parallel": effective.parallel,
-            "batch": effective.batch if layout is None else layout.batch,
+            "batch": plan.batch,
             "kv_cache_type": effective.kv_cache_type,
             "flash_attention": effective.flash_attention,
         },
         "weights": plan.weights,
         "kv_cache": {"total": plan.kv_total, "per_layer": caches},
         "graph": _graph(plan),
-        "layers": [] if layout is None else _layers(layout),
+        "layers": [] if layout is None else [_layer(layer) for layer in layout.layers],
         "devices": _devices(plan),
         "cpu": _cpu(layout),
         "gpu_layers": plan.gpu_layers,
@@ -258,21 +218,8 @@ def _graph(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _layers(layout: Layout) -> list[dict[str, Any]]:
-    owners: dict[int, int] = {}
-    for position, device in enumerate(layout.devices):
-        owners.update(dict.fromkeys(device.layers or (), position))
-    last = layout.total_layers - 1
-    return [
-        {
-            "index": i,
-            "name": "output" if i == last else f"blk.{i}",
-            "weights": layout.layer_weights[i],
-            "kv_cache": layout.layer_kv_cache[i],
-            "device": owners.get(i, "cpu"),
-        }
-        for i in range(layout.total_layers)
-    ]
+def _layer(layer: Layer) -> dict[str, Any]:
+    return asdict(layer) | {"device": "cpu" if layer.device is None else layer.device}
 
 
 def _devices(plan: Plan) -> list[dict[str, Any]]:

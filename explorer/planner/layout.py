@@ -29,8 +29,8 @@ from explorer.planner.sizes import GraphSize, Workload, size_workload
 from explorer.text import bytes_text
 
 # Which layers go to which GPU. Source: Ollama, llm/server.go, `greedyFit`, `findBestFit` and
-# `assignLayers`. Layers are taken from the last to the first, so what a GPU gets is one run. Two
-# things are done differently, and give the same result:
+# `assignLayers`. Layers are taken from the last to the first, so a GPU gets one run. Two things are
+# done differently, with the same result:
 #
 # - A run is found by bisection in the prefix sums of the sizes instead of layer by layer.
 # - The capacity factor is searched only for the number of GPUs that is returned. The search keeps
@@ -104,7 +104,7 @@ def assign_layers(
         trace: Where decisions are noted.
 
     Returns:
-        The GPUs used, in no particular order. Without the output layer unless all layers fit.
+        The GPUs used, in any order. Without the output layer unless all layers fit.
     """
     count, total = len(rooms.free), len(ends) - 1
     wanted = placement.num_gpu
@@ -302,6 +302,30 @@ class DeviceLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of a model.
+
+    Attributes:
+        index: Its number; the output layer is the last.
+        name: ``"blk.7"`` or ``"output"``.
+        weights: Bytes of its weights.
+        kv_cache: Bytes of its cache.
+        device: Number of the device, or None for the CPU.
+    """
+
+    index: int
+    name: str
+    weights: int
+    kv_cache: int
+    device: int | None
+
+    @property
+    def nbytes(self) -> int:
+        """Weights and cache."""
+        return self.weights + self.kv_cache
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """The assignment of all layers.
 
@@ -337,6 +361,23 @@ class Layout:
     def fully_offloaded(self) -> bool:
         """Whether every layer is on a GPU."""
         return self.placed == self.total_layers
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Every layer with its place, the output layer last, [T]."""
+        owners = {layer: i for i, held in enumerate(self.devices) for layer in held.layers or ()}
+        sizes = enumerate(zip(self.layer_weights, self.layer_kv_cache, strict=True))
+        last = self.total_layers - 1
+        return tuple(
+            Layer(i, "output" if i == last else f"blk.{i}", weights, cache, owners.get(i))
+            for i, (weights, cache) in sizes
+        )
+
+    @property
+    def cpu_layers(self) -> list[int]:
+        """The layers that stay on the CPU."""
+        owned = {layer for held in self.devices for layer in held.layers or ()}
+        return [layer for layer in range(self.total_layers) if layer not in owned]
 
     @property
     def graph_used(self) -> str:
@@ -423,12 +464,8 @@ class _Search:
         trace: Trace | None,
     ) -> None:
         devices = machine.devices
-        self.sizes = sizes
-        self.devices = devices
-        self.host = machine.host
-        self.placement = placement
-        self.overhead = machine.overhead
-        self.trace = trace
+        self.sizes, self.placement, self.trace = sizes, placement, trace
+        self.devices, self.host, self.overhead = devices, machine.host, machine.overhead
         self.full, self.partial = sizes.full_resolved, sizes.partial_resolved
         if devices and devices[0].library == "Metal":
             self.partial = self.full
@@ -442,23 +479,13 @@ class _Search:
         self.layer_bytes = [w + c for w, c in zip(self.weights, self.caches, strict=True)]
         self.ends = [0, *accumulate(self.layer_bytes)]
         sized(self.ends[-1], "the model")
-        self.buffer = self._buffer(groups.get("blk.0"))
-        self.projectors = self._place_projector(machine.projector)
-
-    def _buffer(self, first_block: int | None) -> int:
-        """Return the size of block 0 with its cache, or 0 if the file has no block 0."""
-        if first_block is None:
-            return 0
-        caches = self.sizes.kv_per_layer
-        return first_block + (caches[0] if caches else 0)
-
-    def _place_projector(self, nbytes: int) -> list[int]:
-        """Return what each GPU holds of the projector: the first discrete GPU, else the first."""
-        placed = [0] * len(self.devices)
-        if nbytes and placed:
-            discrete = [i for i, device in enumerate(self.devices) if not device.integrated]
-            placed[discrete[0] if discrete else 0] = nbytes
-        return placed
+        self.buffer = 0  # the size of block 0 with its cache, if the file has one
+        if "blk.0" in groups:
+            self.buffer = groups["blk.0"] + next(iter(sizes.kv_per_layer), 0)
+        self.projectors = [0] * len(devices)
+        if machine.projector and devices:  # the first discrete GPU holds it, else the first one
+            discrete = (i for i, device in enumerate(devices) if not device.integrated)
+            self.projectors[next(discrete, 0)] = machine.projector
 
     def run(self) -> Layout:
         """Repeat until a layout uses no more GPUs than the one before; charge graphs meanwhile."""
@@ -479,9 +506,8 @@ class _Search:
             max(0, device.free - self.buffer - projector)
             for device, projector in zip(self.devices, self.projectors, strict=True)
         ]
-        order = sorted(
-            range(len(free)), key=lambda i: (self.devices[i].integrated, -free[i])
-        )  # a stable sort: ties keep the given order
+        # a stable sort: ties keep the given order
+        order = sorted(range(len(free)), key=lambda i: (self.devices[i].integrated, -free[i]))
         if self.trace is not None:
             self.trace.append(tuple(order))
         libraries: dict[str, list[int]] = {}
@@ -490,9 +516,8 @@ class _Search:
         best: list[Entry] = []
         most = 0
         for members in libraries.values():
-            entries = assign_layers(
-                self.ends, self._rooms(members, free), self.placement, self.trace
-            )
+            rooms = self._rooms(members, free)
+            entries = assign_layers(self.ends, rooms, self.placement, self.trace)
             placed = sum(stop - start for _, start, stop in entries)
             if placed > most:
                 most = placed
@@ -503,15 +528,12 @@ class _Search:
 
     def _rooms(self, members: Sequence[int], free: Sequence[int]) -> Rooms:
         """Return what the GPUs of a library have left for layers."""
-        rooms = []
-        last_used = 0
-        for position, i in enumerate(members):
-            device, graph = self.devices[i], self.graphs[i]
-            if graph:
-                last_used = position
-            withheld = device.minimum_bytes + self.overhead + graph
-            rooms.append(as_float32(max(0, free[i] - withheld)))
-        return Rooms(rooms, [self.devices[i].integrated for i in members], last_used)
+        used = [position for position, i in enumerate(members) if self.graphs[i]]
+        withheld = [self.devices[i].minimum_bytes + self.overhead + self.graphs[i] for i in members]
+        rooms = [
+            as_float32(max(0, free[i] - less)) for i, less in zip(members, withheld, strict=True)
+        ]
+        return Rooms(rooms, [self.devices[i].integrated for i in members], max(used, default=0))
 
     def _check(self, entries: Sequence[Entry]) -> None:
         """Refuse what Ollama refuses; on macOS give up offloading where memory would run out."""

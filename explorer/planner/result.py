@@ -48,11 +48,6 @@ class Term:
     inputs: Mapping[str, Input]
 
 
-def symbols_in(formula: str) -> list[str]:
-    """Return the symbols of a formula, each once, in order of appearance."""
-    return [word for word in dict.fromkeys(_WORD.findall(formula)) if word not in _NOT_SYMBOLS]
-
-
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
     """What to plan: model, settings and machine; without a host nothing is checked against it."""
@@ -94,14 +89,9 @@ class Prediction:
     automatic_context: bool
 
     @property
-    def predicted(self) -> int:
-        """File and cache."""
-        return self.file_bytes + self.cache_bytes
-
-    @property
     def total(self) -> int:
         """File, cache and surcharge."""
-        return self.predicted + self.surcharge_bytes
+        return self.file_bytes + self.cache_bytes + self.surcharge_bytes
 
     @property
     def fits(self) -> bool:
@@ -116,16 +106,13 @@ class Prediction:
     @property
     def reserve_left(self) -> int:
         """Bytes left to other models, as far as this one does not take of them."""
-        return min(self.available_bytes - self.usable_bytes, self._left)
+        left = max(0, self.available_bytes - self.total)
+        return min(self.available_bytes - self.usable_bytes, left)
 
     @property
     def free_left(self) -> int:
         """Bytes that are neither taken nor left to other models."""
-        return self._left - self.reserve_left
-
-    @property
-    def _left(self) -> int:
-        return max(0, self.available_bytes - self.total)
+        return max(0, self.available_bytes - self.total) - self.reserve_left
 
 
 @dataclass(frozen=True)
@@ -199,10 +186,22 @@ class Plan:
         assert self.prediction is not None  # a plan has one or the other
         return self.prediction.total
 
+    @property
+    def batch(self) -> int:
+        """The batch that is used: an embedding model's holds its whole context."""
+        return self.effective.batch if self.layout is None else self.layout.batch
+
     @cached_property
     def terms(self) -> tuple[Term, ...]:
-        """Every figure with its formula; worked out on first use, so that a plan stays fast."""
-        return explain(self)
+        """Every figure with its formula, named by its place in the plan's JSON.
+
+        The formulas are texts that Python can evaluate with their inputs; a test does so. They are
+        made on first use, so that a plan stays fast.
+        """
+        if self.layout is not None:
+            return tuple(_layout_terms(self, self.layout))
+        assert self.prediction is not None  # a plan has one or the other
+        return tuple(_prediction_terms(self, self.prediction))
 
 
 def quick_ratio(vram: int, kv_total: int, partial: int, buffer: int, weights: int) -> float:
@@ -325,17 +324,6 @@ def _quick_estimate_note(request: PlanRequest, layout: Layout) -> Iterator[str]:
 # Every figure with its formula, the value of each symbol, and where that came from
 
 
-def explain(plan: Plan) -> tuple[Term, ...]:
-    """Return the terms of a plan, named by the place of their figure in the plan's JSON.
-
-    The formulas are texts that Python can evaluate with their inputs; a test does so.
-    """
-    if plan.layout is not None:
-        return tuple(_layout_terms(plan, plan.layout))
-    assert plan.prediction is not None  # a plan has one or the other
-    return tuple(_prediction_terms(plan, plan.prediction))
-
-
 def _layout_terms(plan: Plan, layout: Layout) -> Iterator[Term]:
     symbols = _Symbols(plan, layout)
     caches = layout.sizes.kv_per_layer
@@ -347,10 +335,9 @@ def _layout_terms(plan: Plan, layout: Layout) -> Iterator[Term]:
     yield from _layer_terms(plan.request.h, layout)
     for i, device in enumerate(layout.devices):
         yield from _device_terms(f"devices[{i}]", device, layout, plan.effective)
-    owned = {layer for held in layout.devices for layer in held.layers or ()}
-    cpu = [i for i in range(layout.total_layers) if i not in owned]
-    yield _sum("cpu.weights", [layout.layer_weights[i] for i in cpu], "layers left to the CPU")
-    yield _sum("cpu.kv_cache", [layout.layer_kv_cache[i] for i in cpu], "layers left to the CPU")
+    cpu, origin = layout.cpu_layers, "layers left to the CPU"
+    yield _sum("cpu.weights", [layout.layer_weights[i] for i in cpu], origin)
+    yield _sum("cpu.kv_cache", [layout.layer_kv_cache[i] for i in cpu], origin)
     yield _sum("vram_total", [device.total for device in layout.devices], "devices[*].total")
     yield _term(
         "total",
@@ -548,8 +535,8 @@ class _Symbols:
 
     def term(self, name: str, value: int, formula: str, block: int | None = None) -> Term:
         """Return a term of a formula in these symbols."""
-        inputs = {symbol: self._input(symbol, block) for symbol in symbols_in(formula)}
-        return Term(name, value, formula, inputs)
+        words = (word for word in _WORD.findall(formula) if word not in _NOT_SYMBOLS)
+        return Term(name, value, formula, {word: self._input(word, block) for word in words})
 
     def _input(self, symbol: str, block: int | None) -> Input:
         if symbol == "Ki" and block is not None:

@@ -47,45 +47,20 @@ PLAN: Final = {
 _SHOWN_NAMES: Final = 2
 _SHOWN_DEVICES: Final = 3
 _LONGEST_NAME: Final = 60
-_PARTS: Final = {
-    "weights": "Weights",
-    "kv_cache": "KV cache",
-    "graph": "Graph",
-    "projector": "Projector",
-    "reserved": "Reserved",
-    "free": "Free",
-    "free swap": "Free swap",
-}
-
-
-def plan_label(name: str) -> str:
-    """Return the label of a figure of `PLAN`."""
-    return PLAN[name]
-
-
-def part_label(name: str) -> str:
-    """Return the label of a part of one device's memory."""
-    return _PARTS[name]
 
 
 def plan_value(plan: Plan, name: str) -> int | None:
     """Return a figure of `PLAN`; None where the profile claims none."""
     layout, prediction = plan.layout, plan.prediction
-    if layout is None:
-        surcharge = None if prediction is None else prediction.surcharge_bytes
-        known = {"weights": plan.weights, "kv_cache": plan.kv_total, "total": plan.total}
-        return {**known, "graph_total": surcharge}.get(name)
-    graphs = [held.graph for held in layout.devices]
-    return {
-        "weights": plan.weights,
-        "kv_cache": plan.kv_total,
-        "graph_each": max(graphs, default=0),
-        "graph_total": sum(graphs),
-        "vram_total": layout.vram_total,
-        "cpu_total": layout.cpu_weights + layout.cpu_kv_cache,
-        "gpu_layers": layout.placed,
-        "total": plan.total,
-    }[name]
+    known = {"weights": plan.weights, "kv_cache": plan.kv_total, "total": plan.total}
+    if prediction is not None:
+        known["graph_total"] = prediction.surcharge_bytes
+    if layout is not None:
+        graphs = [held.graph for held in layout.devices]
+        known |= {"graph_each": max(graphs, default=0), "graph_total": sum(graphs)}
+        known |= {"vram_total": layout.vram_total, "gpu_layers": layout.placed}
+        known["cpu_total"] = layout.cpu_weights + layout.cpu_kv_cache
+    return known.get(name)
 
 
 def plan_figures(plan: Plan) -> list[Figure]:
@@ -112,12 +87,6 @@ def layers_text(layers: Sequence[int]) -> str:
     if len(layers) == 1:
         return f"layer {layers[0]}"
     return f"{len(layers)} layers: {runs_text(layers)}"
-
-
-def cpu_layers(layout: Layout) -> list[int]:
-    """Return the layers that stay on the CPU."""
-    owned = {layer for held in layout.devices for layer in held.layers or ()}
-    return [layer for layer in range(layout.total_layers) if layer not in owned]
 
 
 # How a plan's device, context and settings are written
@@ -165,11 +134,6 @@ def sequences_text(plan: Plan) -> str:
     effective = plan.effective
     times = "" if effective.parallel == 1 else f" × {integer_text(effective.parallel)}"
     return f"{integer_text(effective.context)}{times}"
-
-
-def batch_text(plan: Plan) -> str:
-    """Return the batch that is used: an embedding model's holds its whole context."""
-    return integer_text(plan.effective.batch if plan.layout is None else plan.layout.batch)
 
 
 def attention_text(plan: Plan) -> str:
@@ -406,6 +370,11 @@ class Kind(StrEnum):
     FREE = "free"
     SWAP = "free swap"
 
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "KV cache" if self is Kind.KV_CACHE else self.value.capitalize()
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
@@ -455,35 +424,6 @@ class Bar:
     def nbytes(self, kind: Kind) -> int:
         """Return the bytes of a kind."""
         return sum(part.nbytes for part in self.parts if part.kind is kind)
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One layer of a model.
-
-    Attributes:
-        index: Its number; the output layer is the last.
-        name: ``"blk.7"`` or ``"output"``.
-        weights: Bytes of its weights.
-        kv_cache: Bytes of its cache.
-        device: Number of the device, or None for the CPU.
-    """
-
-    index: int
-    name: str
-    weights: int
-    kv_cache: int
-    device: int | None
-
-    @property
-    def nbytes(self) -> int:
-        """Weights and cache."""
-        return self.weights + self.kv_cache
-
-
-def kind_name(kind: Kind) -> str:
-    """Return the label of a kind."""
-    return part_label(kind.value)
 
 
 def kinds_in(bars: Iterable[Bar]) -> list[Kind]:
@@ -554,7 +494,7 @@ def _cpu_bar(layout: Layout, host: Host | None) -> Bar:
         device=None,
         capacity=capacity,
         parts=tuple(parts),
-        layers=layers_text(cpu_layers(layout)),
+        layers=layers_text(layout.cpu_layers),
         mark=host.free if host is not None and host.swap else None,
     )
 
@@ -573,19 +513,6 @@ def _predicted_bar(prediction: Prediction, on_gpus: bool) -> Bar:
             MemoryPart(Kind.FREE, prediction.free_left),
         ),
         mark=prediction.usable_bytes,
-    )
-
-
-def layers_of(layout: Layout) -> tuple[Layer, ...]:
-    """Return every layer with its place, the output layer last."""
-    owners: dict[int, int] = {}
-    for number, held in enumerate(layout.devices):
-        owners.update(dict.fromkeys(held.layers or (), number))
-    last = layout.total_layers - 1
-    sizes = zip(layout.layer_weights, layout.layer_kv_cache, strict=True)
-    return tuple(
-        Layer(i, "output" if i == last else f"blk.{i}", weights, cache, owners.get(i))
-        for i, (weights, cache) in enumerate(sizes)
     )
 
 

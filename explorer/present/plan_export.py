@@ -112,7 +112,7 @@ def server_command(path: Path, plan: Plan, projector: Path | None = None) -> str
 def _server_options(plan: Plan) -> Iterator[str]:
     """Yield the options; llama-server's context is that of all sequences together."""
     effective = plan.effective
-    batch = str(effective.batch if plan.layout is None else plan.layout.batch)
+    batch = str(plan.batch)
     yield from ("--ctx-size", str(effective.context * effective.parallel))
     yield from ("--parallel", str(effective.parallel))
     yield from ("--batch-size", batch, "--ubatch-size", batch)

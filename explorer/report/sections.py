@@ -472,11 +472,11 @@ def _figures_row(one: ReportTensor, *, compared: bool) -> Iterator[str]:
 # Memory plan: memory by machine and context
 
 _LEGEND: Final = (
-    (plan_texts.part_label("weights"), svg.SERIES[0]),
-    (plan_texts.part_label("kv_cache"), svg.SERIES[2]),
-    (plan_texts.plan_label("graph_total"), svg.SERIES[1]),
-    (plan_texts.part_label("projector"), svg.SERIES[3]),
-    (plan_texts.plan_label("cpu_total"), svg.OTHER),
+    (plan_texts.Kind.WEIGHTS.label, svg.SERIES[0]),
+    (plan_texts.Kind.KV_CACHE.label, svg.SERIES[2]),
+    (plan_texts.PLAN["graph_total"], svg.SERIES[1]),
+    (plan_texts.Kind.PROJECTOR.label, svg.SERIES[3]),
+    (plan_texts.PLAN["cpu_total"], svg.OTHER),
 )
 _KINDS: Final = {
     plan_texts.Level.FITS: "good",

@@ -25,7 +25,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
-from explorer.present.plan import layers_of, memory_bars
+from explorer.present.plan import memory_bars
 from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.planner import panel as panel_module
@@ -157,7 +157,7 @@ def _peer(qtbot: QtBot, panel: Panel) -> list[float]:
             name.setText(f"{bar.title} {bar.layers}")
             name.setPos(0, row + 0.5)
         bars.setOpts(x0=starts, y=rows, width=widths)
-        sizes = [layer.nbytes / GIB for layer in layers_of(plan.layout)]
+        sizes = [layer.nbytes / GIB for layer in plan.layout.layers]
         strip.setOpts(x0=[0, *accumulate(sizes)][:-1], y=[-1] * len(sizes), width=sizes)
         line.setPos(value / 20)
 

@@ -16,7 +16,6 @@ from explorer.present.plan import (
     Level,
     advice_changes,
     advice_text,
-    cpu_layers,
     layers_text,
     plan_figure,
     plan_figures,
@@ -79,7 +78,7 @@ def test_runs_of_layers_have_one_wording() -> None:
     assert layers_text([*range(12), 20]) == "13 layers: 0–11, 20"
     plan = planned(24 * GIB, num_gpu=4)
     assert plan.layout is not None
-    assert layers_text(cpu_layers(plan.layout)) == "7 layers: 0–5, 10"
+    assert layers_text(plan.layout.cpu_layers) == "7 layers: 0–5, 10"
 
 
 @pytest.mark.parametrize("what", planner_advice.QUESTIONS)

@@ -14,7 +14,7 @@ from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC
 from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
 from explorer.present.explanations import picture_text
-from explorer.present.plan import CACHE_TYPES, batch_text, context_text
+from explorer.present.plan import CACHE_TYPES, context_text
 from explorer.present.plan_export import (
     LEAST_CONTEXT,
     PER_OCTAVE,
@@ -436,8 +436,12 @@ class SettingsControls(SettingRows):
         edit = CalmSpinBox(self, 1, _MOST_BATCH)
         edit.setSingleStep(128)
         show, _ = self._number(edit, "batch", DEFAULT_BATCH)
+
+        def text(plan: Plan) -> str:
+            return integer_text(plan.batch)
+
         tip = self.tr("Tokens computed at a time")
-        self.add(Setting("batch", self.tr("&Batch"), edit, tip, show, batch_text))
+        self.add(Setting("batch", self.tr("&Batch"), edit, tip, show, text))
 
     def _add_attention(self) -> None:
         choices = [(self.tr("auto"), None), (self.tr("on"), True), (self.tr("off"), False)]

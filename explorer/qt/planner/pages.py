@@ -14,7 +14,7 @@ from PySide6.QtGui import QFontMetrics, QGuiApplication, QShowEvent
 from explorer.planner.result import Term
 from explorer.present import plan_export
 from explorer.present.explanations import picture_text
-from explorer.present.plan import layers_of, memory_bars, value_text
+from explorer.present.plan import memory_bars, value_text
 from explorer.present.plan_export import Curves
 from explorer.qt.jobs import JobRunner
 from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button
@@ -282,7 +282,7 @@ class TablesPage(PlannerPage):
         bars = memory_bars(plan, self.state.current.inputs.host)
         if kind == _BARS:
             return bar_columns(bars), len(bars)
-        layers = () if plan.layout is None else layers_of(plan.layout)
+        layers = () if plan.layout is None else plan.layout.layers
         names = [bar.title for bar in bars if bar.device is not None]
         return layer_columns(layers, names), len(layers)
 

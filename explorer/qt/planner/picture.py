@@ -16,17 +16,15 @@ from PySide6 import QtGui
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
+from explorer.planner.layout import Layer
 from explorer.present.explanations import picture_text
 from explorer.present.plan import (
     Bar,
-    Layer,
     MemoryPart,
     amount_text,
     boundary_of,
-    kind_name,
     kinds_in,
     layers_asked,
-    layers_of,
     memory_bars,
 )
 from explorer.qt.planner.fields import fill, scrolled
@@ -181,7 +179,7 @@ class MemoryBars(_Chart):
         bar = self.bars[place[0]]
         over = self.tr("{size} more than there is").format(size=exact_text(bar.over_bytes))
         lines = (
-            f"{bar.title}: {kind_name(part.kind)} {exact_text(part.nbytes)}",
+            f"{bar.title}: {part.kind.label} {exact_text(part.nbytes)}",
             self.explain(part.term) if part.term else "",
             over if bar.over_bytes else "",
         )
@@ -234,7 +232,7 @@ class MemoryBars(_Chart):
             fill_kind(painter, swatch, kind, colours.background, colours.text)
             outline(painter, swatch, colours.text)
             painter.setPen(colours.text)
-            name = kind_name(kind)
+            name = kind.label
             painter.drawText(QPointF(x + _SWATCH + 4, _PAD + painter.fontMetrics().ascent()), name)
             x += _SWATCH + 4 + painter.fontMetrics().horizontalAdvance(name) + 14
 
@@ -606,7 +604,7 @@ class PlannerPicture(QWidget):
             self.strip.show_layers((), (), 0)
         else:
             names = tuple(bar.title for bar in bars if bar.device is not None)
-            self.strip.show_layers(layers_of(plan.layout), names, boundary_of(plan.layout))
+            self.strip.show_layers(plan.layout.layers, names, boundary_of(plan.layout))
 
     def _ask_layers(self, boundary: int) -> None:
         plan = self._current.plan

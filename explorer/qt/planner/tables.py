@@ -13,6 +13,7 @@ from PySide6.QtCore import QCoreApplication, QObject
 from explorer.formats.columns import text_ranks
 from explorer.hardware.catalogue import Gpu
 from explorer.planner.inputs import PlanResult
+from explorer.planner.layout import Layer
 from explorer.planner.result import Input, Plan, Term
 from explorer.present.explanations import (
     BAR_TEXTS,
@@ -27,11 +28,8 @@ from explorer.present.explanations import (
 from explorer.present.plan import (
     PLAN,
     Bar,
-    Layer,
     attention_text,
-    batch_text,
     devices_text,
-    kind_name,
     kinds_in,
     plan_figure,
     plan_value,
@@ -119,10 +117,7 @@ def bar_columns(bars: Sequence[Bar]) -> list[Column]:
     return [
         make.words("device", _tr("Device"), [bar.title for bar in bars]),
         make.words("layers", _tr("Layers"), [bar.layers for bar in bars]),
-        *(
-            make.size(k.value, kind_name(k), [bar.nbytes(k) for bar in bars])
-            for k in kinds_in(bars)
-        ),
+        *(make.size(k.value, k.label, [bar.nbytes(k) for bar in bars]) for k in kinds_in(bars)),
         make.size("over", _tr("Too much"), [bar.over_bytes for bar in bars]),
         make.size("capacity", _tr("Available"), [bar.capacity for bar in bars]),
     ]
@@ -231,7 +226,7 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
         _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
         *(_figure(plans, name) for name in PLAN),
         _text(plans, "devices", _tr("GPUs"), devices_text),
-        _text(plans, "batch", _tr("Batch"), batch_text),
+        _text(plans, "batch", _tr("Batch"), lambda plan: integer_text(plan.batch)),
         _text(plans, "flash_attention", _tr("Flash attention"), attention_text),
         _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
         make.words("answer", _tr("Answer"), answers),

@@ -16,7 +16,7 @@ from explorer.hardware.detect import Machine
 from explorer.planner import Device, Host
 from explorer.planner import plan as make_plan
 from explorer.planner.result import Plan
-from explorer.present.plan import Kind, layers_of
+from explorer.present.plan import Kind
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.planner.pages import PlannerPage
@@ -151,7 +151,7 @@ class Panel:
                 assert sum(part.nbytes for part in bar.parts) == held.device.free
         assert bars[-1].nbytes(Kind.WEIGHTS) == layout.cpu_weights
         assert bars[-1].nbytes(Kind.KV_CACHE) == layout.cpu_kv_cache
-        assert self.body.picture.strip.layers == layers_of(layout)
+        assert self.body.picture.strip.layers == layout.layers
         rows = self.body.controls.rows
         assert rows["context"].holds.text().endswith(f"{plan.effective.context:,}")
         assert rows["kv_cache_type"].holds.text().endswith(plan.effective.kv_cache_type)

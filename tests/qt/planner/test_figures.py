@@ -13,7 +13,6 @@ from explorer.present.plan import (
     Level,
     boundary_of,
     layers_asked,
-    layers_of,
     layers_text,
     memory_bars,
     verdict_of,
@@ -54,7 +53,7 @@ def test_every_bar_adds_up_to_what_is_free_and_all_bars_to_the_plan(
         total = sum(part.nbytes for part in bar.parts)
         assert total == max(bar.capacity or 0, bar.held_bytes)
         assert bar.over_bytes == max(0, bar.held_bytes - (bar.capacity or 0))
-    layers = layers_of(layout)
+    layers = layout.layers
     assert sum(layer.weights for layer in layers) == plan.weights
     for number, held in enumerate(layout.devices):
         on_it = [layer.index for layer in layers if layer.device == number]
@@ -126,7 +125,7 @@ def test_tables_keep_qts_rules_and_their_selection(qtmodeltester: ModelTester) -
         bars = memory_bars(plan, None)
         for columns, count in (
             (bar_columns(bars), len(bars)),
-            (layer_columns(layers_of(plan.layout), ["GPU"]), plan.layout.total_layers),
+            (layer_columns(plan.layout.layers, ["GPU"]), plan.layout.total_layers),
             (term_columns(plan.terms), len(plan.terms)),
             (input_columns(list(plan.terms[0].inputs.items())), 1),
             (comparison_columns([Candidate("now", outcome)] * 3), 3),
