@@ -28,8 +28,12 @@ from explorer.formats.tensors import Extent, Folding, Tensor
 from explorer.formats.weights import Chunk, WeightReader
 from explorer.parallel import Check, never
 from explorer.quantization.convert import swap_byte_order
-from explorer.quantization.grouped import GroupedLayout, group_coding, unpack_group_scales
-from explorer.quantization.grouped.layout import group_fields, stored_groups, unpack_bytes
+from explorer.quantization.grouped.layout import (
+    GroupedLayout,
+    group_fields,
+    group_layout,
+    stored_groups,
+)
 from explorer.quantization.iq import GridRows, grid_rows, group_weights
 from explorer.quantization.registry import BlockField, Blocks, Codes, Scales, block_layout
 from explorer.quantization.types import TENSOR_TYPES, TensorType
@@ -87,9 +91,9 @@ def bits_of_layout(layout: GroupedLayout) -> BlockBits:
     """Return the bits of a group, whose bytes are those of its codes, its scale and its bias."""
 
     def unpack(blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
-        unpack_bytes(layout, blocks, codes, scales, minima)
+        parts.unpack(stored_groups(layout, blocks), codes, scales, minima)
 
-    parts = group_coding(layout)
+    parts = group_layout(layout)
     return _turn_bits(unpack, _Kind(layout.type, parts.weights_per_scale, parts.has_minimum))
 
 
@@ -410,7 +414,7 @@ def _of_group(detail: BlockDetail) -> BlockDetail:
     layout, fields = grouped.layout, group_fields(grouped.layout)
     raw = np.frombuffer(detail.stored, np.uint8)
     scale, minimum = np.empty((2, 1, 1), np.float32)
-    unpack_group_scales(layout, stored_groups(layout, raw[None]), scale, minimum)
+    group_layout(layout).unpack_scales(stored_groups(layout, raw[None]), scale, minimum)
     numbers = tuple(_numbers(field, raw, scale[0]) for field in fields)
     described = replace(detail, fields=fields, numbers=numbers, bits=bits_of_layout(layout))
     return described if grouped.global_scale is None else _with_factor(described)

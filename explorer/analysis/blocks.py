@@ -11,7 +11,6 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,13 +23,8 @@ from explorer.analysis.moments import Moments, RunningMoments
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import Span, Stored, spans_of
 from explorer.parallel import Check, map_in_order, never
-from explorer.quantization.grouped import (
-    GroupCoding,
-    group_coding,
-    unpack_group_codes,
-    unpack_group_scales,
-)
-from explorer.quantization.registry import BlockLayout, block_layout, has_block_layout
+from explorer.quantization.grouped.layout import group_layout
+from explorer.quantization.registry import block_layout, has_block_layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +50,15 @@ class BlockUnpacker:
     """
 
     def __init__(self, tensor: Tensor) -> None:
-        found: BlockLayout | GroupCoding
-        self._count: Callable[[Any], int]
-        self._unpack_codes: Callable[[Any, NDArray[np.uint8]], None]
-        self._unpack_scales: Callable[[Any, NDArray[np.float32], NDArray[np.float32]], None]
+        self._count: Callable[[Any], int] = len
         if tensor.grouped is None:
-            found, self._count = block_layout(tensor.type.name), len
-            self._unpack_codes, self._unpack_scales = found.unpack_codes, found.unpack_scales
+            self._layout = block_layout(tensor.type.name)
         else:
-            layout = tensor.grouped.layout
-            found, self._count = group_coding(layout), layout.count
-            self._unpack_codes = partial(unpack_group_codes, layout)
-            self._unpack_scales = partial(unpack_group_scales, layout)
-        self.levels = found.levels
-        self.weights_per_scale = found.weights_per_scale
-        self.has_minimum = found.has_minimum
+            self._layout = group_layout(tensor.grouped.layout)
+            self._count = tensor.grouped.layout.count
+        self.levels = self._layout.levels
+        self.weights_per_scale = self._layout.weights_per_scale
+        self.has_minimum = self._layout.has_minimum
         self._type = tensor.type
         self._codes = np.empty((0, tensor.type.block_weights), np.uint8)
         self._scales = self._room_for_scales(0)
@@ -84,7 +72,7 @@ class BlockUnpacker:
         if count > len(self._codes):
             self._codes = np.empty((count, self._type.block_weights), np.uint8)
         codes = self._codes[:count]
-        self._unpack_codes(stored, codes)
+        self._layout.unpack_codes(stored, codes)
         return codes
 
     def scales(self, stored: Stored) -> BlockScales:
@@ -93,7 +81,7 @@ class BlockUnpacker:
         if count > len(self._scales.scales):
             self._scales = self._room_for_scales(count)
         found = BlockScales(self._scales.scales[:count], self._scales.minima[:count])
-        self._unpack_scales(stored, found.scales, found.minima)
+        self._layout.unpack_scales(stored, found.scales, found.minima)
         return found
 
     def _room_for_scales(self, count: int) -> BlockScales:

@@ -1,7 +1,7 @@
 """Histograms with the very counts of `numpy.histogram`, and a finer one from the same walk.
 
 numpy places a float32 value by ``(x - first) / (last - first) * bins`` in float32, and then moves
-it to the bin that the edges (float32 as well, from `numpy.linspace`) tell, if that is another one
+it to the bin that the edges (float32 as well, from `numpy.linspace`) give, if it is another one
 (numpy/lib/_histograms_impl.py, `histogram`, "Fast algorithm for equal bins"). The edges here are
 made by numpy itself, and near them the kernel does the same arithmetic and the same correction;
 elsewhere any arithmetic finds the bin. Besides, it counts equal parts of each bin, of which the
@@ -35,7 +35,7 @@ FINE_BINS: Final = 1 << 16
 _COUNTER_MAX: Final = (1 << 31) - 1
 
 MAX_BINS: Final = 1 << 20
-"""Most bins of a histogram; float32 tells no more than 2^24 parts of a range apart."""
+"""Most bins of a histogram; float32 distinguishes no more than 2^24 parts of a range."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ Each takes a run of float32 that fits into the processor's cache and adds to arr
 Sums run over `LANES` partial sums side by side, because a compiler may not reorder a float sum by
 itself; so they are fast, and equal on every machine.
 
-Somebody waits while these are compiled on a new machine. So a kernel calls no other one and makes
-no array (whoever calls it hands in room to work in), takes no slice, indexes an array no more often
+The user waits while these are compiled on a new machine. So a kernel calls no other one and makes
+no array (its caller passes room to work in), takes no slice, indexes an array no more often
 than it must, and writes `a if a < b else b`, where `min(a, b)` would have Numba compile a function
 of its own: that halved the time.
 """

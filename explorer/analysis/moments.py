@@ -221,7 +221,7 @@ def _together(figures: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 PERCENTS: Final = (0.1, 1.0, 5.0, 50.0, 95.0, 99.0, 99.9)
-"""Percentiles that statistics tell."""
+"""Percentiles that statistics have."""
 
 
 def percentiles(

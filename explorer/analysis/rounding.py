@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 from explorer.errors import ExplorerError
 from explorer.formats.weights import Values
 from explorer.quantization import TENSOR_TYPES, TensorType, dequantize, quantize
-from explorer.quantization.grouped import (
+from explorer.quantization.grouped.layout import (
     AFFINE_GROUPS,
     AFFINE_SCALES,
     GroupedLayout,
     Mode,
     StoredGroups,
-    decode_groups,
-    group_coding,
-    quantize_groups,
-    unpack_group_codes,
+    group_kernels,
+    group_layout,
 )
 from explorer.quantization.registry import (
     WITHOUT_ENCODER,
@@ -143,22 +141,22 @@ class GroupRounder:
     def __init__(self, layout: GroupedLayout) -> None:
         self._layout = layout
         self.type = layout.type
-        self.levels: NDArray[np.float32] | None = group_coding(layout).levels
+        self.levels: NDArray[np.float32] | None = group_layout(layout).levels
         self._stored: StoredGroups | None = None
         self._values: Values = np.empty(0, np.float32)
 
     def round(self, values: Values, importance: Values | None) -> Values:
         """See `Rounder.round`. Importance changes nothing."""
-        self._stored = quantize_groups(self._layout, values)
+        self._stored = group_kernels().quantize_groups(self._layout, values)
         if self._values.size < values.size:
             self._values = np.empty(values.size, np.float32)
         out = self._values[: values.size]
-        decode_groups(self._layout, self._stored, out)
+        group_kernels().decode_groups(self._layout, self._stored, out)
         return out
 
     def codes(self) -> NDArray[np.uint8]:
         """See `Rounder.codes`."""
         assert self._stored is not None
         codes = np.empty((self._layout.count(self._stored), self._layout.group_size), np.uint8)
-        unpack_group_codes(self._layout, self._stored, codes)
+        group_kernels().unpack_group_codes(self._layout, self._stored, codes)
         return codes

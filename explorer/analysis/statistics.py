@@ -38,7 +38,7 @@ Range: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class TensorStatistics(Moments):
-    """What `gguf-explorer stats` tells of a tensor.
+    """What `gguf-explorer stats` shows of a tensor.
 
     Attributes:
         tensor: The tensor's name.

@@ -24,7 +24,8 @@ from explorer.analysis.statistics import GrowingStatistics
 from explorer.analysis.tensor_map.draw import Quantity, draw_map, tensor_source
 from explorer.analysis.tensor_map.map import Grid, Window
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
-from explorer.quantization import grouped, kernel_cache
+from explorer.quantization import kernel_cache
+from explorer.quantization.grouped import layout as grouped
 from explorer.quantization.registry import has_decoder
 from explorer.quantization.types import TENSOR_TYPES
 from explorer.sources import MemorySource

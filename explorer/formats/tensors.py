@@ -26,7 +26,7 @@ from explorer.sources import ByteSource
 
 if TYPE_CHECKING:
     from explorer.formats.weights import Chunk, WeightReader
-    from explorer.quantization.grouped import GroupedLayout
+    from explorer.quantization.grouped.layout import GroupedLayout
 
 
 @dataclass(frozen=True, slots=True)

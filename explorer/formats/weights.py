@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from explorer.errors import FormatError
 from explorer.parallel import Check, never
 from explorer.quantization.convert import swap_byte_order
-from explorer.quantization.grouped import StoredGroups, decode_groups
+from explorer.quantization.grouped.layout import StoredGroups, group_kernels
 from explorer.quantization.registry import WITHOUT_DECODER, Blocks, decoder, has_decoder
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class _GroupRuns:
 
     def decode(self, stored: Stored, out: Values) -> None:
         assert isinstance(stored, StoredGroups)
-        decode_groups(self._layout, stored, out)
+        group_kernels().decode_groups(self._layout, stored, out)
 
     def block(self, index: int) -> bytes:
         return b"".join(part.item(index) for part in self._parts)

@@ -12,11 +12,11 @@ from explorer.quantization.registry import QuantizationError
 from explorer.quantization.types import GGML_TYPES, TENSOR_TYPES, TensorType, ggml_type
 
 if TYPE_CHECKING:
-    from explorer.quantization.convert import dequantize, quantize, warm_up
+    from explorer.quantization.convert import dequantize, quantize
 else:
 
     def __getattr__(name: str) -> object:  # PEP 562
-        if name in ("dequantize", "quantize", "warm_up"):
+        if name in ("dequantize", "quantize"):
             return getattr(import_module(f"{__name__}.convert"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -29,5 +29,4 @@ __all__ = [
     "dequantize",
     "ggml_type",
     "quantize",
-    "warm_up",
 ]

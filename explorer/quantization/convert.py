@@ -18,10 +18,8 @@ from explorer.quantization.registry import (
     Blocks,
     QuantizationError,
     Weights,
-    block_layout,
     decoder,
     encoder,
-    has_block_layout,
     has_decoder,
     has_encoder,
     uses_importance,
@@ -34,8 +32,7 @@ def dequantize(
 ) -> NDArray[np.float32]:
     """Decode blocks that lie one behind the other.
 
-    The first call for a type compiles its kernel or loads it from disk (0.1 to 0.5 s): call
-    `warm_up` in a worker before.
+    The first call for a type compiles its kernel or loads it from disk, in 0.1 to 0.5 s.
 
     Args:
         raw: uint8 [blocks * block_bytes]: bytes or any other contiguous buffer of bytes.
@@ -67,27 +64,6 @@ def dequantize(
         data.reshape(count, kind.block_bytes), out.reshape(count, kind.block_weights)
     )
     return out
-
-
-def warm_up(type_name: str, *, split: bool = False) -> None:
-    """Compile a type's kernel or load it from disk, so that the next `dequantize` does not wait.
-
-    For a worker thread: compiling holds the GIL for most of its 0.1 to 0.5 s.
-
-    Args:
-        type_name: A tensor type, such as ``"Q4_K"``.
-        split: Whether to do the same for the kernel that takes blocks apart, if there is one.
-
-    Raises:
-        QuantizationError: The type is not known or not decoded.
-    """
-    kind = _decodable(type_name)
-    dequantize(bytes(kind.block_bytes), type_name)
-    if split and has_block_layout(type_name):
-        parts = block_layout(type_name)
-        codes = np.empty((1, kind.block_weights), np.uint8)
-        scales = np.empty((1, kind.block_weights // parts.weights_per_scale), np.float32)
-        parts.unpack(np.zeros((1, kind.block_bytes), np.uint8), codes, scales, scales.copy())
 
 
 def _decodable(type_name: str) -> TensorType:

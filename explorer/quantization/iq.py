@@ -27,11 +27,11 @@ Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_iq1_s`, `de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,8 +166,7 @@ def _shift(minus: Any) -> Any:
 
 
 @kernel
-def walk_iq1_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
-    """Walk blocks of IQ1_S, uint8 [n, 50], with 8 scales each; see `Walk`."""
+def _walk_iq1_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(8):
@@ -185,8 +184,7 @@ def walk_iq1_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
 
 
 @kernel
-def walk_iq1_m(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
-    """Walk blocks of IQ1_M, uint8 [n, 56], with 16 scales each; see `Walk`."""
+def _walk_iq1_m(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         bits = u32(0)
         for part in range(4):
@@ -203,12 +201,6 @@ def walk_iq1_m(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
                 shift = _shift(high & u32(8))
                 for i in range(8):
                     out[b, 8 * group + i] = of_eighths * f32(i32(i32(grid[index, i]) + shift))
-
-
-_IQ1_WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {
-    "IQ1_S": (walk_iq1_s, Grid.IQ1S),
-    "IQ1_M": (walk_iq1_m, Grid.IQ1S),
-}
 
 
 # IQ2_XXS, IQ2_XS and IQ2_S: 8 weights are a row of a grid with 8, 25, 43, and a sign each.
@@ -243,8 +235,7 @@ def _iq2_scale(d: Any, four_bits: Any) -> Any:
 
 
 @kernel
-def walk_iq2_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
-    """Walk blocks of IQ2_XXS, uint8 [n, 66], with 8 scales each; see `Walk`."""
+def _walk_iq2_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(8):
@@ -261,8 +252,7 @@ def walk_iq2_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
 
 
 @kernel
-def walk_iq2_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
-    """Walk blocks of IQ2_XS, uint8 [n, 74], with 16 scales each; see `Walk`."""
+def _walk_iq2_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(16):
@@ -278,8 +268,7 @@ def walk_iq2_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
 
 
 @kernel
-def walk_iq2_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
-    """Walk blocks of IQ2_S, uint8 [n, 82], with 16 scales each; see `Walk`."""
+def _walk_iq2_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(16):
@@ -292,13 +281,6 @@ def walk_iq2_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
                 signs = blocks[b, 34 + group]
                 for i in range(8):
                     out[b, 8 * group + i] = scale * signed(grid[index, i], signs, i)
-
-
-_IQ2_WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {
-    "IQ2_XXS": (walk_iq2_xxs, Grid.IQ2XXS),
-    "IQ2_XS": (walk_iq2_xs, Grid.IQ2XS),
-    "IQ2_S": (walk_iq2_s, Grid.IQ2S),
-}
 
 
 # IQ3_XXS and IQ3_S: 8 weights are two rows of a grid with four sizes each, and a sign each.
@@ -337,8 +319,7 @@ def _byte(word: Any, i: Any) -> Any:
 
 
 @kernel
-def walk_iq3_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
-    """Walk blocks of IQ3_XXS, uint8 [n, 98], with 8 scales each; see `Walk`."""
+def _walk_iq3_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(8):
@@ -355,8 +336,7 @@ def walk_iq3_xxs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
 
 
 @kernel
-def walk_iq3_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
-    """Walk blocks of IQ3_S, uint8 [n, 110], with 8 scales each; see `Walk`."""
+def _walk_iq3_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for sub in range(8):
@@ -374,29 +354,6 @@ def walk_iq3_s(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
                     out[b, 8 * group + i] = scale * signed(_byte(rows, i), signs, i)
 
 
-_IQ3_WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {
-    "IQ3_XXS": (walk_iq3_xxs, Grid.IQ3XXS),
-    "IQ3_S": (walk_iq3_s, Grid.IQ3S),
-}
-
-
-WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {**_IQ1_WALKS, **_IQ2_WALKS, **_IQ3_WALKS}
-"""The kernel and the grid of each type."""
-
-
-def decoder_of(walk: Walk, grid: Grid) -> Decoder:
-    """Return the decoder that a walk makes."""
-
-    def decode(blocks: Blocks, out: Weights) -> None:
-        # The grid is an argument: as a global it would be compiled into the machine code.
-        walk(blocks, out, None, kernel_grid(grid))
-
-    return decode
-
-
-DECODERS = {name: decoder_of(*parts) for name, parts in WALKS.items()}
-
-
 @kernel
 def _number(levels: Any, parts: Any, numbers: Any, codes: Any) -> None:
     """Look up the number of each level: that in `numbers` for `parts` times the level, a byte."""
@@ -405,41 +362,57 @@ def _number(levels: Any, parts: Any, numbers: Any, codes: Any) -> None:
             codes[b, i] = numbers[i32(levels[b, i] * parts) & 255]
 
 
-def layout_of(
-    walk: Walk, grid: Grid, levels: Iterable[float], weights_per_scale: int, *fields: BlockField
-) -> BlockLayout:
+class IqType(NamedTuple):
+    """A type whose decoder and block layout are made of a walk.
+
+    Attributes:
+        walk: The kernel.
+        grid: The grid that it is given.
+        levels: The values of weights before scaling, in any order.
+        weights_per_scale: Weights that share a scale.
+        fields: The block's bytes.
+    """
+
+    walk: Walk
+    grid: Grid
+    levels: Sequence[float]
+    weights_per_scale: int
+    fields: tuple[BlockField, ...]
+
+
+def decoder_of(kind: IqType) -> Decoder:
+    """Return the decoder that a walk makes."""
+
+    def decode(blocks: Blocks, out: Weights) -> None:
+        # The grid is an argument: as a global it would be compiled into the machine code.
+        kind.walk(blocks, out, None, kernel_grid(kind.grid))
+
+    return decode
+
+
+def layout_of(kind: IqType) -> BlockLayout:
     """Return the block layout of a type whose levels one kernel looks up.
 
     The code of a weight is the number of its signed level. A block stores a row of a grid for a
     whole group, so a weight has no bits of its own but in IQ4; its signed level, which the row and
-    its sign (in IQ1 its shift) make, stands for a code. No type counts as uniform, IQ3_S neither,
-    though its levels rise in equal steps: a grid has few of the possible rows, so a weight is not
-    rounded to its own nearest level.
+    its sign (in IQ1 its shift) make, stands for a code.
     """
-    ordered = np.array(sorted(levels), np.float32)
-    parts = np.float32(8 if grid is Grid.IQ1S else 1)  # what makes each level a whole number
+    levels = np.array(sorted(kind.levels), np.float32)
+    parts = np.float32(8 if kind.grid is Grid.IQ1S else 1)  # what makes each level a whole number
     numbers = np.zeros(256, np.uint8)
-    numbers[(ordered * parts).astype(np.int8).view(np.uint8)] = np.arange(len(ordered))
+    numbers[(levels * parts).astype(np.int8).view(np.uint8)] = np.arange(len(levels))
 
     def unpack_codes(blocks: Blocks, codes: Codes) -> None:
         found = np.empty(codes.shape, np.float32)
-        scales = np.empty((len(codes), codes.shape[1] // weights_per_scale), np.float32)
-        walk(blocks, found, scales, kernel_grid(grid))
+        scales = np.empty((len(codes), codes.shape[1] // kind.weights_per_scale), np.float32)
+        kind.walk(blocks, found, scales, kernel_grid(kind.grid))
         _number(found, parts, numbers, codes)
 
     def unpack_scales(blocks: Blocks, scales: Scales, _minima: Scales) -> None:
-        found = np.empty((len(scales), scales.shape[1] * weights_per_scale), np.float32)
-        walk(blocks, found, scales, kernel_grid(grid))
+        found = np.empty((len(scales), scales.shape[1] * kind.weights_per_scale), np.float32)
+        kind.walk(blocks, found, scales, kernel_grid(kind.grid))
 
-    return BlockLayout(
-        levels=ordered,
-        weights_per_scale=weights_per_scale,
-        has_minimum=False,
-        uniform=False,
-        fields=fields,
-        unpack_codes=unpack_codes,
-        unpack_scales=unpack_scales,
-    )
+    return BlockLayout(levels, kind.weights_per_scale, kind.fields, unpack_codes, unpack_scales)
 
 
 def _signed(*sizes: int) -> list[int]:
@@ -451,77 +424,93 @@ _LOW_INDEX = "low 8 bits of the grid's row, for each 8 weights"
 _SCALES_OF_16 = "scale of each 16 weights, above one half"
 _IQ1_LEVELS = [grid + shift for grid in (-1, 0, 1) for shift in (-0.125, 0.125)]
 _IQ2_LEVELS = _signed(8, 25, 43)
+_QH_OF_IQ1_S = "for each 32 weights: 4 x 3 high bits of the rows, scale, shift"
+_SCALES_OF_IQ1_M = "for each 64 weights: 4 x 3-bit scale, 4 bits of the block's"
+_QS_OF_IQ2_XXS = "for each 32 weights: 4 x 8-bit row, then 4 x 7-bit signs, scale"
+_SCALES_AND_SIGNS = "for each 32 weights: 4 x 7-bit signs, scale"
 
-LAYOUTS: Final = {
-    "IQ1_S": layout_of(
-        *WALKS["IQ1_S"],
+TYPES: Final = {
+    "IQ1_S": IqType(
+        _walk_iq1_s,
+        Grid.IQ1S,
         _IQ1_LEVELS,
         32,
-        SCALE_OF_BLOCK,
-        BlockField("qs", 2, 32, "u8", _LOW_INDEX),
-        BlockField(
-            "qh", 34, 16, "u16", "for each 32 weights: 4 x 3 high bits of the rows, scale, shift"
+        (
+            SCALE_OF_BLOCK,
+            BlockField("qs", 2, 32, "u8", _LOW_INDEX),
+            BlockField("qh", 34, 16, "u16", _QH_OF_IQ1_S),
         ),
     ),
-    "IQ1_M": layout_of(
-        *WALKS["IQ1_M"],
+    "IQ1_M": IqType(
+        _walk_iq1_m,
+        Grid.IQ1S,
         _IQ1_LEVELS,
         16,
-        BlockField("qs", 0, 32, "u8", _LOW_INDEX),
-        BlockField("qh", 32, 16, "4 bits", "for each 8 weights: 3 high bits of the row, shift"),
-        BlockField(
-            "scales", 48, 8, "u16", "for each 64 weights: 4 x 3-bit scale, 4 bits of the block's"
+        (
+            BlockField("qs", 0, 32, "u8", _LOW_INDEX),
+            BlockField("qh", 32, 16, "4 bits", "for each 8 weights: 3 high bits of the row, shift"),
+            BlockField("scales", 48, 8, "u16", _SCALES_OF_IQ1_M),
         ),
     ),
-    "IQ2_XXS": layout_of(
-        *WALKS["IQ2_XXS"],
+    "IQ2_XXS": IqType(
+        _walk_iq2_xxs,
+        Grid.IQ2XXS,
         _IQ2_LEVELS,
         32,
-        SCALE_OF_BLOCK,
-        BlockField(
-            "qs", 2, 64, "u32", "for each 32 weights: 4 x 8-bit row, then 4 x 7-bit signs, scale"
+        (SCALE_OF_BLOCK, BlockField("qs", 2, 64, "u32", _QS_OF_IQ2_XXS)),
+    ),
+    "IQ2_XS": IqType(
+        _walk_iq2_xs,
+        Grid.IQ2XS,
+        _IQ2_LEVELS,
+        16,
+        (
+            SCALE_OF_BLOCK,
+            BlockField("qs", 2, 64, "u16", "for each 8 weights: 9-bit row, 7-bit signs"),
+            BlockField("scales", 66, 8, "4-bit scales", _SCALES_OF_16),
         ),
     ),
-    "IQ2_XS": layout_of(
-        *WALKS["IQ2_XS"],
+    "IQ2_S": IqType(
+        _walk_iq2_s,
+        Grid.IQ2S,
         _IQ2_LEVELS,
         16,
-        SCALE_OF_BLOCK,
-        BlockField("qs", 2, 64, "u16", "for each 8 weights: 9-bit row, 7-bit signs"),
-        BlockField("scales", 66, 8, "4-bit scales", _SCALES_OF_16),
+        (
+            SCALE_OF_BLOCK,
+            BlockField("qs", 2, 32, "u8", _LOW_INDEX),
+            BlockField("signs", 34, 32, "1-bit signs", "set where a weight is negative"),
+            BlockField("qh", 66, 8, "2 bits", "high bits of the row, for each 8 weights"),
+            BlockField("scales", 74, 8, "4-bit scales", _SCALES_OF_16),
+        ),
     ),
-    "IQ2_S": layout_of(
-        *WALKS["IQ2_S"],
-        _IQ2_LEVELS,
-        16,
-        SCALE_OF_BLOCK,
-        BlockField("qs", 2, 32, "u8", _LOW_INDEX),
-        BlockField("signs", 34, 32, "1-bit signs", "set where a weight is negative"),
-        BlockField("qh", 66, 8, "2 bits", "high bits of the row, for each 8 weights"),
-        BlockField("scales", 74, 8, "4-bit scales", _SCALES_OF_16),
-    ),
-    "IQ3_XXS": layout_of(
-        *WALKS["IQ3_XXS"],
+    "IQ3_XXS": IqType(
+        _walk_iq3_xxs,
+        Grid.IQ3XXS,
         _signed(4, 12, 20, 28, 36, 44, 52, 62),
         32,
-        SCALE_OF_BLOCK,
-        BlockField("qs", 2, 64, "u8", "the grid's row, for each 4 weights"),
-        BlockField(
-            "scales_and_signs", 66, 32, "u32", "for each 32 weights: 4 x 7-bit signs, scale"
+        (
+            SCALE_OF_BLOCK,
+            BlockField("qs", 2, 64, "u8", "the grid's row, for each 4 weights"),
+            BlockField("scales_and_signs", 66, 32, "u32", _SCALES_AND_SIGNS),
         ),
     ),
-    "IQ3_S": layout_of(
-        *WALKS["IQ3_S"],
+    "IQ3_S": IqType(
+        _walk_iq3_s,
+        Grid.IQ3S,
         _signed(*range(1, 16, 2)),
         32,
-        SCALE_OF_BLOCK,
-        BlockField("qs", 2, 64, "u8", "low 8 bits of the grid's row, for each 4 weights"),
-        BlockField("qh", 66, 8, "1 bit", "high bit of the row, for each 4 weights"),
-        BlockField("signs", 74, 32, "1-bit signs", "set where a weight is negative"),
-        BlockField("scales", 106, 4, "4-bit scales", "scale of each 32 weights, odd numbers"),
+        (
+            SCALE_OF_BLOCK,
+            BlockField("qs", 2, 64, "u8", "low 8 bits of the grid's row, for each 4 weights"),
+            BlockField("qh", 66, 8, "1 bit", "high bit of the row, for each 4 weights"),
+            BlockField("signs", 74, 32, "1-bit signs", "set where a weight is negative"),
+            BlockField("scales", 106, 4, "4-bit scales", "scale of each 32 weights, odd numbers"),
+        ),
     ),
 }
-"""The block layout of each type, by name."""
+
+DECODERS: Final = {name: decoder_of(kind) for name, kind in TYPES.items()}
+LAYOUTS: Final = {name: layout_of(kind) for name, kind in TYPES.items()}
 
 
 # Which rows of a grid the groups of a block hold, for types that have grids.
@@ -591,4 +580,4 @@ def _numbers(type_name: str) -> dict[bytes, int]:
 @cache
 def _grid(type_name: str) -> NDArray[np.int8] | None:
     """Return the grid as it is shipped: int8 [rows, weights]; None if there is none."""
-    return stored_grid(WALKS[type_name][1]) if type_name in WALKS else None
+    return stored_grid(TYPES[type_name].grid) if type_name in TYPES else None

@@ -20,7 +20,6 @@ Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_iq4_n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -34,7 +33,7 @@ from explorer.quantization.iq import (
     KVALUES,
     SCALE_OF_BLOCK,
     Grid,
-    Walk,
+    IqType,
     decoder_of,
     layout_of,
     nibble_at,
@@ -137,8 +136,7 @@ def _write_nibbles(
 
 
 @kernel
-def walk_iq4_nl(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
-    """Walk blocks of IQ4_NL, uint8 [n, 18], with one scale each; see `Walk`."""
+def _walk_iq4_nl(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         scale = half_at(blocks, b, 0)
         if scales is not None:
@@ -147,8 +145,7 @@ def walk_iq4_nl(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
 
 
 @kernel
-def walk_iq4_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
-    """Walk blocks of IQ4_XS, uint8 [n, 136], with 8 scales each; see `Walk`."""
+def _walk_iq4_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         scales_h = u16_at(blocks, b, 2)
@@ -160,32 +157,31 @@ def walk_iq4_xs(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
             _write_nibbles(out, b, 32 * sub, blocks, 8 + 16 * sub, grid, scale)
 
 
-WALKS: Final[Mapping[str, tuple[Walk, Grid]]] = {
-    "IQ4_NL": (walk_iq4_nl, Grid.IQ4),
-    "IQ4_XS": (walk_iq4_xs, Grid.IQ4),
-}
-
-DECODERS = {name: decoder_of(*parts) for name, parts in WALKS.items()}
-
-LAYOUTS: Final = {
-    "IQ4_NL": layout_of(
-        *WALKS["IQ4_NL"],
+_CODES: Final = "numbers of 16 uneven levels"
+_TYPES: Final = {
+    "IQ4_NL": IqType(
+        _walk_iq4_nl,
+        Grid.IQ4,
         KVALUES,
         32,
-        SCALE_OF_BLOCK,
-        BlockField("qs", 2, 16, "4-bit codes", "numbers of 16 uneven levels"),
+        (SCALE_OF_BLOCK, BlockField("qs", 2, 16, "4-bit codes", _CODES)),
     ),
-    "IQ4_XS": layout_of(
-        *WALKS["IQ4_XS"],
+    "IQ4_XS": IqType(
+        _walk_iq4_xs,
+        Grid.IQ4,
         KVALUES,
         32,
-        SCALE_OF_BLOCK,
-        BlockField("scales_h", 2, 2, "2 bits", "high bits of the scale of each 32 weights"),
-        BlockField("scales_l", 4, 4, "4 bits", "low bits of the scale of each 32 weights"),
-        BlockField("qs", 8, 128, "4-bit codes", "numbers of 16 uneven levels"),
+        (
+            SCALE_OF_BLOCK,
+            BlockField("scales_h", 2, 2, "2 bits", "high bits of the scale of each 32 weights"),
+            BlockField("scales_l", 4, 4, "4 bits", "low bits of the scale of each 32 weights"),
+            BlockField("qs", 8, 128, "4-bit codes", _CODES),
+        ),
     ),
 }
-"""The block layout of each type, by name."""
+
+DECODERS: Final = {name: decoder_of(kind) for name, kind in _TYPES.items()}
+LAYOUTS: Final = {name: layout_of(kind) for name, kind in _TYPES.items()}
 
 
 # IQ4: scales are searched so that weights come near to 16 uneven levels.
@@ -208,7 +204,7 @@ def _nearest_levels() -> NDArray[np.uint8]:
     return numbers.astype(np.uint8)
 
 
-# Limits between levels are multiples of a half, so steps of a half tell exactly.
+# Limits between levels are multiples of a half, so steps of a half are exact.
 _NUMBERS: Final = _nearest_levels()
 _LEVELS: Final = np.array(KVALUES, np.float32)[_NUMBERS]
 
@@ -274,8 +270,7 @@ def _store_codes(x: Any, k: Any, scale: Any, block: Any, offset: Any) -> None:
 
 
 @kernel
-def encode_iq4_nl(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode IQ4_NL; see `Encode`."""
+def _encode_iq4_nl(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for first in range(0, blocks.shape[0], LANES):
         count = min(LANES, blocks.shape[0] - first)
         for k in range(count):
@@ -289,8 +284,7 @@ def encode_iq4_nl(values: Any, importance: Any, blocks: Any, work: Any) -> None:
 
 
 @kernel
-def encode_iq4_xs(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode IQ4_XS; see `Encode`."""
+def _encode_iq4_xs(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         square = mean_square(values, b, 256) * f32(2)
         for k in range(LANES):
@@ -312,4 +306,4 @@ def encode_iq4_xs(values: Any, importance: Any, blocks: Any, work: Any) -> None:
         set_u16(blocks, b, 2, high)
 
 
-ENCODERS = {"IQ4_NL": encode_iq4_nl, "IQ4_XS": encode_iq4_xs}
+ENCODERS = {"IQ4_NL": _encode_iq4_nl, "IQ4_XS": _encode_iq4_xs}

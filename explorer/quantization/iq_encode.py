@@ -154,7 +154,7 @@ def _nearest_row(columns: Any, x: Any, w: Any, place: Any, costs: Any) -> Any:
     least = i32(0x7FFFFFFF)
     for r in range(count):
         order = ordered(i32(bits_of_float32(costs[r])))
-        # The row's number in the last bits: the least tells where it is.
+        # The row's number in the last bits: the least contains its place.
         order = i32(i32(order & i32(~_INDEX_BITS)) | i32(r))
         least = order if order < least else least
     return i32(least & i32(_INDEX_BITS))

@@ -254,7 +254,7 @@ def _float32_of_half_portable(half: Any) -> Any:
 
 
 def _converts_halves() -> bool:
-    """Tell whether the processor converts half floats; without, LLVM calls a missing function."""
+    """Return whether the processor converts half floats; if not, LLVM calls a missing function."""
     if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
         return False  # the user has Numba compile for another processor
     if platform.machine().lower() in {"aarch64", "arm64"}:

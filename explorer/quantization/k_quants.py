@@ -75,8 +75,7 @@ def q4_k_minimum(blocks: Any, b: Any, k: Any) -> Any:
 
 
 @kernel
-def decode_q2_k(blocks: Any, out: Any) -> None:
-    """Decode Q2_K; blocks: uint8 [n, 84], out: float32 [n, 256]."""
+def _decode_q2_k(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 80)
         dmin = half_at(blocks, b, 82)
@@ -93,8 +92,7 @@ def decode_q2_k(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q3_k(blocks: Any, out: Any) -> None:
-    """Decode Q3_K; blocks: uint8 [n, 110], out: float32 [n, 256]."""
+def _decode_q3_k(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 108)
         for half in range(2):
@@ -109,8 +107,7 @@ def decode_q3_k(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q4_k(blocks: Any, out: Any) -> None:
-    """Decode Q4_K; blocks: uint8 [n, 144], out: float32 [n, 256]."""
+def _decode_q4_k(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         dmin = half_at(blocks, b, 2)
@@ -125,8 +122,7 @@ def decode_q4_k(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q5_k(blocks: Any, out: Any) -> None:
-    """Decode Q5_K; blocks: uint8 [n, 176], out: float32 [n, 256]."""
+def _decode_q5_k(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         dmin = half_at(blocks, b, 2)
@@ -143,8 +139,7 @@ def decode_q5_k(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q6_k(blocks: Any, out: Any) -> None:
-    """Decode Q6_K; blocks: uint8 [n, 210], out: float32 [n, 256]."""
+def _decode_q6_k(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 208)
         for half in range(2):
@@ -159,8 +154,7 @@ def decode_q6_k(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q8_k(blocks: Any, out: Any) -> None:
-    """Decode Q8_K; blocks: uint8 [n, 292], out: float32 [n, 256]."""
+def _decode_q8_k(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = float32_of_bits(u32_at(blocks, b, 0))
         for i in range(256):
@@ -168,16 +162,16 @@ def decode_q8_k(blocks: Any, out: Any) -> None:
 
 
 DECODERS = {
-    "Q2_K": decode_q2_k,
-    "Q3_K": decode_q3_k,
-    "Q4_K": decode_q4_k,
-    "Q5_K": decode_q5_k,
-    "Q6_K": decode_q6_k,
-    "Q8_K": decode_q8_k,
+    "Q2_K": _decode_q2_k,
+    "Q3_K": _decode_q3_k,
+    "Q4_K": _decode_q4_k,
+    "Q5_K": _decode_q5_k,
+    "Q6_K": _decode_q6_k,
+    "Q8_K": _decode_q8_k,
 }
 
 
-# K-quants' super-blocks, taken apart; their layouts are drawn above.
+# Codes and scales of super-blocks.
 
 
 _QUARTERS = "of 64 weights: the first 32 in the low halves of 32 bytes, the others in the high"
@@ -203,15 +197,13 @@ def _copy_quarters(blocks: Any, b: Any, offset: Any, codes: Any) -> None:
 
 
 @kernel
-def codes_of_q2_k(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q2_K; blocks: uint8 [n, 84], codes: [n, 256]."""
+def _codes_of_q2_k(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         copy_pairs_of_bits(blocks, b, 16, codes)
 
 
 @kernel
-def scales_of_q2_k(blocks: Any, scales: Any, minima: Any) -> None:
-    """Tell the scales of Q2_K; blocks: uint8 [n, 84], scales and minima: [n, 16]."""
+def _scales_of_q2_k(blocks: Any, scales: Any, minima: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 80)
         dmin = half_at(blocks, b, 82)
@@ -221,8 +213,7 @@ def scales_of_q2_k(blocks: Any, scales: Any, minima: Any) -> None:
 
 
 @kernel
-def codes_of_q3_k(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q3_K; blocks: uint8 [n, 110], codes: [n, 256]."""
+def _codes_of_q3_k(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         copy_pairs_of_bits(blocks, b, 32, codes)
         for k in range(8):
@@ -231,8 +222,7 @@ def codes_of_q3_k(blocks: Any, codes: Any) -> None:
 
 
 @kernel
-def scales_of_q3_k(blocks: Any, scales: Any, _minima: Any) -> None:
-    """Tell the scales of Q3_K; blocks: uint8 [n, 110], scales: [n, 16]."""
+def _scales_of_q3_k(blocks: Any, scales: Any, _minima: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 108)
         for k in range(16):
@@ -240,15 +230,13 @@ def scales_of_q3_k(blocks: Any, scales: Any, _minima: Any) -> None:
 
 
 @kernel
-def codes_of_q4_k(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q4_K; blocks: uint8 [n, 144], codes: [n, 256]."""
+def _codes_of_q4_k(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         _copy_quarters(blocks, b, 16, codes)
 
 
 @kernel
-def codes_of_q5_k(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q5_K; blocks: uint8 [n, 176], codes: [n, 256]."""
+def _codes_of_q5_k(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         _copy_quarters(blocks, b, 48, codes)
         for k in range(8):
@@ -257,8 +245,7 @@ def codes_of_q5_k(blocks: Any, codes: Any) -> None:
 
 
 @kernel
-def scales_of_q4_k(blocks: Any, scales: Any, minima: Any) -> None:
-    """Tell the scales of Q4_K or Q5_K; blocks: uint8 [n, 144 or 176], the others: [n, 8]."""
+def _scales_of_q4_k(blocks: Any, scales: Any, minima: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         dmin = half_at(blocks, b, 2)
@@ -268,8 +255,7 @@ def scales_of_q4_k(blocks: Any, scales: Any, minima: Any) -> None:
 
 
 @kernel
-def codes_of_q6_k(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q6_K; blocks: uint8 [n, 210], codes: [n, 256]."""
+def _codes_of_q6_k(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         copy_pairs_of_bits(blocks, b, 128, codes)
         for half in range(2):
@@ -281,8 +267,7 @@ def codes_of_q6_k(blocks: Any, codes: Any) -> None:
 
 
 @kernel
-def scales_of_q6_k(blocks: Any, scales: Any, _minima: Any) -> None:
-    """Tell the scales of Q6_K; blocks: uint8 [n, 210], scales: [n, 16]."""
+def _scales_of_q6_k(blocks: Any, scales: Any, _minima: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 208)
         for k in range(16):
@@ -290,16 +275,14 @@ def scales_of_q6_k(blocks: Any, scales: Any, _minima: Any) -> None:
 
 
 @kernel
-def codes_of_q8_k(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q8_K; blocks: uint8 [n, 292], codes: [n, 256]."""
+def _codes_of_q8_k(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         for i in range(256):
             codes[b, i] = blocks[b, 4 + i] ^ 128  # int8 + 128
 
 
 @kernel
-def scales_of_q8_k(blocks: Any, scales: Any, _minima: Any) -> None:
-    """Tell the scales of Q8_K; blocks: uint8 [n, 292], scales: [n, 1]."""
+def _scales_of_q8_k(blocks: Any, scales: Any, _minima: Any) -> None:
     for b in range(blocks.shape[0]):
         scales[b, 0] = float32_of_bits(u32_at(blocks, b, 0))
 
@@ -309,7 +292,6 @@ LAYOUTS = {
         levels=integers(0, 3),
         weights_per_scale=16,
         has_minimum=True,
-        uniform=True,
         fields=(
             BlockField(
                 "scales", 0, 16, "4-bit pairs", "scale (low) and minimum (high) of 16 weights"
@@ -320,42 +302,38 @@ LAYOUTS = {
             BlockField("d", 80, 2, "f16", "scale of the scales"),
             BlockField("dmin", 82, 2, "f16", "scale of the minima"),
         ),
-        unpack_codes=codes_of_q2_k,
-        unpack_scales=scales_of_q2_k,
+        unpack_codes=_codes_of_q2_k,
+        unpack_scales=_scales_of_q2_k,
     ),
     "Q3_K": BlockLayout(
         levels=integers(-4, 3),
         weights_per_scale=16,
-        has_minimum=False,
-        uniform=True,
         fields=(
             BlockField("hmask", 0, 32, "1-bit codes", "highest bit: bit k of byte l, weight 32k+l"),
             BlockField("qs", 32, 64, "2-bit codes", "low two bits, bytes as in Q2_K"),
             BlockField("scales", 96, 12, "6-bit scales", "16 scales, 32 more than their value"),
             BlockField("d", 108, 2, "f16", "scale of the scales"),
         ),
-        unpack_codes=codes_of_q3_k,
-        unpack_scales=scales_of_q3_k,
+        unpack_codes=_codes_of_q3_k,
+        unpack_scales=_scales_of_q3_k,
     ),
     "Q4_K": BlockLayout(
         levels=integers(0, 15),
         weights_per_scale=32,
         has_minimum=True,
-        uniform=True,
         fields=(
             BlockField("d", 0, 2, "f16", "scale of the scales"),
             BlockField("dmin", 2, 2, "f16", "scale of the minima"),
             BlockField("scales", 4, 12, "6-bit scales", "8 scales and 8 minima of 32 weights each"),
             BlockField("qs", 16, 128, "4-bit codes", f"quarters {_QUARTERS}"),
         ),
-        unpack_codes=codes_of_q4_k,
-        unpack_scales=scales_of_q4_k,
+        unpack_codes=_codes_of_q4_k,
+        unpack_scales=_scales_of_q4_k,
     ),
     "Q5_K": BlockLayout(
         levels=integers(0, 31),
         weights_per_scale=32,
         has_minimum=True,
-        uniform=True,
         fields=(
             BlockField("d", 0, 2, "f16", "scale of the scales"),
             BlockField("dmin", 2, 2, "f16", "scale of the minima"),
@@ -363,34 +341,30 @@ LAYOUTS = {
             BlockField("qh", 16, 32, "1-bit codes", "highest bit: bit k of byte l, weight 32k+l"),
             BlockField("qs", 48, 128, "4-bit codes", f"low four bits, quarters {_QUARTERS}"),
         ),
-        unpack_codes=codes_of_q5_k,
-        unpack_scales=scales_of_q4_k,
+        unpack_codes=_codes_of_q5_k,
+        unpack_scales=_scales_of_q4_k,
     ),
     "Q6_K": BlockLayout(
         levels=integers(-32, 31),
         weights_per_scale=16,
-        has_minimum=False,
-        uniform=True,
         fields=(
             BlockField("ql", 0, 128, "4-bit codes", "low four bits: weights l and l+64 of a half"),
             BlockField("qh", 128, 64, "2-bit codes", "high two bits, bytes as in Q2_K"),
             BlockField("scales", 192, 16, "i8", "one scale for each 16 weights"),
             BlockField("d", 208, 2, "f16", "scale of the scales"),
         ),
-        unpack_codes=codes_of_q6_k,
-        unpack_scales=scales_of_q6_k,
+        unpack_codes=_codes_of_q6_k,
+        unpack_scales=_scales_of_q6_k,
     ),
     "Q8_K": BlockLayout(
         levels=integers(-128, 127),
         weights_per_scale=256,
-        has_minimum=False,
-        uniform=True,
         fields=(
             BlockField("d", 0, 4, "f32", "scale of all weights"),
             BlockField("qs", 4, 256, "i8", "one code for each weight"),
             BlockField("bsums", 260, 32, "i16", "sums of 16 codes each, for dot products"),
         ),
-        unpack_codes=codes_of_q8_k,
-        unpack_scales=scales_of_q8_k,
+        unpack_codes=_codes_of_q8_k,
+        unpack_scales=_scales_of_q8_k,
     ),
 }

@@ -179,8 +179,7 @@ _STEPS_5_WEIGHTED: Final = Steps(32, 31.0, -0.9, 0.05, 36, absolute=False)
 
 
 @kernel
-def encode_q2_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q2_K; see `Encode`."""
+def _encode_q2_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         for first in range(0, 16, LANES):
             load_lanes(values, b, first, 16, work.x)
@@ -211,8 +210,7 @@ def _store_q3_k_scale(blocks: Any, b: Any, k: Any, number: Any) -> None:
 
 
 @kernel
-def encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q3_K; see `Encode`."""
+def _encode_q3_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         for first in range(0, 16, LANES):
             load_lanes(values, b, first, 16, work.x)
@@ -284,16 +282,14 @@ def _encode_with_minima(values: Any, importance: Any, blocks: Any, b: Any, searc
 
 
 @kernel
-def encode_q4_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q4_K; see `Encode`."""
+def _encode_q4_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         _encode_with_minima(values, importance, blocks, b, (_STEPS_4, _STEPS_4_WEIGHTED, work))
         store_quarters(work.codes, blocks, b, 16)
 
 
 @kernel
-def encode_q5_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q5_K; see `Encode`."""
+def _encode_q5_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         _encode_with_minima(values, importance, blocks, b, (_STEPS_5, _STEPS_5_WEIGHTED, work))
         store_quarters(work.codes, blocks, b, 48)
@@ -305,8 +301,7 @@ def encode_q5_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
 
 
 @kernel
-def encode_q6_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q6_K; see `Encode`."""
+def _encode_q6_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         for first in range(0, 16, LANES):
             load_lanes(values, b, first, 16, work.x)
@@ -335,9 +330,9 @@ def encode_q6_k(values: Any, importance: Any, blocks: Any, work: Any) -> None:
 
 
 ENCODERS = {
-    "Q2_K": encode_q2_k,
-    "Q3_K": encode_q3_k,
-    "Q4_K": encode_q4_k,
-    "Q5_K": encode_q5_k,
-    "Q6_K": encode_q6_k,
+    "Q2_K": _encode_q2_k,
+    "Q3_K": _encode_q3_k,
+    "Q4_K": _encode_q4_k,
+    "Q5_K": _encode_q5_k,
+    "Q6_K": _encode_q6_k,
 }

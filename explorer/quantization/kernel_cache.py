@@ -40,14 +40,14 @@ SOURCES: Final = (
 """Modules that define kernels, or helpers and constants that are compiled into kernels."""
 
 KEPT_S: Final = 30 * 24 * 3600.0
-"""How long a folder that nobody uses is kept."""
+"""How long an unused folder is kept."""
 
 _log = logging.getLogger(__name__)
 
 _VARIABLE: Final = "NUMBA_CACHE_DIR"
 _PREFIX: Final = "kernels-"
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
-_MOST_KEPT: Final = 16  # whoever edits kernels makes many
+_MOST_KEPT: Final = 16  # editing kernels makes many
 
 
 def choose_kernel_cache() -> None:

@@ -60,8 +60,7 @@ from explorer.quantization.scale_search import (
 
 
 @kernel
-def decode_q4_0(blocks: Any, out: Any) -> None:
-    """Decode Q4_0; blocks: uint8 [n, 18], out: float32 [n, 32]."""
+def _decode_q4_0(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for i in range(16):
@@ -71,8 +70,7 @@ def decode_q4_0(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q4_1(blocks: Any, out: Any) -> None:
-    """Decode Q4_1; blocks: uint8 [n, 20], out: float32 [n, 32]."""
+def _decode_q4_1(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         m = half_at(blocks, b, 2)
@@ -83,8 +81,7 @@ def decode_q4_1(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q5_0(blocks: Any, out: Any) -> None:
-    """Decode Q5_0; blocks: uint8 [n, 22], out: float32 [n, 32]."""
+def _decode_q5_0(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         high = u32_at(blocks, b, 2)
@@ -100,8 +97,7 @@ def decode_q5_0(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q5_1(blocks: Any, out: Any) -> None:
-    """Decode Q5_1; blocks: uint8 [n, 24], out: float32 [n, 32]."""
+def _decode_q5_1(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         m = half_at(blocks, b, 2)
@@ -118,8 +114,7 @@ def decode_q5_1(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q8_0(blocks: Any, out: Any) -> None:
-    """Decode Q8_0; blocks: uint8 [n, 34], out: float32 [n, 32]."""
+def _decode_q8_0(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for i in range(32):
@@ -127,8 +122,7 @@ def decode_q8_0(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q8_1(blocks: Any, out: Any) -> None:
-    """Decode Q8_1; blocks: uint8 [n, 36], out: float32 [n, 32]."""
+def _decode_q8_1(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for i in range(32):
@@ -136,8 +130,7 @@ def decode_q8_1(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q1_0(blocks: Any, out: Any) -> None:
-    """Decode Q1_0; blocks: uint8 [n, 18], out: float32 [n, 128]."""
+def _decode_q1_0(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for group in range(4):
@@ -147,8 +140,7 @@ def decode_q1_0(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_q2_0(blocks: Any, out: Any) -> None:
-    """Decode Q2_0; blocks: uint8 [n, 18], out: float32 [n, 64]."""
+def _decode_q2_0(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 0)
         for group in range(4):
@@ -159,18 +151,18 @@ def decode_q2_0(blocks: Any, out: Any) -> None:
 
 
 DECODERS = {
-    "Q4_0": decode_q4_0,
-    "Q4_1": decode_q4_1,
-    "Q5_0": decode_q5_0,
-    "Q5_1": decode_q5_1,
-    "Q8_0": decode_q8_0,
-    "Q8_1": decode_q8_1,
-    "Q1_0": decode_q1_0,
-    "Q2_0": decode_q2_0,
+    "Q4_0": _decode_q4_0,
+    "Q4_1": _decode_q4_1,
+    "Q5_0": _decode_q5_0,
+    "Q5_1": _decode_q5_1,
+    "Q8_0": _decode_q8_0,
+    "Q8_1": _decode_q8_1,
+    "Q1_0": _decode_q1_0,
+    "Q2_0": _decode_q2_0,
 }
 
 
-# Blocks of one scale, taken apart; their layouts are drawn above.
+# Codes and scales of blocks of one scale.
 
 
 _SCALE = BlockField("d", 0, 2, "f16", "scale of all weights")
@@ -194,7 +186,7 @@ def _add_fifth_bits(bits: Any, b: Any, codes: Any) -> None:
 
 @kernel
 def scales_at_the_start(blocks: Any, scales: Any, _minima: Any) -> None:
-    """Tell the scales of blocks that begin with one; blocks: uint8 [n, any], scales: [n, 1]."""
+    """Unpack the scales of blocks that begin with one; blocks: uint8 [n, any], scales: [n, 1]."""
     for b in range(blocks.shape[0]):
         scales[b, 0] = half_at(blocks, b, 0)
 
@@ -208,54 +200,47 @@ def scales_and_minima_at_the_start(blocks: Any, scales: Any, minima: Any) -> Non
 
 
 @kernel
-def codes_of_q4_0(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q4_0; blocks: uint8 [n, 18], codes: [n, 32]."""
+def _codes_of_q4_0(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         copy_nibbles(blocks, b, 2, codes)
 
 
 @kernel
-def codes_of_q4_1(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q4_1; blocks: uint8 [n, 20], codes: [n, 32]."""
+def _codes_of_q4_1(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         copy_nibbles(blocks, b, 4, codes)
 
 
 @kernel
-def codes_of_q5_0(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q5_0; blocks: uint8 [n, 22], codes: [n, 32]."""
+def _codes_of_q5_0(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         copy_nibbles(blocks, b, 6, codes)
         _add_fifth_bits(u32_at(blocks, b, 2), b, codes)
 
 
 @kernel
-def codes_of_q5_1(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q5_1; blocks: uint8 [n, 24], codes: [n, 32]."""
+def _codes_of_q5_1(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         copy_nibbles(blocks, b, 8, codes)
         _add_fifth_bits(u32_at(blocks, b, 4), b, codes)
 
 
 @kernel
-def codes_of_q8_0(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q8_0; blocks: uint8 [n, 34], codes: [n, 32]."""
+def _codes_of_q8_0(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         for i in range(32):
             codes[b, i] = blocks[b, 2 + i] ^ 128  # int8 + 128
 
 
 @kernel
-def codes_of_q8_1(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q8_1; blocks: uint8 [n, 36], codes: [n, 32]."""
+def _codes_of_q8_1(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         for i in range(32):
             codes[b, i] = blocks[b, 4 + i] ^ 128
 
 
 @kernel
-def codes_of_q1_0(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q1_0; blocks: uint8 [n, 18], codes: [n, 128]."""
+def _codes_of_q1_0(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         for group in range(4):
             bits = u32_at(blocks, b, 2 + 4 * group)
@@ -264,8 +249,7 @@ def codes_of_q1_0(blocks: Any, codes: Any) -> None:
 
 
 @kernel
-def codes_of_q2_0(blocks: Any, codes: Any) -> None:
-    """Tell the codes of Q2_0; blocks: uint8 [n, 18], codes: [n, 64]."""
+def _codes_of_q2_0(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         for group in range(4):
             packed = u32_at(blocks, b, 2 + 4 * group)
@@ -277,99 +261,85 @@ LAYOUTS = {
     "Q4_0": BlockLayout(
         levels=integers(-8, 7),
         weights_per_scale=32,
-        has_minimum=False,
-        uniform=True,
         fields=(
             _SCALE,
             BlockField("qs", 2, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
         ),
-        unpack_codes=codes_of_q4_0,
+        unpack_codes=_codes_of_q4_0,
         unpack_scales=scales_at_the_start,
     ),
     "Q4_1": BlockLayout(
         levels=integers(0, 15),
         weights_per_scale=32,
         has_minimum=True,
-        uniform=True,
         fields=(
             _SCALE,
             _MINIMUM,
             BlockField("qs", 4, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
         ),
-        unpack_codes=codes_of_q4_1,
+        unpack_codes=_codes_of_q4_1,
         unpack_scales=scales_and_minima_at_the_start,
     ),
     "Q5_0": BlockLayout(
         levels=integers(-16, 15),
         weights_per_scale=32,
-        has_minimum=False,
-        uniform=True,
         fields=(
             _SCALE,
             BlockField("qh", 2, 4, "1-bit codes", "highest bit of each code, weight 0 lowest"),
             BlockField("qs", 6, 16, "4-bit codes", "low four bits, halves as in Q4_0"),
         ),
-        unpack_codes=codes_of_q5_0,
+        unpack_codes=_codes_of_q5_0,
         unpack_scales=scales_at_the_start,
     ),
     "Q5_1": BlockLayout(
         levels=integers(0, 31),
         weights_per_scale=32,
         has_minimum=True,
-        uniform=True,
         fields=(
             _SCALE,
             _MINIMUM,
             BlockField("qh", 4, 4, "1-bit codes", "highest bit of each code, weight 0 lowest"),
             BlockField("qs", 8, 16, "4-bit codes", "low four bits, halves as in Q4_0"),
         ),
-        unpack_codes=codes_of_q5_1,
+        unpack_codes=_codes_of_q5_1,
         unpack_scales=scales_and_minima_at_the_start,
     ),
     "Q8_0": BlockLayout(
         levels=integers(-128, 127),
         weights_per_scale=32,
-        has_minimum=False,
-        uniform=True,
         fields=(_SCALE, BlockField("qs", 2, 32, "i8", "one code for each weight")),
-        unpack_codes=codes_of_q8_0,
+        unpack_codes=_codes_of_q8_0,
         unpack_scales=scales_at_the_start,
     ),
     "Q8_1": BlockLayout(
         levels=integers(-128, 127),
         weights_per_scale=32,
-        has_minimum=False,
-        uniform=True,
         fields=(
             _SCALE,
             BlockField("s", 2, 2, "f16", "scale times the sum of the codes, for dot products"),
             BlockField("qs", 4, 32, "i8", "one code for each weight"),
         ),
-        unpack_codes=codes_of_q8_1,
+        unpack_codes=_codes_of_q8_1,
         unpack_scales=scales_at_the_start,
     ),
     "Q1_0": BlockLayout(
         levels=np.array([-1, 1], np.float32),
         weights_per_scale=128,
-        has_minimum=False,
-        uniform=True,
         fields=(
             _SCALE,
             BlockField("qs", 2, 16, "1-bit codes", "set: plus the scale, clear: minus the scale"),
         ),
-        unpack_codes=codes_of_q1_0,
+        unpack_codes=_codes_of_q1_0,
         unpack_scales=scales_at_the_start,
     ),
     "Q2_0": BlockLayout(
         levels=integers(-1, 2),
         weights_per_scale=64,
-        has_minimum=False,
-        uniform=True,
         fields=(
             _SCALE,
             BlockField("qs", 2, 16, "2-bit codes", "four consecutive weights in each byte"),
         ),
-        unpack_codes=codes_of_q2_0,
+        unpack_codes=_codes_of_q2_0,
         unpack_scales=scales_at_the_start,
     ),
 }
@@ -475,16 +445,14 @@ def _store_fifth_bits(x: Any, blocks: Any, b: Any, offset: Any) -> None:
 
 
 @kernel
-def encode_q4_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q4_0; see `Encode`."""
+def _encode_q4_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         set_half(blocks, b, 0, _symmetric(values, importance, b, 8, work))
         _store_nibbles(work.x, blocks, b, 2)
 
 
 @kernel
-def encode_q5_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q5_0; see `Encode`."""
+def _encode_q5_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         set_half(blocks, b, 0, _symmetric(values, importance, b, 16, work))
         _store_fifth_bits(work.x, blocks, b, 2)
@@ -492,8 +460,7 @@ def encode_q5_0(values: Any, importance: Any, blocks: Any, work: Any) -> None:
 
 
 @kernel
-def encode_q4_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q4_1; see `Encode`."""
+def _encode_q4_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         d, m = _affine(values, importance, b, _STEPS_4_1, work)
         set_half(blocks, b, 0, d)
@@ -502,8 +469,7 @@ def encode_q4_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
 
 
 @kernel
-def encode_q5_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q5_1; see `Encode`."""
+def _encode_q5_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
     for b in range(blocks.shape[0]):
         d, m = _affine(values, importance, b, _STEPS_5_1, work)
         set_half(blocks, b, 0, d)
@@ -513,8 +479,7 @@ def encode_q5_1(values: Any, importance: Any, blocks: Any, work: Any) -> None:
 
 
 @kernel
-def encode_q8_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q8_0, which importance does not change; see `Encode`."""
+def _encode_q8_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
     x = work.x
     for b in range(blocks.shape[0]):
         load(values, b, 0, 32, x)
@@ -527,8 +492,8 @@ def encode_q8_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
 
 
 @kernel
-def encode_q1_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q1_0: signs, and the mean magnitude; see `Encode`."""
+def _encode_q1_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
+    """Signs, and the mean magnitude."""
     x = work.x
     for b in range(blocks.shape[0]):
         load(values, b, 0, 128, x)
@@ -544,8 +509,8 @@ def encode_q1_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
 
 
 @kernel
-def encode_q2_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
-    """Encode Q2_0: -1, 0 and 1 times the largest magnitude; see `Encode`."""
+def _encode_q2_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
+    """-1, 0 and 1 times the largest magnitude."""
     x = work.x
     for b in range(blocks.shape[0]):
         load(values, b, 0, 64, x)
@@ -561,11 +526,11 @@ def encode_q2_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
 
 
 ENCODERS = {
-    "Q4_0": encode_q4_0,
-    "Q4_1": encode_q4_1,
-    "Q5_0": encode_q5_0,
-    "Q5_1": encode_q5_1,
-    "Q8_0": encode_q8_0,
-    "Q1_0": encode_q1_0,
-    "Q2_0": encode_q2_0,
+    "Q4_0": _encode_q4_0,
+    "Q4_1": _encode_q4_1,
+    "Q5_0": _encode_q5_0,
+    "Q5_1": _encode_q5_1,
+    "Q8_0": _encode_q8_0,
+    "Q1_0": _encode_q1_0,
+    "Q2_0": _encode_q2_0,
 }

@@ -75,8 +75,7 @@ def nvfp4_scale(blocks: Any, b: Any, k: Any) -> Any:
 
 
 @kernel
-def decode_mxfp4(blocks: Any, out: Any) -> None:
-    """Decode MXFP4; blocks: uint8 [n, 17], out: float32 [n, 32]."""
+def _decode_mxfp4(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         scale = mxfp4_scale(blocks, b)
         for i in range(16):
@@ -86,8 +85,7 @@ def decode_mxfp4(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_nvfp4(blocks: Any, out: Any) -> None:
-    """Decode NVFP4; blocks: uint8 [n, 36], out: float32 [n, 64]."""
+def _decode_nvfp4(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         for k in range(4):
             scale = nvfp4_scale(blocks, b, k)
@@ -97,10 +95,10 @@ def decode_nvfp4(blocks: Any, out: Any) -> None:
                 out[b, 16 * k + 8 + i] = _doubled_e2m1(codes >> 4) * scale
 
 
-DECODERS = {"MXFP4": decode_mxfp4, "NVFP4": decode_nvfp4}
+DECODERS = {"MXFP4": _decode_mxfp4, "NVFP4": _decode_nvfp4}
 
 
-# FP4 blocks, taken apart; their layouts are drawn above.
+# Codes and scales of FP4 blocks.
 #
 # Levels are E2M1's own values and scales the stored ones. The decoders double the former and
 # halve the latter, as ggml does, which gives the same products.
@@ -114,22 +112,19 @@ _LEVELS = np.array(
 
 
 @kernel
-def codes_of_mxfp4(blocks: Any, codes: Any) -> None:
-    """Tell the codes of MXFP4; blocks: uint8 [n, 17], codes: [n, 32]."""
+def _codes_of_mxfp4(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         copy_nibbles(blocks, b, 1, codes)
 
 
 @kernel
-def scales_of_mxfp4(blocks: Any, scales: Any, _minima: Any) -> None:
-    """Tell the scales of MXFP4; blocks: uint8 [n, 17], scales: [n, 1]."""
+def _scales_of_mxfp4(blocks: Any, scales: Any, _minima: Any) -> None:
     for b in range(blocks.shape[0]):
         scales[b, 0] = mxfp4_scale(blocks, b) * f32(2.0)
 
 
 @kernel
-def codes_of_nvfp4(blocks: Any, codes: Any) -> None:
-    """Tell the codes of NVFP4; blocks: uint8 [n, 36], codes: [n, 64]."""
+def _codes_of_nvfp4(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         for k in range(4):
             for i in range(8):
@@ -138,8 +133,7 @@ def codes_of_nvfp4(blocks: Any, codes: Any) -> None:
 
 
 @kernel
-def scales_of_nvfp4(blocks: Any, scales: Any, _minima: Any) -> None:
-    """Tell the scales of NVFP4; blocks: uint8 [n, 36], scales: [n, 4]."""
+def _scales_of_nvfp4(blocks: Any, scales: Any, _minima: Any) -> None:
     for b in range(blocks.shape[0]):
         for k in range(4):
             scales[b, k] = nvfp4_scale(blocks, b, k) * f32(2.0)
@@ -149,26 +143,22 @@ LAYOUTS = {
     "MXFP4": BlockLayout(
         levels=_LEVELS,
         weights_per_scale=32,
-        has_minimum=False,
-        uniform=False,
         fields=(
             BlockField("e", 0, 1, "E8M0", "scale of all weights, a power of two"),
             BlockField("qs", 1, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
         ),
-        unpack_codes=codes_of_mxfp4,
-        unpack_scales=scales_of_mxfp4,
+        unpack_codes=_codes_of_mxfp4,
+        unpack_scales=_scales_of_mxfp4,
     ),
     "NVFP4": BlockLayout(
         levels=_LEVELS,
         weights_per_scale=16,
-        has_minimum=False,
-        uniform=False,
         fields=(
             BlockField("d", 0, 4, "UE4M3", "one scale for each 16 weights"),
             BlockField("qs", 4, 32, "4-bit codes", "of each 16 weights: 0-7 low halves, 8-15 high"),
         ),
-        unpack_codes=codes_of_nvfp4,
-        unpack_scales=scales_of_nvfp4,
+        unpack_codes=_codes_of_nvfp4,
+        unpack_scales=_scales_of_nvfp4,
     ),
 }
 
@@ -216,8 +206,7 @@ def _ue4m3(x: Any) -> Any:
 
 
 @kernel
-def encode_mxfp4(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
-    """Encode MXFP4; see `Encode`."""
+def _encode_mxfp4(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
     x = work.x
     for b in range(blocks.shape[0]):
         load(values, b, 0, 32, x)
@@ -228,8 +217,7 @@ def encode_mxfp4(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
 
 
 @kernel
-def encode_nvfp4(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
-    """Encode NVFP4; see `Encode`."""
+def _encode_nvfp4(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
     x = work.x
     for b in range(blocks.shape[0]):
         for k in range(4):
@@ -244,4 +232,4 @@ def encode_nvfp4(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
                     blocks[b, 4 + 8 * k + i] = _e2m1(x[i], scale) | _e2m1(x[8 + i], scale) << 4
 
 
-ENCODERS = {"MXFP4": encode_mxfp4, "NVFP4": encode_nvfp4}
+ENCODERS = {"MXFP4": _encode_mxfp4, "NVFP4": _encode_nvfp4}

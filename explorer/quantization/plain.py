@@ -86,8 +86,7 @@ _SMALL_FLOAT_DECODERS = {
 
 
 @kernel
-def decode_f16(blocks: Any, out: Any) -> None:
-    """Widen half floats; blocks: uint8 [n, 2], out: float32 [n, 1]."""
+def _decode_f16(blocks: Any, out: Any) -> None:
     halves = blocks.reshape(-1).view(np.uint16)
     values = out.reshape(-1)
     for i in range(values.size):
@@ -95,8 +94,7 @@ def decode_f16(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_bf16(blocks: Any, out: Any) -> None:
-    """Widen bfloat16; blocks: uint8 [n, 2], out: float32 [n, 1]."""
+def _decode_bf16(blocks: Any, out: Any) -> None:
     halves = blocks.reshape(-1).view(np.uint16)
     values = out.reshape(-1)
     for i in range(values.size):
@@ -117,8 +115,8 @@ def _cast_from(dtype: str) -> Callable[[Blocks, Weights], None]:
 DECODERS = {
     **_SMALL_FLOAT_DECODERS,
     "F32": _cast_from("f4"),
-    "F16": decode_f16,
-    "BF16": decode_bf16,
+    "F16": _decode_f16,
+    "BF16": _decode_bf16,
     "F64": _cast_from("f8"),
     "I8": _cast_from("i1"),
     "I16": _cast_from("i2"),
@@ -139,16 +137,14 @@ DECODERS = {
 
 
 @kernel
-def encode_f16(values: Any, _importance: Any, blocks: Any, _work: Any) -> None:
-    """Round to F16; see `Encode`."""
+def _encode_f16(values: Any, _importance: Any, blocks: Any, _work: Any) -> None:
     x, halves = values.reshape(-1), blocks.reshape(-1).view(np.uint16)
     for i in range(x.size):
         halves[i] = half_of_float32(x[i])
 
 
 @kernel
-def encode_bf16(values: Any, _importance: Any, blocks: Any, _work: Any) -> None:
-    """Round to BF16; see `Encode`."""
+def _encode_bf16(values: Any, _importance: Any, blocks: Any, _work: Any) -> None:
     x, halves = values.reshape(-1), blocks.reshape(-1).view(np.uint16)
     for i in range(x.size):
         bits = bits_of_float32(x[i])
@@ -159,11 +155,10 @@ def encode_bf16(values: Any, _importance: Any, blocks: Any, _work: Any) -> None:
 
 
 @kernel
-def encode_f32(values: Any, _importance: Any, blocks: Any, _work: Any) -> None:
-    """Copy; see `Encode`."""
+def _encode_f32(values: Any, _importance: Any, blocks: Any, _work: Any) -> None:
     x, copies = values.reshape(-1), blocks.reshape(-1).view(np.float32)
     for i in range(x.size):
         copies[i] = x[i]
 
 
-ENCODERS = {"F16": encode_f16, "BF16": encode_bf16, "F32": encode_f32}
+ENCODERS = {"F16": _encode_f16, "BF16": _encode_bf16, "F32": _encode_f32}

@@ -1,4 +1,4 @@
-"""Which module decodes, takes apart and encodes which tensor type; what kernels take and give.
+"""Which module decodes, unpacks and encodes which tensor type; what kernels take and give.
 
 Each family of types has one module with its layout, decoder and unpacking of codes and scales; a
 long encoder has a module beside it. A module is imported when one of its types is first used:
@@ -109,7 +109,7 @@ WITHOUT_DECODER: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def has_decoder(type_name: str) -> bool:
-    """Tell whether weights of that type can be decoded; loads nothing."""
+    """Return whether weights of that type can be decoded; loads nothing."""
     return type_name in _FAMILY_OF
 
 
@@ -117,7 +117,7 @@ def family(type_name: str) -> str:
     """Return the name of the module that decodes a tensor type, which names its family.
 
     Raises:
-        KeyError: There is none; `has_decoder` tells.
+        KeyError: There is none; see `has_decoder`.
     """
     return _FAMILY_OF[type_name]
 
@@ -136,7 +136,7 @@ def decoder(type_name: str) -> Decoder:
     a call; that they are apart in memory is the caller's promise.
 
     Raises:
-        KeyError: There is none; `has_decoder` tells.
+        KeyError: There is none; see `has_decoder`.
     """
     kernels: Mapping[str, Decoder] = _module(type_name).DECODERS
     kernel = kernels[type_name]
@@ -234,12 +234,12 @@ WITHOUT_ENCODER: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def has_encoder(type_name: str) -> bool:
-    """Tell whether weights can be rounded to that type; loads nothing."""
+    """Return whether weights can be rounded to that type; loads nothing."""
     return type_name in _TYPES
 
 
 def uses_importance(type_name: str) -> bool:
-    """Tell whether the importance of weights changes how they are rounded to that type."""
+    """Return whether the importance of weights changes how they are rounded to that type."""
     return type_name in _WEIGHTED
 
 
@@ -250,7 +250,7 @@ def encoder(type_name: str) -> Encoder:
     It raises `QuantizationError` for arrays of other shapes or elements.
 
     Raises:
-        KeyError: There is none; `has_encoder` tells.
+        KeyError: There is none; see `has_encoder`.
     """
     if not has_encoder(type_name):
         raise KeyError(type_name)
@@ -280,10 +280,10 @@ Codes: TypeAlias = NDArray[np.uint8]
 Scales: TypeAlias = NDArray[np.float32]
 """Effective scales or minima: float32 [blocks, scales of a block], C-contiguous."""
 
-UnpackCodes: TypeAlias = Callable[[Blocks, Codes], None]
-"""unpack_codes(blocks, codes) fills the latter."""
+UnpackCodes: TypeAlias = Callable[[Any, Codes], None]
+"""unpack_codes(blocks, codes) fills the latter; `blocks` are `Blocks`, or `StoredGroups`."""
 
-UnpackScales: TypeAlias = Callable[[Blocks, Scales, Scales], None]
+UnpackScales: TypeAlias = Callable[[Any, Scales, Scales], None]
 """unpack_scales(blocks, scales, minima) fills the last two.
 
 `minima` is left alone, and may be of shape [blocks, 0], where the type has none.
@@ -324,25 +324,21 @@ class BlockLayout:
         levels: float32 [number of codes], at most 256: the value of each code before scaling.
             A sign bit, or a shift such as IQ1's, belongs to the code and so to the level.
         weights_per_scale: Consecutive weights that share a scale (and a minimum).
-        has_minimum: Whether a minimum is subtracted.
-        uniform: Whether `levels` rise in equal steps, so that rounding to the nearest level
-            errs by up to half of ``scale * (levels[1] - levels[0])``.
         fields: The block's bytes, field by field.
-        unpack_codes: The kernel that tells the codes of blocks.
-        unpack_scales: The kernel that tells their scales and minima: a fraction of the work, and
-            often all that somebody wants.
+        unpack_codes: Unpacks the codes of blocks.
+        unpack_scales: Unpacks their scales and minima: a fraction of the work, and often enough.
+        has_minimum: Whether a minimum is subtracted.
     """
 
     levels: NDArray[np.float32]
     weights_per_scale: int
-    has_minimum: bool
-    uniform: bool
     fields: tuple[BlockField, ...]
     unpack_codes: UnpackCodes
     unpack_scales: UnpackScales
+    has_minimum: bool = False
 
-    def unpack(self, blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
-        """Take blocks apart; fills the last three."""
+    def unpack(self, blocks: Any, codes: Codes, scales: Scales, minima: Scales) -> None:
+        """Unpack blocks into the last three."""
         self.unpack_codes(blocks, codes)
         self.unpack_scales(blocks, scales, minima)
 
@@ -353,7 +349,7 @@ def integers(low: int, high: int) -> NDArray[np.float32]:
 
 
 def has_block_layout(type_name: str) -> bool:
-    """Tell whether blocks of that type hold codes and scales; loads nothing."""
+    """Return whether blocks of that type hold codes and scales; loads nothing."""
     kind = TENSOR_TYPES.get(type_name)
     return kind is not None and kind.quantized
 
@@ -362,10 +358,10 @@ def has_block_layout(type_name: str) -> bool:
 def block_layout(type_name: str) -> BlockLayout:
     """Return the block layout of a quantized tensor type, importing its family on first use.
 
-    What takes blocks apart raises `QuantizationError` for arrays of other shapes or elements.
+    Its functions raise `QuantizationError` for arrays of other shapes or elements.
 
     Raises:
-        KeyError: The type is not quantized; `has_block_layout` tells.
+        KeyError: The type is not quantized; see `has_block_layout`.
     """
     if not has_block_layout(type_name):
         raise KeyError(type_name)
@@ -374,7 +370,7 @@ def block_layout(type_name: str) -> BlockLayout:
 
 
 def _checked(parts: BlockLayout, kind: TensorType) -> BlockLayout:
-    """Have what takes blocks apart look at its arguments first."""
+    """Let a layout's functions check their arguments."""
     scale_count = kind.block_weights // parts.weights_per_scale
 
     def unpack_codes(blocks: Blocks, codes: Codes) -> None:

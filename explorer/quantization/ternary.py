@@ -37,8 +37,7 @@ def _ternary(byte: Any, power: Any) -> Any:
 
 
 @kernel
-def decode_tq1_0(blocks: Any, out: Any) -> None:
-    """Decode TQ1_0; blocks: uint8 [n, 54], out: float32 [n, 256]."""
+def _decode_tq1_0(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 52)
         power = u32(1)
@@ -56,8 +55,7 @@ def decode_tq1_0(blocks: Any, out: Any) -> None:
 
 
 @kernel
-def decode_tq2_0(blocks: Any, out: Any) -> None:
-    """Decode TQ2_0; blocks: uint8 [n, 66], out: float32 [n, 256]."""
+def _decode_tq2_0(blocks: Any, out: Any) -> None:
     for b in range(blocks.shape[0]):
         d = half_at(blocks, b, 64)
         for half in range(2):
@@ -67,15 +65,14 @@ def decode_tq2_0(blocks: Any, out: Any) -> None:
                     out[b, 128 * half + 32 * j + i] = f32(i32(code) - 1) * d
 
 
-DECODERS = {"TQ1_0": decode_tq1_0, "TQ2_0": decode_tq2_0}
+DECODERS = {"TQ1_0": _decode_tq1_0, "TQ2_0": _decode_tq2_0}
 
 
-# Ternary blocks, taken apart; their layouts are drawn above.
+# Codes and scales of ternary blocks.
 
 
 @kernel
-def codes_of_tq1_0(blocks: Any, codes: Any) -> None:
-    """Tell the codes of TQ1_0; blocks: uint8 [n, 54], codes: [n, 256]."""
+def _codes_of_tq1_0(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         power = u32(1)
         for n in range(5):
@@ -90,22 +87,19 @@ def codes_of_tq1_0(blocks: Any, codes: Any) -> None:
 
 
 @kernel
-def scales_of_tq1_0(blocks: Any, scales: Any, _minima: Any) -> None:
-    """Tell the scales of TQ1_0; blocks: uint8 [n, 54], scales: [n, 1]."""
+def _scales_of_tq1_0(blocks: Any, scales: Any, _minima: Any) -> None:
     for b in range(blocks.shape[0]):
         scales[b, 0] = half_at(blocks, b, 52)
 
 
 @kernel
-def codes_of_tq2_0(blocks: Any, codes: Any) -> None:
-    """Tell the codes of TQ2_0; blocks: uint8 [n, 66], codes: [n, 256]."""
+def _codes_of_tq2_0(blocks: Any, codes: Any) -> None:
     for b in range(blocks.shape[0]):
         copy_pairs_of_bits(blocks, b, 0, codes)
 
 
 @kernel
-def scales_of_tq2_0(blocks: Any, scales: Any, _minima: Any) -> None:
-    """Tell the scales of TQ2_0; blocks: uint8 [n, 66], scales: [n, 1]."""
+def _scales_of_tq2_0(blocks: Any, scales: Any, _minima: Any) -> None:
     for b in range(blocks.shape[0]):
         scales[b, 0] = half_at(blocks, b, 64)
 
@@ -114,27 +108,23 @@ LAYOUTS = {
     "TQ1_0": BlockLayout(
         levels=integers(-1, 1),
         weights_per_scale=256,
-        has_minimum=False,
-        uniform=True,
         fields=(
             BlockField("qs", 0, 48, "base-3 digits", "five weights in each byte, 0-239"),
             BlockField("qh", 48, 4, "base-3 digits", "four weights in each byte, 240-255"),
             BlockField("d", 52, 2, "f16", "scale of all weights"),
         ),
-        unpack_codes=codes_of_tq1_0,
-        unpack_scales=scales_of_tq1_0,
+        unpack_codes=_codes_of_tq1_0,
+        unpack_scales=_scales_of_tq1_0,
     ),
     "TQ2_0": BlockLayout(
         levels=integers(-1, 2),
         weights_per_scale=256,
-        has_minimum=False,
-        uniform=True,
         fields=(
             BlockField("qs", 0, 64, "2-bit codes", "byte l of a half: weights l, l+32, l+64, l+96"),
             BlockField("d", 64, 2, "f16", "scale of all weights"),
         ),
-        unpack_codes=codes_of_tq2_0,
-        unpack_scales=scales_of_tq2_0,
+        unpack_codes=_codes_of_tq2_0,
+        unpack_scales=_scales_of_tq2_0,
     ),
 }
 
@@ -166,8 +156,7 @@ def _fraction(digits: Any, first: Any, step: Any) -> Any:
 
 
 @kernel
-def encode_tq1_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
-    """Encode TQ1_0; see `Encode`."""
+def _encode_tq1_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
     digits = work.codes
     digits[256:260] = 0
     for b in range(blocks.shape[0]):
@@ -181,8 +170,7 @@ def encode_tq1_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
 
 
 @kernel
-def encode_tq2_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
-    """Encode TQ2_0; see `Encode`."""
+def _encode_tq2_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
     digits = work.codes
     for b in range(blocks.shape[0]):
         set_half(blocks, b, 64, _load_digits(values, b, work))
@@ -193,4 +181,4 @@ def encode_tq2_0(values: Any, _importance: Any, blocks: Any, work: Any) -> None:
                 blocks[b, 32 * half + i] = low | digits[k + 64] << 4 | digits[k + 96] << 6
 
 
-ENCODERS = {"TQ1_0": encode_tq1_0, "TQ2_0": encode_tq2_0}
+ENCODERS = {"TQ1_0": _encode_tq1_0, "TQ2_0": _encode_tq2_0}

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from explorer.quantization.grouped import GroupedLayout, Mode, StoredGroups, decode_groups
+from explorer.quantization.grouped.kernels import decode_groups
+from explorer.quantization.grouped.layout import GroupedLayout, Mode, StoredGroups
 from explorer.quantization.types import E2M1, E4M3, E8M0_OF_MLX
 from tests.benchmarks.report import Report, Row, milliseconds
 from tests.benchmarks.timing import best_seconds

@@ -6,13 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.formats.tensors import Extent, GroupedWeights, StoredArray, Tensor
-from explorer.quantization.grouped import (
-    FIXED_SIZES,
-    GroupedLayout,
-    Mode,
-    StoredGroups,
-    quantize_groups,
-)
+from explorer.quantization.grouped.kernels import quantize_groups
+from explorer.quantization.grouped.layout import FIXED_SIZES, GroupedLayout, Mode, StoredGroups
 from explorer.quantization.types import TENSOR_TYPES
 from explorer.sources import MemorySource
 

@@ -1,4 +1,4 @@
-"""`dequantize` and `warm_up`: what they accept, what they refuse, and what they load."""
+"""`dequantize`: what it accepts, what it refuses, and what it loads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.errors import ExplorerError
-from explorer.quantization import QuantizationError, dequantize, warm_up
-from explorer.quantization.legacy import decode_q8_0
+from explorer.quantization import QuantizationError, dequantize
+from explorer.quantization.legacy import DECODERS
 
 _ROOT = Path(__file__).parents[2]
 _ONE = b"\0\x3c"  # the half float 1.0
@@ -56,7 +56,7 @@ def test_any_buffer_of_bytes(give: Any) -> None:
 def test_one_kernel_serves_writable_and_read_only_buffers() -> None:
     for raw in (_blocks(1), _blocks(1).tobytes()):
         dequantize(raw, "Q8_0")
-    assert len(decode_q8_0.signatures) == 1
+    assert len(DECODERS["Q8_0"].signatures) == 1
 
 
 @pytest.mark.parametrize("raw", [b"", np.empty((0, 34), np.uint8), np.empty(0, np.uint8)])
@@ -117,11 +117,6 @@ def test_what_does_not_fit_is_refused_in_words(arguments: tuple[Any, ...], words
     assert isinstance(caught.value, ValueError)
 
 
-def test_warming_up_a_type_that_is_not_decoded_is_refused() -> None:
-    with pytest.raises(QuantizationError, match="C64"):
-        warm_up("C64")
-
-
 def test_threads_share_a_kernel() -> None:
     blocks = _blocks(3)
     with ThreadPoolExecutor(4) as pool:
@@ -139,15 +134,11 @@ try:
     quantization.dequantize(b"?", "Q8_0")
 except quantization.QuantizationError:
     assert "numba" not in sys.modules
-quantization.warm_up("Q8_0")
-kernel = sys.modules["explorer.quantization.legacy"].decode_q8_0
+quantization.dequantize(bytes(34), "Q8_0")
+kernel = sys.modules["explorer.quantization.legacy"].DECODERS["Q8_0"]
 assert len(kernel.signatures) == 1
 quantization.dequantize(bytearray(34), "Q8_0")
 assert len(kernel.signatures) == 1
-quantization.warm_up("Q8_0", split=True)
-layouts = sys.modules["explorer.quantization.legacy"]
-assert len(layouts.codes_of_q8_0.signatures) == 1
-assert len(layouts.scales_at_the_start.signatures) == 1
 """
     result = subprocess.run(
         [sys.executable, "-c", program], check=False, cwd=_ROOT, capture_output=True, text=True

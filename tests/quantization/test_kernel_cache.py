@@ -239,7 +239,7 @@ def _run(before: str, **environment: str) -> None:
 
 def test_kernels_are_kept_there_even_if_numba_was_imported_before(tmp_path: Path) -> None:
     _run("import numba\n", GGUF_EXPLORER_CACHE=str(tmp_path))
-    assert list(tmp_path.glob("kernels-*/*/legacy.decode_q8_0*.nbc"))
+    assert list(tmp_path.glob("kernels-*/*/legacy._decode_q8_0*.nbc"))
 
 
 def test_where_nothing_can_be_written_kernels_are_compiled_for_the_process(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_damaged_machine_code_is_never_run(
     tmp_path: Path, kept: Path, suffix: str, damage: Callable[[Path, Path], None]
 ) -> None:
     shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
-    (file,) = tmp_path.rglob(f"legacy.decode_q8_0*.{suffix}")
+    (file,) = tmp_path.rglob(f"legacy._decode_q8_0*.{suffix}")
     other = next(path for path in tmp_path.rglob(f"*.{suffix}") if path != file)
     before = file.read_bytes()
     damage(file, other)
@@ -355,7 +355,7 @@ def test_kept_kernels_that_were_cut_short_are_made_again(
 ) -> None:
     """As a power failure leaves files."""
     shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
-    (file,) = tmp_path.rglob(f"legacy.decode_q8_0*.{suffix}")
+    (file,) = tmp_path.rglob(f"legacy._decode_q8_0*.{suffix}")
     whole = file.stat().st_size
     os.truncate(file, whole // 2)
     _run("", GGUF_EXPLORER_CACHE=str(tmp_path))

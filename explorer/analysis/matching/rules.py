@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 from explorer.analysis.matching.views import TensorPart
 from explorer.formats.tensors import GroupedWeights, Shape, StoredArray, Tensor
-from explorer.quantization.grouped import GroupedLayout, Mode
+from explorer.quantization.grouped.layout import GroupedLayout, Mode
 
 
 class NotComparable(Exception):

@@ -41,10 +41,10 @@ _MODES: Final = {mode.value: mode for mode in Mode}
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What somebody says about a weight.
+    """What metadata or a configuration says about a weight.
 
     Attributes:
-        origin: Who.
+        origin: Which of the two.
         mode: The mode; None if not said, and so for the other two.
         bits: Bits of a code.
         group_size: Weights that share a scale.
@@ -73,7 +73,7 @@ class Claim:
         return _DEFAULT_GROUP_SIZE if self.group_size is None else self.group_size
 
     def allows(self, layout: GroupedLayout) -> bool:
-        """Tell whether nothing that is said contradicts a layout."""
+        """Return whether nothing that is said contradicts a layout."""
         return (
             self.mode in {None, layout.mode}
             and self.bits in {None, layout.bits}
@@ -161,7 +161,7 @@ def _quoted(text: str) -> str:
 # even where another width was used. So whatever is said is held against the shapes, which cannot
 # lie: a row's packed bits, divided by its scales, are the bits of a group, ``bits * group_size``.
 # Several layouts can have the same product; then what is said decides, and if nothing fits a
-# guess, which is told as one. Nothing here reads weights or knows where the shapes come from.
+# guess, which is reported as one. Nothing here reads weights or knows where the shapes come from.
 #
 # Source: `docs/safetensors_and_blobs.md`, section 3.
 
@@ -176,8 +176,8 @@ class Resolution:
     """What a weight with companions is.
 
     Attributes:
-        layout: How it is stored; None if that cannot be told.
-        shape: Its logical shape, outermost first; None if that cannot be told.
+        layout: How it is stored; None if that is not known.
+        shape: Its logical shape, outermost first; None if that is not known.
         groups_per_global_scale: Consecutive groups that share one global scale; 0 without any.
         problem: What contradicts itself, for people: with a layout, what is said about the weight
             is wrong and the layout is what the shapes say; without, why there is none.
@@ -197,14 +197,14 @@ def resolve(
     group_size: str | None = None,
     config: Mapping[str, object] | None = None,
 ) -> Resolution:
-    """Tell how a weight with companions is stored.
+    """Return how a weight with companions is stored.
 
     Args:
-        parts: Types and shapes of the weight and its companions, as their headers tell them.
+        parts: Types and shapes of the weight and its companions, from their headers.
         quant_type: What the blob's metadata says, in any case of letters; None if nothing.
         group_size: The same, as text.
         config: What `config.json` says about this weight, ``{"bits", "group_size", "mode"}``, any
-            of them missing or of any type; `grouped.claims.config_quantization` finds it.
+            of them missing or of any type; `config_quantization` finds it.
 
     Returns:
         The layout and the logical shape, or why there are none. Odd input never raises.
@@ -228,7 +228,7 @@ def resolve(
 
 
 def _choose_fixed(shapes: GroupShapes, claims: list[Claim]) -> Resolution:
-    """Choose among the modes whose scales are bytes: the bits of a group tell them apart."""
+    """Choose among the modes whose scales are bytes: the bits of a group distinguish them."""
     layouts = [shapes.layout(mode, *sizes) for mode, sizes in FIXED_SIZES.items()]
     fitting = [layout for layout in layouts if layout is not None]
     if not fitting:
@@ -240,9 +240,9 @@ def _choose_fixed(shapes: GroupShapes, claims: list[Claim]) -> Resolution:
 
 def _choose_affine(shapes: GroupShapes, claims: list[Claim]) -> Resolution:
     """Choose bits and group size: what is said, if it fits, else what the shapes leave open."""
-    telling = [claim for claim in claims if claim.says_sizes]
+    with_sizes = [claim for claim in claims if claim.says_sizes]
     for choose in (_fit, _correct):
-        for claim in telling:
+        for claim in with_sizes:
             layout = choose(shapes, claim)
             if layout is not None:
                 return Resolution(layout, problem=_contradiction(claims, layout))
@@ -300,7 +300,7 @@ def _with_global_scale(found: Resolution, shapes: GroupShapes, part: Part) -> Re
 
 
 def _contradiction(claims: list[Claim], layout: GroupedLayout) -> str | None:
-    """Tell where a layout differs from what is said, by whoever is believed first."""
+    """Return where a layout differs from the first claim; None if it does not."""
     if not claims or claims[0].allows(layout):
         return None
     return f"{claims[0].origin} says {claims[0].text}, the shapes say {_layout_text(layout)}"

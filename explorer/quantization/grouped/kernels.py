@@ -1,6 +1,6 @@
-"""From the stored bytes of groups to weights, or to their codes and scales; imports Numba.
+"""From the stored bytes of groups to weights and back, and to their codes and scales.
 
-What `grouped` says of runs of groups comes here when it is first called.
+Imports Numba: others come here by `layout.group_kernels`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from explorer.quantization.jit import (
     u64,
 )
 from explorer.quantization.plain import look_up_bytes
-from explorer.quantization.registry import Blocks, Weights, decoder, read_only
+from explorer.quantization.registry import Weights, decoder, read_only
 from explorer.quantization.scale_search import clamped, finite, nearest
 from explorer.quantization.types import TENSOR_TYPES
 
@@ -53,13 +53,7 @@ def _eight_codes(packed: Any, g: Any, i: Any, bits: Any) -> Any:
 
 @kernel
 def unpack_codes(packed: Any, bits: Any, codes: Any) -> None:
-    """Unpack codes of any width.
-
-    Args:
-        packed: uint8 [groups, bytes of a group's codes], each group a little-endian bit stream.
-        bits: Bits of a code, 2 to 8.
-        codes: uint8 [groups, group size], filled.
-    """
+    """Unpack codes of any width, a little-endian bit stream for each group."""
     groups, size = codes.shape
     mask = u64((1 << bits) - 1)
     for g in range(groups):
@@ -106,30 +100,6 @@ def _decode_8(packed: Any, scales: Any, biases: Any, out: Any) -> None:
                 out[g, k] = f32(i32(packed[g, k])) * scale + bias
 
 
-def decode_affine(
-    packed: Blocks,
-    bits: int,
-    scales: NDArray[np.float32],
-    biases: NDArray[np.float32],
-    out: Weights,
-) -> None:
-    """Decode affine groups.
-
-    Args:
-        packed: uint8 [groups, bytes of a group's codes].
-        bits: Bits of a code, 2 to 8.
-        scales: float32 [groups].
-        biases: float32 [groups].
-        out: float32 [groups, group size], a multiple of 32, filled.
-    """
-    if bits == 4:
-        _decode_4(packed, scales, biases, out)
-    elif bits == 8:
-        _decode_8(packed, scales, biases, out)
-    else:
-        _decode_any(packed, bits, scales, biases, out)
-
-
 # Groups of small floats with a scale: nvfp4, mxfp4 and mxfp8. `grouped` has the layout.
 #
 # The same numbers as ggml's NVFP4 and MXFP4 (`microscaling`), but packed otherwise, with scales
@@ -160,15 +130,7 @@ def _e4m3(code: Any) -> Any:
 
 
 @kernel
-def decode_nvfp4(packed: Any, scales: Any, global_scales: Any, out: Any) -> None:
-    """Decode nvfp4.
-
-    Args:
-        packed: uint8 [groups, 8].
-        scales: float32 [groups].
-        global_scales: float32 [groups], or [1] for all of them.
-        out: float32 [groups, 16], filled.
-    """
+def _decode_nvfp4(packed: Any, scales: Any, global_scales: Any, out: Any) -> None:
     step = 0 if global_scales.size == 1 else 1
     for g in range(len(out)):
         # Half of a scale is exact, and undoes the doubling.
@@ -180,8 +142,7 @@ def decode_nvfp4(packed: Any, scales: Any, global_scales: Any, out: Any) -> None
 
 
 @kernel
-def decode_mxfp4(packed: Any, scales: Any, out: Any) -> None:
-    """Decode mxfp4; packed: uint8 [groups, 16], scales: float32 [groups], out: [groups, 32]."""
+def _decode_mxfp4(packed: Any, scales: Any, out: Any) -> None:
     for g in range(len(out)):
         scale = scales[g] * f32(0.5)
         for j in range(16):
@@ -191,8 +152,7 @@ def decode_mxfp4(packed: Any, scales: Any, out: Any) -> None:
 
 
 @kernel
-def decode_mxfp8(packed: Any, scales: Any, out: Any) -> None:
-    """Decode mxfp8; packed: uint8 [groups, 32], scales: float32 [groups], out: [groups, 32]."""
+def _decode_mxfp8(packed: Any, scales: Any, out: Any) -> None:
     for g in range(len(out)):
         scale = scales[g]
         for j in range(32):
@@ -212,8 +172,17 @@ _SCALE_TABLES: Final = {
 }
 
 
-def decode(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> None:
-    """Decode a run of groups; takes and raises what `grouped.decode_groups` does."""
+def decode_groups(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> None:
+    """Decode a run of groups, to the bit as float32 arithmetic without fused operations gives.
+
+    Args:
+        layout: How the weight is stored.
+        stored: The run's bytes.
+        out: float32 of any shape, C-contiguous, `group_size` weights for each group; is filled.
+
+    Raises:
+        ValueError: An array has not the length that `out` implies, or `out` is not contiguous.
+    """
     if not out.flags.c_contiguous or out.size % layout.group_size:
         raise ValueError(f"out must be contiguous, in whole groups of {layout.group_size} weights")
     weights = out.reshape(-1, layout.group_size)
@@ -221,17 +190,26 @@ def decode(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> None:
     scales = _stored_scales(layout, stored, len(weights))
     if layout.mode is Mode.AFFINE:
         biases = _biases(layout, stored, len(weights))
-        decode_affine(packed, layout.bits, scales, biases, weights)
+        if layout.bits == 4:
+            _decode_4(packed, scales, biases, weights)
+        elif layout.bits == 8:
+            _decode_8(packed, scales, biases, weights)
+        else:
+            _decode_any(packed, layout.bits, scales, biases, weights)
     elif layout.mode is Mode.NVFP4:
-        decode_nvfp4(packed, scales, _global_scales(stored, len(weights)), weights)
+        _decode_nvfp4(packed, scales, _global_scales(stored, len(weights)), weights)
     elif layout.mode is Mode.MXFP4:
-        decode_mxfp4(packed, scales, weights)
+        _decode_mxfp4(packed, scales, weights)
     else:
-        decode_mxfp8(packed, scales, weights)
+        _decode_mxfp8(packed, scales, weights)
 
 
 def unpack_group_codes(layout: GroupedLayout, stored: StoredGroups, codes: Bytes) -> None:
-    """Tell the codes of a run of groups; see `grouped.unpack_group_codes`."""
+    """Unpack the codes of a run of groups, uint8 [groups, group_size], C-contiguous.
+
+    Raises:
+        ValueError: There are not as many packed bytes as `codes` implies.
+    """
     if codes.shape[1:] != (layout.group_size,) or not codes.flags.c_contiguous:
         raise ValueError(f"codes must be contiguous, of shape [groups, {layout.group_size}]")
     packed = _rows(stored.packed, len(codes), layout.packed_bytes, "packed codes")
@@ -241,7 +219,18 @@ def unpack_group_codes(layout: GroupedLayout, stored: StoredGroups, codes: Bytes
 def unpack_group_scales(
     layout: GroupedLayout, stored: StoredGroups, scales: Floats, minima: Floats
 ) -> None:
-    """Tell the scales of a run of groups; see `grouped.unpack_group_scales`."""
+    """Unpack the scales of a run of groups.
+
+    Args:
+        layout: How the weight is stored.
+        stored: The run's bytes.
+        scales: float32 [groups, 1], C-contiguous: effective scales, a global scale included.
+        minima: float32 [groups, 1], C-contiguous: the biases with their sign turned; left alone,
+            and may be of shape [groups, 0], in modes that have none.
+
+    Raises:
+        ValueError: An array has not the length that `scales` implies.
+    """
     if not (scales.flags.c_contiguous and minima.flags.c_contiguous):
         raise ValueError("scales and minima must be contiguous")
     groups = scales.size
@@ -343,16 +332,8 @@ def _power(most: Any, top: Any) -> Any:
 
 
 @kernel
-def encode_affine(values: Any, bits: Any, scales: Any, biases: Any, packed: Any) -> None:
-    """Encode affine groups.
-
-    Args:
-        values: float32 [groups, group size].
-        bits: Bits of a code, 2 to 8.
-        scales: float32 [groups], filled; not yet rounded to the type that they are stored in.
-        biases: The same.
-        packed: uint8 [groups, bytes of a group's codes], filled.
-    """
+def _encode_affine(values: Any, bits: Any, scales: Any, biases: Any, packed: Any) -> None:
+    """Fill the last three; scales and biases, float32, are not yet of the type that is stored."""
     top = f32((1 << bits) - 1)
     for g in range(values.shape[0]):
         low = high = finite(values[g, 0])
@@ -388,31 +369,22 @@ def _store_e2m1(values: Any, g: Any, scale: Any, packed: Any) -> None:
 
 
 @kernel
-def encode_nvfp4(values: Any, scales: Any, decoded: Any, packed: Any) -> None:
-    """Encode nvfp4.
-
-    Args:
-        values: float32 [groups, 16].
-        scales: uint8 [groups], filled: E4M3.
-        decoded: float32 [256]: what each E4M3 code is worth.
-        packed: uint8 [groups, 8], filled.
-    """
+def _encode_nvfp4(values: Any, scales: Any, decoded: Any, packed: Any) -> None:
+    """Fill scales, E4M3, and packed; decoded: float32 [256], what each E4M3 code is worth."""
     for g in range(values.shape[0]):
         scales[g] = _to_e4m3(_largest(values, g) / f32(6))
         _store_e2m1(values, g, decoded[scales[g]], packed)
 
 
 @kernel
-def encode_mxfp4(values: Any, scales: Any, decoded: Any, packed: Any) -> None:
-    """Encode mxfp4; values: float32 [groups, 32], scales: E8M0, packed: uint8 [groups, 16]."""
+def _encode_mxfp4(values: Any, scales: Any, decoded: Any, packed: Any) -> None:
     for g in range(values.shape[0]):
         scales[g] = _power(_largest(values, g), f32(6))
         _store_e2m1(values, g, decoded[scales[g]], packed)
 
 
 @kernel
-def encode_mxfp8(values: Any, scales: Any, decoded: Any, packed: Any) -> None:
-    """Encode mxfp8; values: float32 [groups, 32], scales: E8M0, packed: uint8 [groups, 32]."""
+def _encode_mxfp8(values: Any, scales: Any, decoded: Any, packed: Any) -> None:
     for g in range(values.shape[0]):
         scales[g] = _power(_largest(values, g), f32(448))
         scale = decoded[scales[g]]
@@ -420,20 +392,23 @@ def encode_mxfp8(values: Any, scales: Any, decoded: Any, packed: Any) -> None:
             packed[g, i] = _to_e4m3(finite(values[g, i]) / scale)
 
 
-# From weights to the stored bytes of groups; imports Numba.
-#
-# `grouped.quantize_groups` comes here when it is first called.
-
-
 _KERNELS: Final[dict[Mode, Any]] = {
-    Mode.NVFP4: encode_nvfp4,
-    Mode.MXFP4: encode_mxfp4,
-    Mode.MXFP8: encode_mxfp8,
+    Mode.NVFP4: _encode_nvfp4,
+    Mode.MXFP4: _encode_mxfp4,
+    Mode.MXFP8: _encode_mxfp8,
 }
 
 
-def encode(layout: GroupedLayout, values: NDArray[np.float32]) -> StoredGroups:
-    """Round weights to groups; takes and raises what `grouped.quantize_groups` does."""
+def quantize_groups(layout: GroupedLayout, values: Floats) -> StoredGroups:
+    """Round weights to groups as MLX does, with no global scale; NaN and infinities count as 0.
+
+    Args:
+        layout: How the weight is to be stored.
+        values: float32 of any shape, in rows of whole groups.
+
+    Raises:
+        ValueError: `values` are no float32, or no whole number of groups.
+    """
     if values.dtype != np.float32 or values.size % layout.group_size:
         raise ValueError(f"weights must be float32 in whole groups of {layout.group_size}")
     groups = read_only(np.ascontiguousarray(values).reshape(-1, layout.group_size))
@@ -441,7 +416,7 @@ def encode(layout: GroupedLayout, values: NDArray[np.float32]) -> StoredGroups:
     if layout.mode is Mode.AFFINE:
         assert layout.bias_type is not None
         scales, biases = np.empty(len(groups), np.float32), np.empty(len(groups), np.float32)
-        encode_affine(groups, layout.bits, scales, biases, packed)
+        _encode_affine(groups, layout.bits, scales, biases, packed)
         return StoredGroups(
             packed.reshape(-1),
             quantize(scales, layout.scale_type),

@@ -13,9 +13,9 @@ scale (and, in affine mode, one bias)::
     mxfp8   value = E4M3[code] * 2^(scale - 127)
 
 Groups and rows are whole bytes long in every width, so any run of groups, be it some rows or a part
-of one, is a run of bytes in each tensor: `decode_groups` takes such runs, and memory is bounded
+of one, is a run of bytes in each tensor: the kernels take such runs, and memory is bounded
 however long a row is. What a weight's layout is, where metadata and shapes must be weighed against
-each other, `grouped.resolution.resolve` tells.
+each other, `grouped.detection.resolve` finds out.
 
 Source: `safetensors_and_blobs.md` sections 3 and 4; mlx/ops.cpp, `dequantize` and `fp_dequantize`.
 """
@@ -31,7 +31,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.registry import BlockField, Weights
+from explorer.quantization.registry import BlockField, BlockLayout, integers
 from explorer.quantization.types import E2M1, E4M3, TENSOR_TYPES, TensorType
 
 AFFINE_BITS: Final = (2, 3, 4, 5, 6, 8)
@@ -158,100 +158,9 @@ class StoredGroups:
     global_scales: NDArray[np.float32] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCoding:
-    """How groups make weights from codes; the attributes mean what those of `BlockLayout` do.
-
-    Attributes:
-        levels: float32 [number of codes]: the value of each code before scaling.
-        weights_per_scale: Weights that share a scale.
-        has_minimum: Whether a minimum is subtracted.
-        uniform: Whether `levels` rise in equal steps.
-    """
-
-    levels: NDArray[np.float32]
-    weights_per_scale: int
-    has_minimum: bool
-    uniform: bool
-
-
-def group_coding(layout: GroupedLayout) -> GroupCoding:
-    """Return how a layout makes weights from codes."""
-    affine = layout.mode is Mode.AFFINE
-    floats = E4M3 if layout.mode is Mode.MXFP8 else E2M1
-    levels = np.arange(1 << layout.bits, dtype=np.float32) if affine else floats
-    return GroupCoding(levels, layout.group_size, affine, affine)
-
-
-def decode_groups(layout: GroupedLayout, stored: StoredGroups, out: Weights) -> None:
-    """Decode a run of groups, to the bit as float32 arithmetic without fused operations gives.
-
-    Args:
-        layout: How the weight is stored.
-        stored: The run's bytes.
-        out: float32 of any shape, C-contiguous, `group_size` weights for each group; is filled.
-
-    Raises:
-        ValueError: An array has not the length that `out` implies, or `out` is not contiguous.
-    """
-    _kernels().decode(layout, stored, out)
-
-
-def unpack_group_codes(
-    layout: GroupedLayout, stored: StoredGroups, codes: NDArray[np.uint8]
-) -> None:
-    """Unpack the codes of a run of groups; fills `codes` as `BlockLayout.unpack_codes` does.
-
-    Args:
-        layout: How the weight is stored.
-        stored: The run's bytes.
-        codes: uint8 [groups, group_size], C-contiguous.
-
-    Raises:
-        ValueError: There are not as many packed bytes as `codes` implies.
-    """
-    _kernels().unpack_group_codes(layout, stored, codes)
-
-
-def unpack_group_scales(
-    layout: GroupedLayout,
-    stored: StoredGroups,
-    scales: NDArray[np.float32],
-    minima: NDArray[np.float32],
-) -> None:
-    """Unpack the scales of a run of groups; fills the last two as `BlockLayout.unpack_scales`.
-
-    Args:
-        layout: How the weight is stored.
-        stored: The run's bytes.
-        scales: float32 [groups, 1], C-contiguous: effective scales, a global scale included.
-        minima: float32 [groups, 1], C-contiguous: the biases with their sign turned; left alone,
-            and may be of shape [groups, 0], in modes that have none.
-
-    Raises:
-        ValueError: An array has not the length that `scales` implies.
-    """
-    _kernels().unpack_group_scales(layout, stored, scales, minima)
-
-
-def quantize_groups(layout: GroupedLayout, values: NDArray[np.float32]) -> StoredGroups:
-    """Round weights to groups as MLX does, with no global scale; NaN and infinities count as 0.
-
-    Args:
-        layout: How the weight is to be stored.
-        values: float32 of any shape, in rows of whole groups.
-
-    Raises:
-        ValueError: `values` are no float32, or no whole number of groups.
-    """
-    module = import_module("explorer.quantization.grouped.kernels")
-    stored: StoredGroups = module.encode(layout, values)
-    return stored
-
-
 @cache
-def _kernels() -> Any:
-    """Import Numba's part on first use: listing a model must not wait for it."""
+def group_kernels() -> Any:
+    """Return the module that decodes, unpacks and encodes groups; the first call loads Numba."""
     return import_module("explorer.quantization.grouped.kernels")
 
 
@@ -268,7 +177,7 @@ _BYTE_SCALES: Final = tuple(sorted({name for names in BYTE_SCALES.values() for n
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stored tensor as its header tells it.
+    """A stored tensor, by its header.
 
     Attributes:
         dtype: Its type by safetensors' name.
@@ -375,11 +284,8 @@ def shape_text(shape: Shape) -> str:
     return str(list(shape))
 
 
-# The fields of a group whose scale and bias lie in tensors of their own, as one run of bytes.
-#
-# A group has no block in the file. For looking at it, its codes, its scale and its bias stand one
-# behind the other, as `WeightReader.block` gives them, and are described like the fields of a
-# block.
+# Groups as blocks. A group has no block in the file: for looking at it, its codes, its scale and
+# its bias stand one behind the other, as `WeightReader.block` gives them.
 
 
 _DTYPES: Final = {"BF16": "bf16", "F16": "f16", "F32": "f32"}
@@ -416,14 +322,15 @@ def stored_groups(layout: GroupedLayout, raw: NDArray[np.uint8]) -> StoredGroups
     return StoredGroups(packed, scales, biases[0] if biases else None)
 
 
-def unpack_bytes(
-    layout: GroupedLayout,
-    raw: NDArray[np.uint8],
-    codes: NDArray[np.uint8],
-    scales: NDArray[np.float32],
-    minima: NDArray[np.float32],
-) -> None:
-    """Unpack groups as `BlockLayout.unpack` does blocks; raw: uint8 [n, bytes of all fields]."""
-    stored = stored_groups(layout, raw)
-    unpack_group_codes(layout, stored, codes)
-    unpack_group_scales(layout, stored, scales, minima)
+def group_layout(layout: GroupedLayout) -> BlockLayout:
+    """Return how groups make weights from codes; it unpacks `StoredGroups` instead of blocks."""
+    affine = layout.mode is Mode.AFFINE
+    floats = E4M3 if layout.mode is Mode.MXFP8 else E2M1
+    return BlockLayout(
+        levels=integers(0, (1 << layout.bits) - 1) if affine else floats,
+        weights_per_scale=layout.group_size,
+        fields=group_fields(layout),
+        unpack_codes=lambda *arrays: group_kernels().unpack_group_codes(layout, *arrays),
+        unpack_scales=lambda *arrays: group_kernels().unpack_group_scales(layout, *arrays),
+        has_minimum=affine,
+    )

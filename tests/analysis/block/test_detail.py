@@ -21,7 +21,7 @@ from explorer.formats import Tensor
 from explorer.formats.weights import WeightReader
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
 from explorer.quantization.convert import swap_byte_order
-from explorer.quantization.grouped import GroupedLayout, Mode
+from explorer.quantization.grouped.layout import GroupedLayout, Mode
 from tests.helpers.grouped_tensors import AFFINE_4, LAYOUTS, grouped_tensor
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of
 

@@ -12,7 +12,7 @@ from explorer.analysis.matching.views import TensorPart, TensorView
 from explorer.errors import ExplorerError
 from explorer.formats import Tensor
 from explorer.quantization import TENSOR_TYPES, dequantize, quantize
-from explorer.quantization.grouped import StoredGroups
+from explorer.quantization.grouped.layout import StoredGroups
 from explorer.quantization.registry import block_layout
 from tests.helpers.grouped_tensors import AFFINE_4, grouped_tensor
 from tests.helpers.tensors import float_tensor, random_blocks, tensor_of

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from explorer.formats import Model, Severity, open_model
 from explorer.formats.facts import describe
 from explorer.formats.safetensors.groups import group_of_name, is_group_name
-from explorer.quantization.grouped import Mode
+from explorer.quantization.grouped.layout import Mode
 from tests.helpers.safetensors_writer import entry, safetensors_bytes, write_tensors
 from tests.helpers.tensors import read_rows
 

@@ -13,13 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.quantization.grouped import (
-    FIXED_SIZES,
-    GroupedLayout,
-    Mode,
-    decode_groups,
-    quantize_groups,
-)
+from explorer.quantization.grouped.kernels import decode_groups, quantize_groups
+from explorer.quantization.grouped.layout import FIXED_SIZES, GroupedLayout, Mode
 
 Floats = NDArray[np.float32]
 

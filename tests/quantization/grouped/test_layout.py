@@ -19,22 +19,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.quantization.grouped import (
+from explorer.quantization.grouped.detection import resolve
+from explorer.quantization.grouped.kernels import (
+    decode_groups,
+    quantize_groups,
+    unpack_group_codes,
+    unpack_group_scales,
+)
+from explorer.quantization.grouped.layout import (
     AFFINE_BITS,
     AFFINE_GROUPS,
     AFFINE_SCALES,
     FIXED_SIZES,
     GroupedLayout,
     Mode,
+    Part,
+    Parts,
     StoredGroups,
-    decode_groups,
-    group_coding,
-    quantize_groups,
-    unpack_group_codes,
-    unpack_group_scales,
+    group_layout,
 )
-from explorer.quantization.grouped.detection import resolve
-from explorer.quantization.grouped.layout import Part, Parts
 
 Floats = NDArray[np.float32]
 
@@ -325,7 +328,7 @@ def test_other_arrays_that_would_go_wrong_are_refused() -> None:
 def test_codes_scales_and_minima_make_the_weights(layout: GroupedLayout, seed: int) -> None:
     groups = 6
     stored = _random(layout, groups, seed, factors=groups if layout.mode is Mode.NVFP4 else 0)
-    coding = group_coding(layout)
+    coding = group_layout(layout)
     codes = np.empty((groups, layout.group_size), np.uint8)
     scales = np.empty((groups, 1), np.float32)
     minima = np.zeros((groups, int(coding.has_minimum)), np.float32)
@@ -334,7 +337,7 @@ def test_codes_scales_and_minima_make_the_weights(layout: GroupedLayout, seed: i
     assert codes.tobytes() == bytes(_read_codes(stored.packed.tobytes(), layout.bits))
     assert coding.levels.shape == (1 << layout.bits,)
     assert coding.weights_per_scale == layout.group_size
-    assert coding.has_minimum is coding.uniform is (layout.mode is Mode.AFFINE)
+    assert coding.has_minimum is (layout.mode is Mode.AFFINE)
     with np.errstate(all="ignore"):
         weights = scales * coding.levels[codes] - (minima if coding.has_minimum else 0)
     decoded = _decode(layout, stored, groups)

@@ -11,9 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.quantization.grouped import AFFINE_BITS, AFFINE_GROUPS, FIXED_SIZES, Mode
 from explorer.quantization.grouped.detection import Resolution, config_quantization, resolve
-from explorer.quantization.grouped.layout import Part, Parts
+from explorer.quantization.grouped.layout import (
+    AFFINE_BITS,
+    AFFINE_GROUPS,
+    FIXED_SIZES,
+    Mode,
+    Part,
+    Parts,
+)
 from explorer.text import plain_text
 
 
