@@ -12,6 +12,7 @@ from explorer.analysis.errors.pairs import MatchedPair, WeightsPair, measure_pai
 from explorer.analysis.matching import Match
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.moments import Moments
+from explorer.analysis.surveys import Progress, WorkItem, map_tensors
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Shape, Tensor
 from explorer.parallel import Check, never
@@ -69,7 +70,7 @@ def compare_tensors(
 
 
 def _compare(
-    pair: WeightsPair, workers: int, check: Check, progress: Callable[[int], object] | None
+    pair: WeightsPair, workers: int, check: Check, progress: Progress
 ) -> tuple[TensorErrors, RunningErrors]:
     pair.check()
     errors = measure_pair(pair, workers, check, progress)
@@ -115,7 +116,7 @@ class TotalErrors:
 
 
 class Comparison:
-    """Compares pairs of tensors one after the other, and adds them up.
+    """Compares pairs of tensors, and adds their errors up.
 
     Attributes:
         matches: The pairs.
@@ -134,24 +135,20 @@ class Comparison:
         cancel: Check | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> Iterator[ComparedRow]:
-        """Yield a row for each pair as soon as it is known; an iterator may be read once.
+        """Yield a row for each pair in order; an iterator may be read once.
 
         Args:
-            workers: Threads, which share the work on one pair.
+            workers: Threads, which take a pair each, or share the work on a large one.
             cancel: Called before every chunk; what it raises is passed on.
             progress: Called now and then with the number of weights done.
         """
-        before = 0
-        for match in self.matches:
-            start = before
-
-            def report(done: int, start: int = start) -> None:
-                if progress is not None:
-                    progress(start + done)
-
-            yield self._row(match, workers, cancel or never, report)
-            before += match.candidate.parameters
-            report(match.candidate.parameters)
+        items = [WorkItem(match, match.candidate.parameters) for match in self.matches]
+        check = cancel or never
+        for row, sums in map_tensors(items, _row, workers=workers, check=check, progress=progress):
+            if sums is not None:
+                self._sums.combine(sums)
+                self._tensors |= {id(tensor): tensor for tensor in row.match.candidate.tensors}
+            yield row
 
     def total(self) -> TotalErrors:
         """Return the errors of all rows so far; percentiles are not known of them."""
@@ -160,16 +157,15 @@ class Comparison:
         bits = 8 * sum(tensor.nbytes for tensor in tensors)
         return TotalErrors(self._sums.metrics(), bits / weights if weights else nan)
 
-    def _row(
-        self, match: Match, workers: int, check: Check, progress: Callable[[int], object]
-    ) -> ComparedRow:
-        try:
-            errors, sums = _compare(MatchedPair(match), workers, check, progress)
-        except ExplorerError as error:
-            return ComparedRow(match, None, error)
-        self._sums.combine(sums)
-        self._tensors |= {id(tensor): tensor for tensor in match.candidate.tensors}
-        return ComparedRow(match, errors)
+
+def _row(
+    match: Match, workers: int, check: Check, progress: Progress
+) -> tuple[ComparedRow, RunningErrors | None]:
+    try:
+        errors, sums = _compare(MatchedPair(match), workers, check, progress)
+    except ExplorerError as error:
+        return ComparedRow(match, None, error), None
+    return ComparedRow(match, errors), sums
 
 
 @dataclass(frozen=True, slots=True)

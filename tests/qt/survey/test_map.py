@@ -17,13 +17,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import Rounding
 from explorer.qt.survey.map_page import ModelMap
-from explorer.qt.survey.map_paint import (
-    COLOUR_MAP,
-    LineKind,
-    MapLayout,
-    MetricColouring,
-    Scale,
-)
+from explorer.qt.survey.map_paint import COLOUR_MAP, LineKind, MapLayout, MetricColouring, Scale
 from explorer.qt.theme import Scheme, apply_scheme, series_colour
 from tests.helpers.model_pairs import arrays_of, write_gguf
 from tests.helpers.survey_views import SurveyPanel
