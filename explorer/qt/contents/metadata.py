@@ -33,7 +33,7 @@ from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.selection import Selection
 from explorer.qt.theme import series_colour, warning_colour
 from explorer.qt.widgets.building import add_column
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import centred_label, plain_label
 from explorer.qt.widgets.table_model import Cell, Column, TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
@@ -378,15 +378,10 @@ class MetadataView(QWidget):
             )
             self.list.bar.status.clear()
             return
-        self.list.model.set_filter(metadata_mask(document, text) if text.strip() else None)
-        shown, total = self.list.model.rowCount(), self.list.model.content_count
-        self.list.bar.status.setText(
-            self.tr("{shown} of {all}").format(shown=integer_text(shown), all=integer_text(total))
+        self.list.show_matches(
+            metadata_mask(document, text) if text.strip() else None,
+            self.tr("No key matches. Press Escape in the filter to see all."),
         )
-        if shown:
-            self.list.show_table()
-        else:
-            self.list.show_empty(self.tr("No key matches. Press Escape in the filter to see all."))
 
     def _show_value(self, position: int) -> None:
         if self.document is not None:
@@ -406,9 +401,7 @@ class ValueView(QWidget):
         self.elements = TableModel(self)
         self.array = TableView(self.elements, runner, self)
         self.array.setAccessibleName(self.tr("Elements of the array"))
-        self._message = plain_label(self)
-        self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._message.setWordWrap(True)
+        self._message = centred_label(self)
         self._stack = QStackedWidget(self)
         for page in (self._message, self.text, self.array):
             self._stack.addWidget(page)

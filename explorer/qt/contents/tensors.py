@@ -95,17 +95,13 @@ class TensorsView(ListPanel):
             self._totals.clear()
             return
         parsed = parse_filter(text)
-        self.model.set_filter(None if parsed.is_empty else parsed.mask(document.arrays))
-        self.bar.edit.setStatusTip("; ".join(parsed.problems))
-        problem = parsed.problems[0] if parsed.problems else ""
-        if self.model.rowCount():
-            self.show_table()
-        else:
-            self.show_empty(self.tr("No tensor matches. Press Escape in the filter to see all."))
-        counts = self.tr("{shown} of {all}").format(
-            shown=integer_text(self.model.rowCount()), all=integer_text(self.model.content_count)
+        self.show_matches(
+            None if parsed.is_empty else parsed.mask(document.arrays),
+            self.tr("No tensor matches. Press Escape in the filter to see all."),
         )
-        self.bar.status.setText(f"{problem}   {counts}" if problem else counts)
+        self.bar.edit.setStatusTip("; ".join(parsed.problems))
+        if parsed.problems:
+            self.bar.status.setText(f"{parsed.problems[0]}   {self.bar.status.text()}")
         self._show_totals()
 
     def _show_totals(self) -> None:

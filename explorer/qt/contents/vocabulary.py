@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,14 +14,13 @@ from PySide6.QtCore import QByteArray, QCoreApplication
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QWidget
 
-from explorer.errors import ExplorerError
 from explorer.formats.vocabulary import Vocabulary, VocabularyColumns, read_vocabulary
 from explorer.present.explanations import VOCABULARY_TEXTS
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot
-from explorer.qt.widgets.table_model import Column
+from explorer.qt.widgets.table_model import Column, array_column
 from explorer.qt.widgets.table_view import ListPanel
-from explorer.text import float_text, integer_text, plain_text
+from explorer.text import float_text, plain_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,52 +51,26 @@ def plain_ranks(texts: list[str]) -> NDArray[np.intp]:
 def vocabulary_columns(content: VocabularyContent) -> list[Column]:
     """Return the columns of a vocabulary."""
     vocabulary, texts, tips = content.vocabulary, content.texts, VOCABULARY_TEXTS
-
-    def tr(text: str) -> str:
-        return QCoreApplication.translate("VocabularyTable", text)
-
-    def special(row: int) -> str:
-        return ", ".join(vocabulary.special_names(row))
+    stored, decoded = texts.stored.__getitem__, texts.decoded.__getitem__
+    tr = partial(QCoreApplication.translate, "VocabularyTable")
 
     def kind(row: int) -> str:
-        names = special(row)
+        names = ", ".join(vocabulary.special_names(row))
         name = texts.type_names[row]
         return f"{name} ({names})" if names else name
 
+    def column(name: str, title: str, cell: Callable[[int], str], keys: NDArray[Any]) -> Column:
+        return Column(name, title, cell, cell, lambda: keys, tip=tips[name])
+
     columns = [
-        Column(
-            "id", tr("Id"), str, int, lambda: np.arange(len(texts)), numeric=True, tip=tips["id"]
-        ),
-        Column(
-            "token",
-            tr("Token"),
-            texts.stored.__getitem__,
-            texts.stored.__getitem__,
-            lambda: content.token_ranks,
-            tip=tips["token"],
-        ),
-        Column(
-            "text",
-            tr("Stands for"),
-            texts.decoded.__getitem__,
-            texts.decoded.__getitem__,
-            lambda: content.text_ranks,
-            tip=tips["text"],
-        ),
-        Column("type", tr("Type"), kind, kind, lambda: texts.types, tip=tips["type"]),
+        Column("id", tr("Id"), str, int, lambda: np.arange(len(texts)), True, tips["id"]),
+        column("token", tr("Token"), stored, content.token_ranks),
+        column("text", tr("Stands for"), decoded, content.text_ranks),
+        column("type", tr("Type"), kind, texts.types),
     ]
-    scores = vocabulary.scores
-    if scores is not None:
+    if vocabulary.scores is not None:
         columns.append(
-            Column(
-                "score",
-                tr("Score"),
-                lambda row: float_text(float(scores[row])),
-                lambda row: float(scores[row]),
-                lambda: scores,
-                numeric=True,
-                tip=tips["score"],
-            )
+            array_column("score", tr("Score"), vocabulary.scores, float_text, tips["score"])
         )
     return columns
 
@@ -180,17 +155,18 @@ class VocabularyView(ListPanel):
             self._show(self._recent.get(document))
             return
         self.show_empty(self.tr("Reading the vocabulary…"))
+
+        def show(content: VocabularyContent | None) -> None:
+            self._recent.add(document, content)
+            self._show(content)
+
         job = self._jobs.run(
             self.tr("Reading the vocabulary of {name}").format(name=plain_text(document.title)),
             lambda job: _read(document, job),
-            lambda content: self._keep(document, content),
-            self._show_failure,
+            show,
+            lambda error: self.show_empty(plain_text(str(error))),
         )
         job.finished.connect(self._show_stopped)
-
-    def _keep(self, document: Document, content: VocabularyContent | None) -> None:
-        self._recent.add(document, content)
-        self._show(content)
 
     def _show(self, content: VocabularyContent | None) -> None:
         self._content = content
@@ -201,9 +177,6 @@ class VocabularyView(ListPanel):
         self.table.show_columns(self._header)
         self._filter(self.bar.text)
 
-    def _show_failure(self, error: ExplorerError) -> None:
-        self.show_empty(plain_text(str(error)))
-
     def _filter(self, text: str) -> None:
         content = self._content
         if content is None:
@@ -212,17 +185,8 @@ class VocabularyView(ListPanel):
         if text:
             mask = np.zeros(len(content.texts), dtype=np.bool_)
             mask[content.texts.search(text)] = True
-        self.model.set_filter(mask)
-        shown = self.model.rowCount()
-        self.bar.status.setText(
-            self.tr("{shown} of {all}").format(
-                shown=integer_text(shown), all=integer_text(self.model.content_count)
-            )
-        )
-        if shown:
-            self.show_table()
-        else:
-            self.show_empty(self.tr("No token matches. Press Escape in the search to see all."))
+        no_match = self.tr("No token matches. Press Escape in the search to see all.")
+        self.show_matches(mask, no_match)
 
     def _show_stopped(self) -> None:
         if self._jobs.stopped:

@@ -81,7 +81,7 @@ class SmallMultiples(QWidget):
         self.update()
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
-        """Return the edges and counts of every histogram."""
+        """Return the data behind the picture; see `curve_columns`."""
         return curve_columns(self.curves)
 
     def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
@@ -89,7 +89,7 @@ class SmallMultiples(QWidget):
         painter.save()
         painter.translate(area.topLeft())
         painter.scale(area.width() / self.width(), area.height() / self.height())
-        self._paint(painter, PlotColours.on_paper(), self.rect(), marks_current=False)
+        self._paint(painter, PlotColours.on_paper(), self.rect(), current=-1)
         painter.restore()
 
     def cell(self, number: int) -> QRect:
@@ -115,43 +115,34 @@ class SmallMultiples(QWidget):
         return QRectF(cell).adjusted(_PAD, _PAD + line, -_PAD, -_PAD - line)
 
     def _paint(
-        self, painter: QtGui.QPainter, colours: PlotColours, area: QRect, *, marks_current: bool
+        self, painter: QtGui.QPainter, colours: PlotColours, area: QRect, current: int
     ) -> None:
         painter.fillRect(area, colours.background)
-        for number in range(len(self.curves)):
+        for number, curve in enumerate(self.curves):
             cell = self.cell(number)
-            if cell.intersects(area):
-                chosen = marks_current and number == self.current
-                self._paint_cell(painter, colours, number, cell, chosen=chosen)
+            if not cell.intersects(area):
+                continue
+            if number == current:
+                painter.setPen(QtGui.QPen(colours.accent, 2 if self.hasFocus() else 1))
+                painter.setBrush(Qt.BrushStyle.NoBrush)
+                painter.drawRect(cell.adjusted(1, 1, -2, -2))
+            self._paint_curve(painter, colours, curve, cell)
 
-    def _paint_cell(
-        self,
-        painter: QtGui.QPainter,
-        colours: PlotColours,
-        number: int,
-        cell: QRect,
-        *,
-        chosen: bool,
+    def _paint_curve(
+        self, painter: QtGui.QPainter, colours: PlotColours, curve: HistogramCurve, cell: QRect
     ) -> None:
-        curve = self.curves[number]
         inner = cell.adjusted(_PAD, _PAD // 2, -_PAD, -_PAD // 2)
         metrics = QtGui.QFontMetrics(self.font())
-        if chosen:
-            painter.setPen(QtGui.QPen(colours.accent, 2 if self.hasFocus() else 1))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRect(cell.adjusted(1, 1, -2, -2))
-        painter.setPen(colours.text)
         name = metrics.elidedText(curve.name, Qt.TextElideMode.ElideMiddle, inner.width())
-        top, bottom = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignBottom
-        left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
-        painter.drawText(inner, top | left, name)
+        align, histogram = Qt.AlignmentFlag, curve.histogram
+        painter.setPen(colours.text)
+        painter.drawText(inner, align.AlignTop | align.AlignLeft, name)
+        low, high = float_text(histogram.low, 3), float_text(histogram.high, 3)
+        painter.drawText(inner, align.AlignBottom | align.AlignLeft, low)
+        painter.drawText(inner, align.AlignBottom | align.AlignRight, high)
         plot = self._plot_area(cell)
         painter.setPen(colours.grid)
         painter.drawLine(plot.bottomLeft(), plot.bottomRight())
-        histogram = curve.histogram
-        painter.setPen(colours.text)
-        painter.drawText(inner, bottom | left, float_text(histogram.low, 3))
-        painter.drawText(inner, bottom | right, float_text(histogram.high, 3))
         fill = QtGui.QColor(colours.accent)
         fill.setAlpha(110)
         painter.setPen(QtGui.QPen(colours.accent, 1))
@@ -178,10 +169,9 @@ class SmallMultiples(QWidget):
         return QtGui.QPolygonF(points)
 
     def _number_at(self, place: QPointF) -> int:
-        for number in range(len(self.curves)):
-            if self.cell(number).contains(place.toPoint()):
-                return number
-        return -1
+        point = place.toPoint()
+        cells = range(len(self.curves))
+        return next((number for number in cells if self.cell(number).contains(point)), -1)
 
     def _choose(self, number: int) -> None:
         if 0 <= number < len(self.curves):
@@ -208,7 +198,7 @@ class SmallMultiples(QWidget):
         painter = QtGui.QPainter(self)
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         colours = PlotColours.of_palette(self.palette())
-        self._paint(painter, colours, event.rect(), marks_current=True)
+        self._paint(painter, colours, event.rect(), self.current)
         painter.end()
 
     def mouseMoveEvent(self, event: QtGui.QMouseEvent) -> None:
@@ -281,9 +271,8 @@ class HistogramCurve:
         cls, name: str, histogram: Histogram, moments: Moments, row: int = -1
     ) -> HistogramCurve:
         """Return the curve of a histogram of what the moments were taken of."""
-        return cls(
-            name, row, histogram, moments.count, moments.mean, moments.std, moments.min, moments.max
-        )
+        m = moments
+        return cls(name, row, histogram, m.count, m.mean, m.std, m.min, m.max)
 
     @property
     def outside(self) -> int:
@@ -298,9 +287,8 @@ class HistogramCurve:
         index = min(int(np.searchsorted(edges, x, side="right")) - 1, counts.size - 1)
         count = int(counts[index])
         share = count / self.total if self.total else 0.0
-        return BinReading(
-            self.name, index, float(edges[index]), float(edges[index + 1]), count, share
-        )
+        low, high = float(edges[index]), float(edges[index + 1])
+        return BinReading(self.name, index, low, high, count, share)
 
 
 def curve_columns(curves: Sequence[HistogramCurve]) -> list[tuple[str, list[Any]]]:

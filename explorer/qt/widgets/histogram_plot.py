@@ -24,9 +24,6 @@ from explorer.qt.widgets.curves import BinReading, HistogramCurve, curve_columns
 from explorer.qt.widgets.plot import ThemedPlot
 from explorer.text import float_text, shorten
 
-# Vertical lines with names at the top of a plot; names never overlap, and stay in the picture.
-
-
 _ROWS: Final = 2  # of names, one below the other
 _GAP: Final = 4  # pixels
 _ON_TOP: Final = 20
@@ -52,10 +49,9 @@ class Mark:
 
 
 class Marks:
-    """The marks of a plot, the most important ones first: these keep their names.
+    """Vertical lines with names at the top of a plot; names never overlap, and stay in the picture.
 
-    Args:
-        plot: The plot.
+    The most important marks come first: they keep their names.
 
     Attributes:
         covered: What the names cover, in pixels of the plot's box.
@@ -102,15 +98,13 @@ class Marks:
         taken: list[QRectF] = []
         view = box.viewRect()
         for mark, name in zip(self._marks, self._names, strict=False):
-            outside = -1 if mark.x < view.left() else 1 if mark.x > view.right() else 0
-            if outside and not mark.points:
-                name.hide()
-                continue
-            text = mark.text
-            if outside:
-                text = f"{_LEFT_ARROW}{text}" if outside < 0 else f"{text}{_RIGHT_ARROW}"
-            name.setText(text, color=self._plot.colours.text)
-            spot = self._free_spot(name, box.mapFromView(QPointF(mark.x, 0)).x(), area, taken)
+            left = _LEFT_ARROW if mark.x < view.left() else ""
+            right = _RIGHT_ARROW if mark.x > view.right() else ""
+            name.setText(f"{left}{mark.text}{right}", color=self._plot.colours.text)
+            spot = None
+            if mark.points or not (left or right):
+                x = box.mapFromView(QPointF(mark.x, 0)).x()
+                spot = self._free_spot(name, x, area, taken)
             name.setVisible(spot is not None)
             if spot is not None:
                 taken.append(spot)
@@ -188,12 +182,7 @@ class HistogramPlot(ThemedPlot):
         self.restyle()
 
     def set_titles(self, what: str, unit: str) -> None:
-        """Name the axes.
-
-        Args:
-            what: What the bins are of, below the plot.
-            unit: What is counted: "Weights".
-        """
+        """Name the axes: what the bins are of, and what is counted ("Weights")."""
         self._what, self._unit = what, unit
         self._show_titles()
 
@@ -205,11 +194,8 @@ class HistogramPlot(ThemedPlot):
         """Draw other curves; the zoom stays."""
         if len(curves) != len(self.curves):
             self.highlighted = None
-        several = len(curves) > 1
-        changed = several != self._several
         self.curves = curves
-        if changed:
-            self._show_titles()
+        self._show_titles()
         self._draw()
         if self._cursor_x is not None:
             self._move_cursor(self._cursor_x)
@@ -244,7 +230,6 @@ class HistogramPlot(ThemedPlot):
         return tuple(reading for reading in found if reading is not None)
 
     def data_columns(self) -> list[tuple[str, list[Any]]]:
-        """Return the edges and counts of every curve; curves with the same bins share edges."""
         return curve_columns(self.curves)
 
     def restyle(self) -> None:
@@ -268,13 +253,9 @@ class HistogramPlot(ThemedPlot):
         return len(self.curves) > 1
 
     def _show_titles(self) -> None:
-        unit = self._unit
-        if self._several:
-            unit = self.tr("Share of the tensor, %")
-        item = self.getPlotItem()
-        colour = self.colours.text.name()
-        item.setLabel("bottom", self._what, color=colour)
-        item.setLabel("left", unit, color=colour)
+        unit = self.tr("Share of the tensor, %") if self._several else self._unit
+        for side, title in (("bottom", self._what), ("left", unit)):
+            self.getPlotItem().setLabel(side, title, color=self.colours.text.name())
 
     def _draw(self) -> None:
         self.counts.set_logarithmic(self.logarithmic)
@@ -316,12 +297,10 @@ class HistogramPlot(ThemedPlot):
         if count <= MOST_SERIES:
             return series_colour(number)
         # yellow is hard to see on white, and violet on black
-        first, last = _VIRIDIS_ON_DARK if self._is_dark() else _VIRIDIS_ON_LIGHT
+        dark = self.colours.background.lightness() < self.colours.text.lightness()
+        first, last = _VIRIDIS_ON_DARK if dark else _VIRIDIS_ON_LIGHT
         place = first + (last - first) * number / (count - 1)
         return QColor(pg.colormap.get("viridis").map(place, mode="qcolor"))
-
-    def _is_dark(self) -> bool:
-        return self.colours.background.lightness() < self.colours.text.lightness()
 
     def _unit_height(self, curve: HistogramCurve) -> float:
         """Return how high one weight stands."""
@@ -433,9 +412,6 @@ class HistogramPlot(ThemedPlot):
         self._step_cursor(lambda index, _bins: index + step * (_FAR if far else 1))
 
 
-# Where the names of points go so that none covers another one, or a point.
-
-
 _LABEL_GAP: Final = 6.0  # pixels between a point and its name
 _POINT: Final = 9.0  # what a point itself covers
 # Directions from a point, the preferred ones first. A curve that falls leaves the upper right free.
@@ -445,37 +421,28 @@ _WAYS: Final = ((1, -1), (1, 0), (0, -1), (-1, 0), (0, 1), (-1, 1), (-1, -1), (1
 def place_labels(
     points: Sequence[QPointF], sizes: Sequence[QSizeF], area: QRectF, others: Sequence[QRectF] = ()
 ) -> list[QRectF | None]:
-    """Return a free place beside each point, in pixels; None where there is none.
+    """Return a free place for the name of each point, in pixels; None where there is none.
 
     Args:
-        points: The points, the most important ones first: these find room first.
-        sizes: Of their names.
+        points: The points, the most important ones first: their names find room first.
+        sizes: Sizes of their names.
         area: What the names must not leave.
-        others: What they must not cover besides.
+        others: What they must not cover besides the points and one another.
     """
     around = QSizeF(_POINT, _POINT)
-    taken = list(others)
-    taken += [
-        QRectF(point - QPointF(_POINT / 2, _POINT / 2), around)
-        for point in points
-        if area.contains(point)
-    ]
-    found: list[QRectF | None] = []
-    for point, size in zip(points, sizes, strict=True):
-        place = _free_place(point, size, area, taken) if area.contains(point) else None
-        found.append(place)
-        if place is not None:
-            taken.append(place)
-    return found
+    corner = QPointF(_POINT / 2, _POINT / 2)
+    taken = [QRectF(point - corner, around) for point in points if area.contains(point)]
+    taken += others
+    places = zip(points, sizes, strict=True)
+    return [_take_place(point, size, area, taken) for point, size in places]
 
 
-def _free_place(
-    point: QPointF, size: QSizeF, area: QRectF, taken: Sequence[QRectF]
-) -> QRectF | None:
-    for across, down in _WAYS:
+def _take_place(point: QPointF, size: QSizeF, area: QRectF, taken: list[QRectF]) -> QRectF | None:
+    for across, down in _WAYS if area.contains(point) else ():
         left = point.x() - size.width() / 2 + across * (size.width() / 2 + _LABEL_GAP)
         top = point.y() - size.height() / 2 + down * (size.height() / 2 + _LABEL_GAP)
         place = QRectF(QPointF(left, top), size)
         if area.contains(place) and not any(place.intersects(other) for other in taken):
+            taken.append(place)
             return place
     return None

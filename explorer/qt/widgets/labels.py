@@ -16,11 +16,7 @@ _LARGEST: Final = QSize(1000, 16_000)
 
 
 class _PlainLabel(QLabel):
-    """Never asks for more room than a window has, whatever its text.
-
-    A name may be a single word of 65,000 letters. A window that is as wide as that word takes
-    gigabytes for its picture.
-    """
+    """Asks for a bounded size: a window as wide as a name of 65,000 letters takes gigabytes."""
 
     # Qt
 
@@ -32,23 +28,29 @@ class _PlainLabel(QLabel):
 
 
 def plain_label(parent: QWidget, text: str = "") -> QLabel:
-    """Return a label in whose text nothing has a meaning of its own."""
+    """Return a label that shows markup as text."""
     label = _PlainLabel(text, parent)
     label.setTextFormat(Qt.TextFormat.PlainText)
     return label
 
 
-def empty_label(parent: QWidget) -> QLabel:
-    """Return a label for the middle of a place where there is nothing else to show."""
+def centred_label(parent: QWidget) -> QLabel:
+    """Return a plain label of several lines for the middle of an area."""
     label = plain_label(parent)
     label.setAlignment(Qt.AlignmentFlag.AlignCenter)
     label.setWordWrap(True)
+    return label
+
+
+def empty_label(parent: QWidget) -> QLabel:
+    """Return a label for an area where there is nothing else to show."""
+    label = centred_label(parent)
     label.setEnabled(False)
     return label
 
 
 def error_caution(parent: QWidget) -> QLabel:
-    """Return a label that says what errors of weights do not tell."""
+    """Return a label that says what weight errors do not predict."""
     text = QCoreApplication.translate(
         "Labels",
         "Weight error ranks tensors of one role. It does not by itself predict the quality of a "
@@ -61,11 +63,8 @@ def error_caution(parent: QWidget) -> QLabel:
     return label
 
 
-# A line of text that is as wide as there is room and loses its middle where there is none.
-
-
 class ElidedLabel(QLabel):
-    """Shows plain text; the whole text is its tool tip where it does not fit."""
+    """A line of plain text without its middle where it does not fit; then its tool tip is all."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -106,19 +105,13 @@ class ElidedLabel(QLabel):
         painter.end()
 
 
-# The one way to tell the user that something failed: a line above the content, not a dialog.
-
-
 _LONGEST: Final = 1000  # the details have all of it
 
 
 class MessageBar(QWidget):
     """Shows the latest message until it is dismissed; its details can be copied.
 
-    Attributes:
-        label: The message.
-        copy: Copies its details.
-        dismiss: Takes it away.
+    It is the one way to report a failure: a line above the content, not a dialog.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -143,12 +136,7 @@ class MessageBar(QWidget):
         self.hide()
 
     def show_error(self, sentence: str, details: str = "") -> None:
-        """Show what failed and what to do.
-
-        Args:
-            sentence: For the user; may hold text from a file.
-            details: For a report, for example a traceback.
-        """
+        """Show what failed; it may hold text from a file. `details` are for a report."""
         self._show("✘", sentence, details or sentence, error=True)
 
     def show_note(self, sentence: str) -> None:
@@ -185,11 +173,8 @@ class MessageBar(QWidget):
             super().keyPressEvent(event)
 
 
-# What stands in the panel's place when there is nothing to draw: why, and what to do.
-
-
 class StatePage(QWidget):
-    """A heading, a sentence, and perhaps a button.
+    """What a page shows instead of its content: a heading, a sentence, and perhaps a button.
 
     Signals:
         pressed: The button was pressed.
@@ -199,28 +184,24 @@ class StatePage(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.heading = self._label()
+        self.heading = centred_label(self)
         font = QtGui.QFont(self.heading.font())
         font.setPointSizeF(font.pointSizeF() * 1.35)
         font.setWeight(QtGui.QFont.Weight.DemiBold)
         self.heading.setFont(font)
-        self.sentence = self._label()
+        self.sentence = centred_label(self)
         self.sentence.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse
             | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
         self.button = QPushButton(self)
         self.button.clicked.connect(self.pressed)
-        row = QHBoxLayout()
-        row.addStretch(1)
-        row.addWidget(self.button)
-        row.addStretch(1)
         column = QVBoxLayout()
         column.setSpacing(10)
         column.addStretch(2)
         column.addWidget(self.heading)
         column.addWidget(self.sentence)
-        column.addLayout(row)
+        column.addWidget(self.button, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addStretch(3)
         layout = QHBoxLayout(self)
         layout.addStretch(1)
@@ -228,15 +209,9 @@ class StatePage(QWidget):
         layout.addStretch(1)
 
     def show_message(self, heading: str, sentence: str, button: str = "") -> None:
-        """Say something; texts may come from a file."""
+        """Show other texts, which may come from a file."""
         self.heading.setText(shorten(plain_text(heading), _LONGEST))
         self.sentence.setText(shorten(plain_text(sentence), _LONGEST))
         self.sentence.setVisible(bool(sentence))  # the keyboard would stop at an empty one
         self.button.setText(button)
         self.button.setVisible(bool(button))
-
-    def _label(self) -> QLabel:
-        label = plain_label(self)
-        label.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        label.setWordWrap(True)
-        return label

@@ -1,6 +1,6 @@
-"""How the planner's picture is painted: a colour and a texture for each kind of content.
+"""How the planner's picture and the bytes of a file are painted: a colour for each kind of content.
 
-Nothing is told by colour alone: kinds differ in texture too, and devices have their number.
+In the planner's picture, kinds differ in texture too, and devices have their number.
 """
 
 from __future__ import annotations
@@ -117,19 +117,13 @@ def draw_caption(painter: QPainter, area: QRectF, text: str, colour: QColor) -> 
 
 def plain_tip(text: str) -> str:
     """Return text as a tool tip that shows it as it is: else Qt guesses whether it is markup."""
-    if not text:
-        return ""
-    return f"<qt>{html.escape(text).replace(chr(10), '<br>')}</qt>"
+    return f"<qt>{html.escape(text).replace(chr(10), '<br>')}</qt>" if text else ""
 
 
-# How the kinds of bytes look and what they are called: tints, hatching, names.
+# A tint lies behind text, so it stays close to the base colour: every one leaves the palette's text
+# at 4.5 : 1 or better (WCAG 2.2, 1.4.3), which a test measures. Tints alone need not distinguish
+# fourteen kinds: the legend and the line below the bytes give the name.
 #
-# A tint lies behind text, so it stays close to the base colour: every one leaves the palette's
-# text at 4.5 : 1 or better (WCAG 2.2, 1.4.3), which a test measures. Tints alone need not tell
-# fourteen kinds apart; the legend and the line below the bytes give the name, and what holds
-# nothing is hatched.
-
-
 # Found by a search for colours that stay apart for every kind of colour vision and stay near one
 # hue for a kind in both schemes. Lightness counts as much as hue: protan and deutan eyes have
 # little else. The nearest two are 9 (light) and 12 (dark) apart in CIELAB, seen with any of the
@@ -155,21 +149,25 @@ _HATCHED: Final = {
 }
 
 
+_KIND_NAMES: Final = {
+    FieldKind.NAME: "Tensor name",
+    FieldKind.DIMS: "Dimensions",
+    FieldKind.TENSOR_DATA: "Weights",
+}
+
+
 def field_tint(kind: FieldKind, palette: QPalette) -> QColor:
     """Return the colour behind bytes of a kind."""
-    tints = _TINTS.get(kind)
-    if tints is None:
+    if kind not in _TINTS:
         return palette.color(QPalette.ColorRole.Base)
-    return QColor(tints[is_dark(palette)])
+    return QColor(_TINTS[kind][is_dark(palette)])
 
 
 def field_hatching(kind: FieldKind, palette: QPalette) -> QBrush | None:
     """Return the lines that are drawn over the tint, or None."""
-    style = _HATCHED.get(kind)
-    if style is None:
+    if kind not in _HATCHED:
         return None
-    colour = QColor(128, 128, 128, 70 if is_dark(palette) else 60)
-    return QBrush(colour, style)
+    return QBrush(QColor(128, 128, 128, 70 if is_dark(palette) else 60), _HATCHED[kind])
 
 
 def field_line(kind: FieldKind, palette: QPalette) -> QColor:
@@ -180,21 +178,5 @@ def field_line(kind: FieldKind, palette: QPalette) -> QColor:
 
 def kind_name(kind: FieldKind) -> str:
     """Return what a kind is called, in the user's language."""
-    translate = QCoreApplication.translate
-    names = {
-        FieldKind.MAGIC: translate("FieldKind", "Magic"),
-        FieldKind.VERSION: translate("FieldKind", "Version"),
-        FieldKind.COUNT: translate("FieldKind", "Count"),
-        FieldKind.LENGTH: translate("FieldKind", "Length"),
-        FieldKind.KEY: translate("FieldKind", "Key"),
-        FieldKind.TYPE: translate("FieldKind", "Type"),
-        FieldKind.VALUE: translate("FieldKind", "Value"),
-        FieldKind.NAME: translate("FieldKind", "Tensor name"),
-        FieldKind.DIMS: translate("FieldKind", "Dimensions"),
-        FieldKind.OFFSET: translate("FieldKind", "Offset"),
-        FieldKind.HEADER_TEXT: translate("FieldKind", "Header text"),
-        FieldKind.TENSOR_DATA: translate("FieldKind", "Weights"),
-        FieldKind.PADDING: translate("FieldKind", "Padding"),
-        FieldKind.UNUSED: translate("FieldKind", "Unused"),
-    }
-    return names[kind]
+    name = _KIND_NAMES.get(kind, kind.replace("_", " ").capitalize())
+    return QCoreApplication.translate("FieldKind", name)

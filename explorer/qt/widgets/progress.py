@@ -14,9 +14,6 @@ from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.quantization.kernel_cache import is_compiling
 from explorer.text import bytes_text, count_text, shorten
 
-# How fast something goes, and how long it will take, in words.
-
-
 _SETTLED_S = 0.2  # a rate of less time says nothing
 _FORESEEABLE_S = 3.0  # and the time that is left nothing before that
 
@@ -170,20 +167,11 @@ class ProgressLine(QWidget):
             self.resume_requested.emit()
 
 
-# What runs in the background: title, progress and a cancel button in the status bar.
-
-
 _LONGEST = 100
 
 
 class JobBar(QWidget):
-    """Shows the oldest running job once it has taken 200 ms.
-
-    Attributes:
-        label: What it does.
-        progress: How far it is.
-        cancel: Stops it.
-    """
+    """Title, progress and Cancel of the oldest running job, once it has taken 200 ms."""
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -43,19 +43,10 @@ RIGHT: Final = int(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
 LEFT: Final = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
 """How texts are."""
 
-_ANSWERED = frozenset(
-    map(
-        int,
-        (
-            Qt.ItemDataRole.DisplayRole,
-            Qt.ItemDataRole.TextAlignmentRole,
-            Qt.ItemDataRole.ToolTipRole,
-            Qt.ItemDataRole.WhatsThisRole,
-            ItemRole.RAW,
-            ItemRole.ROW,
-        ),
-    )
-)
+_DISPLAY: Final = Qt.ItemDataRole.DisplayRole
+_ALIGNMENT: Final = Qt.ItemDataRole.TextAlignmentRole
+_MEANINGS: Final = Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole
+_ANSWERED = frozenset(map(int, (_DISPLAY, _ALIGNMENT, *_MEANINGS, ItemRole.RAW, ItemRole.ROW)))
 
 
 @dataclass(frozen=True)
@@ -82,9 +73,20 @@ class Column:
     tip: str = ""
     row_tip: Callable[[int], str] | None = None
 
-    def meaning(self, row: int) -> str:
-        """Return what a cell means, as plain text."""
-        return self.tip if self.row_tip is None else self.row_tip(row)
+
+def array_column(
+    name: str, title: str, values: NDArray[Any], text: Callable[[Any], str], tip: str
+) -> Column:
+    """Return a column of numbers, [n]; `text` writes one of them."""
+    return Column(
+        name,
+        title,
+        lambda row: text(values[row].item()),
+        lambda row: values[row].item(),
+        lambda: values,
+        numeric=True,
+        tip=tip,
+    )
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class TableModel(QAbstractTableModel):
         self.endResetModel()
 
     def renew(self, columns: Sequence[Column]) -> None:
-        """Show that what the cells tell has changed, in as many columns over the same rows."""
+        """Show other cells, in as many columns over the same rows."""
         self.columns = tuple(columns)
         if self._sorted_by is not None:
             by, self._sorted_by = self._sorted_by, None
@@ -179,10 +181,6 @@ class TableModel(QAbstractTableModel):
             self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, last)
             if len(self.rows):
                 self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, last))
-
-    def retell(self) -> None:
-        """Show that numbers are written in another way."""
-        self.renew(self.columns)
 
     @property
     def content_count(self) -> int:
@@ -214,31 +212,29 @@ class TableModel(QAbstractTableModel):
     def columnCount(self, parent: Index = QModelIndex()) -> int:
         return 0 if parent.isValid() else len(self.columns)
 
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+    def data(self, index: Index, role: int = _DISPLAY) -> Any:
         # a view asks each cell that it paints for seven roles
         if role not in _ANSWERED or not index.isValid():
             return None
         column = self.columns[index.column()]
         row = int(self.rows[index.row()])
-        if role == Qt.ItemDataRole.DisplayRole:
+        if role == _DISPLAY:
             return column.text(row)
-        if role == Qt.ItemDataRole.TextAlignmentRole:
+        if role == _ALIGNMENT:
             return RIGHT if column.numeric else LEFT
         if role == ItemRole.RAW:
             return column.raw(row)
         return row if role == ItemRole.ROW else _meaning(column, row, role)
 
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> Any:
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = _DISPLAY) -> Any:
         if orientation != Qt.Orientation.Horizontal or not 0 <= section < len(self.columns):
             return None
         column = self.columns[section]
-        if role == Qt.ItemDataRole.DisplayRole:
+        if role == _DISPLAY:
             return column.title
-        if role in (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.WhatsThisRole):
+        if role in _MEANINGS:
             return column.tip or None
-        if role == Qt.ItemDataRole.TextAlignmentRole:
+        if role == _ALIGNMENT:
             return RIGHT if column.numeric else LEFT
         return None
 
@@ -268,7 +264,7 @@ class TableModel(QAbstractTableModel):
 
 
 def _meaning(column: Column, row: int, role: int) -> str | None:
-    if role == Qt.ItemDataRole.WhatsThisRole:
-        return column.meaning(row) or None
-    # a tool tip over each cell would hide its neighbours, unless it tells of just this row
-    return None if column.row_tip is None else column.row_tip(row) or None
+    if column.row_tip is not None:
+        return column.row_tip(row) or None
+    # a tool tip over each cell would hide its neighbours
+    return column.tip or None if role == Qt.ItemDataRole.WhatsThisRole else None

@@ -21,14 +21,7 @@ from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.saving import FileSaver
 from explorer.qt.widgets.table_model import Cell, Index, TableModel
 from explorer.tabular import to_tsv, write_atomically, write_csv, write_json
-from explorer.text import locale_free
-
-# Room at both sides of a table's cells, so that a number does not touch the text right of it.
-#
-# Qt's styles have no setting for it, and a style sheet makes another style, slower and of another
-# look, of the whole table. So the text is painted with a blank at each end; what is copied,
-# exported or read aloud comes from the model and has none.
-
+from explorer.text import integer_text, locale_free
 
 _ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
 _BLANK: Final = "\N{NO-BREAK SPACE}"
@@ -49,7 +42,11 @@ def isolated(text: str, view: object) -> str:
 
 
 class PaddedDelegate(QtWidgets.QStyledItemDelegate):
-    """Paints the cells of a table."""
+    """Paints cells with a blank at both ends, so that a number does not touch the text beside it.
+
+    Qt's styles have no setting for it, and a style sheet makes the table slower and look different.
+    What is copied, exported or read aloud comes from the model and has no blanks.
+    """
 
     # Qt
 
@@ -193,9 +190,9 @@ class TableView(QtWidgets.QTableView):
             texts += [f"{column.text(row)[:_WIDEST_CHARACTERS]}  " for row in rows]
             yield max(map(metrics.horizontalAdvance, texts)) + 18
 
-    def _retell(self) -> None:
-        """Write numbers in another way, in columns that they fit into."""
-        self.table.retell()
+    def _rewrite_numbers(self) -> None:
+        """Show numbers in another notation, in columns that they fit into."""
+        self.table.renew(self.table.columns)
         for number, width in enumerate(self._fitting_widths()):
             hidden = self.isColumnHidden(number)  # a hidden column that gets a width leaves a gap
             if self.table.columns[number].numeric and not hidden:
@@ -325,7 +322,7 @@ class TableView(QtWidgets.QTableView):
     def changeEvent(self, event: QtCore.QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QtCore.QEvent.Type.LocaleChange:
-            self._retell()
+            self._rewrite_numbers()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         super().keyPressEvent(event)
@@ -336,9 +333,6 @@ class TableView(QtWidgets.QTableView):
         super().currentChanged(current, previous)
         if current.isValid():
             self.row_selected.emit(self.table.content_row(current))
-
-
-# Rows with some room above and below the text, as the tables have them.
 
 
 ROW_PADDING = 7
@@ -360,11 +354,8 @@ class RoomyDelegate(QtWidgets.QStyledItemDelegate):
         )
 
 
-# The line above a list: filter as you type, and how much of the list is shown.
-
-
 class FilterBar(QtWidgets.QWidget):
-    """A filter's text and a count.
+    """The line above a list: filter as you type, and how much of the list is shown.
 
     Signals:
         changed: The text changed.
@@ -415,17 +406,8 @@ class _FilterEdit(QtWidgets.QLineEdit):
             super().keyPressEvent(event)
 
 
-# A filter bar over a table: what the metadata, tensor and vocabulary panels have in common.
-
-
 class ListPanel(QtWidgets.QWidget):
-    """A filtered table, or a sentence where there is nothing to list.
-
-    Attributes:
-        bar: The filter.
-        model: The table's model.
-        table: The table.
-    """
+    """A filter above a table, or a sentence where there is nothing to list."""
 
     def __init__(
         self, runner: JobRunner, hint: str, tip: str = "", parent: QtWidgets.QWidget | None = None
@@ -451,6 +433,18 @@ class ListPanel(QtWidgets.QWidget):
     def show_table(self) -> None:
         """Show the table again."""
         self._stack.setCurrentWidget(self.table)
+
+    def show_matches(self, mask: NDArray[np.bool_] | None, no_match: str) -> None:
+        """Show the content rows where `mask` [n] is true, and how many; a sentence if none is."""
+        self.model.set_filter(mask)
+        shown, total = self.model.rowCount(), self.model.content_count
+        self.bar.status.setText(
+            self.tr("{shown} of {all}").format(shown=integer_text(shown), all=integer_text(total))
+        )
+        if shown:
+            self.show_table()
+        else:
+            self.show_empty(no_match)
 
     def focus_search(self) -> None:
         """Put the cursor into the filter."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.present.explanations import TENSOR_TEXTS
 from explorer.qt.document import Document
-from explorer.qt.widgets.table_model import Cell, Column
+from explorer.qt.widgets.table_model import Cell, Column, array_column
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
@@ -19,10 +20,15 @@ def tensor_columns(document: Document) -> list[Column]:
     """Return the columns of a model's tensor table."""
     arrays = document.arrays
     names = document.model.tensors.columns.names
-    tips = TENSOR_TEXTS
+    tips, tr = TENSOR_TEXTS, partial(QCoreApplication.translate, "TensorTable")
 
-    def tr(text: str) -> str:
-        return QCoreApplication.translate("TensorTable", text)
+    def text(
+        name: str, title: str, cell: Callable[[int], str], keys: Callable[[], NDArray[Any]]
+    ) -> Column:
+        return Column(name, title, cell, cell, keys, tip=tips[name])
+
+    def number(name: str, title: str, values: NDArray[Any], write: Callable[[Any], str]) -> Column:
+        return array_column(name, title, values, write, tips[name])
 
     def name(row: int) -> str:
         return plain_text(names[row])
@@ -39,76 +45,39 @@ def tensor_columns(document: Document) -> list[Column]:
     def file(row: int) -> str:
         return plain_text(arrays.files[arrays.file_codes[row]].name)
 
-    def state(row: int) -> str:
-        return (
-            plain_text(document.model.tensors.rows[row].damage or "") if arrays.damaged[row] else ""
-        )
+    def problem(row: int) -> str:
+        damage = document.model.tensors.rows[row].damage if arrays.damaged[row] else None
+        return plain_text(damage or "")
 
     def layer(row: int) -> Cell:
-        number = int(arrays.layers[row])
-        return None if number < 0 else number
+        return int(arrays.layers[row]) if arrays.layers[row] >= 0 else None
+
+    def layer_text(row: int) -> str:
+        return str(arrays.layers[row]) if arrays.layers[row] >= 0 else ""
 
     return [
-        Column("name", tr("Name"), name, name, lambda: arrays.name_ranks, tip=tips["name"]),
-        Column("role", tr("Role"), role, role, lambda: arrays.role_ranks, tip=tips["role"]),
-        Column(
-            "layer",
-            tr("Layer"),
-            lambda row: "" if arrays.layers[row] < 0 else str(arrays.layers[row]),
-            layer,
-            lambda: arrays.layers,
-            numeric=True,
-            tip=tips["layer"],
-        ),
-        Column("type", tr("Type"), kind, kind, lambda: arrays.type_ranks, tip=tips["type"]),
-        Column(
-            "shape",
-            tr("Shape"),
-            shape,
-            shape,
-            lambda: arrays.shape_ranks,
-            numeric=True,
-            tip=tips["shape"],
-        ),
-        _number(
-            "parameters", tr("Parameters"), arrays.parameters, integer_text, tips["parameters"]
-        ),
-        _number("bytes", tr("Size"), arrays.nbytes, bytes_text, tips["bytes"]),
-        Column(
+        text("name", tr("Name"), name, lambda: arrays.name_ranks),
+        text("role", tr("Role"), role, lambda: arrays.role_ranks),
+        Column("layer", tr("Layer"), layer_text, layer, lambda: arrays.layers, True, tips["layer"]),
+        text("type", tr("Type"), kind, lambda: arrays.type_ranks),
+        Column("shape", tr("Shape"), shape, shape, lambda: arrays.shape_ranks, True, tips["shape"]),
+        number("parameters", tr("Parameters"), arrays.parameters, integer_text),
+        number("bytes", tr("Size"), arrays.nbytes, bytes_text),
+        number(
             "bits_per_weight",
             tr("Bits/weight"),
-            lambda row: float_text(float(arrays.bits_per_weight[row]), 4),
-            lambda row: float(arrays.bits_per_weight[row]),
-            lambda: arrays.bits_per_weight,
-            numeric=True,
-            tip=tips["bits_per_weight"],
+            arrays.bits_per_weight,
+            lambda bits: float_text(bits, 4),
         ),
-        _number("offset", tr("Offset"), arrays.offsets, integer_text, tips["offset"]),
-        Column("file", tr("File"), file, file, lambda: arrays.file_codes, tip=tips["file"]),
-        Column("problem", tr("Problem"), state, state, lambda: arrays.damaged, tip=tips["problem"]),
+        number("offset", tr("Offset"), arrays.offsets, integer_text),
+        text("file", tr("File"), file, lambda: arrays.file_codes),
+        text("problem", tr("Problem"), problem, lambda: arrays.damaged),
     ]
 
 
-def _number(
-    name: str, title: str, values: NDArray[Any], text: Callable[[int], str], tip: str
-) -> Column:
-    return Column(
-        name,
-        title,
-        lambda row: text(int(values[row])),
-        lambda row: int(values[row]),
-        lambda: values,
-        numeric=True,
-        tip=tip,
-    )
-
-
 def describe_filter(bar: FilterBar) -> None:
-    """Say in a filter of tensors what can be typed there."""
-
-    def tr(text: str) -> str:
-        return QCoreApplication.translate("TensorsView", text)
-
+    """Describe in a filter of tensors what can be typed there."""
+    tr = partial(QCoreApplication.translate, "TensorsView")
     bar.edit.setPlaceholderText(tr("Filter tensors:  ffn  type:q6_k  size>100M  layer:3-7  -norm"))
     bar.edit.setToolTip(
         tr(
