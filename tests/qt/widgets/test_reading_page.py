@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.qt.document import Document, LruCache
-from explorer.qt.errors.panel import ImpliedPage, PicturePages
+from explorer.qt.errors.panel import RoundingPage, PicturePages
 from explorer.qt.errors.work import SelectedPair
 from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import References, Rounding
@@ -123,7 +123,7 @@ class Case:
             "values": lambda: ValuesPage(runner, self.window),
             "map": lambda: MapPage(runner, references, self.window),
             "block": lambda: BlockPage(runner, references, self.window),
-            "implied": lambda: ImpliedPage(runner, self.window),
+            "implied": lambda: RoundingPage(runner, self.window),
         }
         return makers[kind]()
 
