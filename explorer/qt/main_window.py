@@ -22,7 +22,7 @@ from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.panels import Panels
 from explorer.qt.selection import key_position
 from explorer.qt.settings import Settings
-from explorer.qt.widgets.building import add_column
+from explorer.qt.widgets.building import column
 from explorer.qt.widgets.labels import ElidedLabel, MessageBar
 from explorer.qt.widgets.progress import JobBar
 from explorer.text import plain_text
@@ -169,7 +169,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
         centre = QtWidgets.QWidget(self)
-        add_column(centre, self.message_bar, self.splitter, grows=self.splitter)
+        column(self.message_bar, (self.splitter, 1), of=centre)
         self.setCentralWidget(centre)
         self.place = ElidedLabel(self)
         self.place.setAccessibleName(self.tr("Path of the model"))

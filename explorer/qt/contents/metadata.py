@@ -32,7 +32,7 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.selection import Selection
 from explorer.qt.theme import series_colour, warning_colour
-from explorer.qt.widgets.building import add_column
+from explorer.qt.widgets.building import column
 from explorer.qt.widgets.labels import centred_label, plain_label
 from explorer.qt.widgets.table_model import Cell, Column, TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
@@ -334,7 +334,7 @@ class MetadataView(QWidget):
         self.splitter.setStretchFactor(0, 3)
         self.splitter.setStretchFactor(1, 2)
         self.splitter.setChildrenCollapsible(False)
-        add_column(self, self.splitter)
+        column(self.splitter, of=self)
         self.list.bar.changed.connect(self._filter)
         self.list.table.row_selected.connect(self._show_value)
 
@@ -405,7 +405,7 @@ class ValueView(QWidget):
         self._stack = QStackedWidget(self)
         for page in (self._message, self.text, self.array):
             self._stack.addWidget(page)
-        add_column(self, self._title, self._stack, grows=self._stack)
+        column(self._title, (self._stack, 1), of=self)
         self.clear()
 
     def clear(self) -> None:

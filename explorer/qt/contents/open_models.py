@@ -22,7 +22,7 @@ from explorer.present.explanations import MODEL_TREE_TEXTS
 from explorer.present.model import type_text
 from explorer.qt.document import Document
 from explorer.qt.selection import Selection
-from explorer.qt.widgets.building import add_action, add_column
+from explorer.qt.widgets.building import add_action, column
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
 from explorer.text import bytes_text, integer_text, plain_text
@@ -393,7 +393,7 @@ class OpenModelsView(QWidget):
         self.tree.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.tree.customContextMenuRequested.connect(self._show_menu)
         self.tree.selectionModel().currentChanged.connect(self._emit_choice)
-        add_column(self, self.tree)
+        column(self.tree, of=self)
         self._quiet = False
         copy = QKeySequence.StandardKey.Copy
         self._copy_action = add_action(self.tree, self.tr("&Copy name"), self._copy_name, copy)

@@ -14,13 +14,6 @@ Part: TypeAlias = QWidget | QLayout | int
 """A widget, a layout, or room with a stretch factor."""
 
 
-def add_column(
-    owner: QWidget, *parts: QWidget | QLayout, grows: QWidget | None = None
-) -> QVBoxLayout:
-    """Stack parts in a widget without gaps; the one that grows gets the room that is left."""
-    return column(*((part, int(part is grows)) for part in parts), of=owner)
-
-
 def column(
     *parts: Part | tuple[Part, int],
     of: QWidget | None = None,

@@ -7,9 +7,10 @@ from typing import Final
 
 from PySide6 import QtGui
 from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QToolTip, QWidget
 
 from explorer.qt.theme import warning_colour
+from explorer.qt.widgets.building import column, row
 from explorer.text import plain_text, shorten
 
 _LARGEST: Final = QSize(1000, 16_000)
@@ -127,11 +128,7 @@ class MessageBar(QWidget):
         self.copy.clicked.connect(lambda: QtGui.QGuiApplication.clipboard().setText(self._details))
         self.dismiss = QPushButton(self.tr("Dismiss"), self)
         self.dismiss.clicked.connect(self.hide)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(12, 8, 12, 8)
-        layout.addWidget(self.label, 1)
-        layout.addWidget(self.copy)
-        layout.addWidget(self.dismiss)
+        row((self.label, 1), self.copy, self.dismiss, of=self, margins=(12, 8, 12, 8))
         self.setAutoFillBackground(True)
         self.hide()
 
@@ -196,17 +193,9 @@ class StatePage(QWidget):
         )
         self.button = QPushButton(self)
         self.button.clicked.connect(self.pressed)
-        column = QVBoxLayout()
-        column.setSpacing(10)
-        column.addStretch(2)
-        column.addWidget(self.heading)
-        column.addWidget(self.sentence)
-        column.addWidget(self.button, 0, Qt.AlignmentFlag.AlignHCenter)
-        column.addStretch(3)
-        layout = QHBoxLayout(self)
-        layout.addStretch(1)
-        layout.addLayout(column, 8)
-        layout.addStretch(1)
+        centre = row(1, self.button, 1)
+        texts = column(2, self.heading, self.sentence, centre, 3, spacing=10)
+        row(1, (texts, 8), 1, of=self, margins=(9, 9, 9, 9))
 
     def show_message(self, heading: str, sentence: str, button: str = "") -> None:
         """Show other texts, which may come from a file."""

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal, SignalInstance
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
 from PySide6.QtWidgets import QStackedWidget, QTabWidget, QWidget
 
-from explorer.qt.widgets.building import add_column
+from explorer.qt.widgets.building import column
 from explorer.qt.widgets.labels import StatePage
 
 View = TypeVar("View", bound=QWidget)
@@ -35,7 +35,7 @@ class LazyTab(QWidget, Generic[View]):
         self._make, self._fill = make, fill
         self._widget: View | None = None
         self._stale = True
-        self._layout = add_column(self)
+        self._layout = column(of=self)
 
     @property
     def built(self) -> View | None:
@@ -115,11 +115,11 @@ class TabbedPanel(QWidget):
         self.state = StatePage(self)
         self.state.pressed.connect(self.refresh)
         self._content = QWidget(self)
-        self.column = add_column(self._content)
+        self.column = column(of=self._content)
         self._stack = QStackedWidget(self)
         self._stack.addWidget(self.state)
         self._stack.addWidget(self._content)
-        self.outer = add_column(self, self._stack, grows=self._stack)
+        self.outer = column((self._stack, 1), of=self)
         self.cancel_shortcut = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
         self.cancel_shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self.cancel_shortcut.activated.connect(self.cancel)

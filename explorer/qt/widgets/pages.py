@@ -15,7 +15,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner, JobSlot
-from explorer.qt.widgets.building import add_column
+from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import ElidedLabel, StatePage
 from explorer.qt.widgets.progress import ProgressLine
 
@@ -48,7 +48,7 @@ class ContentPage(QtWidgets.QWidget):
         self.stack = QtWidgets.QStackedWidget(self)
         self.stack.addWidget(self.state)
         self.stack.addWidget(self.content)
-        self.frame = add_column(self, self.stack, grows=self.stack)
+        self.frame = column((self.stack, 1), of=self)
 
     def show_content(self) -> None:
         """Show the content."""
@@ -352,11 +352,8 @@ class PlotPage(ContentPage, Generic[Panel]):
         self.title = ElidedLabel(self)
         self.title.setWhatsThis(picture_text("caption"))
         self.logarithmic = QtWidgets.QCheckBox(self.tr("&Logarithmic"), self)
-        self.bar = QtWidgets.QHBoxLayout()
-        self.bar.setContentsMargins(8, 6, 8, 4)
-        self.bar.addWidget(self.title, 1)
-        self.bar.addWidget(self.logarithmic)
-        self._column = add_column(self.content, self.bar)
+        self.bar = row((self.title, 1), self.logarithmic, margins=(8, 6, 8, 4))
+        self._column = column(self.bar, of=self.content)
 
     @cached_property
     def panel(self) -> Panel:

@@ -14,7 +14,7 @@ from PySide6.QtSvg import QSvgGenerator
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.widgets.building import add_column
+from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.curves import BinReading
 from explorer.qt.widgets.histogram_plot import HistogramPlot
 from explorer.qt.widgets.labels import ElidedLabel
@@ -193,17 +193,13 @@ class PicturePanel(QtWidgets.QWidget):
         self.splitter.setStretchFactor(0, 1)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_PLOT_WIDTH, table_width])
-        self.line = QtWidgets.QHBoxLayout()
-        self.line.setContentsMargins(8, 2, 8, 2)
-        self.line.addWidget(self.readout, 1)
-        for action in (plot.back_action, plot.reset_action):
-            self.line.addWidget(self._button(action))
+        buttons = map(self._button, (plot.back_action, plot.reset_action))
         self.save_button = QtWidgets.QToolButton(self)
         self.save_button.setText(self.tr("Save…"))
         self.save_button.setToolTip(self.tr("Save the picture or its data (Ctrl+S in the plot)"))
         self.save_button.clicked.connect(self.ask_export)
-        self.line.addWidget(self.save_button)
-        add_column(self, self.splitter, self.line, grows=self.splitter)
+        self.line = row((self.readout, 1), *buttons, self.save_button, margins=(8, 2, 8, 2))
+        column((self.splitter, 1), self.line, of=self)
         plot.export_requested.connect(self.ask_export)
         self.table.exported.connect(self.exported)
         self.table.failed.connect(self.failed)

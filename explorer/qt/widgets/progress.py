@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import QCoreApplication, QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QProgressBar, QPushButton, QToolButton, QWidget
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
@@ -186,10 +186,7 @@ class JobBar(QWidget):
         self.cancel.setText(self.tr("Cancel"))
         self.cancel.setToolTip(self.tr("Stop this work"))
         self.cancel.clicked.connect(self._cancel_shown)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        for widget in (self.label, self.progress, self.cancel):
-            layout.addWidget(widget)
+        row(self.label, self.progress, self.cancel, of=self)
         self._timer = QTimer(self)
         self._timer.setInterval(_SHOW_AFTER_MS)
         self._timer.timeout.connect(self._refresh)

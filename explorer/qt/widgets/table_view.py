@@ -16,7 +16,7 @@ from PySide6.QtGui import QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence
 
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.widgets.building import add_action, add_column, show_menu
+from explorer.qt.widgets import building
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.saving import FileSaver
 from explorer.qt.widgets.table_model import Cell, Index, TableModel
@@ -128,7 +128,7 @@ class TableView(QtWidgets.QTableView):
         self.selectionModel().selectionChanged.connect(lambda *_: self.selection_moved.emit())
 
     def _make_actions(self) -> None:
-        add, tr = partial(add_action, self, children=True), self.tr
+        add, tr = partial(building.add_action, self, children=True), self.tr
         copy = QKeySequence.StandardKey.Copy
         self.copy_action = add(tr("&Copy rows"), self.copy_rows, copy)
         self.copy_cell_action = add(tr("Copy c&ell"), self.copy_cell, "Ctrl+Shift+C")
@@ -290,7 +290,9 @@ class TableView(QtWidgets.QTableView):
     def _show_menu(self, place: QtCore.QPoint) -> None:
         copying = [self.copy_action, self.copy_cell_action, self.copy_json_action]
         columns = [self.sort_action, self.columns_action]
-        show_menu(self, self.viewport().mapToGlobal(place), [*copying, self.export_action], columns)
+        building.show_menu(
+            self, self.viewport().mapToGlobal(place), [*copying, self.export_action], columns
+        )
 
     def _show_columns_here(self) -> None:
         header = self.horizontalHeader()
@@ -376,10 +378,7 @@ class FilterBar(QtWidgets.QWidget):
         self.edit.textChanged.connect(self.changed)
         self.edit.left_down.connect(self.left_down)
         self.status = plain_label(self)
-        layout = QtWidgets.QHBoxLayout(self)
-        layout.setContentsMargins(6, 6, 6, 4)
-        layout.addWidget(self.edit, 1)
-        layout.addWidget(self.status)
+        building.row((self.edit, 1), self.status, of=self, margins=(6, 6, 6, 4))
 
     @property
     def text(self) -> str:
@@ -422,7 +421,7 @@ class ListPanel(QtWidgets.QWidget):
         self._stack = QtWidgets.QStackedLayout(self._area)
         self._stack.addWidget(self.table)
         self._stack.addWidget(self._empty)
-        add_column(self, self.bar, self._area, grows=self._area)
+        building.column(self.bar, (self._area, 1), of=self)
         self.bar.left_down.connect(self._enter_table)
 
     def show_empty(self, text: str) -> None:

@@ -7,7 +7,7 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 
 from explorer.qt.theme import monospace_font
-from explorer.qt.widgets.building import add_column
+from explorer.qt.widgets.building import column
 from explorer.text import plain_text
 
 
@@ -27,7 +27,7 @@ class TextView(QWidget):
         close = QtGui.QShortcut(QtGui.QKeySequence(Qt.Key.Key_Escape), self._search)
         close.setContext(Qt.ShortcutContext.WidgetShortcut)
         close.activated.connect(self._close_search)
-        add_column(self, self._search, self.text, grows=self.text)
+        column(self._search, (self.text, 1), of=self)
 
     def show_text(self, text: str) -> None:
         """Show a text; what would act on the display is shown escaped."""

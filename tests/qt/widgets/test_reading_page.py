@@ -16,10 +16,10 @@ from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
 from explorer.qt.document import Document, LruCache
-from explorer.qt.errors.panel import RoundingPage, PicturePages
+from explorer.qt.errors.panel import PicturePages, RoundingPage
 from explorer.qt.errors.work import SelectedPair
 from explorer.qt.jobs import Job, JobRunner
-from explorer.qt.references import References, Rounding
+from explorer.qt.references import Partner, References, Rounding
 from explorer.qt.weights.block.page import BlockPage
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.histogram import HistogramPage
@@ -146,10 +146,9 @@ class Case:
             reader.show_subject(subject)
         elif self.kind == "pictures" and subject is not None:
             self.references.choose(Rounding("Q4_0"))
-            pair = self.references.partner_of(subject.row, subject.tensor).pair
-            reader.show_subject(
-                SelectedPair(subject.row, subject.name, subject.tensor, "Q4_0", pair), self.recent
-            )
+            partner = self.references.partner_of(subject.row, subject.tensor)
+            pair = SelectedPair(subject.row, subject.name, subject.tensor, "Q4_0", partner)
+            reader.show_subject(pair, self.recent)
         else:
             reader.show_subject(subject, self.recent)
 
@@ -304,7 +303,8 @@ def test_what_is_not_supported_is_explained(
         row = document.model.tensors.row_of(FIRST)
         assert row is not None
         tensor = document.model.tensors.rows[row]
-        pair = SelectedPair(row, FIRST, tensor, "other", None, "Their shapes differ.")
+        partner = Partner(None, "Their shapes differ.")
+        pair = SelectedPair(row, FIRST, tensor, "other", partner)
         reader.show_subject(pair, case.recent)
     elif kind == "what if":
         reader.controls.types.set_types(())
