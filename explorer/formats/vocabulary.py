@@ -7,7 +7,7 @@ are numbers, ids point beyond the end. What can be used is used, and the rest is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
@@ -99,55 +99,17 @@ _TO_LATIN_1: Final = dict(_ALPHABET) | dict.fromkeys((*range(0x80, 0xA1), 0xAD),
 
 
 def decode_token(stored: str, kind: int, scheme: Scheme) -> str:
-    """Return what a token stands for.
+    """Return what a stored token of a type (or `NO_TYPE`) stands for.
 
-    Args:
-        stored: The token as the file has it.
-        kind: Its type, `NO_TYPE` if the file does not give it.
-        scheme: The tokenizer's scheme.
-
-    Returns:
-        Text; a byte that is no UTF-8 by itself is a lone surrogate in it (PEP 383).
+    A byte that is no UTF-8 by itself is a lone surrogate (PEP 383). A token that stands for itself
+    comes back as the same object, so that it takes no memory twice.
     """
-    if kind in _LITERAL_TYPES or scheme is Scheme.PLAIN:
+    return stored if kind in _LITERAL_TYPES else _DECODERS[scheme](stored, kind)
+
+
+def _from_byte_level(stored: str, _kind: int) -> str:
+    if stored.isascii():
         return stored
-    if scheme is Scheme.BYTE_LEVEL:
-        return _from_byte_level(stored)
-    if scheme is Scheme.HASHES:
-        return stored[2:] if len(stored) > 2 and stored.startswith("##") else stored
-    if scheme is Scheme.RWKV:
-        return _from_rwkv(stored) if "\\" in stored else stored
-    if kind in (_BYTE_TYPE, NO_TYPE):
-        byte = _BYTE_TOKEN.fullmatch(stored)
-        if byte is not None:
-            return decode_text(bytes.fromhex(byte[1]))
-    return stored.replace(SPACE_MARK, " ") if scheme is Scheme.SPACE_MARK else stored
-
-
-def decode_tokens(stored: Sequence[str], kinds: Sequence[int], scheme: Scheme) -> list[str]:
-    """Decode many tokens; as `decode_token` does, but several times faster.
-
-    An unchanged token comes back as the same object, so that it takes no memory twice.
-    """
-    if scheme is Scheme.PLAIN:
-        return list(stored)
-    if scheme is Scheme.SPACE_MARK:
-        special = _LITERAL_TYPES | {_BYTE_TYPE, NO_TYPE}
-        return [
-            decode_token(text, kind, scheme)
-            if kind in special
-            else (text.replace(SPACE_MARK, " ") if SPACE_MARK in text else text)
-            for text, kind in zip(stored, kinds, strict=True)
-        ]
-    if scheme is Scheme.BYTE_LEVEL:
-        return [
-            text if text.isascii() or kind in _LITERAL_TYPES else _from_byte_level(text)
-            for text, kind in zip(stored, kinds, strict=True)
-        ]
-    return [decode_token(text, kind, scheme) for text, kind in zip(stored, kinds, strict=True)]
-
-
-def _from_byte_level(stored: str) -> str:
     try:
         raw = stored.translate(_TO_LATIN_1).encode("latin-1")
     except UnicodeEncodeError:  # characters beside the alphabet, as added tokens have them
@@ -160,7 +122,16 @@ def _from_byte_level(stored: str) -> str:
     return decode_text(raw)
 
 
-def _from_rwkv(stored: str) -> str:
+def _from_byte_token(stored: str, kind: int) -> str:
+    byte = _BYTE_TOKEN.fullmatch(stored) if kind in (_BYTE_TYPE, NO_TYPE) else None
+    return stored if byte is None else decode_text(bytes.fromhex(byte[1]))
+
+
+def _from_hashes(stored: str, _kind: int) -> str:
+    return stored[2:] if len(stored) > 2 and stored.startswith("##") else stored
+
+
+def _from_rwkv(stored: str, _kind: int) -> str:
     def escape(match: re.Match[bytes]) -> bytes:
         if match[1] is not None:
             return bytes.fromhex(match[1].decode("ascii"))
@@ -168,6 +139,15 @@ def _from_rwkv(stored: str) -> str:
 
     return decode_text(_RWKV_ESCAPE.sub(escape, stored.encode("utf-8", "surrogateescape")))
 
+
+_DECODERS: Final[dict[Scheme, Callable[[str, int], str]]] = {
+    Scheme.BYTE_LEVEL: _from_byte_level,
+    Scheme.SPACE_MARK: lambda stored, kind: _from_byte_token(stored.replace(SPACE_MARK, " "), kind),
+    Scheme.HASHES: _from_hashes,
+    Scheme.RWKV: _from_rwkv,
+    Scheme.BYTE_TOKENS: _from_byte_token,
+    Scheme.PLAIN: lambda stored, _kind: stored,
+}
 
 MAX_SHOWN: Final = 2000
 """Characters of a token that are shown and searched; the longest real ones have some hundred."""
@@ -202,6 +182,15 @@ class VocabularyColumns:
 
     def __len__(self) -> int:
         return len(self.stored)
+
+    def add(self, texts: Sequence[str], meant: Sequence[str]) -> None:
+        """Add tokens behind the others: as the file has them, and what they stand for."""
+        for text, meaning in zip(texts, meant, strict=True):
+            shown = plain_text(text)
+            shown_meaning = shown if meaning is text else plain_text(meaning)
+            self.stored.append(shown)
+            self.decoded.append(shown_meaning)
+            self._haystacks.append(_haystack(text, meaning, shown, shown_meaning))
 
     def search(self, text: str) -> NDArray[np.int64]:
         """Find tokens; any text is accepted.
@@ -255,40 +244,6 @@ class VocabularyColumns:
             if name.startswith(wanted) or str(kind) in wanted
         ]
         return np.isin(self.types, np.array(kinds, dtype=np.int64))
-
-
-def _make_columns(
-    tokens: StringArray, types: NDArray[np.int64], scheme: Scheme, check: Check
-) -> VocabularyColumns:
-    stored: list[str] = []
-    decoded: list[str] = []
-    haystacks: list[str] = []
-    lengths: list[int] = []
-    kinds: list[int] = types.tolist()
-    for first in range(0, len(tokens), _CHUNK):
-        check()
-        last = first + _CHUNK
-        texts = tokens[first:last]
-        if int(tokens.lengths[first:last].max()) > MAX_SHOWN:
-            texts = [text[:MAX_SHOWN] for text in texts]
-        meant = decode_tokens(texts, kinds[first:last], scheme)
-        lengths += map(len, meant)
-        for text, meaning in zip(texts, meant, strict=True):
-            shown = plain_text(text)
-            shown_meaning = shown if meaning is text else plain_text(meaning)
-            stored.append(shown)
-            decoded.append(shown_meaning)
-            haystacks.append(_haystack(text, meaning, shown, shown_meaning))
-    names = {kind: TOKEN_TYPES.get(kind, str(kind)) for kind in set(kinds)} | {NO_TYPE: ""}
-    return VocabularyColumns(
-        stored=stored,
-        decoded=decoded,
-        type_names=[names[kind] for kind in kinds],
-        types=types,
-        lengths=np.array(lengths, dtype=np.int64),
-        _haystacks=haystacks,
-        _kinds=names,
-    )
 
 
 def _haystack(text: str, meaning: str, shown: str, shown_meaning: str) -> str:
@@ -360,15 +315,23 @@ class Vocabulary:
         return scheme
 
     def display_columns(self, check: Check = never) -> VocabularyColumns:
-        """Make the columns of a table of all tokens, in a worker.
-
-        Args:
-            check: Called every few thousand tokens; raises to stop.
-        """
-        types = self.types
-        if types is None:
-            types = np.full(len(self), NO_TYPE, dtype=np.int64)
-        return _make_columns(self.tokens, types, self.scheme, check)
+        """Make the columns of a table of all tokens, in a worker; `check` raises to stop."""
+        types = np.full(len(self), NO_TYPE, np.int64) if self.types is None else self.types
+        kinds: list[int] = types.tolist()
+        names = {kind: TOKEN_TYPES.get(kind, str(kind)) for kind in set(kinds)} | {NO_TYPE: ""}
+        type_names = [names[kind] for kind in kinds]
+        lengths = np.zeros(len(self), np.int64)
+        columns = VocabularyColumns([], [], type_names, types, lengths, [], names)
+        for first in range(0, len(self), _CHUNK):
+            check()
+            rows = slice(first, first + _CHUNK)
+            texts = self.tokens[rows]
+            if int(self.tokens.lengths[rows].max()) > MAX_SHOWN:
+                texts = [text[:MAX_SHOWN] for text in texts]
+            meant = list(map(decode_token, texts, kinds[rows], repeat(self.scheme)))
+            lengths[rows] = list(map(len, meant))
+            columns.add(texts, meant)
+        return columns
 
 
 def read_vocabulary(model: Model) -> Vocabulary | None:
