@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -355,6 +355,17 @@ class TensorColumns:
     parameters: list[int] = field(default_factory=list)
     nbytes: list[int] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, names: list[str], tensors: Sequence[Spec | Tensor]) -> Self:
+        """Return the columns of tensors, or of what their types and shapes amount to."""
+        return cls(
+            names=names,
+            shapes=[tensor.shape for tensor in tensors],
+            types=[tensor.type for tensor in tensors],
+            parameters=[tensor.parameters for tensor in tensors],
+            nbytes=[tensor.nbytes for tensor in tensors],
+        )
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -520,14 +531,8 @@ class FileTensors:
 
 def table_of(files: Sequence[FileTensors]) -> TensorTable:
     """Return the table of all tensors of some files, in order."""
-    specs = [spec for file in files for spec in file.specs]
-    columns = TensorColumns(
-        names=[name for file in files for name in file.names],
-        shapes=[spec.shape for spec in specs],
-        types=[spec.type for spec in specs],
-        parameters=[spec.parameters for spec in specs],
-        nbytes=[spec.nbytes for spec in specs],
-    )
+    names = [name for file in files for name in file.names]
+    columns = TensorColumns.of(names, [spec for file in files for spec in file.specs])
     first_rows = list(accumulate((len(file.names) for file in files), initial=0))
 
     def build(row: int) -> Tensor:

@@ -128,7 +128,7 @@ def resolve(text: str, roots: Sequence[Path]) -> Path:
     failure: SourceError | None = None
     for root in roots:
         try:
-            path = models_folder(root).joinpath(MANIFESTS, *name.parts)
+            path = models_folder(root).joinpath(MANIFESTS, *name)
             os.stat(path)
         except FileNotFoundError:
             found = _other_case(root, name)
@@ -145,7 +145,7 @@ def resolve(text: str, roots: Sequence[Path]) -> Path:
 def _other_case(root: Path, name: OllamaName) -> Path | None:
     """Find a name whose letters differ in case only, as Ollama does."""
     path = models_folder(root) / MANIFESTS
-    for part in name.parts:
+    for part in name:
         try:
             names = os.listdir(path)
         except OSError:

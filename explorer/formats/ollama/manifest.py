@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from explorer.errors import FormatError
 from explorer.formats.side_files import escapes
@@ -25,23 +25,16 @@ DEFAULT_HOST: Final = "registry.ollama.ai"
 DEFAULT_NAMESPACE: Final = "library"
 DEFAULT_TAG: Final = "latest"
 
-_HOST: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,349}")
-_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}")
-_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
+_OWNER: Final = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,79}"
+_PART: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}"
+_NAME: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.:-]{{0,349}}/{_OWNER}/{_PART}/{_PART}")
 
 
-@dataclass(frozen=True, slots=True)
-class OllamaName:
+class OllamaName(NamedTuple):
     """The name of one model: ``registry.ollama.ai/library/llama3:8b``, shown as ``llama3:8b``.
 
     Four path components below ``manifests``, so a valid one never leads out of it
-    (ollama/types/model/name.go).
-
-    Attributes:
-        host: Registry that it comes from.
-        namespace: Its owner there.
-        model: The model.
-        tag: Which version of it.
+    (ollama/types/model/name.go): the registry, the owner there, the model, and its version.
     """
 
     host: str
@@ -52,17 +45,7 @@ class OllamaName:
     @property
     def valid(self) -> bool:
         """Whether Ollama would accept it."""
-        return bool(
-            _HOST.fullmatch(self.host)
-            and _NAMESPACE.fullmatch(self.namespace)
-            and _PART.fullmatch(self.model)
-            and _PART.fullmatch(self.tag)
-        )
-
-    @property
-    def parts(self) -> tuple[str, str, str, str]:
-        """The path components below ``manifests``."""
-        return self.host, self.namespace, self.model, self.tag
+        return _NAME.fullmatch("/".join(self)) is not None
 
     def __str__(self) -> str:
         """The name as Ollama shows it, without host and namespace where they are the default."""
@@ -188,9 +171,8 @@ def read_manifest(path: Path) -> Manifest:
     """
     value = read_json_file(path)
     if not isinstance(value, dict):
-        raise FormatError(
-            "is not a manifest: its JSON is not an object; pull the model again", path
-        )
+        what = "is not a manifest: its JSON is not an object; pull the model again"
+        raise FormatError(what, path)
     layers = value.get("layers")
     config = value.get("config")
     if layers is None and config is None:
@@ -202,10 +184,9 @@ def read_manifest(path: Path) -> Manifest:
     if len(layers) > _MAX_LAYERS:
         what = f"is a manifest of {len(layers)} layers, more than {_MAX_LAYERS}; it is damaged"
         raise FormatError(what, path)
-    place = _absolute(path)
     return Manifest(
         path=path,
-        models=place.parents[_DEPTH],
+        models=_absolute(path).parents[_DEPTH],
         name=name_of(path),
         config=None if config is None else _read_layer(config, CONFIG_KIND),
         layers=tuple(_read_layers(layers)),
@@ -224,12 +205,10 @@ def _read_layers(values: list[Any]) -> Iterable[Layer]:
 def _read_layer(value: Any, kind: str) -> Layer:
     if not isinstance(value, dict):
         return Layer(kind, "", None, fault="its entry is not an object")
-    name = value.get("name")
+    name, nbytes, digest = value.get("name"), value.get("size"), value.get("digest")
     name = name if isinstance(name, str) else ""
-    nbytes = value.get("size")
     if type(nbytes) is not int or nbytes < 0:
         nbytes = None
-    digest = value.get("digest")
     match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
         shown = shorten(digest) if isinstance(digest, str) else "(not a text)"
@@ -240,11 +219,9 @@ def _read_layer(value: Any, kind: str) -> Layer:
 
 
 def find_blob(models: Path, layer: Layer) -> Path:
-    """Return where a layer's blob lies; it need not be there.
+    """Return where a layer's blob lies, below the folder that holds ``blobs``.
 
-    Args:
-        models: The folder that holds ``blobs``.
-        layer: A layer of a manifest.
+    It need not be there.
 
     Raises:
         FormatError: The layer has no usable digest, or its blob is a link out of the store.
@@ -265,6 +242,5 @@ def size_fault(layer: Layer, found_bytes: int) -> str | None:
     """Return what is wrong with a blob's size, or None."""
     if layer.nbytes is None or layer.nbytes == found_bytes:
         return None
-    return (
-        f"its blob has {found_bytes} bytes, the manifest says {layer.nbytes}; pull the model again"
-    )
+    what = f"its blob has {found_bytes} bytes, the manifest says {layer.nbytes}"
+    return f"{what}; pull the model again"

@@ -9,8 +9,10 @@ blob opens.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -72,11 +74,7 @@ _PREFIX: Final = "ollama."
 
 
 def blob_size(manifest: Manifest, layer: Layer, log: ProblemLog) -> tuple[Path, int] | None:
-    """Find a layer's blob; report a fault, and return None if there is nothing to read.
-
-    Returns:
-        Its path and its size in bytes.
-    """
+    """Return the path and the bytes of a layer's blob; report a fault, None if it is unreadable."""
     try:
         path = find_blob(manifest.models, layer)
         with FileSource(path) as source:
@@ -132,18 +130,14 @@ def read_texts(manifest: Manifest, log: ProblemLog) -> tuple[Config, list[Metada
         elif layer.kind == "json" and layer.name == _INDEX_NAME:
             entries += read_object(path, layer.title, "model_index.", log).entries
         else:
-            key = _key_of(layer)
+            key = _PREFIX + _TEXTS.get(layer.kind, layer.kind)
+            if layer.kind == "json":
+                key = f"file.{layer.name}" if layer.name else "file"
             numbers[key] = numbers.get(key, 0) + 1
             if numbers[key] > 1:  # a model may have several licences
                 key = f"{key}.{numbers[key]}"
             entries += _entries_of(layer, key, path, nbytes, log)
     return config, entries
-
-
-def _key_of(layer: Layer) -> str:
-    if layer.kind == "json":
-        return f"file.{layer.name}" if layer.name else "file"
-    return _PREFIX + _TEXTS.get(layer.kind, layer.kind)
 
 
 def _entries_of(
@@ -161,24 +155,18 @@ def _entries_of(
 
 def _text_entry(key: str, path: Path, nbytes: int) -> MetadataEntry:
     """Return a text; a long one (a tokenizer has megabytes) is read on first use."""
-    load = _text_loader(path)
-    if nbytes > EAGER_STRING_BYTES:
-        return MetadataEntry(key, "string", None, load)
-    try:
-        return loaded_entry(key, "string", load())
-    except ExplorerError:  # it went away just now: reading it will raise
-        return MetadataEntry(key, "string", None, load)
+    if nbytes <= EAGER_STRING_BYTES:
+        with suppress(ExplorerError):  # it went away just now: reading it will raise
+            return loaded_entry(key, "string", _read_text(path))
+    return MetadataEntry(key, "string", None, partial(_read_text, path))
 
 
-def _text_loader(path: Path) -> Callable[[], str]:
-    def load() -> str:
-        with FileSource(path) as source:
-            if source.size > MAX_TEXT_BYTES:
-                what = f"has {source.size} bytes; at most {MAX_TEXT_BYTES} of text are shown"
-                raise FormatError(what, path)
-            return decode_text(source.read(0, source.size))
-
-    return load
+def _read_text(path: Path) -> str:
+    with FileSource(path) as source:
+        if source.size > MAX_TEXT_BYTES:
+            what = f"has {source.size} bytes; at most {MAX_TEXT_BYTES} of text are shown"
+            raise FormatError(what, path)
+        return decode_text(source.read(0, source.size))
 
 
 def _messages(layer: Layer, key: str, path: Path, log: ProblemLog) -> Iterator[MetadataEntry]:
@@ -191,8 +179,7 @@ def _messages(layer: Layer, key: str, path: Path, log: ProblemLog) -> Iterator[M
     if not isinstance(value, list):
         log.add_warning(layer.title, "it is not a JSON list, and is left out")
         return
-    lines = [_message(item) for item in value]
-    yield loaded_entry(key, "array[string]", lines)
+    yield loaded_entry(key, "array[string]", list(map(_message, value)))
 
 
 def _message(item: object) -> str:
@@ -254,10 +241,8 @@ def _open_file(manifest: Manifest) -> Model:
 def _projector(manifest: Manifest) -> Path | None:
     """Return the first projector's blob; a fault of it is among the problems already."""
     for layer in manifest.of_kind("projector"):
-        try:
+        with suppress(ExplorerError):
             return find_blob(manifest.models, layer)
-        except ExplorerError:
-            continue
     return None
 
 
@@ -293,8 +278,7 @@ class _TensorBlobs:
             for tensor in self._stored(layer, scope):
                 found += 1
                 if stored.setdefault(tensor.name, tensor) is not tensor:
-                    what = "is in more than one layer; the first one counts"
-                    log.add_error(tensor.name, what)
+                    log.add_error(tensor.name, "is in more than one layer; the first one counts")
             if found > MAX_TENSORS:  # many layers may name one blob
                 what = f"has more than {MAX_TENSORS} tensors; it is damaged"
                 raise FormatError(what, manifest.path)
@@ -302,9 +286,8 @@ class _TensorBlobs:
             title = manifest.of_kind("tensor")[0].title
             fault = next(iter(self._blobs.values()))
             raise FormatError(f"none of its blobs can be used; {title}: {fault}", manifest.path)
-        assembly = assemble(
-            list(stored.values()), (OLLAMA_NAMING, OLD_OLLAMA_NAMING), config.fields, log
-        )
+        namings = (OLLAMA_NAMING, OLD_OLLAMA_NAMING)
+        assembly = assemble(list(stored.values()), namings, config.fields, log)
         metadata = Metadata(entries)
         prefix = metadata.text("ollama.config.draft.tensor_prefix") or _DRAFT_PREFIX
         table = assembly.table(prefix)  # which sorts the tensors
@@ -323,8 +306,11 @@ class _TensorBlobs:
     def _stored(self, layer: Layer, scope: int) -> Iterator[Stored]:
         """Yield the tensors of a layer under their names in the model."""
         file = self._blob(layer)
-        if isinstance(file, str):
-            yield self._placeholder(layer, file)
+        if isinstance(file, str):  # nothing but the name is known
+            manifest, name = self._manifest, layer.title
+            path = manifest.models / BLOBS / layer.digest if layer.digest else manifest.path
+            extent = Extent(MemorySource(b"", path), 0, 0)
+            yield Stored(name, _UNKNOWN, extent, damage=file, key=name, metadata={})
             return
         rows = [row._replace(scope=scope) for row in file.all_stored()]
         weights = find_weights(rows, (OLLAMA_NAMING,))
@@ -363,10 +349,3 @@ class _TensorBlobs:
         if fault is not None:
             self._log.add_error(layer.title, fault)
         return blob
-
-    def _placeholder(self, layer: Layer, fault: str) -> Stored:
-        """Return a tensor of which nothing but the name is known."""
-        folder = self._manifest.models / BLOBS
-        path = folder / layer.digest if layer.digest else self._manifest.path
-        extent = Extent(MemorySource(b"", path), 0, 0)
-        return Stored(layer.title, _UNKNOWN, extent, fault, layer.title, {})

@@ -36,15 +36,16 @@ _EXPERTS: Final = re.compile(
 )
 
 
-class Naming(NamedTuple):
-    """How a program names the companions of a weight: endings that replace its own.
+_KINDS: Final = {  # of groups, by what their name holds; the first that fits
+    "shared_expert": "shared_experts",
+    "experts": "experts",
+    "switch_mlp": "experts",
+    "": "packed",
+}
 
-    Attributes:
-        weight: What the weight's own name ends in.
-        scale: Ending of the scales.
-        bias: Ending of the biases.
-        global_scale: Ending of the global scale.
-    """
+
+class Naming(NamedTuple):
+    """How a program names the companions of a weight: endings that replace the weight's own."""
 
     weight: str
     scale: str
@@ -129,39 +130,23 @@ class Weight(NamedTuple):
 
 @dataclass
 class Assembly:
-    """Tensors and groups of a model.
-
-    Attributes:
-        tensors: The tensors, in the order of their weights.
-        groups: The groups.
-    """
+    """Tensors of a model, in the order of their weights, and its groups."""
 
     tensors: list[Tensor] = field(default_factory=list)
     groups: list[TensorGroup] = field(default_factory=list)
 
     def table(self, draft_prefix: str | None = None) -> TensorTable:
         """Return the table; tensors that begin with the prefix are a draft model's, and last."""
-        if draft_prefix is None:
-            main = len(self.tensors)
-        else:
+        main = None
+        if draft_prefix is not None:
             self.tensors.sort(key=lambda tensor: tensor.name.startswith(draft_prefix))  # is stable
             main = sum(not tensor.name.startswith(draft_prefix) for tensor in self.tensors)
-        columns = TensorColumns(
-            names=[tensor.name for tensor in self.tensors],
-            shapes=[tensor.shape for tensor in self.tensors],
-            types=[tensor.type for tensor in self.tensors],
-            parameters=[tensor.parameters for tensor in self.tensors],
-            nbytes=[tensor.nbytes for tensor in self.tensors],
-        )
+        columns = TensorColumns.of([tensor.name for tensor in self.tensors], self.tensors)
         return TensorTable(columns, self.tensors.__getitem__, main)
 
 
 class ExpertGroups(Sequence[TensorGroup]):
-    """Groups of experts, made on first use: a model may have 90,000 of them.
-
-    Args:
-        table: The tensors of a model.
-    """
+    """Groups of experts, made on first use: a model may have 90,000 of them."""
 
     def __init__(self, table: TensorTable) -> None:
         self._table = table
@@ -201,13 +186,13 @@ def assemble(
     weights: dict[int, tuple[Weight, Resolution]] = {}
     consumed: set[int] = set()
     guesses: list[tuple[str, str]] = []
-    resolver = _Resolver(config)
+    known: dict[tuple[object, ...], Resolution] = {}
     for weight in find_weights(stored, namings):
         # What belongs to a weight is no weight itself, and the other way round.
         companions = set(map(id, weight.stored[1:]))
         if id(weight.weight) in consumed or companions & weights.keys():
             continue
-        found = resolver.resolve(weight)
+        found = _resolve(weight, config, known)
         if found.layout is None:
             what = f"its quantization is not known: {found.problem}"
             log.add_error(weight.weight.name, what)
@@ -248,31 +233,22 @@ def find_weights(stored: Iterable[Stored], namings: Sequence[Naming]) -> Iterato
             yield Weight(weight, scale, bias, by_name.get((scope, stem + naming.global_scale)))
 
 
-class _Resolver:
-    """Resolves how weights are quantized; thousands are alike, and are resolved once."""
-
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = config
-        self._known: dict[tuple[Parts, str | None, str | None, int], Resolution] = {}
-
-    def resolve(self, weight: Weight) -> Resolution:
-        """Return how a weight is quantized, and contradictions."""
-        stored, metadata = weight.weight, weight.weight.metadata
-        bias, global_scale = weight.bias, weight.global_scale
-        parts = Parts(
-            stored.part,
-            weight.scale.part,
-            None if bias is None else bias.part,
-            None if global_scale is None else global_scale.part,
-        )
-        quant_type = metadata.get(f"{stored.key}.quant_type", metadata.get("quant_type"))
-        group_size = metadata.get(f"{stored.key}.group_size", metadata.get("group_size"))
-        said = config_quantization(self._config, stored.name.removesuffix(".weight"))
-        key = (parts, quant_type, group_size, id(said))  # parts of the config, which stays
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = resolve(parts, quant_type, group_size, said)
-        return found
+def _resolve(
+    weight: Weight, config: Mapping[str, Any], known: dict[tuple[object, ...], Resolution]
+) -> Resolution:
+    """Return how a weight is quantized; thousands are alike, and are resolved once."""
+    stored, metadata = weight.weight, weight.weight.metadata
+    bias, global_scale = weight.bias, weight.global_scale
+    parts = Parts(
+        stored.part, weight.scale.part, bias and bias.part, global_scale and global_scale.part
+    )
+    quant_type = metadata.get(f"{stored.key}.quant_type", metadata.get("quant_type"))
+    group_size = metadata.get(f"{stored.key}.group_size", metadata.get("group_size"))
+    said = config_quantization(config, stored.name.removesuffix(".weight"))
+    key = (parts, quant_type, group_size, id(said))  # parts of the config, which stays
+    if key not in known:
+        known[key] = resolve(parts, quant_type, group_size, said)
+    return known[key]
 
 
 def _report_guesses(guesses: Sequence[tuple[str, str]], log: ProblemLog) -> None:
@@ -290,8 +266,8 @@ def _logical_tensor(weight: Weight, found: Resolution) -> Tensor:
     grouped = GroupedWeights(
         weight=weight.weight.array,
         scales=weight.scale.array,
-        biases=None if bias is None else bias.array,
-        global_scale=None if global_scale is None else global_scale.array,
+        biases=bias and bias.array,
+        global_scale=global_scale and global_scale.array,
         layout=found.layout,
         groups_per_global_scale=found.groups_per_global_scale,
     )
@@ -334,12 +310,6 @@ def is_group_name(name: str) -> bool:
     return group_of_name(f"{name}.") == name
 
 
-def _kind_of_group(name: str) -> str:
-    if "shared_expert" in name:
-        return "shared_experts"
-    return "experts" if "experts" in name or "switch_mlp" in name else "packed"
-
-
 def _expert_groups(tensors: Sequence[Tensor]) -> Iterator[TensorGroup]:
     """Yield the groups of experts, each with the quantization that all its weights share."""
     members: dict[str, list[Tensor]] = {}
@@ -352,7 +322,7 @@ def _expert_groups(tensors: Sequence[Tensor]) -> Iterator[TensorGroup]:
         sizes = {layout.group_size if layout else None for layout in layouts}
         yield TensorGroup(
             name=name,
-            kind=_kind_of_group(name),
+            kind=next(kind for word, kind in _KINDS.items() if word in name),
             tensors=tuple(tensor.name for tensor in group),
             nbytes=sum(tensor.nbytes for tensor in group),
             quant_type=names.pop() if len(names) == 1 else None,
