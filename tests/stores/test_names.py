@@ -30,7 +30,7 @@ DEFAULT = ("registry.ollama.ai", "library")
 )
 def test_names(text: str, parts: tuple[str, ...], shown: str) -> None:
     name = parse_name(text)
-    assert name.parts == parts
+    assert name == parts
     assert str(name) == shown
     assert parse_name(shown) == name
 
@@ -53,7 +53,7 @@ def test_a_name_never_leaves_the_manifests(text: str) -> None:
         name = parse_name(text)
     except FormatError:
         return
-    assert all(part not in {"", ".", ".."} and not set("/\\\0") & set(part) for part in name.parts)
+    assert all(part not in {"", ".", ".."} and not set("/\\\0") & set(part) for part in name)
 
 
 @pytest.fixture
