@@ -31,62 +31,35 @@ class Hyperparameters:
     Lists of head counts are kept as stored: one entry holds for all blocks, in a longer list blocks
     past its end have 1 head, and entries beyond the blocks count in the extremes only.
 
-    Attributes:
-        architecture: ``general.architecture``; ``"unknown"`` if absent.
-        block_count: L.
-        embedding_length: E.
-        head_counts: Attention heads as stored.
-        kv_head_counts: Key and value heads as stored.
-        stored_key_length: Length of a head's key, or None where the file does not say.
-        stored_value_length: Length of a head's value, or None where the file does not say.
-        vocabulary: V, the number of tokens.
-        feed_forward_length: FF.
-        sliding_window: Tokens that a sliding block sees; 0 for none.
-        trained_context: Longest context that it was trained for; 0 for no limit.
-        cross_attention_layers: Blocks with cross attention (mllama).
-        ssm_conv_kernel: conv of the recurrent formula.
-        ssm_state_size: state of the recurrent formula.
-        ssm_inner_size: inner of the recurrent formula.
-        ssm_group_count: groups of the recurrent formula.
-        embedding_model: Whether it makes embeddings and no text (the key ``pooling_type``).
-        vision: Whether it sees images.
-        tensors: Sizes of its tensors by group.
-        file_bytes: Bytes of its files; of parts without a file, the bytes of the tensors.
-        name: What to call it.
-        after_conversion: Whether the figures are those it would have after conversion to GGUF.
-        origins: Symbol → where its value came from.
-        warnings: What is odd about the header.
-        own_context: The context among the model's own parameters, or None.
-
     Raises:
         PlanError: A number is no integer, negative, or absurdly large.
     """
 
-    architecture: str = "unknown"
-    block_count: int = 0
-    embedding_length: int = 0
-    head_counts: tuple[int, ...] = (1,)
-    kv_head_counts: tuple[int, ...] = (1,)
-    stored_key_length: int | None = None
-    stored_value_length: int | None = None
-    vocabulary: int = 0
-    feed_forward_length: int = 0
-    sliding_window: int = 0
-    trained_context: int = 0
-    cross_attention_layers: frozenset[int] = frozenset()
-    ssm_conv_kernel: int = 0
-    ssm_state_size: int = 0
-    ssm_inner_size: int = 0
-    ssm_group_count: int = 0
-    embedding_model: bool = False
-    vision: bool = False
-    tensors: TensorGroups = field(default_factory=TensorGroups)
-    file_bytes: int = 0
+    architecture: str = "unknown"  # general.architecture
+    block_count: int = 0  # L
+    embedding_length: int = 0  # E
+    head_counts: tuple[int, ...] = (1,)  # attention heads as stored
+    kv_head_counts: tuple[int, ...] = (1,)  # key and value heads as stored
+    stored_key_length: int | None = None  # of a head's key; None where the file does not say
+    stored_value_length: int | None = None  # of a head's value; None where the file does not say
+    vocabulary: int = 0  # V, the number of tokens
+    feed_forward_length: int = 0  # FF
+    sliding_window: int = 0  # tokens that a sliding block sees; 0 for none
+    trained_context: int = 0  # longest context that it was trained for; 0 for no limit
+    cross_attention_layers: frozenset[int] = frozenset()  # blocks with cross attention (mllama)
+    ssm_conv_kernel: int = 0  # conv of the recurrent formula
+    ssm_state_size: int = 0  # state of it
+    ssm_inner_size: int = 0  # inner of it
+    ssm_group_count: int = 0  # groups of it
+    embedding_model: bool = False  # whether it makes embeddings and no text (key pooling_type)
+    vision: bool = False  # whether it sees images
+    tensors: TensorGroups = field(default_factory=TensorGroups)  # sizes of its tensors by group
+    file_bytes: int = 0  # bytes of its files; of parts without a file, of the tensors
     name: str = ""
-    after_conversion: bool = False
-    origins: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    own_context: int | None = None
+    after_conversion: bool = False  # whether it is what the model would be after conversion to GGUF
+    origins: Mapping[str, str] = field(default_factory=dict)  # symbol → where its value came from
+    warnings: tuple[str, ...] = ()  # what is odd about the header
+    own_context: int | None = None  # the context among the model's own parameters
 
     def __post_init__(self) -> None:
         for part in fields(self):
@@ -225,26 +198,18 @@ _TOKENS: Final = "tokenizer.ggml.tokens"
 def read_metadata(
     metadata: Metadata, tensors: TensorGroups, file_bytes: int, name: str = ""
 ) -> Hyperparameters:
-    """Return what the metadata of a GGUF model says.
-
-    Args:
-        metadata: Its keys and values; the tokens stay undecoded.
-        tensors: Its tensors, grouped.
-        file_bytes: Bytes of its files.
-        name: What to call it.
+    """Return what the metadata of a GGUF model says; its tokens stay undecoded.
 
     Raises:
         PlanError: A value is of the wrong type, negative, or absurdly large.
     """
     keys = _Keys(metadata)
-    heads = keys.integers("heads", "attention.head_count", 1)
-    kv_heads = keys.integers("kv heads", "attention.head_count_kv", 1)
     return Hyperparameters(
         architecture=keys.architecture,
         block_count=keys.integer("L", "block_count", most=MAX_BLOCKS),
         embedding_length=keys.integer("E", "embedding_length"),
-        head_counts=heads,
-        kv_head_counts=kv_heads,
+        head_counts=keys.integers("heads", "attention.head_count"),
+        kv_head_counts=keys.integers("kv heads", "attention.head_count_kv"),
         stored_key_length=keys.optional("Dk", "attention.key_length"),
         stored_value_length=keys.optional("Dv", "attention.value_length"),
         vocabulary=keys.vocabulary(),
@@ -359,12 +324,12 @@ class _Keys:
         assert isinstance(values, Sequence)  # its length and type say so
         return tuple(whole(value, key) for value in values)
 
-    def integers(self, symbol: str, suffix: str, default: int) -> tuple[int, ...]:
-        """Return a list, or a scalar or the default as a list of one."""
+    def integers(self, symbol: str, suffix: str) -> tuple[int, ...]:
+        """Return a list, or a scalar as a list of one; without either, one 1."""
         _, entry = self._entry(suffix)
         if entry is not None and entry.length:
             return self.list(symbol, suffix)
-        return (self.integer(symbol, suffix, default),)
+        return (self.integer(symbol, suffix, default=1),)
 
     def vocabulary(self) -> int:
         """Return the number of tokens, without decoding any."""
@@ -439,11 +404,9 @@ def read_config(model: Model) -> Hyperparameters:
             "open the folder that holds both"
         )
     config = _Config(model.config)
-    blocks = config.number("L", most=MAX_BLOCKS)
-    heads = config.counts("heads") or (1,)
-    kv_heads = config.counts("kv heads")
-    if not kv_heads:
-        kv_heads = heads
+    blocks, heads = config.number("L", most=MAX_BLOCKS), config.counts("heads") or (1,)
+    kv_heads = config.counts("kv heads") or heads
+    if kv_heads is heads:
         config.origins["kv heads"] = f"{config.origins['heads']}, one for each head"
     key_length, value_length = _lengths(config)
     tensors = group_config(model.tensors)
@@ -510,10 +473,9 @@ class _Config:
         """Return a number as a list of one, or a list; empty if there is none."""
         value, key = self.get(*_ALTERNATIVES[symbol])
         self.origins[symbol] = key
-        if value is None:
-            return ()
-        values = value if isinstance(value, list) else [value]
-        return _integers(values, key)
+        if isinstance(value, list):
+            return _integers(value, key)
+        return () if value is None else (whole(value, key),)
 
     def listed(self, key: str) -> tuple[int, ...]:
         """Return a list; empty if it is absent."""
@@ -522,11 +484,10 @@ class _Config:
 
     def optional(self, *keys: str) -> int | None:
         """Return a number, or None if it is absent."""
-        value, key = self.get(*keys)
-        return None if value is None else whole(value, key)
+        return whole_or_none(*self.get(*keys))
 
 
-def _integers(values: list[Any], key: str) -> tuple[int, ...]:
+def _integers(values: Sequence[Any], key: str) -> tuple[int, ...]:
     if len(values) > MAX_BLOCKS:
         raise PlanError(f"{key} has {len(values):,} entries, more than {MAX_BLOCKS:,}")
     return tuple(whole(value, key) for value in values)
@@ -568,10 +529,10 @@ def _is_embedding(config: Mapping[str, Any]) -> bool:
 
 
 def _warnings(blocks: int, heads: Sequence[int], tensors: TensorGroups) -> Iterator[str]:
+    found = sum(name.startswith("blk.") for name in tensors.nbytes)
     if not blocks:
         yield "config.json states no number of blocks; the figures are not those of a model"
-    found = sum(name.startswith("blk.") for name in tensors.nbytes)
-    if blocks and found != blocks:
+    elif found != blocks:
         yield f"config.json states {blocks} blocks, the tensors make {found}"
     if len(set(heads)) > 1:
         yield f"blocks differ in their heads ({range_text(heads)})"

@@ -36,13 +36,9 @@ from explorer.text import integer_text
 
 @dataclass(frozen=True)
 class Profile:
-    """One way to plan.
+    """One way to plan: its name in a command, its description, and what makes a plan.
 
-    Attributes:
-        name: Its name in a command.
-        title: Its description.
-        plan: Makes a plan; raises `PlanError` where the model cannot be planned, or where Ollama
-            would refuse to load it.
+    `plan` raises `PlanError` where the model cannot be planned, or Ollama would refuse to load it.
     """
 
     name: str
@@ -68,11 +64,7 @@ def _plan_graph_size(request: PlanRequest) -> Plan:
 
 
 def effective_for(request: PlanRequest, **changes: Any) -> EffectiveSettings:
-    """Return the settings that hold in a server, of a request with some settings changed.
-
-    Args:
-        request: What is asked for.
-        changes: Other values of `Settings`, by name.
+    """Return the settings that hold in a server; `changes` are other values of `Settings`.
 
     Raises:
         PlanError: A setting cannot be used.
@@ -86,16 +78,7 @@ def effective_for(request: PlanRequest, **changes: Any) -> EffectiveSettings:
 def layout_for(
     request: PlanRequest, effective: EffectiveSettings, trace: Trace | None = None
 ) -> Layout:
-    """Place the layers of a request's model under the settings that hold; see `lay_out`.
-
-    Args:
-        request: The model and the machine; its own settings do not count.
-        effective: The settings.
-        trace: As in `lay_out`.
-
-    Raises:
-        PlanError: As in `lay_out`.
-    """
+    """Return `lay_out` of a request's model and machine under the settings that hold."""
     return lay_out(
         request.h,
         effective,
@@ -301,11 +284,7 @@ PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
 
 
 def profile_named(name: str) -> Profile:
-    """Return the profile of a name.
-
-    Raises:
-        PlanError: There is none of that name.
-    """
+    """Return the profile of a name; raise `PlanError` if there is none."""
     if name not in PROFILES:
         raise PlanError(f"there is no profile {quoted(name)!r}; use one of {', '.join(PROFILES)}")
     return PROFILES[name]

@@ -35,13 +35,8 @@ SCHED_SPREAD: Final = "OLLAMA_SCHED_SPREAD"
 NEW_ENGINE: Final = "OLLAMA_NEW_ENGINE"
 
 VARIABLES: Final = (
-    NUM_PARALLEL,
-    CONTEXT_LENGTH,
-    FLASH_ATTENTION,
-    KV_CACHE_TYPE,
-    GPU_OVERHEAD,
-    SCHED_SPREAD,
-    NEW_ENGINE,
+    *(NUM_PARALLEL, CONTEXT_LENGTH, FLASH_ATTENTION, KV_CACHE_TYPE),
+    *(GPU_OVERHEAD, SCHED_SPREAD, NEW_ENGINE),
 )
 """The variables that a plan depends on (docs/planner.md, section 9)."""
 
@@ -57,9 +52,7 @@ def text(environment: Mapping[str, str], name: str) -> str:
 def boolean(environment: Mapping[str, str], name: str) -> bool | None:
     """Return a switch, or None if it is not set or empty. Any other text counts as true."""
     value = text(environment, name)
-    if not value:
-        return None
-    return value not in _FALSE
+    return value not in _FALSE if value else None
 
 
 def integer(environment: Mapping[str, str], name: str) -> int | None:
@@ -85,37 +78,6 @@ _ON_BY_DEFAULT: Final = frozenset(
 _NEVER: Final = frozenset({"gemma2"})
 
 
-@dataclass(frozen=True, slots=True)
-class FlashAttention:
-    """Whether it is on, what settings or environment ask for (or None), and what decided."""
-
-    on: bool
-    requested: bool | None
-    reason: str
-
-
-def choose_flash_attention(
-    h: Hyperparameters,
-    requested: bool | None,
-    devices: Sequence[Device],
-    environment: Mapping[str, str],
-) -> FlashAttention:
-    """Take the request, else the architecture's default; then turn it off where it cannot be."""
-    reason = "setting flash_attention"
-    if requested is None:
-        requested = boolean(environment, FLASH_ATTENTION)
-        reason = FLASH_ATTENTION
-    wanted = requested
-    if wanted is None:
-        wanted = h.architecture in _ON_BY_DEFAULT
-        reason = f"{'on' if wanted else 'off'} by default for this architecture"
-    if wanted:
-        obstacle = device_obstacle(devices) or model_obstacle(h)
-        if obstacle:
-            return FlashAttention(False, requested, obstacle)
-    return FlashAttention(bool(wanted), requested, reason)
-
-
 def device_obstacle(devices: Sequence[Device]) -> str:
     """Return which GPU rules flash attention out for the whole machine; empty if none does."""
     for device in devices:
@@ -124,7 +86,7 @@ def device_obstacle(devices: Sequence[Device]) -> str:
     return ""
 
 
-def model_obstacle(h: Hyperparameters) -> str:
+def _model_obstacle(h: Hyperparameters) -> str:
     """Return why the model has no flash attention; empty if it can have it."""
     if h.embedding_model:
         return "an embedding model has no flash attention"
@@ -194,9 +156,8 @@ class Settings:
 
     def record(self) -> dict[str, Any]:
         """Return what was asked for, without what was left as it is."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}
-        left = {part.name: part.default for part in fields(self)}
-        return {name: value for name, value in values.items() if value is not left[name]}
+        values = {part.name: (getattr(self, part.name), part.default) for part in fields(self)}
+        return {name: value for name, (value, left) in values.items() if value is not left}
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,16 +229,13 @@ def effective_settings(
     context = _context(h, settings, devices, log, server_rules)
     batch = _batch(settings, context, log)
     parallel = _parallel(h, settings, log, server_rules)
-    choice = choose_flash_attention(h, settings.flash_attention, devices, log.environment)
-    log.origins["flash_attention"] = choice.reason
-    if choice.requested is not None and choice.requested != choice.on:
-        log.differ("flash_attention", choice.requested, choice.on, choice.reason)
+    flash_attention = _flash_attention(h, settings, devices, log)
     return EffectiveSettings(
         context=context,
         parallel=parallel,
         batch=batch,
-        kv_cache_type=_cache_type(settings, choice.on, log),
-        flash_attention=choice.on,
+        kv_cache_type=_cache_type(settings, flash_attention, log),
+        flash_attention=flash_attention,
         num_gpu=AUTOMATIC if settings.num_gpu is None else settings.num_gpu,
         overhead=_overhead(settings, log),
         spread=_spread(settings, log),
@@ -381,13 +339,31 @@ def _parallel(h: Hyperparameters, settings: Settings, log: _Log, server_rules: b
         log.differ("parallel", asked, value, reason)
     if value == 1 or not (server_rules or settings.parallel is None):
         return value
-    if h.embedding_model:
-        log.differ("parallel", asked, 1, "an embedding model runs one sequence at a time")
-        return 1
-    if h.architecture in _ONE_SEQUENCE_FAMILIES:
-        log.differ("parallel", asked, 1, f"{h.architecture} runs one sequence at a time")
-        return 1
-    return value
+    if not h.embedding_model and h.architecture not in _ONE_SEQUENCE_FAMILIES:
+        return value
+    which = "an embedding model" if h.embedding_model else h.architecture
+    log.differ("parallel", asked, 1, f"{which} runs one sequence at a time")
+    return 1
+
+
+def _flash_attention(
+    h: Hyperparameters, settings: Settings, devices: Sequence[Device], log: _Log
+) -> bool:
+    """Step 6: the request, else the architecture's default; off where it cannot be."""
+    variable = boolean(log.environment, FLASH_ATTENTION)
+    default = h.architecture in _ON_BY_DEFAULT
+    wanted = log.first(
+        "flash_attention",
+        (settings.flash_attention, "setting flash_attention"),
+        (variable, FLASH_ATTENTION),
+        (default, f"{'on' if default else 'off'} by default for this architecture"),
+    )
+    obstacle = (device_obstacle(devices) or _model_obstacle(h)) if wanted else ""
+    if obstacle and settings.flash_attention is variable is None:
+        log.origins["flash_attention"] = obstacle
+    elif obstacle:
+        log.differ("flash_attention", True, False, obstacle)
+    return bool(wanted) and not obstacle
 
 
 def _cache_type(settings: Settings, flash_attention: bool, log: _Log) -> str:
@@ -422,9 +398,11 @@ def _overhead(settings: Settings, log: _Log) -> int:
 
 
 def _spread(settings: Settings, log: _Log) -> bool:
-    if settings.spread is not None:
-        log.origins["spread"] = "setting spread"
-        return bool(settings.spread)
-    variable = boolean(log.environment, SCHED_SPREAD)
-    log.origins["spread"] = "default off" if variable is None else SCHED_SPREAD
-    return bool(variable)
+    return bool(
+        log.first(
+            "spread",
+            (settings.spread, "setting spread"),
+            (boolean(log.environment, SCHED_SPREAD), SCHED_SPREAD),
+            (False, "default off"),
+        )
+    )

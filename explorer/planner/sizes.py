@@ -8,7 +8,7 @@ formulas are what a plan shows beside its figures; a test evaluates each of them
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -69,11 +69,8 @@ class Workload:
 
     def for_loading(self, *, embedding_model: bool) -> Workload:
         """Apply the one rule of loading: an embedding model's batch holds the whole context."""
-        if not embedding_model or self.batch >= self.context:
-            return self
-        return Workload(
-            self.context, self.parallel, self.context, self.kv_cache_type, self.flash_attention
-        )
+        holds = not embedding_model or self.batch >= self.context
+        return self if holds else replace(self, batch=self.context)
 
 
 # The key-value cache, block by block: a default, of which some architectures replace entries
@@ -97,36 +94,6 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
 """Kind of a block → formula of its cache, as Python writes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class KvCache:
-    """The cache of a model.
-
-    Attributes:
-        per_layer: Bytes of each of the L blocks.
-        kinds: Kind of each block, a key of `FORMULAS`.
-        default_total: Sum before an architecture's rule replaced entries (KVdefault).
-    """
-
-    per_layer: tuple[int, ...]
-    kinds: tuple[str, ...]
-    default_total: int
-
-    @property
-    def total(self) -> int:
-        """Sum over the blocks (KVtotal)."""
-        return sum(self.per_layer)
-
-
-def kv_cache(h: Hyperparameters, w: Workload) -> KvCache:
-    """Return the cache of each block."""
-    sizes, kinds = _default(h, w)
-    default_total = sum(sizes)
-    rule = _RULES.get(h.architecture)
-    if rule is not None:
-        rule(h, w, sizes, kinds)
-    return KvCache(tuple(sizes), tuple(kinds), default_total)
-
-
 def recurrent_bytes(h: Hyperparameters) -> int:
     """Return (r + s) * 4: always 32-bit floats, whatever the context and the cache type."""
     inner, state, groups = h.ssm_inner_size, h.ssm_state_size, h.ssm_group_count
@@ -140,13 +107,10 @@ def _default(h: Hyperparameters, w: Workload) -> tuple[list[int], list[str]]:
     recurrent = recurrent_bytes(h)
     each = w.cells * (h.key_length + h.value_length)
     by_heads = {k: int(each * k * w.bytes_per_element) for k in set(h.kv_heads_per_block)}
-    sizes: list[int] = []
-    kinds: list[str] = []
-    for heads, kv_heads in zip(h.heads_per_block, h.kv_heads_per_block, strict=True):
-        attends = heads > 0 and kv_heads > 0
-        sizes.append(by_heads[kv_heads] if attends else recurrent)
-        kinds.append("attention" if attends else "recurrent")
-    return sizes, kinds
+    counts = zip(h.heads_per_block, h.kv_heads_per_block, strict=True)
+    attending = [(heads > 0 and kv_heads > 0, kv_heads) for heads, kv_heads in counts]
+    sizes = [by_heads[kv_heads] if attends else recurrent for attends, kv_heads in attending]
+    return sizes, ["attention" if attends else "recurrent" for attends, _ in attending]
 
 
 def _mllama(h: Hyperparameters, w: Workload, sizes: list[int], kinds: list[str]) -> None:
@@ -190,45 +154,25 @@ _RULES: Final[Mapping[str, _Rule]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """What a row of the table may read.
+    """What a row of the table may read."""
 
-    Attributes:
-        E: Embedding length.
-        V: Number of tokens of the vocabulary.
-        H: Largest number of heads of a block.
-        K: Largest number of key and value heads of a block.
-        Kmin: Smallest number of key and value heads of a block.
-        D: Head length, E // smallest number of heads.
-        Dk: Length of a head's key.
-        FF: Feed-forward length.
-        B: Batch.
-        C: Context × parallel.
-        Np: Parallel.
-        G: Bytes of block 0's stacked gate experts; 0 without.
-        W: Width of block 0's first split gate expert; 0 without.
-        S: Length of block 0's fused attention bias; 0 without.
-        R: Elements of ``rope_freqs.weights``.
-        KVdefault: Bytes of the cache before an architecture's rule replaced entries.
-        KVtotal: Bytes of the cache.
-    """
-
-    E: int
-    V: int
-    H: int
-    K: int
-    Kmin: int
-    D: int
-    Dk: int
-    FF: int
-    B: int
-    C: int
-    Np: int
-    G: int
-    W: int
-    S: int
-    R: int
-    KVdefault: int
-    KVtotal: int
+    E: int  # embedding length
+    V: int  # number of tokens of the vocabulary
+    H: int  # largest number of heads of a block
+    K: int  # largest number of key and value heads of a block
+    Kmin: int  # smallest number of key and value heads of a block
+    D: int  # head length, E // smallest number of heads
+    Dk: int  # length of a head's key
+    FF: int  # feed-forward length
+    B: int  # batch
+    C: int  # context × parallel
+    Np: int  # parallel
+    G: int  # bytes of block 0's stacked gate experts; 0 without
+    W: int  # width of block 0's first split gate expert; 0 without
+    S: int  # length of block 0's fused attention bias; 0 without
+    R: int  # elements of ``rope_freqs.weights``
+    KVdefault: int  # bytes of the cache before an architecture's rule replaced entries
+    KVtotal: int  # bytes of the cache
 
     @property
     def b(self) -> int:
@@ -236,8 +180,7 @@ class Symbols:
         return 4 * self.B
 
 
-def symbols_of(h: Hyperparameters, w: Workload, cache: KvCache) -> Symbols:
-    """Return the values of all symbols."""
+def _symbols(h: Hyperparameters, w: Workload, kv_default: int, kv_total: int) -> Symbols:
     tensors = h.tensors
     return Symbols(
         E=h.embedding_length,
@@ -255,8 +198,8 @@ def symbols_of(h: Hyperparameters, w: Workload, cache: KvCache) -> Symbols:
         W=tensors.expert_width or 0,
         S=tensors.fused_bias_length or 0,
         R=tensors.rope_weights,
-        KVdefault=cache.default_total,
-        KVtotal=cache.total,
+        KVdefault=kv_default,
+        KVtotal=kv_total,
     )
 
 
@@ -269,7 +212,6 @@ TENSOR_ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Where the symbols that are read from tensors come from."""
-
 
 Compute: TypeAlias = Callable[[Symbols], tuple[int, int]]
 
@@ -579,15 +521,18 @@ def graph_size(  # noqa: PLR0913 - the settings by name are docs/interface.md's 
 
 def size_workload(h: Hyperparameters, workload: Workload) -> GraphSize:
     """Return `graph_size` for settings in one piece."""
-    cache = kv_cache(h, workload)
-    kv_total = sized(cache.total, "the KV cache")
-    symbols = symbols_of(h, workload, cache)
+    caches, kinds = _default(h, workload)
+    kv_default = sum(caches)
+    if h.architecture in _RULES:
+        _RULES[h.architecture](h, workload, caches, kinds)
+    kv_total = sized(sum(caches), "the KV cache")
+    symbols = _symbols(h, workload, kv_default, kv_total)
     row = row_for(h, flash_attention=workload.flash_attention)
     full, partial = (0, 0) if row is None else row.compute(symbols)
     partial_resolved = sized(partial or fallback(symbols), "the compute graph")
     return GraphSize(
-        kv_per_layer=cache.per_layer,
-        kv_kinds=cache.kinds,
+        kv_per_layer=tuple(caches),
+        kv_kinds=tuple(kinds),
         kv_total=kv_total,
         partial=partial,
         full=full,

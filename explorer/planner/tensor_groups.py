@@ -38,23 +38,14 @@ _ROPE_WEIGHTS: Final = ("rope_freqs", "weights")  # as the source spells it; fil
 
 @dataclass(frozen=True, slots=True)
 class TensorGroups:
-    """What the formulas read of a model's tensors.
+    """What the formulas read of a model's tensors; None where there is no such tensor."""
 
-    Attributes:
-        nbytes: Bytes of each group.
-        gate_experts_bytes: Bytes of block 0's stacked gate experts (G), or None without them.
-        expert_width: Width of block 0's first split gate expert (W), or None without it.
-        fused_bias_length: Length of block 0's fused attention bias (S), or None without it.
-        rope_weights: Elements of the tensor ``rope_freqs.weights`` (R); 0 without it.
-        warnings: What is not as Ollama would count it.
-    """
-
-    nbytes: Mapping[str, int] = field(default_factory=dict)
-    gate_experts_bytes: int | None = None
-    expert_width: int | None = None
-    fused_bias_length: int | None = None
-    rope_weights: int = 0
-    warnings: tuple[str, ...] = ()
+    nbytes: Mapping[str, int] = field(default_factory=dict)  # bytes of each group
+    gate_experts_bytes: int | None = None  # of block 0's stacked gate experts (G)
+    expert_width: int | None = None  # of block 0's first split gate expert (W)
+    fused_bias_length: int | None = None  # of block 0's fused attention bias (S)
+    rope_weights: int = 0  # elements of the tensor ``rope_freqs.weights`` (R); 0 without it
+    warnings: tuple[str, ...] = ()  # what is not as Ollama would count it
 
     @property
     def total_bytes(self) -> int:
@@ -80,15 +71,9 @@ def split_group(name: str) -> tuple[str, str]:
 def group_table(table: TensorTable, others: Mapping[int, TensorType] = _NO_OTHERS) -> TensorGroups:
     """Group the tensors of an opened model; `others` are types to use instead, by row."""
     columns, rows = table.columns, table.main_rows
-    types = columns.types[:rows]
-    if others:
-        types = [others.get(row, kind) for row, kind in enumerate(types)]
-    return _group(
-        columns.names[:rows],
-        types,
-        columns.parameters[:rows],
-        lambda row: columns.shapes[row][::-1],
-    )
+    types = [others.get(row, kind) for row, kind in enumerate(columns.types[:rows])]
+    shapes, counts = columns.shapes, columns.parameters[:rows]
+    return _group(columns.names[:rows], types, counts, lambda row: shapes[row][::-1])
 
 
 def group_list(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> TensorGroups:
