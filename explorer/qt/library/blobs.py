@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 from PySide6.QtCore import QByteArray, QItemSelection, QItemSelectionModel, Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from explorer.parallel import Check
 from explorer.present.explanations import BLOB_TEXTS
 from explorer.qt.jobs import JobRunner
 from explorer.qt.library.nodes import size_text, user_lines
 from explorer.qt.library.rows import PROGRAM, title_of, translate
+from explorer.qt.widgets.building import column
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
 from explorer.stores import Blob, Store
@@ -31,10 +31,7 @@ class StoredFile:
     """One blob, or one unfinished download.
 
     Attributes:
-        digest: The blob's name; of an unfinished download, the file's.
-        path: The file.
-        nbytes: Its size.
-        used_by: Names of the models that use it.
+        blob: The file; of an unfinished download, its name stands in place of a digest.
         store: The program whose store it is in.
         finished: Whether it is a blob.
         state: Whether it is used, in words.
@@ -42,30 +39,21 @@ class StoredFile:
         searched: The words that the filter searches.
     """
 
-    digest: str
-    path: Path
-    nbytes: int
-    used_by: tuple[str, ...]
+    blob: Blob
     store: str
     finished: bool
     state: str
     users: str
     searched: str
 
-    @property
-    def orphaned(self) -> bool:
-        """Whether it is a blob that no model uses."""
-        return self.finished and not self.used_by
-
 
 def stored_files(stores: Iterable[Store], check: Check = lambda: None) -> list[StoredFile]:
     """Return the blobs, then the unfinished downloads, store by store. For a worker.
 
     Args:
-        stores: The stores.
+        stores: The stores, read to their end.
         check: Called for every file; raises to give up.
     """
-    unfinished = translate("⚠ unfinished download")
     found = []
     for store in stores:
         program = PROGRAM[store.kind]
@@ -73,25 +61,15 @@ def stored_files(stores: Iterable[Store], check: Check = lambda: None) -> list[S
         for blobs, finished in ((store.blobs, True), (partials, False)):
             for blob in blobs:
                 check()
-                state = _use(blob) if finished else unfinished
-                words = "\n".join((blob.digest, state, program, *blob.used_by)).casefold()
-                found.append(
-                    StoredFile(
-                        blob.digest,
-                        blob.path,
-                        blob.nbytes,
-                        blob.used_by,
-                        program,
-                        finished,
-                        state,
-                        _users_text(blob.used_by),
-                        words,
-                    )
-                )
+                state, users = _state(blob, finished), _users_text(blob.used_by)
+                searched = "\n".join((blob.digest, state, program, *blob.used_by)).casefold()
+                found.append(StoredFile(blob, program, finished, state, users, searched))
     return found
 
 
-def _use(blob: Blob) -> str:
+def _state(blob: Blob, finished: bool) -> str:
+    if not finished:
+        return translate("⚠ unfinished download")
     if not blob.used_by:
         return translate("⚠ orphan: used by no model")
     return translate("shared") if len(blob.used_by) > 1 else translate("used")
@@ -106,48 +84,45 @@ def _users_text(names: Sequence[str]) -> str:
 
 
 def _columns(files: Sequence[StoredFile]) -> list[Column]:
+    def digest_text(digest: str) -> str:
+        return shorten(title_of(digest), _SHOWN_DIGEST)
+
+    def models(file: StoredFile) -> int:
+        return len(file.blob.used_by)
+
     table = RowColumns(files, BLOB_TEXTS)
     return [
-        table.words("blob", translate("Blob"), lambda file: file.digest, _digest_text),
-        table.number("bytes", translate("Size on disk"), lambda file: file.nbytes, bytes_text),
+        table.words("blob", translate("Blob"), lambda file: file.blob.digest, digest_text),
+        table.number("bytes", translate("Size on disk"), lambda file: file.blob.nbytes, bytes_text),
         table.words("state", translate("State"), lambda file: file.state),
-        table.number("models", translate("Models"), lambda file: len(file.used_by), integer_text),
+        table.number("models", translate("Models"), models, integer_text),
         table.words("store", translate("Store"), lambda file: file.store),
         table.words("used_by", translate("Used by"), lambda file: file.users),
     ]
 
 
-def _digest_text(digest: str) -> str:
-    return shorten(title_of(digest), _SHOWN_DIGEST)
-
-
 def blob_facts(file: StoredFile) -> str:
     """Return what is known of a blob, in lines of plain text."""
-    lines = [f"{file.store}   ·   {file.state}   ·   {size_text(file.nbytes)}"]
-    lines.append(plain_text(str(file.path)))
+    lines = [f"{file.store}   ·   {file.state}   ·   {size_text(file.blob.nbytes)}"]
+    lines.append(plain_text(str(file.blob.path)))
     if not file.finished:
         lines.append(translate("Download the model again to complete it, or delete the file."))
-    elif not file.used_by:
+    elif not file.blob.used_by:
         lines.append(
             translate(
                 "No model in this store uses this blob: a removed model may have left it, or a "
                 "manifest cannot be read. Ollama deletes such blobs when it starts."
             )
         )
-    return "\n".join([*lines, *user_lines(file.used_by)])
+    return "\n".join([*lines, *user_lines(file.blob.used_by)])
 
 
 class BlobsPage(QWidget):
     """The table of the blobs of all stores.
 
-    Attributes:
-        files: The blobs.
-        model: The table's model.
-        table: The table.
-
     Signals:
-        file_chosen: Another blob is current; a `StoredFile`, or None.
-        opened: A blob was entered or double-clicked; a `StoredFile`.
+        file_chosen: Another blob is current; a `StoredFile`.
+        opened: The user entered or double-clicked a blob; a `StoredFile`.
         selection_moved: Other rows are selected.
     """
 
@@ -167,9 +142,7 @@ class BlobsPage(QWidget):
         self.table.row_selected.connect(lambda row: self.file_chosen.emit(self.files[row]))
         self.table.row_opened.connect(lambda row: self.opened.emit(self.files[row]))
         self.table.selection_moved.connect(self.selection_moved)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.table)
+        column(self.table, of=self)
 
     def restore(self, state: QByteArray) -> None:
         """Restore widths and order of the columns."""
@@ -177,7 +150,7 @@ class BlobsPage(QWidget):
 
     def show_blobs(self, files: Sequence[StoredFile]) -> None:
         """Show blobs; what is selected stays selected, and the scroll bar where it is."""
-        chosen = {str(file.path) for file in self.selected_files()}
+        chosen = {file.blob.path for file in self.selected_files()}
         place = self.table.verticalScrollBar().value()
         header = self.table.horizontalHeader()
         state = header.saveState() if self.model.columns else self._state
@@ -186,8 +159,8 @@ class BlobsPage(QWidget):
         self.table.show_columns(state)
         self.filter(self._text)
         selection = QItemSelection()
-        for row, place in enumerate(self.model.rows.tolist() if chosen else ()):
-            if str(files[place].path) in chosen:
+        for row, number in enumerate(self.model.rows.tolist() if chosen else ()):
+            if files[number].blob.path in chosen:
                 index = self.model.index(row, 0)
                 selection.select(index, index)
         flags = QItemSelectionModel.SelectionFlag
@@ -221,7 +194,7 @@ class BlobsPage(QWidget):
         text = self.tr("{n} of {all} blobs, {size}").format(
             n=integer_text(len(shown)), all=integer_text(len(self.files)), size=_size(shown)
         )
-        orphans = [file for file in shown if file.orphaned]
+        orphans = [file for file in shown if file.finished and not file.blob.used_by]
         more = self.tr("{n} used by no model: {size}").format(
             n=integer_text(len(orphans)), size=_size(orphans)
         )
@@ -229,4 +202,4 @@ class BlobsPage(QWidget):
 
 
 def _size(files: Iterable[StoredFile]) -> str:
-    return bytes_text(sum(file.nbytes for file in files))
+    return bytes_text(sum(file.blob.nbytes for file in files))

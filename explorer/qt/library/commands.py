@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from PySide6.QtCore import QObject, QPoint, QProcess, Qt, QUrl, Signal
+from PySide6.QtCore import QObject, QPoint, QProcess, Qt, QUrl, Signal, SignalInstance
 from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QFileDialog, QMenu, QWidget
 
@@ -22,6 +22,7 @@ from explorer.qt.library.nodes import Node
 from explorer.qt.library.rows import RowKind
 from explorer.qt.library.tree import LibraryTree
 from explorer.qt.settings import Settings
+from explorer.qt.widgets.building import add_action
 from explorer.stores import StoreKind
 from explorer.text import plain_text
 
@@ -35,15 +36,7 @@ def folder_of(path: Path) -> Path:
 
 
 def reveal(path: Path, folder: Path) -> bool:
-    """Open the file manager at a file, selected where the system can do that.
-
-    Args:
-        path: The file.
-        folder: Result of `folder_of` for it.
-
-    Returns:
-        Whether a file manager was started.
-    """
+    """Open the file manager at a file, or in its folder; return whether one was started."""
     if sys.platform == "darwin":
         return bool(QProcess.startDetached("open", ["-R", str(path)])[0])
     if sys.platform == "win32":
@@ -83,7 +76,8 @@ def _selected_node(node: Node, own_folders: Sequence[Path]) -> SelectedRow:
 
 
 def _selected_file(file: StoredFile) -> SelectedRow:
-    return SelectedRow(file.digest, file.path, _digest_text(file.digest) if file.finished else "")
+    digest = file.blob.digest
+    return SelectedRow(digest, file.blob.path, _digest_text(digest) if file.finished else "")
 
 
 def _digest_text(name: str) -> str:
@@ -101,19 +95,12 @@ def _run_command(node: Node) -> str:
 
 
 class Commands(QObject):
-    """The commands of the panel of downloaded models.
-
-    Args:
-        panel: The panel; the commands' keys work wherever in it the focus is.
-        tree: Its tree of models.
-        blobs: Its list of blobs.
-        runner: Background work.
-        settings: Where folders of the user's own are remembered.
+    """The commands of the panel of downloaded models; their keys work everywhere in it.
 
     Signals:
         open_requested: The path of a model to open.
         model_chosen: A model to select in the tree; its `Node`.
-        rescan_requested: The stores shall be read again.
+        rescan_requested: The user wants to read the stores again.
         failed: A command failed; an `ExplorerError`.
     """
 
@@ -137,41 +124,36 @@ class Commands(QObject):
         self.open = self._action(self.tr("&Open"), self.open_current)
         self.reveal = self._action(self.tr("Show in &file manager"), self._reveal, "Ctrl+Shift+E")
         self.remove = self._action(self.tr("Re&move folder from this list"), self._remove_folders)
-        self.rescan = self._action(self.tr("Read &again"), self._ask_rescan, "F5")
-        self.copy_name = self._copying(self.tr("Copy &name"), "", lambda each: each.name)
-        self.copy_path = self._copying(
-            self.tr("Copy &path"), "Ctrl+Shift+P", lambda each: str(each.path or "")
+        self.rescan = self._action(self.tr("Read &again"), self.rescan_requested, "F5")
+        # of the tree alone: the table of blobs copies whole rows
+        copy_name, key = self._copy_of("name"), QKeySequence.StandardKey.Copy
+        self.copy_name = add_action(tree, self.tr("Copy &name"), copy_name, key)
+        self.copy_path = self._action(self.tr("Copy &path"), self._copy_of("path"), "Ctrl+Shift+P")
+        self.copy_digest = self._action(
+            self.tr("Copy &digest"), self._copy_of("digest"), "Ctrl+Shift+D"
         )
-        self.copy_digest = self._copying(
-            self.tr("Copy &digest"), "Ctrl+Shift+D", lambda each: each.digest
+        self.copy_run = self._action(
+            self.tr("Copy “ollama &run …”"), self._copy_of("run_command"), "Ctrl+Shift+R"
         )
-        self.copy_run = self._copying(
-            self.tr("Copy “ollama &run …”"), "Ctrl+Shift+R", lambda each: each.run_command
-        )
-        self.copy_name.setShortcut(QKeySequence(QKeySequence.StandardKey.Copy))
-        self.copy_name.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        panel.removeAction(self.copy_name)
-        tree.addAction(self.copy_name)  # the table of blobs copies whole rows
         for view in (tree, blobs.table):
             view.customContextMenuRequested.connect(partial(self._show_menu, view))
 
-    def _action(self, text: str, slot: Callable[[], object], keys: str = "") -> QAction:
-        action = QAction(text, self)
-        if keys:
-            action.setShortcut(QKeySequence(keys))
-            action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        action.triggered.connect(slot)
-        self._panel.addAction(action)
-        return action
+    def _action(
+        self, text: str, slot: Callable[[], object] | SignalInstance, *keys: str
+    ) -> QAction:
+        return add_action(self._panel, text, slot, *keys, children=True)
 
-    def _copying(self, text: str, keys: str, line: Callable[[SelectedRow], str]) -> QAction:
+    def _copy_of(self, what: str) -> Callable[[], None]:
+        """Return what copies an attribute of the selected rows."""
+
         def copy() -> None:
+            values = filter(None, (getattr(row, what) for row in self.selected()))
             # escaped, for a terminal runs what is pasted up to a line end
-            lines = [plain_text(line(each)) for each in self.selected()]
-            if any(lines):
-                QGuiApplication.clipboard().setText("\n".join(filter(None, lines)))
+            lines = [plain_text(str(value)) for value in values]
+            if lines:
+                QGuiApplication.clipboard().setText("\n".join(lines))
 
-        return self._action(text, copy, keys)
+        return copy
 
     def selected(self) -> list[SelectedRow]:
         """Return what is selected in the list that is shown."""
@@ -194,13 +176,13 @@ class Commands(QObject):
         if any(each.path for each in rows):
             menu.addAction(self.reveal)
         menu.addSeparator()
-        for action, useful in (
-            (self.copy_name, bool(rows) and not in_blobs),
-            (self.copy_path, any(each.path for each in rows)),
-            (self.copy_digest, any(each.digest for each in rows)),
-            (self.copy_run, any(each.run_command for each in rows)),
+        for action, what in (
+            (self.copy_name, "" if in_blobs else "name"),
+            (self.copy_path, "path"),
+            (self.copy_digest, "digest"),
+            (self.copy_run, "run_command"),
         ):
-            if useful:
+            if what and any(getattr(each, what) for each in rows):
                 menu.addAction(action)
         if in_blobs:
             menu.addActions(self._blobs.table.actions())
@@ -241,15 +223,15 @@ class Commands(QObject):
 
     def open_file(self, file: StoredFile) -> None:
         """Show the model that uses a blob; open one that none uses."""
-        for node in self._tree.library.entries() if file.used_by else ():
-            if node.row.entry is not None and node.row.entry.name in file.used_by:
+        for node in self._tree.library.entries() if file.blob.used_by else ():
+            if node.row.entry is not None and node.row.entry.name in file.blob.used_by:
                 self.model_chosen.emit(node)
                 return
         if file.finished:
-            self.open_requested.emit(file.path)
+            self.open_requested.emit(file.blob.path)
         else:
             what = self.tr("is not complete; download the model again to complete it")
-            self.failed.emit(ExplorerError(what, file.path))
+            self.failed.emit(ExplorerError(what, file.blob.path))
 
     def _reveal(self) -> None:
         path = next((each.path for each in self.selected() if each.path is not None), None)
@@ -262,9 +244,6 @@ class Commands(QObject):
 
         title = self.tr("Looking for the folder")
         self._jobs.run(title, lambda _job: folder_of(path), show, self.failed.emit)
-
-    def _ask_rescan(self) -> None:
-        self.rescan_requested.emit()
 
     # Folders of the user's own
 

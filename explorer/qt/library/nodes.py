@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,8 +32,6 @@ _DATE_LENGTH: Final = len("2026-11-21")  # the details show the time of day
 
 
 class LibraryColumn(IntEnum):
-    """The columns of the tree."""
-
     NAME = 0
     ARCHITECTURE = 1
     PARAMETERS = 2
@@ -47,8 +46,6 @@ class Node:
 
     Attributes:
         id: What indexes refer to; an index of a row that is gone finds no node.
-        row: Its content.
-        parent: The node above; None for the root.
         place: Its position among the children shown.
         every: All nodes below, in the order shown, those filtered out included.
         children: The nodes below that are shown.
@@ -94,10 +91,7 @@ class Node:
     @property
     def store(self) -> Node:
         """The store to which it belongs."""
-        node = self
-        while node.parent is not None and node.row.kind is not RowKind.STORE:
-            node = node.parent
-        return node
+        return next((node for node in self.upwards() if node.row.kind is RowKind.STORE), self)
 
     @property
     def model(self) -> Node | None:
@@ -127,8 +121,8 @@ class Node:
     def architecture(self) -> str:
         """The architecture; of a family, if all its members share one."""
         if self.row.kind is RowKind.FAMILY:
-            known = {node.architecture for node in self.every}
-            return known.pop() if len(known) == 1 else ""
+            shared = {node.architecture for node in self.every}
+            return shared.pop() if len(shared) == 1 else ""
         name = None if self.details is None else self.details.architecture
         return title_of(name) if name else ""
 
@@ -136,8 +130,8 @@ class Node:
     def parameters(self) -> int | None:
         """The number of weights; of a family, if all its members share one."""
         if self.row.kind is RowKind.FAMILY:
-            known = {node.parameters for node in self.every}
-            return known.pop() if len(known) == 1 else None
+            shared = {node.parameters for node in self.every}
+            return shared.pop() if len(shared) == 1 else None
         return self.row.parameters if self.details is None else self.details.parameters
 
     @property
@@ -157,9 +151,20 @@ class Node:
             return self.row.note
         usage = self.store.row.usage
         shared = 0 if usage is None else usage.shared_bytes(entry.name)
-        if not shared:
-            return ""
-        return translate("{size} shared with other models").format(size=bytes_text(shared))
+        text = translate("{size} shared with other models") if shared else ""
+        return text.format(size=bytes_text(shared))
+
+    def value(self, column: int) -> str | int | float | None:
+        """Return the value in a column."""
+        match column:
+            case LibraryColumn.PARAMETERS:
+                return self.parameters
+            case LibraryColumn.BYTES:
+                return self.row.nbytes
+            case LibraryColumn.MODIFIED:
+                return self.row.modified
+            case _:
+                return self.cells[column]
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -211,27 +216,12 @@ def ordered(nodes: Sequence[Node], column: int, descending: bool) -> list[Node]:
     models.sort(key=lambda node: node.row.order)
     if column == LibraryColumn.NAME:
         return [*(reversed(models) if descending else models), *others]
-    values = {node.id: _value(node, column) for node in models}
+    values = {node.id: node.value(column) for node in models}
+    values = {key: v.casefold() if isinstance(v, str) else v for key, v in values.items()}
     known = [node for node in models if values[node.id] not in {None, ""}]
     unknown = [node for node in models if values[node.id] in {None, ""}]
     known.sort(key=lambda node: values[node.id], reverse=descending)  # type: ignore[arg-type,return-value] # of one type, and known
     return [*known, *unknown, *others]
-
-
-def _value(node: Node, column: int) -> str | float | None:
-    match column:
-        case LibraryColumn.ARCHITECTURE:
-            return node.architecture.casefold()
-        case LibraryColumn.PARAMETERS:
-            return node.parameters
-        case LibraryColumn.QUANTIZATION:
-            return node.quantization.casefold()
-        case LibraryColumn.BYTES:
-            return node.row.nbytes
-        case LibraryColumn.MODIFIED:
-            return node.row.modified
-        case _:
-            return node.cells[LibraryColumn.NOTE].casefold()
 
 
 # The filter
@@ -244,8 +234,8 @@ _MATCHED: Final = frozenset({RowKind.ENTRY, RowKind.BLOB, RowKind.PARTIAL})
 class Filter:
     """Keeps rows whose name, architecture, type, format or state holds every word.
 
-    A word of hexadecimal digits also finds the models that use a blob of such a digest, which is
-    how one learns what a nameless file of 40 GB is.
+    A word of hexadecimal digits also finds the models that use a blob of such a digest: so a user
+    learns what a nameless file of 40 GB is.
     """
 
     def __init__(self, text: str) -> None:
@@ -275,14 +265,13 @@ class Filter:
         entry = node.row.entry
         if match is None or entry is None:
             return False
-        store = node.store
-        key = (store.id, match[1])
-        users = self._users.get(key)
-        if users is None:
+        store, digits = node.store, match[1]
+        key = (store.id, digits)
+        if key not in self._users:
             blobs = () if store.row.store is None else store.row.store.blobs
-            found = (blob.used_by for blob in blobs if match[1] in blob.digest)
-            users = self._users[key] = frozenset(name for names in found for name in names)
-        return entry.name in users
+            found = (blob.used_by for blob in blobs if digits in blob.digest)
+            self._users[key] = frozenset(name for names in found for name in names)
+        return entry.name in self._users[key]
 
 
 def _searched_text(node: Node) -> str:
@@ -306,7 +295,7 @@ class Total:
         models: Number of models.
         others: Number of other rows.
         nbytes: Bytes on disk; what is shared counts once.
-        apart: Sum of the rows' sizes; more, where blobs are shared.
+        apart: Sum of the rows' sizes; more than `nbytes` where blobs are shared.
     """
 
     models: int
@@ -386,11 +375,14 @@ def facts_of(node: Node) -> str:
         "" if row.nbytes is None else size_text(row.nbytes),
         time_text(row.modified),
     ]
-    lines = ["   ·   ".join(filter(None, parts))]
-    lines += [] if row.path is None else [plain_text(str(row.path))]
-    lines += [] if not row.digest else [title_of(row.digest)]
-    lines += [] if not node.note else [node.note]
-    lines += _problem_lines(node.problems)
+    path = "" if row.path is None else plain_text(str(row.path))
+    digest = title_of(row.digest) if row.digest else ""
+    lines = ["   ·   ".join(filter(None, parts)), *filter(None, (path, digest, node.note))]
+    for problem in node.problems[:_SHOWN]:
+        where = f"{title_of(problem.where)}: " if problem.where else ""
+        lines.append(f"{mark(problem.severity)}  {where}{plain_text(problem.what)}")
+    if len(node.problems) > _SHOWN:
+        lines.append(translate("… and more problems"))
     store = node.store.row.store
     if store is not None and entry is not None:
         lines += _sharing_lines(store, entry.name)
@@ -416,14 +408,6 @@ def heading_of(node: Node) -> str:
     return name if model is node else f"{own}   ·   {name}"
 
 
-def _problem_lines(problems: Sequence[Problem]) -> Iterator[str]:
-    for problem in problems[:_SHOWN]:
-        where = f"{title_of(problem.where)}: " if problem.where else ""
-        yield f"{mark(problem.severity)}  {where}{plain_text(problem.what)}"
-    if len(problems) > _SHOWN:
-        yield translate("… and more problems")
-
-
 def user_lines(names: tuple[str, ...]) -> Iterator[str]:
     """Yield the models that use a blob."""
     if names:
@@ -433,11 +417,10 @@ def user_lines(names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _sharing_lines(store: Store, name: str) -> Iterator[str]:
-    shared: dict[str, int] = {}
+    shared: Counter[str] = Counter()
     for blob in store.blobs:
         if len(blob.used_by) > 1 and name in blob.used_by:
-            for other in blob.used_by[: 20 * _SHOWN]:
-                shared[other] = shared.get(other, 0) + blob.nbytes
+            shared.update(dict.fromkeys(blob.used_by[: 20 * _SHOWN], blob.nbytes))
     shared.pop(name, None)
     if shared:
         yield ""

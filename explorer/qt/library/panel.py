@@ -25,31 +25,20 @@ from explorer.qt.library.nodes import LibraryColumn, Node, facts_of, heading_of,
 from explorer.qt.library.rows import Listing, Row, counted, mark, title_of
 from explorer.qt.library.tree import LibraryModel, LibraryTree
 from explorer.qt.settings import Settings
-from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.labels import ElidedLabel, empty_label, plain_label
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
 from explorer.stores import Details, Entry
 from explorer.text import bytes_text, integer_text, plain_text
 
 _TEXT_WIDTH: Final = 620
-_DETAILED: Final = frozenset(
-    {
-        LibraryColumn.ARCHITECTURE,
-        LibraryColumn.PARAMETERS,
-        LibraryColumn.QUANTIZATION,
-        LibraryColumn.NOTE,
-    }
-)
+_SCANNED: Final = {LibraryColumn.NAME, LibraryColumn.BYTES, LibraryColumn.MODIFIED}
+"""Columns that a scan fills; the others need models' headers."""
 
 
 class DetailPane(QtWidgets.QWidget):
-    """Facts and problems of the current row; of a template, a licence and the like its text.
-
-    Attributes:
-        heading: The name.
-        facts: What is known of it.
-        text: Its text, if it is one.
-    """
+    """Facts and problems of the current row; of a template, a licence and the like its text."""
 
     def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
@@ -70,20 +59,15 @@ class DetailPane(QtWidgets.QWidget):
         )
         self.facts.setAccessibleName(self.tr("About the selected row"))
         self.facts.setWhatsThis(picture_text("download"))
-        scroll = QtWidgets.QScrollArea(self)
-        scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
-        scroll.setWidget(self.facts)
-        self._scroll = scroll
+        self._scroll = QtWidgets.QScrollArea(self)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
+        self._scroll.setWidget(self.facts)
         self.text = TextView(self)
         self._stack = QtWidgets.QStackedWidget(self)
-        self._stack.addWidget(scroll)
+        self._stack.addWidget(self._scroll)
         self._stack.addWidget(self.text)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.heading)
-        layout.addWidget(self._stack, 1)
+        column(self.heading, (self._stack, 1), of=self)
         self.show_node(None)
 
     @property
@@ -107,7 +91,7 @@ class DetailPane(QtWidgets.QWidget):
         if file is None:
             self.show_node(None)
         else:
-            self._say(title_of(file.digest), blob_facts(file))
+            self._say(title_of(file.blob.digest), blob_facts(file))
 
     def _read(self, node: Node, path: Path) -> None:
         title, facts = heading_of(node), facts_of(node)
@@ -136,19 +120,7 @@ class DetailPane(QtWidgets.QWidget):
 
 
 class EmptyPage(QtWidgets.QWidget):
-    """Shown where nothing is downloaded: which stores were read, and what one can do.
-
-    Attributes:
-        demo: Opens the demo model.
-        add: Adds a folder.
-
-    Signals:
-        demo_requested: The demo model shall be opened.
-        add_requested: A folder shall be added.
-    """
-
-    demo_requested = Signal()
-    add_requested = Signal()
+    """Shown where nothing is downloaded: which stores were read, and buttons of what to do."""
 
     def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
@@ -172,14 +144,7 @@ class EmptyPage(QtWidgets.QWidget):
         )
         self.demo = QtWidgets.QPushButton(self.tr("Open the &demo model"), self)
         self.demo.setDefault(True)
-        self.demo.clicked.connect(self.demo_requested)
         self.add = QtWidgets.QPushButton(self.tr("&Add a folder…"), self)
-        self.add.clicked.connect(self.add_requested)
-        buttons = QtWidgets.QHBoxLayout()
-        buttons.addStretch(1)
-        buttons.addWidget(self.demo)
-        buttons.addWidget(self.add)
-        buttons.addStretch(1)
         layout = QtWidgets.QVBoxLayout(self)
         layout.setSpacing(18)
         layout.addStretch(2)
@@ -187,26 +152,12 @@ class EmptyPage(QtWidgets.QWidget):
             label.setTextFormat(Qt.TextFormat.PlainText)
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
             layout.addWidget(label, 0, Qt.AlignmentFlag.AlignHCenter)
-        layout.addLayout(buttons)
+        layout.addLayout(row(1, self.demo, self.add, 1))
         layout.addStretch(3)
 
 
 class LibraryWidgets(QtWidgets.QWidget):
-    """A filter above two lists, the details of the current row below them, and a sum.
-
-    Attributes:
-        bar: The filter, for both lists.
-        add_button: Adds a folder.
-        scan_button: Reads the stores again, or stops that.
-        model: The tree's model.
-        tree: Models by store.
-        blobs: Blobs, each once.
-        lists: The tabs of both.
-        pane: Details of the current row.
-        splitter: The lists and the pane.
-        empty: Shown where nothing is downloaded.
-        total: Sum of the selection.
-    """
+    """A filter above two lists, the details of the current row below them, and a sum."""
 
     def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None) -> None:
         super().__init__(parent)
@@ -220,12 +171,8 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.add_button.setText(self.tr("Add folder…"))
         self.add_button.setToolTip(self.tr("List models of a folder"))
         self.scan_button = QtWidgets.QToolButton(self)
-        top = QtWidgets.QHBoxLayout()
-        top.setContentsMargins(0, 0, 6, 0)
-        top.setSpacing(4)
-        top.addWidget(self.bar, 1)
-        top.addWidget(self.add_button)
-        top.addWidget(self.scan_button)
+        buttons = self.add_button, self.scan_button
+        top = row((self.bar, 1), *buttons, margins=(0, 0, 6, 0), spacing=4)
         self.model = LibraryModel(self)
         self.tree = LibraryTree(self.model, self)
         self.blobs = BlobsPage(runner, self)
@@ -241,21 +188,14 @@ class LibraryWidgets(QtWidgets.QWidget):
         self.splitter.setStretchFactor(1, 1)
         self.splitter.setChildrenCollapsible(False)
         self.empty = EmptyPage(self)
-        self._sentence = plain_label(self)
-        self._sentence.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._sentence.setEnabled(False)
+        self._sentence = empty_label(self)
         self._pages = QtWidgets.QStackedWidget(self)
         for page in (self.splitter, self.empty, self._sentence):
             self._pages.addWidget(page)
         self.total = plain_label(self)
         self.total.setContentsMargins(8, 3, 8, 3)
         self.total.setWhatsThis(picture_text("download_total"))
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(top)
-        layout.addWidget(self._pages, 1)
-        layout.addWidget(self.total)
+        column(top, (self._pages, 1), self.total, of=self)
 
     @property
     def shows_blobs(self) -> bool:
@@ -268,7 +208,7 @@ class LibraryWidgets(QtWidgets.QWidget):
         if not self.model.is_shown(node):
             self.bar.edit.clear()
         for above in node.upwards():
-            if above is not node and above.parent is not None:
+            if above is not node:
                 self.tree.setExpanded(self.model.index_of(above), True)
         self.tree.select_node(node)
         self.tree.setFocus(Qt.FocusReason.OtherFocusReason)
@@ -310,7 +250,7 @@ class LibraryWidgets(QtWidgets.QWidget):
     def show_sentence(self, sentence: str) -> None:
         """Show a sentence instead of the lists."""
         self._sentence.setText(sentence)
-        self._pages.setCurrentWidget(self._sentence)
+        self.show_page(self._sentence)
 
     def show_page(self, page: QtWidgets.QWidget) -> None:
         """Show the lists with the pane, or that there is nothing to list."""
@@ -331,7 +271,7 @@ class LibraryView(LibraryWidgets):
 
     Signals:
         open_requested: The path of a model to open.
-        demo_requested: The demo model shall be opened.
+        demo_requested: The user wants to open the demo model.
         failed: A command failed; an `ExplorerError`.
         written: The list of blobs was exported; the file's path.
         scanned: A scan has finished; how many models there are.
@@ -375,8 +315,8 @@ class LibraryView(LibraryWidgets):
         self.commands.rescan_requested.connect(self.rescan)
         self.commands.failed.connect(self.failed)
         self.scan_button.clicked.connect(self._toggle_scan)
-        self.empty.demo_requested.connect(self.demo_requested)
-        self.empty.add_requested.connect(self.commands.ask_folder)
+        self.empty.demo.clicked.connect(self.demo_requested)
+        self.empty.add.clicked.connect(self.commands.ask_folder)
         self.scanner.listed.connect(self._show_listing)
         self.scanner.finished.connect(self._end_scan)
         self.scanner.failed.connect(self._fail_scan)
@@ -431,7 +371,7 @@ class LibraryView(LibraryWidgets):
         self.blobs.show_blobs(blobs)
         self.watch.set_pace(self.scanner.took_seconds)
         self.watch.watch(listing.watched)
-        entries = [node.row.entry for node in self.model.entries() if node.row.entry is not None]
+        entries = [entry for node in self.model.entries() if (entry := node.row.entry) is not None]
         known = self.model.details
         self.model.details = {entry: known[entry] for entry in entries if entry in known}
         self.details.read(entry for entry in entries if entry not in known)
@@ -458,7 +398,7 @@ class LibraryView(LibraryWidgets):
             self.refresh_pane()
 
     def _end_details(self) -> None:
-        if self.bar.text or self.tree.header().sortIndicatorSection() in _DETAILED:
+        if self.bar.text or self.tree.header().sortIndicatorSection() not in _SCANNED:
             self.model.refresh_order()
             self._show_state()
 

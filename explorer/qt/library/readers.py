@@ -66,11 +66,7 @@ def _yielding(job: Job) -> Check:
 
 
 class Scanner(QObject):
-    """Scans the stores, one scan at a time.
-
-    Attributes:
-        places: Returns the stores to read; called in a worker.
-        took_seconds: How long the last scan took.
+    """Scans the stores that `places` returns in the worker, one scan at a time.
 
     Signals:
         listed: A `Listing` of what was found so far.
@@ -97,11 +93,7 @@ class Scanner(QObject):
         return self._slot.busy
 
     def scan(self, folders: Sequence[Path]) -> None:
-        """Read all stores anew.
-
-        Args:
-            folders: Folders that the user added to the stores of this machine.
-        """
+        """Read all stores anew, and the folders that the user added to them."""
         known, places, own = dict(self._known), self.places, tuple(folders)
         started = time.monotonic()
 

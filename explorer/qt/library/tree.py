@@ -7,7 +7,6 @@ its branch is opened, and comes in pages.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +20,7 @@ from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem, QT
 from explorer.present.explanations import LIBRARY_TEXTS
 from explorer.qt.library.nodes import Filter, LibraryColumn, Node, ordered
 from explorer.qt.library.rows import Row, RowKind, mark, note_row, translate
+from explorer.qt.widgets.painting import plain_tip
 from explorer.qt.widgets.table_model import LEFT, RIGHT, Index, ItemRole
 from explorer.qt.widgets.table_view import PaddedDelegate, PaddedHeader, RoomyDelegate
 from explorer.stores import Details, Entry
@@ -39,7 +39,7 @@ class LibraryModel(QtCore.QAbstractItemModel):
     """The tree's model. It touches no disk.
 
     Attributes:
-        details: What headers of models say, by entry; kept over scans.
+        details: Facts of models' headers, by entry; kept over scans.
 
     Signals:
         contents_wanted: A model's branch was opened for the first time; its `Node`.
@@ -87,11 +87,9 @@ class LibraryModel(QtCore.QAbstractItemModel):
     # Content
 
     def set_rows(self, rows: Sequence[Row]) -> None:
-        """Show what a scan has found; rows of known keys stay the nodes they are.
+        """Show the stores that a scan has found, unless they are the same objects as before.
 
-        Args:
-            rows: The stores with all that is below them. Nothing happens if they are the same
-                objects as before.
+        Rows of known keys stay the nodes they are.
         """
         if list(map(id, rows)) != list(map(id, self._rows)):
             self._rows = rows
@@ -298,11 +296,10 @@ class LibraryModel(QtCore.QAbstractItemModel):
             case Qt.ItemDataRole.DisplayRole:
                 return _column_titles()[section]
             case Qt.ItemDataRole.TextAlignmentRole:
-                return RIGHT if section in _NUMBERS else LEFT
+                return _alignment(section)
             case Qt.ItemDataRole.ToolTipRole | Qt.ItemDataRole.WhatsThisRole:
                 return _column_meaning(section)
-            case _:
-                return None
+        return None
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
         chosen = column if 0 <= column < _COUNT else int(LibraryColumn.NAME)
@@ -310,6 +307,10 @@ class LibraryModel(QtCore.QAbstractItemModel):
         if (chosen, descending) != (self._sorted_by, self._descending):
             self._sorted_by, self._descending = chosen, descending
             self.refresh_order()
+
+
+def _alignment(column: int) -> int:
+    return RIGHT if column in _NUMBERS else LEFT
 
 
 def _column_meaning(column: int) -> str:
@@ -328,18 +329,6 @@ def _column_titles() -> tuple[str, ...]:
     )
 
 
-def _raw(node: Node, column: int) -> str | int | float | None:
-    match column:
-        case LibraryColumn.PARAMETERS:
-            return node.parameters
-        case LibraryColumn.BYTES:
-            return node.row.nbytes
-        case LibraryColumn.MODIFIED:
-            return node.row.modified
-        case _:
-            return node.cells[column]
-
-
 def _tip(node: Node, column: int) -> str | None:
     lines: list[str] = []
     if column == LibraryColumn.NAME and node.row.path is not None:
@@ -349,17 +338,16 @@ def _tip(node: Node, column: int) -> str | None:
         lines = [f"{mark(each.severity)} {each.where}: {each.what}" for each in shown]
         lines = lines or [node.note]
     text = "\n".join(shorten(plain_text(line), _LONGEST_TIP) for line in lines if line)
-    # markup whose text cannot be markup: else Qt guesses which of both it is
-    return f"<qt>{html.escape(text).replace(chr(10), '<br>')}</qt>" if text else None
+    return plain_tip(text) or None
 
 
 _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
     Qt.ItemDataRole.DisplayRole: lambda node, column: node.cells[column],
-    Qt.ItemDataRole.TextAlignmentRole: lambda _, column: RIGHT if column in _NUMBERS else LEFT,
+    Qt.ItemDataRole.TextAlignmentRole: lambda _, column: _alignment(column),
     Qt.ItemDataRole.ToolTipRole: _tip,
     Qt.ItemDataRole.WhatsThisRole: lambda _, column: _column_meaning(column),
     ItemRole.NODE: lambda node, _: node,
-    ItemRole.RAW: _raw,
+    ItemRole.RAW: Node.value,
 }
 
 # The view
@@ -396,7 +384,7 @@ class LibraryTree(QTreeView):
     """The tree's view; it keeps selection, open branches and place while its model is reset.
 
     Signals:
-        opened: A model, or something in one, was entered or double-clicked; its `Node`.
+        opened: The user entered or double-clicked a model, or something in one; its `Node`.
         looked: The rows in sight may be others than before.
         selection_moved: Other rows are selected.
         current_moved: Another row is current; its `Node`, or None.
@@ -435,8 +423,8 @@ class LibraryTree(QTreeView):
         self.reset_columns()
         self._look = QtCore.QTimer(self, singleShot=True, interval=_LOOK_MS)
         self._look.timeout.connect(self._look_around)
-        self.expanded.connect(self._note_expanded)
-        self.collapsed.connect(self._note_collapsed)
+        self.expanded.connect(partial(self._follow_branch, expanded=True))
+        self.collapsed.connect(partial(self._follow_branch, expanded=False))
         self.activated.connect(self._activate)
         self.verticalScrollBar().valueChanged.connect(self._look_soon)
         model.modelReset.connect(self._restore)
@@ -461,14 +449,11 @@ class LibraryTree(QTreeView):
         down, up = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
         by, order = header.sortIndicatorSection(), header.sortIndicatorOrder()
         for column, title in enumerate(_column_titles()):
+            then = down if column == by and order == up else up
             action = sorting.addAction(title)
             action.setCheckable(True)
             action.setChecked(column == by)
-            then = down if column == by and order == up else up
-            action.triggered.connect(partial(self._sort_by, column, then))
-
-    def _sort_by(self, column: int, order: Qt.SortOrder, _checked: bool = False) -> None:
-        self.sortByColumn(column, order)
+            action.triggered.connect(lambda _, by=column, order=then: self.sortByColumn(by, order))
 
     def selected_nodes(self) -> list[Node]:
         """Return the nodes of the selected rows."""
@@ -493,10 +478,8 @@ class LibraryTree(QTreeView):
         """Return the nodes in sight, from top to bottom."""
         nodes = []
         index = self.indexAt(self.viewport().rect().topLeft())
-        bottom = self.viewport().height()
-        while index.isValid() and self.visualRect(index).top() < bottom:
-            node = self.library.node(index)
-            if node is not None:
+        while index.isValid() and self.visualRect(index).top() < self.viewport().height():
+            if (node := self.library.node(index)) is not None:
                 nodes.append(node)
             index = self.indexBelow(index)
         return nodes
@@ -522,18 +505,12 @@ class LibraryTree(QTreeView):
             bar = self.verticalScrollBar()
             bar.setValue(bar.value() + self.visualRect(index).top() - offset)
 
-    def _note_expanded(self, index: QModelIndex) -> None:
+    def _follow_branch(self, index: QModelIndex, *, expanded: bool) -> None:
         node = self.library.node(index)
         if node is not None:
-            node.expanded = True
-            if self._kept is None and not node.every:  # not while the model is being reset
+            node.expanded = expanded
+            if expanded and self._kept is None and not node.every:  # no reset is under way
                 self.library.load(node)
-        self._look_soon()
-
-    def _note_collapsed(self, index: QModelIndex) -> None:
-        node = self.library.node(index)
-        if node is not None:
-            node.expanded = False
         self._look_soon()
 
     def _span_notes(self, parent: QModelIndex, first: int, last: int) -> None:

@@ -25,7 +25,7 @@ def _show(panel: Panel) -> None:
 def test_each_blob_is_there_once_with_all_its_models(panel: Panel, store: OllamaStore) -> None:
     _show(panel)
     files = panel.view.blobs.files
-    rows = {files[at].digest: row for at, row in enumerate(_cells(panel))}
+    rows = {files[at].blob.digest: row for at, row in enumerate(_cells(panel))}
     (found,) = read_library([Place(StoreKind.OLLAMA, store.models)]).stores
     assert len(rows) == len(_cells(panel)) == len(found.blobs) + 1
     for blob in found.blobs:
@@ -71,10 +71,10 @@ def test_reading_again_keeps_the_selection(panel: Panel, store: OllamaStore) -> 
     _show(panel)
     table = panel.view.blobs.table
     table.selectRow(3)
-    before = [file.path for file in panel.view.blobs.selected_files()]
+    before = [file.blob.path for file in panel.view.blobs.selected_files()]
     assert panel.view.total.text().startswith("1 of ")
     store.blob(b"one more that nobody uses")
     count = len(_cells(panel))
     panel.press(Qt.Key.Key_F5)
     assert len(_cells(panel)) == count + 1
-    assert [file.path for file in panel.view.blobs.selected_files()] == before
+    assert [file.blob.path for file in panel.view.blobs.selected_files()] == before
