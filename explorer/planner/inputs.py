@@ -27,19 +27,12 @@ Saved = TypeVar("Saved", Settings, Host, Device)
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """Settings and machine of a plan.
+    """Settings and machine of a plan."""
 
-    Attributes:
-        settings: What is asked for.
-        devices: The GPUs, in the chosen order.
-        host: Memory of the machine, or None to check nothing against it.
-        profile: Name of the profile to plan by.
-    """
-
-    settings: Settings = field(default_factory=Settings)
-    devices: tuple[Device, ...] = ()
-    host: Host | None = None
-    profile: str = GRAPH_SIZE.name
+    settings: Settings = field(default_factory=Settings)  # what is asked for
+    devices: tuple[Device, ...] = ()  # the GPUs, in the chosen order
+    host: Host | None = None  # memory of the machine, or None to check nothing against it
+    profile: str = GRAPH_SIZE.name  # name of the profile to plan by
 
     def with_settings(self, **changes: Any) -> PlanInputs:
         """Return the same with other settings.

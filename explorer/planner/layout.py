@@ -70,17 +70,11 @@ def as_float32(number: int) -> np.float32:
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """GPUs of one library, best first, and what each has left for layers.
+    """GPUs of one library, best first, and what each has left for layers."""
 
-    Attributes:
-        free: Free bytes less everything withheld, as 32-bit floats.
-        integrated: Whether each GPU is an integrated one.
-        last_used: Position of the last GPU with a graph on it; 0 if none has one.
-    """
-
-    free: Sequence[np.float32]
-    integrated: Sequence[bool]
-    last_used: int
+    free: Sequence[np.float32]  # free bytes less everything withheld, as 32-bit floats
+    integrated: Sequence[bool]  # whether each GPU is an integrated one
+    last_used: int  # position of the last GPU with a graph on it; 0 if none has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +121,12 @@ def assign_layers(
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What a group of GPUs, discrete or integrated, takes of the layers that are left.
+    """What a group of GPUs, discrete or integrated, takes of the layers that are left."""
 
-    Attributes:
-        group: Positions of its GPUs, the best first.
-        left: Number of layers that the groups before it left.
-        wanted: How many it may take; negative for as many as fit.
-        high: Capacity factor to begin with, at which it takes `fit`.
-    """
-
-    group: Sequence[int]
-    left: int
-    wanted: int
-    high: np.float32
+    group: Sequence[int]  # positions of its GPUs, the best first
+    left: int  # number of layers that the groups before it left
+    wanted: int  # how many it may take; negative for as many as fit
+    high: np.float32  # capacity factor to begin with, at which it takes `fit`
     fit: list[Entry]
 
     @property
@@ -260,27 +247,16 @@ class _Fit:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLayout:
-    """What one GPU holds.
+    """What one GPU holds."""
 
-    Attributes:
-        device: The GPU.
-        layers: The run of layers on it, or None.
-        weights: Bytes of their weights.
-        kv_cache: Bytes of their caches.
-        graph: Bytes of the compute graph charged to it.
-        listed: Whether it is in the final assignment, which can be without layers.
-        projector: Bytes of the projector on it.
-        reserved: Bytes withheld while fitting, which are in no total: buffer, minimum, overhead.
-    """
-
-    device: Device
-    layers: range | None
-    weights: int
-    kv_cache: int
-    graph: int
-    listed: bool
-    projector: int
-    reserved: int
+    device: Device  # the GPU
+    layers: range | None  # the run of layers on it, or None
+    weights: int  # bytes of their weights
+    kv_cache: int  # bytes of their caches
+    graph: int  # bytes of the compute graph charged to it
+    listed: bool  # whether it is in the final assignment, which can be without layers
+    projector: int  # bytes of the projector on it
+    reserved: int  # bytes withheld while fitting, which are in no total: buffer, minimum, overhead
 
     @property
     def total(self) -> int:
@@ -303,21 +279,13 @@ class DeviceLayout:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer of a model.
+    """One layer of a model."""
 
-    Attributes:
-        index: Its number; the output layer is the last.
-        name: ``"blk.7"`` or ``"output"``.
-        weights: Bytes of its weights.
-        kv_cache: Bytes of its cache.
-        device: Number of the device, or None for the CPU.
-    """
-
-    index: int
-    name: str
-    weights: int
-    kv_cache: int
-    device: int | None
+    index: int  # its number; the output layer is the last
+    name: str  # ``"blk.7"`` or ``"output"``
+    weights: int  # bytes of its weights
+    kv_cache: int  # bytes of its cache
+    device: int | None  # number of the device, or None for the CPU
 
     @property
     def nbytes(self) -> int:
@@ -327,35 +295,20 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The assignment of all layers.
+    """The assignment of all layers."""
 
-    Attributes:
-        devices: Each GPU in the given order.
-        cpu_weights: Bytes of the weights left to the CPU.
-        cpu_kv_cache: Bytes of the caches left to the CPU.
-        placed: Number of layers on GPUs.
-        total_layers: T, the blocks and the output layer.
-        partial: Graph of a partial offload, after the fallback and Metal's rule.
-        full: Graph of a full offload, after the fallback.
-        layer_weights: Bytes of each layer's weights, [T].
-        layer_kv_cache: Bytes of each layer's cache, [T]; the output layer has none.
-        buffer: Bytes withheld on every GPU for one block.
-        overhead: Bytes withheld on every GPU by a setting.
-        sizes: The sizes before the fallback, with the batch that was used.
-    """
-
-    devices: tuple[DeviceLayout, ...]
-    cpu_weights: int
-    cpu_kv_cache: int
-    placed: int
-    total_layers: int
-    partial: int
-    full: int
-    layer_weights: tuple[int, ...]
-    layer_kv_cache: tuple[int, ...]
-    buffer: int
-    overhead: int
-    sizes: GraphSize
+    devices: tuple[DeviceLayout, ...]  # each GPU in the given order
+    cpu_weights: int  # bytes of the weights left to the CPU
+    cpu_kv_cache: int  # bytes of the caches left to the CPU
+    placed: int  # number of layers on GPUs
+    total_layers: int  # T, the blocks and the output layer
+    partial: int  # graph of a partial offload, after the fallback and Metal's rule
+    full: int  # graph of a full offload, after the fallback
+    layer_weights: tuple[int, ...]  # bytes of each layer's weights, [T]
+    layer_kv_cache: tuple[int, ...]  # bytes of each layer's cache, [T]; the output layer has none
+    buffer: int  # bytes withheld on every GPU for one block
+    overhead: int  # bytes withheld on every GPU by a setting
+    sizes: GraphSize  # the sizes before the fallback, with the batch that was used
 
     @property
     def fully_offloaded(self) -> bool:

@@ -33,19 +33,12 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One figure of a plan.
+    """One figure of a plan."""
 
-    Attributes:
-        name: Where it stands in the plan's JSON: ``"devices[0].graph"``.
-        value: The figure; bytes, but for ratios.
-        formula: How it is worked out, as Python writes it.
-        inputs: Symbol of the formula → its value.
-    """
-
-    name: str
-    value: Number
-    formula: str
-    inputs: Mapping[str, Input]
+    name: str  # where it stands in the plan's JSON: ``"devices[0].graph"``
+    value: Number  # the figure; bytes, but for ratios
+    formula: str  # how it is worked out, as Python writes it
+    inputs: Mapping[str, Input]  # symbol of the formula → its value
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +61,15 @@ CACHE_FORMULA: Final = "2 * L * max(Kmin, 1) * head * C * 2"
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the server expects before it loads a model.
+    """What the server expects before it loads a model."""
 
-    Attributes:
-        file_bytes: Bytes of the model's files.
-        cache_bytes: Bytes of the cache.
-        surcharge_bytes: What a large batch adds; stands in for the compute graph.
-        available_bytes: Free memory of the GPUs, or of the machine if there is none.
-        cells: Context × parallel.
-        head_length: E // H.
-        automatic_context: Whether the context was not requested.
-    """
-
-    file_bytes: int
-    cache_bytes: int
-    surcharge_bytes: int
-    available_bytes: int
-    cells: int
-    head_length: int
-    automatic_context: bool
+    file_bytes: int  # bytes of the model's files
+    cache_bytes: int  # bytes of the cache
+    surcharge_bytes: int  # what a large batch adds; stands in for the compute graph
+    available_bytes: int  # free memory of the GPUs, or of the machine if there is none
+    cells: int  # context × parallel
+    head_length: int  # E // H
+    automatic_context: bool  # whether the context was not requested
 
     @property
     def total(self) -> int:
@@ -120,30 +103,18 @@ class Plan:
     """The memory that a model needs, under one profile.
 
     A profile that claims no layer split has a `prediction` in place of `sizes` and `layout`.
-
-    Attributes:
-        profile: Name of the profile.
-        request: What was asked for.
-        effective: The settings that hold.
-        weights: Bytes of the weights that the profile counts.
-        kv_total: Bytes of the KV cache.
-        sizes: Cache of each block and graph, or None.
-        layout: Where each layer goes, or None.
-        prediction: What newer releases predict, or None.
-        notes: What a reader should know.
-        warnings: What makes the figures doubtful.
     """
 
-    profile: str
-    request: PlanRequest
-    effective: EffectiveSettings
-    weights: int
-    kv_total: int
-    sizes: GraphSize | None = None
-    layout: Layout | None = None
-    prediction: Prediction | None = None
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    profile: str  # name of the profile
+    request: PlanRequest  # what was asked for
+    effective: EffectiveSettings  # the settings that hold
+    weights: int  # bytes of the weights that the profile counts
+    kv_total: int  # bytes of the KV cache
+    sizes: GraphSize | None = None  # cache of each block and graph, or None
+    layout: Layout | None = None  # where each layer goes, or None
+    prediction: Prediction | None = None  # what newer releases predict, or None
+    notes: tuple[str, ...] = ()  # what a reader should know
+    warnings: tuple[str, ...] = ()  # what makes the figures doubtful
 
     @property
     def fully_offloaded(self) -> bool:

@@ -475,31 +475,18 @@ FALLBACK: Final = "H // (Kmin or 1) * KVtotal // 6"
 
 @dataclass(frozen=True, slots=True)
 class GraphSize:
-    """What Ollama's `GraphSize` returns, and what its loader makes of that.
+    """What Ollama's `GraphSize` returns, and what its loader makes of that."""
 
-    Attributes:
-        kv_per_layer: Bytes of the cache of each block.
-        kv_kinds: Kind of each block's cache.
-        kv_total: Bytes of the whole cache.
-        partial: Graph of a partial offload by the formula; 0 where there is none.
-        full: Graph of a full offload by the formula; 0 where there is none.
-        partial_resolved: `partial` after the fallback.
-        full_resolved: `full` after the fallback.
-        row: The formulas used, or None.
-        symbols: Values of the formulas' symbols.
-        workload: The settings.
-    """
-
-    kv_per_layer: tuple[int, ...]
-    kv_kinds: tuple[str, ...]
-    kv_total: int
-    partial: int
-    full: int
-    partial_resolved: int
-    full_resolved: int
-    row: Row | None
-    symbols: Symbols
-    workload: Workload
+    kv_per_layer: tuple[int, ...]  # bytes of the cache of each block
+    kv_kinds: tuple[str, ...]  # kind of each block's cache
+    kv_total: int  # bytes of the whole cache
+    partial: int  # graph of a partial offload by the formula; 0 where there is none
+    full: int  # graph of a full offload by the formula; 0 where there is none
+    partial_resolved: int  # `partial` after the fallback
+    full_resolved: int  # `full` after the fallback
+    row: Row | None  # the formulas used, or None
+    symbols: Symbols  # values of the formulas' symbols
+    workload: Workload  # the settings
 
 
 def graph_size(  # noqa: PLR0913 - the settings by name are docs/interface.md's promise

@@ -260,17 +260,11 @@ QUESTIONS: Final = {
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A change of settings that makes all layers fit.
+    """A change of settings that makes all layers fit."""
 
-    Attributes:
-        words: How it continues "It would fit …": ``"at 18,432 tokens"``.
-        button: Text of the button that applies it.
-        changes: Settings to change.
-    """
-
-    words: str
-    button: str
-    changes: Mapping[str, Any]
+    words: str  # how it continues "It would fit …": ``"at 18,432 tokens"``
+    button: str  # text of the button that applies it
+    changes: Mapping[str, Any]  # settings to change
 
 
 def suggestions(request: PlanRequest, check: Callable[[], None]) -> tuple[Suggestion, ...]:
@@ -387,22 +381,15 @@ class MemoryPart:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The memory of one device.
+    """The memory of one device."""
 
-    Attributes:
-        title: Name of the device.
-        device: Its number among the plan's, or None for the CPU and for a sum.
-        capacity: Bytes that are free on it before the model is loaded, or None if not known.
-        parts: What it holds, from left to right.
-        layers: The layers on it, as text.
-        mark: Bytes at which to draw a line, such as the end of main memory, or None.
-    """
-
-    title: str
-    device: int | None
+    title: str  # name of the device
+    device: int | None  # its number among the plan's, or None for the CPU and for a sum
+    # bytes that are free on it before the model is loaded, or None if not known
     capacity: int | None
-    parts: tuple[MemoryPart, ...]
-    layers: str = ""
+    parts: tuple[MemoryPart, ...]  # what it holds, from left to right
+    layers: str = ""  # the layers on it, as text
+    # bytes at which to draw a line, such as the end of main memory, or None
     mark: int | None = None
 
     @property

@@ -217,21 +217,14 @@ _EVERY: Final = 4  # of the slider's stops, of which it has 16 in an octave
 
 @dataclass(frozen=True)
 class Curve:
-    """The memory of one cache type.
+    """The memory of one cache type."""
 
-    Attributes:
-        cache_type: The type that is asked for.
-        effective_type: The type that holds.
-        contexts: Tokens, int64 [n], rising.
-        totals: Bytes in all, as `plan` gives them, int64 [n]; -1 where there is no plan.
-        fits: Whether all layers are on GPUs, bool [n].
-    """
-
-    cache_type: str
-    effective_type: str
-    contexts: NDArray[np.int64]
+    cache_type: str  # the type that is asked for
+    effective_type: str  # the type that holds
+    contexts: NDArray[np.int64]  # tokens, int64 [n], rising
+    # bytes in all, as `plan` gives them, int64 [n]; -1 where there is no plan
     totals: NDArray[np.int64]
-    fits: NDArray[np.bool_]
+    fits: NDArray[np.bool_]  # whether all layers are on GPUs, bool [n]
 
 
 @dataclass(frozen=True)

@@ -208,29 +208,19 @@ class StopSlider(QtWidgets.QSlider):
 
 @dataclass
 class Setting:
-    """One setting.
+    """One setting."""
 
-    Attributes:
-        name: Its name in `Settings`, or ``"profile"``.
-        title: Its label, with a mnemonic.
-        editor: Where it is typed or chosen.
-        tip: Tool tip of the editor.
-        show: Shows what is asked for in the editor, or else what holds.
-        text: Returns what holds in a plan as text; None of the profile, which always holds.
-        slider: Where it is dragged, or None.
-        holds: The label of what holds.
-        reset: The button that asks for nothing again.
-    """
-
-    name: str
-    title: str
-    editor: QtWidgets.QWidget
-    tip: str
+    name: str  # its name in `Settings`, or ``"profile"``
+    title: str  # its label, with a mnemonic
+    editor: QtWidgets.QWidget  # where it is typed or chosen
+    tip: str  # tool tip of the editor
+    # shows what is asked for in the editor, or else what holds
     show: Callable[[Any, CurrentPlan], None]
+    # returns what holds in a plan as text; None of the profile, which always holds
     text: Callable[[Plan], str] | None = None
-    slider: StopSlider | None = None
-    holds: QtWidgets.QLabel = field(init=False)
-    reset: QtWidgets.QToolButton = field(init=False)
+    slider: StopSlider | None = None  # where it is dragged, or None
+    holds: QtWidgets.QLabel = field(init=False)  # the label of what holds
+    reset: QtWidgets.QToolButton = field(init=False)  # the button that asks for nothing again
 
 
 class SettingRows(QtWidgets.QWidget):

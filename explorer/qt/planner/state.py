@@ -111,21 +111,13 @@ _LONGEST_SAVED: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """A model that can be planned.
+    """A model that can be planned."""
 
-    Attributes:
-        title: What to call it.
-        path: What the user opened.
-        h: What the formulas read of it.
-        projector: Its separate projector file, or None.
-        projector_bytes: Bytes of the tensors in there.
-    """
-
-    title: str
-    path: Path
-    h: Hyperparameters
-    projector: Path | None = None
-    projector_bytes: int = 0
+    title: str  # what to call it
+    path: Path  # what the user opened
+    h: Hyperparameters  # what the formulas read of it
+    projector: Path | None = None  # its separate projector file, or None
+    projector_bytes: int = 0  # bytes of the tensors in there
 
     def complete(self, inputs: PlanInputs) -> PlanInputs:
         """Return inputs with what the model itself adds to them."""
@@ -164,21 +156,13 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class CurrentPlan:
-    """What the views show.
+    """What the views show."""
 
-    Attributes:
-        model: The model, or None.
-        inputs: The inputs.
-        result: Their result, or None without a model.
-        can_undo: Whether there is a step to undo.
-        can_redo: Whether there is a step to redo.
-    """
-
-    model: PlannedModel | None = None
-    inputs: PlanInputs = field(default_factory=PlanInputs)
-    result: PlanResult | None = None
-    can_undo: bool = False
-    can_redo: bool = False
+    model: PlannedModel | None = None  # None if none is open
+    inputs: PlanInputs = field(default_factory=PlanInputs)  # the inputs
+    result: PlanResult | None = None  # their result, or None without a model
+    can_undo: bool = False  # whether there is a step to undo
+    can_redo: bool = False  # whether there is a step to redo
 
     @property
     def plan(self) -> Plan | None:
