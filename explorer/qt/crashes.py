@@ -1,11 +1,10 @@
 """Uncaught exceptions: log each once, report it to the user, keep running.
 
 They come from slots, from methods that Qt calls (a `paintEvent` that fails does so at every frame),
-from jobs and other threads, from objects that are being destroyed, and from Qt itself. Reports are
-files on this machine, which the user can read, send or delete. A Python error is written when it
-happens. A crash of the process (a segmentation fault, a fatal message of Qt) leaves what
-`faulthandler` still writes, in a file that every running program keeps open; the next start finds
-it.
+from jobs and other threads, from destructors, and from Qt. Reports are files on this machine, which
+the user can read, send or delete. A Python error is written when it happens. When the process
+crashes (a segmentation fault, a fatal message of Qt), `faulthandler` writes into a file that every
+running program keeps open; the next start finds it.
 """
 
 from __future__ import annotations
@@ -115,10 +114,9 @@ class CrashReports:
         Files of processes that were killed, as at a power failure, are empty and are removed.
         """
         found = None
-        if self._folder is not None:
-            with suppress(OSError):
-                for path in sorted(self._folder.glob(f"{_FAULT}*.txt")):
-                    found = self._take_one(path) or found
+        with suppress(OSError):
+            for path in sorted(self._folder.glob(f"{_FAULT}*.txt")) if self._folder else ():
+                found = self._take_one(path) or found
         return found
 
     def _take_one(self, path: Path) -> tuple[str, Path | None] | None:

@@ -14,7 +14,6 @@ from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, Qt,
 from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import QDialog, QLineEdit, QListView, QVBoxLayout, QWidget
 
-from explorer.errors import ExplorerError
 from explorer.formats.tensors import natural_key
 from explorer.qt.document import Document
 from explorer.qt.help.guide import plain_title
@@ -81,16 +80,12 @@ class Found:
 
 def search_sources(documents: Sequence[Document], commands: Sequence[str]) -> list[SearchSource]:
     """Return everything to jump to; of equal results, those of the first source come first."""
-    kind = ResultKind
-    models = [SearchSource(kind.MODEL, [document.title], document) for document in documents]
-    keys = [
-        SearchSource(kind.KEY, [entry.key for entry in document.model.metadata.entries], document)
-        for document in documents
-    ]
-    tensors = [
-        SearchSource(kind.TENSOR, document.model.tensors.columns.names, document)
-        for document in documents
-    ]
+    kind, models, keys, tensors = ResultKind, [], [], []
+    for document in documents:
+        model, entries = document.model, document.model.metadata.entries
+        models.append(SearchSource(kind.MODEL, [document.title], document))
+        keys.append(SearchSource(kind.KEY, [entry.key for entry in entries], document))
+        tensors.append(SearchSource(kind.TENSOR, model.tensors.columns.names, document))
     return [*models, SearchSource(kind.ACTION, commands), *keys, *tensors]
 
 
@@ -188,22 +183,14 @@ class FoundList(QAbstractListModel):
         entry = self.entries[index.row()]
         if role == Qt.ItemDataRole.DisplayRole:
             return self._text(entry)
-        if role == ItemRole.RAW:
-            return entry.text
-        return None
+        return entry.text if role == ItemRole.RAW else None
 
 
 _MOVES = (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp)
 
 
 class QuickOpen(QDialog):
-    """A search line over a list of results, which are looked for in the background.
-
-    Attributes:
-        edit: The search line.
-        found: What was found.
-        results: Shows it.
-        status: How much there is of it.
+    """A search line above a list of results; the search runs in the background.
 
     Signals:
         chosen: The user chose an entry.
@@ -249,7 +236,7 @@ class QuickOpen(QDialog):
             self.tr("Searching names"),
             lambda job: search(self._sources, text, job.check),
             self._show,
-            self._show_failure,
+            lambda error: self.status.setText(plain_text(str(error))),
         )
 
     def _show(self, found: Found) -> None:
@@ -267,9 +254,6 @@ class QuickOpen(QDialog):
         self.status.setText(text)
         if self._choose_when_found:
             self._choose_current()
-
-    def _show_failure(self, error: ExplorerError) -> None:
-        self.status.setText(plain_text(str(error)))
 
     def _choose_current(self) -> None:
         if self._jobs.busy:  # what is shown belongs to an earlier text
@@ -311,12 +295,7 @@ class Window(Protocol):
 
 
 def show_quick_open(window: Window, parent: QWidget) -> None:
-    """Open the search over the models and commands of a window.
-
-    Args:
-        window: The window.
-        parent: The same as a widget: the dialog belongs to it.
-    """
+    """Open the search over the models and commands of a window; `parent` is the window too."""
     commands = [action for action in parent.actions() if action.text()]
     texts = [plain_title(action) for action in commands]
     dialog = QuickOpen(search_sources(window.documents, texts), window.runner, parent)

@@ -110,13 +110,8 @@ _OUTLINED_CONTRAST: Final = (*_OUTLINED_DARK, "QAbstractButton", "QLineEdit", "Q
 def apply_scheme(scheme: Scheme) -> None:
     """Give the application its palette."""
     hints = QGuiApplication.styleHints()
-    wanted = {
-        Scheme.SYSTEM: Qt.ColorScheme.Unknown,
-        Scheme.LIGHT: Qt.ColorScheme.Light,
-        Scheme.DARK: Qt.ColorScheme.Dark,
-        Scheme.CONTRAST: Qt.ColorScheme.Dark,
-    }[scheme]
-    hints.setColorScheme(wanted)
+    light_or_dark = Qt.ColorScheme.Light if scheme is Scheme.LIGHT else Qt.ColorScheme.Dark
+    hints.setColorScheme(Qt.ColorScheme.Unknown if scheme is Scheme.SYSTEM else light_or_dark)
     ink = _ink(scheme, hints)
     palette = _palette(ink)
     QApplication.setPalette(palette)  # takes palettes of classes away
@@ -142,9 +137,10 @@ def _ink(scheme: Scheme, hints: QStyleHints) -> _Ink:
 
 
 def _system_wants_contrast(hints: QStyleHints) -> bool:
-    if not hasattr(hints, "accessibility"):  # up to Qt 6.9
-        return False
-    return hints.accessibility().contrastPreference() == Qt.ContrastPreference.HighContrast
+    return (
+        hasattr(hints, "accessibility")  # from Qt 6.10 on
+        and hints.accessibility().contrastPreference() == Qt.ContrastPreference.HighContrast
+    )
 
 
 def _palette(ink: _Ink) -> QPalette:

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QRectF, Qt, Signal
 from PySide6.QtGui import QAccessible, QFont, QPainter, QPaintEvent, QPalette
-from PySide6.QtWidgets import (
-    QApplication,
-    QFormLayout,
-    QFrame,
-    QLabel,
-    QScrollArea,
-    QSplitter,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
 
-from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, NumberArray, Problem
 from explorer.formats.columns import text_ranks
 from explorer.formats.model import Value
@@ -42,15 +32,15 @@ from explorer.text import bytes_text, fixed_text, integer_text, plain_text
 _MOST_PROBLEMS = 50
 
 
-class OverviewView(QScrollArea):
+class OverviewView(QtWidgets.QScrollArea):
     """Facts, the mix of tensor types, and problems of the current model."""
 
     accessible_role = QAccessible.Role.Pane
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWidgetResizable(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self.setAccessibleName(self.tr("Overview"))
         self._document: Document | None = None
         self._build()
@@ -63,14 +53,12 @@ class OverviewView(QScrollArea):
 
     def _build(self) -> None:
         document = self._document
-        page = QWidget(self)
-        layout = QVBoxLayout(page)
-        layout.setContentsMargins(24, 18, 24, 18)
-        layout.setSpacing(14)
+        page = QtWidgets.QWidget(self)
+        layout = column(of=page, margins=(24, 18, 24, 18), spacing=14)
         if document is None:
-            self._fill_empty(page, layout)
+            self._fill_empty(layout)
         else:
-            self._fill(page, layout, document)
+            self._fill(layout, document)
         layout.addStretch(1)
         self.setWidget(page)
         spoken = self.tr("No model is open") if document is None else plain_text(document.title)
@@ -81,7 +69,8 @@ class OverviewView(QScrollArea):
         found = [] if self._document is None else _facts(self._document)
         return [(one.label, plain_text(one.text)) for one in found]
 
-    def _fill_empty(self, page: QWidget, layout: QVBoxLayout) -> None:
+    def _fill_empty(self, layout: QtWidgets.QVBoxLayout) -> None:
+        page = layout.parentWidget()
         layout.addStretch(1)
         title = _heading(self.tr("No model is open"), page, 1.5)
         hint = _text(
@@ -95,21 +84,24 @@ class OverviewView(QScrollArea):
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
             layout.addWidget(label)
 
-    def _fill(self, page: QWidget, layout: QVBoxLayout, document: Document) -> None:
+    def _fill(self, layout: QtWidgets.QVBoxLayout, document: Document) -> None:
+        page = layout.parentWidget()
         name = document.facts.name or document.title
         heading = _heading(plain_text(name), page, 1.6)
         heading.setWhatsThis(picture_text("name"))
-        line = _text(_sentence(self, document), page)
+        path, count = plain_text(str(document.path)), len(document.model.files)
+        files = self.tr("{count} files").format(count=count) + "   ·   " if count > 1 else ""
+        line = _text(files + path, page)
         line.setWhatsThis(picture_text("file"))
         layout.addWidget(heading)
         layout.addWidget(line)
-        self._add_problems(page, layout, document.model.problems)
-        form = QFormLayout()
+        if document.model.problems:
+            self._add_problems(layout, document.model.problems)
+        form = QtWidgets.QFormLayout()
         form.setHorizontalSpacing(28)
         form.setVerticalSpacing(6)
         form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
-        form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
-        meanings = FACT_TEXTS
+        form.setFieldGrowthPolicy(QtWidgets.QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
         for fact in _facts(document):
             text = plain_text(fact.text)
             label = _text(fact.label, page)
@@ -118,19 +110,15 @@ class OverviewView(QScrollArea):
             value = _text(text, page)
             value.setAccessibleName(f"{fact.label}: {text}")
             for part in (label, value):
-                part.setWhatsThis(meanings[fact.name])
+                part.setWhatsThis(FACT_TEXTS[fact.name])
             form.addRow(label, value)
         layout.addLayout(form)
-        types = document.facts.types
-        if types:
+        if document.facts.types:
             layout.addWidget(_heading(self.tr("What the bytes are spent on"), page, 1.15))
-            layout.addWidget(TypeMixChart(types, page))
+            layout.addWidget(TypeMixChart(document.facts.types, page))
 
-    def _add_problems(
-        self, page: QWidget, layout: QVBoxLayout, problems: tuple[Problem, ...]
-    ) -> None:
-        if not problems:
-            return
+    def _add_problems(self, layout: QtWidgets.QVBoxLayout, problems: tuple[Problem, ...]) -> None:
+        page = layout.parentWidget()
         heading = _heading(self.tr("Problems: {n}").format(n=len(problems)), page, 1.15)
         heading.setWhatsThis(picture_text("problems"))
         layout.addWidget(heading)
@@ -152,21 +140,13 @@ class OverviewView(QScrollArea):
             self._build()
 
 
-def _sentence(view: QWidget, document: Document) -> str:
-    model, parts = document.model, []
-    if len(model.files) > 1:
-        parts.append(view.tr("{count} files").format(count=len(model.files)))
-    parts.append(plain_text(str(document.path)))
-    return "   ·   ".join(parts)
-
-
 def _facts(document: Document) -> list[Figure]:
     """Return what is known of the model, beside its name, which is the heading."""
     found = model_facts(document.model, document.facts)
     return [one for one in found if one.name != "name"]
 
 
-def _heading(text: str, parent: QWidget, scale: float) -> QLabel:
+def _heading(text: str, parent: QtWidgets.QWidget, scale: float) -> QtWidgets.QLabel:
     label = _text(text, parent)
     font = QFont(label.font())
     font.setPointSizeF(font.pointSizeF() * scale)
@@ -175,7 +155,7 @@ def _heading(text: str, parent: QWidget, scale: float) -> QLabel:
     return label
 
 
-def _text(text: str, parent: QWidget) -> QLabel:
+def _text(text: str, parent: QtWidgets.QWidget) -> QtWidgets.QLabel:
     label = plain_label(parent, text)
     label.setTextInteractionFlags(
         Qt.TextInteractionFlag.TextSelectableByMouse
@@ -192,7 +172,7 @@ _GAP = 8
 _TEXT_SHARE = 0.43  # of the width, for the text beside the longest bar
 
 
-class TypeMixChart(QWidget):
+class TypeMixChart(QtWidgets.QWidget):
     """Horizontal bars of the bytes of each tensor type, the largest on top, with numbers as text.
 
     Attributes:
@@ -201,7 +181,9 @@ class TypeMixChart(QWidget):
 
     accessible_role = QAccessible.Role.Chart
 
-    def __init__(self, types: tuple[TypeShare, ...], parent: QWidget | None = None) -> None:
+    def __init__(
+        self, types: tuple[TypeShare, ...], parent: QtWidgets.QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._types = types[:_MOST_ROWS]
         self.labels = [self._label(share) for share in self._types]
@@ -242,15 +224,8 @@ _CELL_CHARACTERS = 400
 
 
 def array_columns(key: str, elements: Sequence[Value]) -> list[Column]:
-    """Return the columns of an array's elements.
-
-    Args:
-        key: The metadata key, for the names of enumerated values.
-        elements: The decoded elements.
-    """
-
-    def tr(text: str) -> str:
-        return QCoreApplication.translate("ArrayTable", text)
+    """Return the columns of an array's elements; the key names enumerated values."""
+    tr = partial(QCoreApplication.translate, "ArrayTable")
 
     def text(row: int) -> str:
         return scalar_text(elements[row], _CELL_CHARACTERS, key)
@@ -277,22 +252,17 @@ def array_columns(key: str, elements: Sequence[Value]) -> list[Column]:
 def metadata_columns(document: Document) -> list[Column]:
     """Return the columns of a model's metadata."""
     entries = document.model.metadata.entries
-    keys = [plain_text(entry.key) for entry in entries]
-    types = [type_text(entry) for entry in entries]
-    previews = document.previews
+    tr = partial(QCoreApplication.translate, "MetadataTable")
     tips = METADATA_TEXTS
 
-    def column(name: str, title: str, texts: Sequence[str]) -> Column:
+    def texts_column(name: str, title: str, texts: Sequence[str]) -> Column:
         cell = texts.__getitem__
         return Column(name, title, cell, cell, lambda: text_ranks(texts), tip=tips[name])
 
-    def tr(text: str) -> str:
-        return QCoreApplication.translate("MetadataTable", text)
-
     return [
-        column("key", tr("Key"), keys),
-        column("type", tr("Type"), types),
-        column("value", tr("Value"), previews),
+        texts_column("key", tr("Key"), [plain_text(entry.key) for entry in entries]),
+        texts_column("type", tr("Type"), [type_text(entry) for entry in entries]),
+        texts_column("value", tr("Value"), document.previews),
     ]
 
 
@@ -309,7 +279,7 @@ def metadata_mask(document: Document, text: str) -> NDArray[np.bool_]:
     )
 
 
-class MetadataView(QWidget):
+class MetadataView(QtWidgets.QWidget):
     """The metadata of a model.
 
     Attributes:
@@ -321,14 +291,14 @@ class MetadataView(QWidget):
 
     key_selected = Signal(int)
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self.document: Document | None = None
         self._shown_moves = 0
         self.list = ListPanel(runner, self.tr("Filter metadata by key, type or value"), parent=self)
         self.list.table.setAccessibleName(self.tr("Metadata"))
         self.value = ValueView(runner, self)
-        self.splitter = QSplitter(Qt.Orientation.Vertical, self)
+        self.splitter = QtWidgets.QSplitter(Qt.Orientation.Vertical, self)
         self.splitter.addWidget(self.list)
         self.splitter.addWidget(self.value)
         self.splitter.setStretchFactor(0, 3)
@@ -389,10 +359,10 @@ class MetadataView(QWidget):
             self.key_selected.emit(position)
 
 
-class ValueView(QWidget):
-    """One metadata value: text with line numbers, or the elements of an array."""
+class ValueView(QtWidgets.QWidget):
+    """One metadata value: a text with line numbers, or the elements of an array."""
 
-    def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
+    def __init__(self, runner: JobRunner, parent: QtWidgets.QWidget | None = None) -> None:
         super().__init__(parent)
         self._jobs = JobSlot(runner, self)
         self._title = plain_label(self)
@@ -402,7 +372,7 @@ class ValueView(QWidget):
         self.array = TableView(self.elements, runner, self)
         self.array.setAccessibleName(self.tr("Elements of the array"))
         self._message = centred_label(self)
-        self._stack = QStackedWidget(self)
+        self._stack = QtWidgets.QStackedWidget(self)
         for page in (self._message, self.text, self.array):
             self._stack.addWidget(page)
         column(self._title, (self._stack, 1), of=self)
@@ -412,47 +382,43 @@ class ValueView(QWidget):
         """Show nothing."""
         self._jobs.cancel()
         self._title.clear()
-        self._say(self.tr("Select a key to see its whole value."))
+        self._show_message(self.tr("Select a key to see its whole value."))
 
     def show_entry(self, entry: MetadataEntry) -> None:
         """Show a value; one that lies on disk is read in the background."""
         self._jobs.cancel()
         self._title.setText(f"{plain_text(entry.key)}   ({type_text(entry)})")
-        self._say(self.tr("Reading…"))
+        self._show_message(self.tr("Reading…"))
         job = self._jobs.run(
             self.tr("Reading {key}").format(key=plain_text(entry.key)),
             lambda _job: entry.value,
             lambda value: self._show(entry, value),
-            self._show_failure,
+            lambda error: self._show_message(plain_text(str(error))),
         )
         job.finished.connect(self._show_stopped)
 
     def holds_focus(self) -> bool:
         """Whether the keyboard is in here."""
-        focus = QApplication.focusWidget()
-        return isinstance(focus, QWidget) and self.isAncestorOf(focus)
+        focus = QtWidgets.QApplication.focusWidget()
+        return isinstance(focus, QtWidgets.QWidget) and self.isAncestorOf(focus)
 
     def focus_search(self) -> None:
         """Open the search in the text."""
         self.text.focus_search()
 
     def _show(self, entry: MetadataEntry, value: Value) -> None:
-        if isinstance(value, str):
-            self.text.show_text(value)
-            self._stack.setCurrentWidget(self.text)
-        elif isinstance(value, Sequence):
+        if isinstance(value, Sequence) and not isinstance(value, str):
             self.elements.set_content(array_columns(entry.key, value), len(value))
             self.array.show_columns(QByteArray())
             self._stack.setCurrentWidget(self.array)
         else:
-            self.text.show_text(scalar_text(value, key=entry.key))
+            self.text.show_text(
+                value if isinstance(value, str) else scalar_text(value, key=entry.key)
+            )
             self._stack.setCurrentWidget(self.text)
 
-    def _show_failure(self, error: ExplorerError) -> None:
-        self._say(plain_text(str(error)))
-
-    def _say(self, text: str) -> None:
-        """Say something in place of a value, which is not kept: its model may be closed."""
+    def _show_message(self, text: str) -> None:
+        """Show a message in place of the value, which is not kept: its model may be closed."""
         self._message.setText(text)
         self._stack.setCurrentWidget(self._message)
         self.text.clear()
@@ -460,4 +426,6 @@ class ValueView(QWidget):
 
     def _show_stopped(self) -> None:
         if self._jobs.stopped:
-            self._say(self.tr("Reading was cancelled. Select the key again to start anew."))
+            self._show_message(
+                self.tr("Reading was cancelled. Select the key again to start anew.")
+            )

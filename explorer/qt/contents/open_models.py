@@ -6,9 +6,10 @@ into one branch, and a tree view lays out every row that it is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTreeView, QWidget
 
+from explorer.formats import MetadataEntry
 from explorer.formats.tensors import natural_key, parse_name
 from explorer.present.explanations import MODEL_TREE_TEXTS
 from explorer.present.model import type_text
@@ -73,7 +75,7 @@ class Node:
     key: str = ""
     tensor_row: int = -1
     nbytes: int | None = None
-    make: Callable[[], Sequence[Node]] | None = None
+    make: Callable[[], Iterable[Node]] | None = None
     waiting: list[Node] | None = None
     children: list[Node] = field(default_factory=list)
     parent: Node | None = None
@@ -103,123 +105,97 @@ class Node:
 
 def model_node(document: Document) -> Node:
     """Return the branch of one model."""
-    model = document.model
-
-    def make() -> list[Node]:
-        branches = []
-        if model.metadata.entries:
-            branches.append(_metadata_node(document))
-        if model.tensors.rows:
-            branches.append(_tensors_node(document))
-        if model.groups:
-            branches.append(_groups_node(document))
-        return branches
-
-    return Node(NodeKind.MODEL, plain_text(document.title), "", document, make=make)
+    title, make = plain_text(document.title), partial(_branches, document)
+    return Node(NodeKind.MODEL, title, "", document, make=make)
 
 
-def _metadata_node(document: Document) -> Node:
-    entries = document.model.metadata.entries
-
-    def make() -> list[Node]:
-        namespaces: dict[str, list[int]] = {}
-        for position, entry in enumerate(entries):
-            namespaces.setdefault(entry.key.partition(".")[0], []).append(position)
-        return [_namespace_node(document, name, rows) for name, rows in namespaces.items()]
-
-    count = integer_text(len(entries))
-    words = _tr("{n} keys").format(n=count)
-    return Node(NodeKind.METADATA, _tr("Metadata"), words, document, make=make)
-
-
-def _namespace_node(document: Document, name: str, positions: list[int]) -> Node:
-    entries = document.model.metadata.entries
-
-    def make() -> list[Node]:
-        return [
-            Node(
-                NodeKind.KEY,
-                plain_text(entries[i].key.removeprefix(f"{name}.")),
-                type_text(entries[i]),
-                document,
-                key=entries[i].key,
-            )
-            for i in sorted(positions, key=lambda i: natural_key(entries[i].key))
-        ]
-
-    return Node(
-        NodeKind.NAMESPACE, plain_text(name), integer_text(len(positions)), document, make=make
-    )
+def _branches(document: Document) -> Iterator[Node]:
+    model, kind = document.model, NodeKind
+    if model.metadata.entries:
+        keys = _tr("{n} keys").format(n=integer_text(len(model.metadata.entries)))
+        make = partial(_namespaces, document)
+        yield Node(kind.METADATA, _tr("Metadata"), keys, document, make=make)
+    if model.tensors.rows:
+        tensors = _tr("{n} tensors").format(n=integer_text(len(model.tensors.rows)))
+        make = partial(_layers, document)
+        yield Node(kind.TENSORS, _tr("Tensors"), tensors, document, make=make)
+    if model.groups:
+        groups, make = integer_text(len(model.groups)), partial(_groups, document)
+        yield Node(kind.GROUPS, _tr("Groups"), groups, document, make=make)
 
 
-def _tensors_node(document: Document) -> Node:
+def _namespaces(document: Document) -> Iterator[Node]:
+    namespaces: dict[str, list[MetadataEntry]] = {}
+    for entry in document.model.metadata.entries:
+        namespaces.setdefault(entry.key.partition(".")[0], []).append(entry)
+    for name, entries in namespaces.items():
+        title, keys = plain_text(name), integer_text(len(entries))
+        make = partial(_keys, document, name, entries)
+        yield Node(NodeKind.NAMESPACE, title, keys, document, make=make)
+
+
+def _keys(document: Document, namespace: str, entries: list[MetadataEntry]) -> Iterator[Node]:
+    for entry in sorted(entries, key=lambda entry: natural_key(entry.key)):
+        title = plain_text(entry.key.removeprefix(f"{namespace}."))
+        yield Node(NodeKind.KEY, title, type_text(entry), document, key=entry.key)
+
+
+def _layers(document: Document) -> Iterator[Node]:
+    """Yield the tensors of no layer, then the layers."""
+    layers: dict[tuple[str, int], list[int]] = {}
+    outside: list[int] = []
+    for row, name in enumerate(document.model.tensors.columns.names):
+        parsed = parse_name(name)
+        if parsed.layer is None:
+            outside.append(row)
+        else:
+            layers.setdefault((parsed.stack, parsed.layer), []).append(row)
+    yield from _tensors(document, "", _by_name(document, outside))
+    several_stacks = len({stack for stack, _ in layers}) > 1
+    for stack, layer in sorted(layers, key=lambda key: (natural_key(key[0]), key[1])):
+        title = f"{stack}.{layer}" if several_stacks else _tr("Layer {n}").format(n=layer)
+        prefix, rows = f"{stack}.{layer}.", layers[stack, layer]
+        make = partial(_roles, document, prefix, rows)
+        yield _sized(document, NodeKind.LAYER, title, rows, make)
+
+
+def _roles(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]:
+    """Yield the tensors of a layer, with a branch for each role that several have."""
+    roles: dict[str, list[int]] = {}
+    for row in _by_name(document, rows):
+        name = document.model.tensors.columns.names[row]
+        roles.setdefault(parse_name(name).role, []).append(row)
+    for role, members in roles.items():
+        make = partial(_tensors, document, prefix, members)
+        if len(members) == 1:
+            yield from make()
+        else:
+            yield _sized(document, NodeKind.ROLE, role, members, make)
+
+
+def _tensors(document: Document, prefix: str, rows: list[int]) -> Iterator[Node]:
     columns = document.model.tensors.columns
-
-    def make() -> list[Node]:
-        layers: dict[tuple[str, int], list[int]] = {}
-        outside: list[int] = []
-        for row, name in enumerate(columns.names):
-            parsed = parse_name(name)
-            if parsed.layer is None:
-                outside.append(row)
-            else:
-                layers.setdefault((parsed.stack, parsed.layer), []).append(row)
-        several_stacks = len({stack for stack, _ in layers}) > 1
-        nodes = [_tensor_node(document, row, "") for row in _by_name(document, outside)]
-        for stack, layer in sorted(layers, key=lambda key: (natural_key(key[0]), key[1])):
-            title = f"{stack}.{layer}" if several_stacks else _tr("Layer {n}").format(n=layer)
-            nodes.append(_layer_node(document, title, f"{stack}.{layer}.", layers[stack, layer]))
-        return nodes
-
-    count = integer_text(len(columns.names))
-    words = _tr("{n} tensors").format(n=count)
-    return Node(NodeKind.TENSORS, _tr("Tensors"), words, document, make=make)
+    for row in rows:
+        title = plain_text(columns.names[row].removeprefix(prefix)) or _tr("(empty name)")
+        kind = columns.types[row].name
+        yield Node(NodeKind.TENSOR, title, kind, document, tensor_row=row)
 
 
-def _layer_node(document: Document, title: str, prefix: str, rows: list[int]) -> Node:
-    columns = document.model.tensors.columns
-
-    def make() -> list[Node]:
-        roles: dict[str, list[int]] = {}
-        for row in _by_name(document, rows):
-            roles.setdefault(parse_name(columns.names[row]).role, []).append(row)
-        return [
-            _tensor_node(document, members[0], prefix)
-            if len(members) == 1
-            else _role_node(document, role, prefix, members)
-            for role, members in roles.items()
-        ]
-
-    nbytes = sum(columns.nbytes[row] for row in rows)
-    return Node(NodeKind.LAYER, plain_text(title), "", document, nbytes=nbytes, make=make)
+def _groups(document: Document) -> Iterator[Node]:
+    for group in sorted(document.model.groups, key=lambda group: natural_key(group.name)):
+        yield Node(NodeKind.GROUP, plain_text(group.name), "", document, nbytes=group.nbytes)
 
 
-def _role_node(document: Document, role: str, prefix: str, rows: list[int]) -> Node:
-    columns = document.model.tensors.columns
-
-    def make() -> list[Node]:
-        return [_tensor_node(document, row, prefix) for row in rows]
-
-    nbytes = sum(columns.nbytes[row] for row in rows)
-    return Node(NodeKind.ROLE, plain_text(role), "", document, nbytes=nbytes, make=make)
-
-
-def _tensor_node(document: Document, row: int, prefix: str) -> Node:
-    columns = document.model.tensors.columns
-    title = plain_text(columns.names[row].removeprefix(prefix)) or _tr("(empty name)")
-    return Node(NodeKind.TENSOR, title, columns.types[row].name, document, tensor_row=row)
-
-
-def _groups_node(document: Document) -> Node:
-    groups = document.model.groups
-
-    def make() -> list[Node]:
-        return [
-            Node(NodeKind.GROUP, plain_text(group.name), "", document, nbytes=group.nbytes)
-            for group in sorted(groups, key=lambda group: natural_key(group.name))
-        ]
-
-    return Node(NodeKind.GROUPS, _tr("Groups"), integer_text(len(groups)), document, make=make)
+def _sized(
+    document: Document,
+    kind: NodeKind,
+    title: str,
+    rows: list[int],
+    make: Callable[[], Iterable[Node]],
+) -> Node:
+    """Return a branch that shows the bytes of the tensors below it."""
+    nbytes = sum(document.model.tensors.columns.nbytes[row] for row in rows)
+    return Node(kind, plain_text(title), "", document, nbytes=nbytes, make=make)
 
 
 def _by_name(document: Document, rows: Iterable[int]) -> list[int]:
@@ -429,7 +405,7 @@ class OpenModelsView(QWidget):
         self._reveal(document, lambda node: node.tensor_row == row)
 
     def _reveal(self, document: Document, match: Callable[[Node], bool]) -> None:
-        current = self.model.node(self.tree.currentIndex())
+        current = self._current()
         if current is not None and current.document is document and match(current):
             return
         index = self.model.find(document, match)
@@ -458,7 +434,7 @@ class OpenModelsView(QWidget):
             QGuiApplication.clipboard().setText(plain_text(_full_name(node)))
 
     def menu_at(self, place: QPoint) -> QMenu | None:
-        """Return the menu of the row at a place, to be shown; closing it deletes it."""
+        """Return a menu for the row at a place; closing it deletes it."""
         node = self.model.node(self.tree.indexAt(place))
         if node is None:
             return None

@@ -115,7 +115,6 @@ class TabbedPanel(QWidget):
         self.state = StatePage(self)
         self.state.pressed.connect(self.refresh)
         self._content = QWidget(self)
-        self.column = column(of=self._content)
         self._stack = QStackedWidget(self)
         self._stack.addWidget(self.state)
         self._stack.addWidget(self._content)
@@ -147,18 +146,15 @@ class TabbedPanel(QWidget):
         self._stack.setCurrentWidget(self.state)
 
     def begin_tabs(self, name: str, above: QWidget) -> None:
-        """Make the tabs. Pages are made after that: Tab goes from what is above to them.
+        """Make the tabs, called `name` by screen readers, below the widget `above`.
 
-        Args:
-            name: Tells screen readers what the tabs are.
-            above: What stands above them.
+        Pages are made later, so that the Tab key goes from `above` to them.
         """
         self.tabs = QTabWidget(self._content)
         self.tabs.setDocumentMode(True)
         self.tabs.setAccessibleName(name)
         self.tabs.tabBar().setAccessibleName(name)
-        self.column.addWidget(above)
-        self.column.addWidget(self.tabs, 1)
+        self.column = column(above, (self.tabs, 1), of=self._content)
 
     def place_of(self, page: QWidget) -> int:
         """Return the number of the tab that shows a page; -1 if none does."""

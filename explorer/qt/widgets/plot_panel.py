@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TextIO
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import QBuffer, QCoreApplication, QIODevice, QRect, QRectF, QSize, Qt, Signal
@@ -25,13 +25,6 @@ from explorer.qt.widgets.table_view import TableView
 from explorer.tabular import write_atomically, write_csv
 from explorer.text import float_text, integer_text
 
-# Save a plot: PNG and SVG on white paper, and the data behind the picture as CSV.
-#
-# The picture is drawn on the GUI thread, which Qt demands; encoding and writing happen in a job.
-# pyqtgraph's own SVG exporter fails with newer versions of Qt (stack.md section 1), so Qt's is
-# used.
-
-
 _SCALE: Final = 2  # for print, and for screens of high density
 
 
@@ -49,7 +42,10 @@ class Picture(Protocol):
 
 
 class PlotExport(FileSaver):
-    """Saves plots, and tells how that went; see `FileSaver`."""
+    """Saves pictures on white paper as PNG or SVG, and their data as CSV.
+
+    The picture is drawn on the GUI thread, which Qt demands; encoding and writing happen in a job.
+    """
 
     def ask(self, picture: Picture, name: str) -> None:
         """Ask for a file, and save the picture or its data into it."""
@@ -60,18 +56,30 @@ class PlotExport(FileSaver):
 
     def save(self, picture: Picture, path: Path) -> Job:
         """Save in the background, in the format that the name's suffix says, or as PNG."""
-        suffix = path.suffix.lower()
-        if suffix == ".csv":
-            work = _csv_writer(picture.data_columns(), path)
-        elif suffix == ".svg":
-            work = _bytes_writer(_svg(picture), path)
-        else:
-            work = _png_writer(_image(picture), path)
+        write = _writer(picture, path.suffix.lower())
+
+        def work(_job: Job) -> None:
+            with write_atomically(path) as stream:
+                write(stream)
+
         return self.write(_tr("Saving {name}").format(name=path.name), path, work)
 
 
 def _tr(text: str) -> str:
     return QCoreApplication.translate("PlotExport", text)
+
+
+def _writer(picture: Picture, suffix: str) -> Callable[[TextIO], object]:
+    """Draw a picture; return what encodes and writes it."""
+    if suffix == ".csv":
+        columns = picture.data_columns()
+        names, rows = [name for name, _ in columns], zip_longest(*(each for _, each in columns))
+        return lambda stream: write_csv(stream, names, rows)
+    if suffix == ".svg":
+        svg = _svg(picture)
+        return lambda stream: stream.buffer.write(svg)
+    image = _image(picture)
+    return lambda stream: stream.buffer.write(_png(image))
 
 
 def _image(picture: Picture) -> QImage:
@@ -90,7 +98,7 @@ def _svg(picture: Picture) -> bytes:
     size = picture.size()
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    generator = QSvgGenerator()
+    generator = QSvgGenerator()  # pyqtgraph's exporter fails with newer versions of Qt
     generator.setOutputDevice(buffer)
     generator.setSize(size)
     # pyqtgraph records axes as a QPicture, which Qt scales to the resolution of what it is drawn on
@@ -104,31 +112,11 @@ def _svg(picture: Picture) -> bytes:
     return bytes(buffer.data().data())
 
 
-def _png_writer(image: QImage, path: Path) -> Callable[[Job], None]:
-    def write(job: Job) -> None:
-        buffer = QBuffer()
-        buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-        image.save(buffer, "PNG")  # type: ignore[call-overload] # the stub wants bytes
-        _bytes_writer(bytes(buffer.data().data()), path)(job)
-
-    return write
-
-
-def _bytes_writer(content: bytes, path: Path) -> Callable[[Job], None]:
-    def write(_job: Job) -> None:
-        with write_atomically(path) as stream:
-            stream.buffer.write(content)
-
-    return write
-
-
-def _csv_writer(columns: list[tuple[str, list[Any]]], path: Path) -> Callable[[Job], None]:
-    def write(_job: Job) -> None:
-        names = [name for name, _ in columns]
-        with write_atomically(path) as stream:
-            write_csv(stream, names, zip_longest(*(values for _, values in columns)))
-
-    return write
+def _png(image: QImage) -> bytes:
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    image.save(buffer, "PNG")  # type: ignore[call-overload] # the stub wants bytes
+    return bytes(buffer.data().data())
 
 
 TABLE_WIDTH = 290

@@ -89,22 +89,17 @@ class _NumberedText(QPlainTextEdit):
         painter = QtGui.QPainter(self._margin)
         palette = self.palette()
         painter.fillRect(event.rect(), palette.color(QtGui.QPalette.ColorRole.AlternateBase))
-        colour = QtGui.QColor(palette.color(QtGui.QPalette.ColorRole.PlaceholderText))
-        painter.setPen(colour)
+        painter.setPen(palette.color(QtGui.QPalette.ColorRole.PlaceholderText))
         painter.setFont(self.font())
+        width = self._margin.width() - 7
         block = self.firstVisibleBlock()
         top = self.blockBoundingGeometry(block).translated(self.contentOffset()).top()
         while block.isValid() and top <= event.rect().bottom():
             height = self.blockBoundingRect(block).height()
             if block.isVisible() and top + height >= event.rect().top():
-                painter.drawText(
-                    0,
-                    round(top),
-                    self._margin.width() - 7,
-                    self.fontMetrics().height(),
-                    Qt.AlignmentFlag.AlignRight,
-                    str(block.blockNumber() + 1),
-                )
+                area = QRect(0, round(top), width, self.fontMetrics().height())
+                number = str(block.blockNumber() + 1)
+                painter.drawText(area, Qt.AlignmentFlag.AlignRight, number)
             block = block.next()
             top += height
         painter.end()
