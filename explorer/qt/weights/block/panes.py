@@ -1,7 +1,7 @@
 """What one block looks like: bytes and fields at the left, weights and sub-blocks at the right.
 
-All of it shows the same thing: what one points at in one place is marked in the others. A click or
-a key keeps it, the mouse shows it for as long as it is there.
+Pointing at something in one pane marks what belongs to it in the others. A click or a key keeps the
+mark; otherwise it follows the mouse.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from explorer.qt.weights.block.strip import (
     links_of,
     ranges_text,
 )
+from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import plain_label
-from explorer.qt.widgets.table_model import Cell, Column, TableModel
+from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.qt.widgets.table_view import PaddedDelegate, TableView
 from explorer.text import float_text
 
@@ -50,18 +51,10 @@ def field_columns(detail: BlockDetail) -> list[Column]:
         return ranges_text(range(first, first + fields[row].nbytes))
 
     values = [field_value(detail, row) for row in range(len(fields))]
-
+    offsets = np.array([field.offset for field in fields])
     return [
         _text("field", _tr("Field"), [field.name for field in fields], tips["field"]),
-        Column(
-            "bytes",
-            _tr("Bytes"),
-            places,
-            places,
-            lambda: np.array([field.offset for field in fields]),
-            numeric=True,
-            tip=tips["bytes"],
-        ),
+        Column("bytes", _tr("Bytes"), places, places, lambda: offsets, True, tips["bytes"]),
         _text("type", _tr("Type"), [field.dtype for field in fields], tips["type"]),
         _text("value_text", _tr("Value"), values, tips["value_text"]),
         _text("meaning", _tr("Meaning"), [field.meaning for field in fields], tips["meaning"]),
@@ -98,10 +91,11 @@ def sub_block_columns(detail: BlockDetail, beside: Beside | None = None) -> list
     def weights(row: int) -> str:
         return f"{row * per}–{row * per + per - 1}"
 
+    def different_codes(row: int) -> str:
+        return _tr("{n} of {all}").format(n=used[row], all=detail.levels.size)
+
     tip = BLOCK_TEXTS["weights"]
-    columns = [
-        Column("weights", _tr("Weights"), weights, weights, lambda: firsts, numeric=True, tip=tip)
-    ]
+    columns = [Column("weights", _tr("Weights"), weights, weights, lambda: firsts, True, tip)]
     stored = detail.sub_scales
     if stored is not None:
         tip = _tr("What is stored: the scale is the block's own one times this factor")
@@ -113,17 +107,9 @@ def sub_block_columns(detail: BlockDetail, beside: Beside | None = None) -> list
     if detail.minima is not None:
         tip = _tr("Effective minimum, which is subtracted")
         columns.append(_number("minimum", _tr("Minimum"), detail.minima, tip=tip))
-    levels = detail.levels.size
+    tip, raw = _tr("How many different codes, and how many the type has"), used.tolist().__getitem__
     columns.append(
-        Column(
-            "codes_used",
-            _tr("Codes"),
-            lambda row: _tr("{n} of {all}").format(n=int(used[row]), all=levels),
-            lambda row: int(used[row]),
-            lambda: used,
-            numeric=True,
-            tip=_tr("How many different codes, and how many the type has"),
-        )
+        Column("codes_used", _tr("Codes"), different_codes, raw, lambda: used, True, tip)
     )
     if beside is not None:
         squares = (beside.errors**2).reshape(count, per).mean(axis=1)
@@ -135,10 +121,13 @@ def sub_block_columns(detail: BlockDetail, beside: Beside | None = None) -> list
 def weight_columns(detail: BlockDetail, beside: Beside | None = None) -> list[Column]:
     """Return the columns of the table of weights."""
     count = detail.values.size
+    code_tip = _tr("What is stored of the weight")
+    if detail.rows is not None:
+        code_tip = _tr("Number of the signed level: a whole group is stored as a row of a grid")
     tip = BLOCK_TEXTS["weight"]
     columns = [
         Column("weight", _tr("Weight"), str, int, lambda: np.arange(count), numeric=True, tip=tip),
-        _number("code", _tr("Code"), detail.codes, tip=_code_tip(detail)),
+        _number("code", _tr("Code"), detail.codes, tip=code_tip),
     ]
     rows = detail.rows
     if rows is not None:
@@ -150,22 +139,14 @@ def weight_columns(detail: BlockDetail, beside: Beside | None = None) -> list[Co
     columns.append(_number("value", _tr("Value"), detail.values, tip=_tr("The decoded weight")))
     if beside is not None:
         if beside.is_rounding:
-            title = _tr("Rounded")
             tip = _tr("The weight rounded to {type}").format(type=beside.pair.candidate_type)
-            columns.append(_number("rounded", title, beside.candidate, tip=tip))
+            columns.append(_number("rounded", _tr("Rounded"), beside.candidate, tip=tip))
         else:
-            title = _tr("Reference")
             tip = _tr("The same weight of the reference")
-            columns.append(_number("reference", title, beside.reference, tip=tip))
+            columns.append(_number("reference", _tr("Reference"), beside.reference, tip=tip))
         tip = _tr("Candidate minus reference")
         columns.append(_number("error", _tr("Error"), beside.errors, 4, tip))
     return columns
-
-
-def _code_tip(detail: BlockDetail) -> str:
-    if detail.rows is None:
-        return _tr("What is stored of the weight")
-    return _tr("Number of the signed level: a whole group is stored as a row of a grid")
 
 
 def _joined(numbers: NDArray[np.float32]) -> str:
@@ -173,9 +154,7 @@ def _joined(numbers: NDArray[np.float32]) -> str:
 
 
 def _text(name: str, title: str, texts: Sequence[str], tip: str) -> Column:
-    def text(row: int) -> str:
-        return texts[row]
-
+    text = texts.__getitem__
     return Column(name, title, text, text, lambda: np.array(texts), tip=tip)
 
 
@@ -188,15 +167,11 @@ def _number(
         value = values[row]
         return str(value) if isinstance(value, int) else float_text(value, digits)
 
-    raw: Callable[[int], Cell] = values.__getitem__
-    return Column(name, title, text, raw, lambda: numbers, numeric=True, tip=tip)
+    return Column(name, title, text, values.__getitem__, lambda: numbers, numeric=True, tip=tip)
 
 
 def _tr(text: str) -> str:
     return QtCore.QCoreApplication.translate("BlockColumns", text)
-
-
-# The tables of the block inspector: like every other, with rows that can be marked.
 
 
 _EDGES = 6  # pixels that the style takes of a cell
@@ -251,15 +226,16 @@ class MarkedTable(TableView):
             hidden: Names of columns that are not shown at first.
         """
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        modes = QtWidgets.QHeaderView.ResizeMode
         header, digit = self.horizontalHeader(), self.fontMetrics().horizontalAdvance("0")
         header.setStretchLastSection(False)
-        for number, column in enumerate(self.table.columns):
-            self.setColumnHidden(number, column.name in hidden)
-            digits = narrow.get(column.name)
+        for number, shown in enumerate(self.table.columns):
+            self.setColumnHidden(number, shown.name in hidden)
+            digits = narrow.get(shown.name)
             if digits is None:
-                header.setSectionResizeMode(number, QtWidgets.QHeaderView.ResizeMode.Stretch)
+                header.setSectionResizeMode(number, modes.Stretch)
             else:
-                header.setSectionResizeMode(number, QtWidgets.QHeaderView.ResizeMode.Interactive)
+                header.setSectionResizeMode(number, modes.Interactive)
                 width = max((digits + 2) * digit + _EDGES, header.sectionSizeHint(number))
                 self.setColumnWidth(number, width)
 
@@ -340,6 +316,11 @@ class BlockPanes(QtWidgets.QWidget):
         self.weights.setAccessibleName(self.tr("Weights of the block, a table"))
         self.sub_blocks = MarkedTable(TableModel(self), runner, lambda *_: None, self)
         self.sub_blocks.setAccessibleName(self.tr("Sub-blocks"))
+        self._tables = {
+            Part.FIELD: self.fields,
+            Part.WEIGHT: self.weights,
+            Part.SUB_BLOCK: self.sub_blocks,
+        }
         self.readout = plain_label(self)
         self.readout.setWordWrap(True)
         self.readout.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
@@ -394,13 +375,8 @@ class BlockPanes(QtWidgets.QWidget):
         bar = self._scroll.verticalScrollBar().sizeHint().width()
         left = QtWidgets.QWidget(self)
         left.setFixedWidth(self.strip.width() + bar + 2)
-        column = QtWidgets.QVBoxLayout(left)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self._scroll, 3)
-        column.addWidget(self.fields, 2)
-        self.tabs = QtWidgets.QTabWidget(self)
-        self.tabs.setDocumentMode(True)
+        column((self._scroll, 3), (self.fields, 2), of=left, spacing=4)
+        self.tabs = QtWidgets.QTabWidget(self, documentMode=True)
         self.tabs.setAccessibleName(self.tr("Tables of the block"))
         self.tabs.addTab(self.weights, self.tr("Weights"))
         self.tabs.addTab(self.sub_blocks, self.tr("Sub-blocks"))
@@ -409,22 +385,14 @@ class BlockPanes(QtWidgets.QWidget):
         self.splitter.addWidget(self.tabs)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setSizes([_PLOT_HEIGHT, _TABLE_HEIGHT])
-        layout = QtWidgets.QHBoxLayout(self)
-        layout.setContentsMargins(8, 0, 0, 0)
-        layout.setSpacing(6)
-        layout.addWidget(left)
-        layout.addWidget(self.splitter, 1)
+        row(left, (self.splitter, 1), of=self, margins=(8, 0, 0, 0), spacing=6)
 
     def _connect(self) -> None:
         self.strip.byte_hovered.connect(lambda byte: self._hover(Part.BYTE, byte))
         self.strip.byte_chosen.connect(lambda byte: self.look_at(Look(Part.BYTE, byte)))
         self.plot.weight_hovered.connect(lambda weight: self._hover(Part.WEIGHT, weight))
         self.plot.weight_chosen.connect(lambda weight: self.look_at(Look(Part.WEIGHT, weight)))
-        for table, part in (
-            (self.fields, Part.FIELD),
-            (self.weights, Part.WEIGHT),
-            (self.sub_blocks, Part.SUB_BLOCK),
-        ):
+        for part, table in self._tables.items():
             table.row_selected.connect(lambda row, part=part: self._choose(Look(part, row)))
             table.row_hovered.connect(lambda row, part=part: self._hover(part, row))
             table.exported.connect(self.exported)
@@ -456,16 +424,9 @@ class BlockPanes(QtWidgets.QWidget):
     def _follow(self, look: Look | None, chosen: Part | None = None) -> None:
         """Mark something, and make tables stand there, but for the one where it was chosen."""
         self._mark(look)
-        rows = {
-            Part.FIELD: (self.fields, -1),
-            Part.WEIGHT: (self.weights, -1),
-            Part.SUB_BLOCK: (self.sub_blocks, -1),
-        }
-        if look is not None and look.part in rows:
-            rows[look.part] = (rows[look.part][0], look.number)
-        for part, (table, row) in rows.items():
+        for part, table in self._tables.items():
             if part is not chosen:
-                table.follow(row)
+                table.follow(look.number if look is not None and look.part is part else -1)
         marked = np.flatnonzero(self._marked)
         if look is not None and look.part is not Part.WEIGHT and marked.size:
             self.weights.bring(int(marked[0]))
@@ -477,7 +438,10 @@ class BlockPanes(QtWidgets.QWidget):
             return
         if look is None:
             self._marked = np.zeros(detail.values.size, np.bool_)
-            masks, text, cursor = np.zeros(len(detail.stored), np.uint8), self._resting(), -1
+            text = self.tr(
+                "Point at a byte, a field, a sub-block or a weight to see what belongs to it."
+            )
+            masks, cursor = np.zeros(len(detail.stored), np.uint8), -1
         else:
             links = links_of(detail, look, self._beside)
             self._marked, masks, text = links.weights, links.masks, links.text
@@ -487,11 +451,6 @@ class BlockPanes(QtWidgets.QWidget):
         self.plot.speak(text)
         self.readout.setText(text)
         self.weights.viewport().update()
-
-    def _resting(self) -> str:
-        return self.tr(
-            "Point at a byte, a field, a sub-block or a weight to see what belongs to it."
-        )
 
     def _field_brush(self, row: int, column: int) -> QBrush | None:
         return QBrush(block_field_tint(row, self.palette())) if column == 0 else None

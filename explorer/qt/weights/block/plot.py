@@ -13,7 +13,7 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.block_detail import BlockDetail
@@ -82,16 +82,11 @@ class BlockPlot(ThemedPlot):
 
     def show_block(self, detail: BlockDetail | None, beside: Beside | None = None) -> None:
         """Show another block, and what it is compared with."""
-        same = (
-            detail is not None
-            and self._detail is not None
-            and self._detail.values.size == detail.values.size
-        )
         self._detail, self._beside = detail, beside
         count = 0 if detail is None else detail.values.size
-        self._marked = np.zeros(count, np.bool_)
-        if not same:
+        if count != self._marked.size:
             self.cursor_weight = -1
+        self._marked = np.zeros(count, np.bool_)
         self._draw()
         self.forget_zoom()
 
@@ -164,12 +159,12 @@ class BlockPlot(ThemedPlot):
         return self._detail is not None and self._detail.values.size <= _FEW
 
     def _draw_other(self, places: NDArray[np.intp]) -> None:
-        """Draw what the weights are compared with: crosses, so that shape tells it as well."""
+        """Draw what the weights are compared with: as crosses, not by colour alone."""
         other = self._other_values()
         if other is None:
             self._other.setData([], [])
             return
-        colour = self._other_colour()
+        colour = series_colour(_REFERENCE)
         self._other.setData(
             *_drawable(places, other),
             pen=pg.mkPen(colour, width=1, style=Qt.PenStyle.DotLine) if self._few else None,
@@ -185,9 +180,6 @@ class BlockPlot(ThemedPlot):
         if beside is None:
             return None
         return beside.candidate if beside.is_rounding else beside.reference
-
-    def _other_colour(self) -> QColor:
-        return series_colour(_REFERENCE)
 
     def _draw_edges(self, detail: BlockDetail) -> None:
         """Draw where sub-blocks begin."""
@@ -239,7 +231,7 @@ class BlockPlot(ThemedPlot):
     def _ruler(self, detail: BlockDetail, cursor: int) -> NDArray[np.float64]:
         """Return the values that are levels of the sub-block of a weight, float64 [n].
 
-        None where they could not be told apart; zooming in brings them.
+        None where they would be too near to each other; zooming in brings them.
         """
         if cursor < 0:
             return np.zeros(0)

@@ -25,13 +25,10 @@ from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.painting import field_line, field_tint
 from explorer.text import float_text, integer_text
 
-# How the fields of a block are tinted: by their place in it, in the colours of the raw view.
-#
-# Those were chosen so that text reads on them and that they stay apart for every kind of colour
-# vision; see `field_style`. The table of fields, whose names have the same tints, is the legend.
-
-
-# neighbours are as far apart as the raw view's tints allow, in lightness too
+# Fields of a block are tinted by their place in it, in the colours of the raw view: those were
+# chosen so that text reads on them and that they stay apart for every kind of colour vision.
+# Neighbours are as far apart as these tints allow, in lightness too. The table of fields, whose
+# names have the same tints, is the legend.
 _KINDS: Final = (
     FieldKind.COUNT,
     FieldKind.KEY,
@@ -123,12 +120,9 @@ class BlockStrip(QWidget):
         """Copy the bytes that are marked, or all if none is, as hexadecimal digits."""
         if self._detail is None:
             return
-        marked = [
-            byte
-            for byte, mask in zip(self._detail.stored, self._masks.tolist(), strict=True)
-            if mask
-        ]
-        QtGui.QGuiApplication.clipboard().setText(bytes(marked or self._detail.stored).hex(" "))
+        stored = np.frombuffer(self._detail.stored, np.uint8)
+        marked = stored[self._masks > 0] if self._masks.any() else stored
+        QtGui.QGuiApplication.clipboard().setText(marked.tobytes().hex(" "))
 
     def place_of(self, byte: int) -> QRectF:
         """Return where a byte's digits are, half a blank around them included."""
@@ -247,11 +241,10 @@ class BlockStrip(QWidget):
             self._measure()
 
 
-# What belongs together in a block: bytes, fields, sub-blocks and weights, and how that is said.
+# What belongs together in a block: bytes, fields, sub-blocks and weights, and its description.
 
 
-_DIGITS = 9  # tell a float32 exactly
-_ALL_LINK_BITS = 255
+_DIGITS = 9  # of a float32: all that differ
 _MINUS = "\N{MINUS SIGN}"
 
 
@@ -303,19 +296,22 @@ def links_of(detail: BlockDetail, look: Look, beside: Beside | None = None) -> L
     number, per = look.number, detail.weights_per_scale
     if look.part is Part.WEIGHT:
         masks = detail.bits.codes[:, number] | _scale_bits(detail, number // per)
-        return Links(masks, _some(detail, [number]), _weight_text(detail, number, beside))
+        acting = np.arange(detail.values.size) == number
+        return Links(masks, acting, _weight_text(detail, number, beside))
     if look.part is Part.SUB_BLOCK:
-        weights = range(number * per, (number + 1) * per)
-        text = _sub_block_text(detail, number)
-        return Links(_scale_bits(detail, number), _some(detail, weights), text)
+        acting = np.arange(detail.values.size) // per == number
+        return Links(_scale_bits(detail, number), acting, _sub_block_text(detail, number))
     if look.part is Part.BYTE:
-        acting = detail.bits.acts_on(number, per)
-        return Links(_whole(detail, number, 1), acting, _byte_text(detail, number))
-    field = detail.fields[number]
+        run, text = range(number, number + 1), _byte_text(detail, number)
+    else:
+        field, text = detail.fields[number], _field_text(detail, number)
+        run = range(field.offset, field.offset + field.nbytes)
+    masks = np.zeros(len(detail.stored), np.uint8)
+    masks[run.start : run.stop] = _ALL_BITS
     acting = np.zeros(detail.values.size, np.bool_)
-    for byte in range(field.offset, field.offset + field.nbytes):
+    for byte in run:
         acting |= detail.bits.acts_on(byte, per)
-    return Links(_whole(detail, field.offset, field.nbytes), acting, _field_text(detail, number))
+    return Links(masks, acting, text)
 
 
 def ranges_text(numbers: Iterable[int]) -> str:
@@ -331,7 +327,7 @@ def ranges_text(numbers: Iterable[int]) -> str:
 
 def bits_text(mask: int) -> str:
     """Return the bits of a mask in words: ``"bits 0-3"``."""
-    if mask == _ALL_LINK_BITS:
+    if mask == _ALL_BITS:
         return _tr("all bits")
     bits = [bit for bit in range(8) if mask >> bit & 1]
     text = _tr("bit {bits}") if len(bits) == 1 else _tr("bits {bits}")
@@ -339,23 +335,11 @@ def bits_text(mask: int) -> str:
 
 
 def _scale_bits(detail: BlockDetail, sub: int) -> NDArray[np.uint8]:
-    """Return the bits that a sub-block's scale and minimum are told from; uint8 [bytes]."""
+    """Return the bits that hold a sub-block's scale and minimum; uint8 [bytes]."""
     masks: NDArray[np.uint8] = detail.bits.scales[:, sub].copy()
     if detail.bits.minima.shape[1]:
         masks |= detail.bits.minima[:, sub]
     return masks
-
-
-def _whole(detail: BlockDetail, first: int, count: int) -> NDArray[np.uint8]:
-    masks = np.zeros(len(detail.stored), np.uint8)
-    masks[first : first + count] = _ALL_LINK_BITS
-    return masks
-
-
-def _some(detail: BlockDetail, numbers: Iterable[int]) -> NDArray[np.bool_]:
-    weights = np.zeros(detail.values.size, np.bool_)
-    weights[list(numbers)] = True
-    return weights
 
 
 def _field_text(detail: BlockDetail, number: int) -> str:
@@ -369,45 +353,41 @@ def _field_text(detail: BlockDetail, number: int) -> str:
 
 
 def _byte_text(detail: BlockDetail, byte: int) -> str:
-    """Say what a byte is, and what each of its bits acts on."""
+    """Describe a byte, and what each of its bits acts on."""
     field = detail.fields[detail.field_at(byte)]
     head = _tr("Byte {place} = 0x{value:02X}, {field}").format(
         place=byte, value=detail.stored[byte], field=field.name
     )
     bits, per = detail.bits, detail.weights_per_scale
-    told = _targets(bits.codes[byte], 1, _tr("weight {n}"), _tr("weights {n}"))
-    told += _targets(bits.scales[byte], per, "", _tr("scale of weights {n}"))
+    texts = _targets(bits.codes[byte], 1, _tr("weight {n}"), _tr("weights {n}"))
+    texts += _targets(bits.scales[byte], per, "", _tr("scale of weights {n}"))
     if bits.minima.shape[1]:
-        told += _targets(bits.minima[byte], per, "", _tr("minimum of weights {n}"))
-    if not told:
-        told = [_tr("not read for decoding")]
-    return f"{head}:   {';  '.join(told)}"
+        texts += _targets(bits.minima[byte], per, "", _tr("minimum of weights {n}"))
+    return f"{head}:   {';  '.join(texts or [_tr('not read for decoding')])}"
 
 
 def _targets(masks: NDArray[np.uint8], per: int, one: str, many: str) -> list[str]:
-    """Say for each set of bits what it acts on; things are so many weights each."""
-    told = []
+    """Describe for each set of bits what it acts on: weights, or groups of `per` weights."""
+    texts = []
     for mask in sorted({int(mask) for mask in masks if mask}):
         places = np.flatnonzero(masks == mask).tolist()
         weights = [place * per + i for place in places for i in range(per)]
         text = one if len(weights) == 1 else many
-        told.append(f"{bits_text(mask)} → {text.format(n=ranges_text(weights))}")
-    return told
+        texts.append(f"{bits_text(mask)} → {text.format(n=ranges_text(weights))}")
+    return texts
 
 
 def _sub_block_text(detail: BlockDetail, sub: int) -> str:
-    first = sub * detail.weights_per_scale
-    text = _tr("Weights {n}: scale {scale}").format(
-        n=f"{first}–{first + detail.weights_per_scale - 1}",
-        scale=_product(detail, sub, minimum=False),
-    )
+    first, per = sub * detail.weights_per_scale, detail.weights_per_scale
+    scale = _product(detail, sub, minimum=False)
+    text = _tr("Weights {n}: scale {scale}").format(n=f"{first}–{first + per - 1}", scale=scale)
     if detail.minima is not None:
         text += _tr(", minimum {minimum}").format(minimum=_product(detail, sub, minimum=True))
     return text
 
 
 def _product(detail: BlockDetail, sub: int, *, minimum: bool) -> str:
-    """Return a scale or minimum with what it is the product of."""
+    """Return a scale or minimum as a product: ``"own × factor = effective"``."""
     effective = detail.minima if minimum else detail.scales
     assert effective is not None
     whole = float_text(float(effective[sub]), _DIGITS)
@@ -421,7 +401,7 @@ def _product(detail: BlockDetail, sub: int, *, minimum: bool) -> str:
 
 
 def _weight_text(detail: BlockDetail, weight: int, beside: Beside | None) -> str:
-    """Say how a weight comes about, and what it is compared with."""
+    """Describe how a weight is computed, and what it is compared with."""
     row, column = place_of(detail)
     sub = weight // detail.weights_per_scale
     code = int(detail.codes[weight])

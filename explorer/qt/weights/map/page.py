@@ -96,7 +96,7 @@ class MapPage(ReadingPage[DrawnMap]):
         super().__init__(parent, self.plot)
         self._references = references
         self._subject: SelectedTensor | None = None
-        self._recent: LruCache | None = None
+        self._cache: LruCache | None = None
         self._prefix = ""
         self._drawable: Drawable | None = None
         self._refusal: Refusal | None = None
@@ -108,26 +108,24 @@ class MapPage(ReadingPage[DrawnMap]):
         self.readout = MapReadout(runner, self.plot, self)
         self.progress = ProgressLine(self)
         self.export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
-        self._rest = QTimer(self)
-        self._rest.setSingleShot(True)
-        self._rest.setInterval(_REST_MS)
+        self._rest = QTimer(self, singleShot=True, interval=_REST_MS)
         self._lay_out()
         self._connect()
         self.begin_life(runner, (self,), self.progress)
 
     def show_subject(
-        self, subject: SelectedTensor | None, recent: LruCache, *, named: bool = False
+        self, subject: SelectedTensor | None, cache: LruCache, *, named: bool = False
     ) -> None:
         """Show another tensor; it is read when the page is visible.
 
         Args:
             subject: The tensor.
-            recent: What is known of its model: tells one model from another.
-            named: Whether to say its name: it is one of several.
+            cache: Results of its model; here, it is the model's identity.
+            named: Whether to show its name, as one of several.
         """
-        if recent is not self._recent:
+        if cache is not self._cache:
             self._kept = LruCache(_MOST_KEPT)
-            self._recent = recent
+            self._cache = cache
         self._prefix = f"{subject.name}:   " if named and subject is not None else ""
         if subject is None or self._subject is None or subject.tensor is not self._subject.tensor:
             self._subject = subject
@@ -225,7 +223,7 @@ class MapPage(ReadingPage[DrawnMap]):
         )
 
     def _wanted(self, drawable: Drawable) -> Grid:
-        """Return the cells that what is in sight has room for."""
+        """Return the cells that there is room for, of what is in sight."""
         whole = drawable.sheet(self.controls.sheet)
         return Grid.of(self.plot.seen(), whole, *self.plot.room())
 
@@ -265,33 +263,26 @@ class MapPage(ReadingPage[DrawnMap]):
         self._draw()
 
     def _draw(self) -> None:
-        drawable = self._drawable
-        if drawable is None or not self._maps:
+        drawable, maps = self._drawable, self._maps
+        if drawable is None or not maps:
             return
         wanted = self._wanted(drawable)
-        maps = self._maps
-        serving = [each for each in maps if _serves(each, wanted)]
-        if serving:
-            maps = serving[-1:]
+        maps = [each for each in maps if _serves(each, wanted)][-1:] or maps
         reduction = self.controls.reduction
-        layers = []
-        for each in maps:
-            cells = each.fitted(wanted)
-            layers.append(Layer(cells, cells.image(reduction)))
+        fitted = [each.fitted(wanted) for each in maps]
+        layers = [Layer(cells, cells.image(reduction)) for cells in fitted]
         levels = levels_of(layers[-1].image, self.controls.share)
         self.plot.show_layers(tuple(layers), levels)
         self.readout.rest(self._cells_text(drawable, layers[-1].cells))
 
     def _cells_text(self, drawable: Drawable, cells: TensorMap) -> str:
-        """Return what a cell is."""
         text = self._prefix + quantity_name(drawable.quantity)
         grid = cells.grid
         if grid.exact:
             text += self.tr(": each cell is one weight")
         else:
-            how = self.tr("largest magnitude")
-            if self.controls.reduction is Reduction.RMS:
-                how = self.tr("root mean square")
+            rms = self.controls.reduction is Reduction.RMS
+            how = self.tr("root mean square") if rms else self.tr("largest magnitude")
             text += self.tr(": {how} of {rows} × {columns} weights in each cell").format(
                 how=how, rows=integer_text(grid.cell_rows), columns=integer_text(grid.cell_columns)
             )
@@ -328,8 +319,6 @@ class MapPage(ReadingPage[DrawnMap]):
         if self.controls.quantity.needs_reference:
             self.restart()
 
-    # The cursor
-
     def _describe(self) -> None:
         self.readout.describe(self._maps)
 
@@ -357,7 +346,7 @@ class MapPage(ReadingPage[DrawnMap]):
         self.references.open_requested.connect(self.open_requested)
         self._references.changed.connect(self._follow_references)
         self.plot.view_changed.connect(self._rest.start)
-        self.plot.place_pointed.connect(lambda _: self._describe())
+        self.plot.place_pointed.connect(self._describe)
         self.plot.place_chosen.connect(self._choose)
         self.plot.export_requested.connect(self.ask_export)
         self.readout.save_wanted.connect(self.ask_export)

@@ -215,7 +215,7 @@ class MapPlot(ThemedPlot):
         self.more_actions = [self.copy_value_action, self.copy_position_action]
         self.box.sigRangeChanged.connect(lambda *_: self._look_again())
         self.box.sigResized.connect(lambda *_: self._look_again())
-        self.scene().sigMouseMoved.connect(self._point)
+        self.scene().sigMouseMoved.connect(lambda scene: self._point_to(self._place_at(scene)))
         self.scene().sigMouseClicked.connect(self._click)
         self.restyle()
 
@@ -376,9 +376,6 @@ class MapPlot(ThemedPlot):
         seen = self.seen()
         inside = seen.top <= row < seen.bottom and seen.left <= column < seen.right
         return (row, column) if inside else None
-
-    def _point(self, scene: QPointF) -> None:
-        self._point_to(self._place_at(scene))
 
     def _point_to(self, place: Place | None) -> None:
         if place != self._pointed:

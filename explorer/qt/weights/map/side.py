@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from PySide6.QtCore import QCoreApplication, QObject, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSpinBox, QToolButton, QWidget
+from PySide6.QtWidgets import QComboBox, QLabel, QSpinBox, QToolButton, QWidget
 
 from explorer.analysis.blocks import is_quantized
 from explorer.analysis.errors.pairs import RoundedPair, WeightsPair
@@ -29,7 +28,6 @@ from explorer.analysis.tensor_map.map import (
     places_agree,
     weight_facts,
 )
-from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape
 from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner, JobSlot
@@ -37,6 +35,7 @@ from explorer.qt.references import References
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import MapPlot
 from explorer.qt.weights.values import Place, PlaceField
+from explorer.qt.widgets.building import row
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import Refusal
 from explorer.quantization import TENSOR_TYPES, TensorType
@@ -77,11 +76,6 @@ class Drawable:
     def flat(self, place: tuple[int, int]) -> int:
         """Return the flat index of a row and column."""
         return place[0] * self.source.columns + place[1]
-
-
-def sheet_count(shape: Shape) -> int:
-    """Return how many matrices a tensor is made of."""
-    return math.prod(shape[:-2])
 
 
 def block_weights(drawable: Drawable) -> int:
@@ -138,18 +132,13 @@ def quantity_name(quantity: Quantity) -> str:
     }[quantity]
 
 
-def texts_of_place(drawable: Drawable, window: Window) -> Iterator[str]:
-    """Yield where a cell is: its rows, and its columns."""
-    folding = drawable.folding
-    first, last = folding.row_name(window.top), folding.row_name(window.bottom - 1)
-    if window.height == 1:
-        yield _tr("row {row}").format(row=first)
-    else:
-        yield _tr("rows {first} to {last}").format(first=first, last=last)
-    if window.width == 1:
-        yield _tr("column {column}").format(column=window.left)
-    else:
-        yield _tr("columns {first} to {last}").format(first=window.left, last=window.right - 1)
+def place_text(drawable: Drawable, window: Window) -> str:
+    """Return where a cell is: its rows and its columns."""
+    first, last = map(drawable.folding.row_name, (window.top, window.bottom - 1))
+    left, right = window.left, window.right - 1
+    row = _tr("Row {row}") if window.height == 1 else _tr("Rows {row} to {last}")
+    column = _tr("column {column}") if window.width == 1 else _tr("columns {column} to {last}")
+    return f"{row.format(row=first, last=last)}, {column.format(column=left, last=right)}"
 
 
 def _tr(text: str) -> str:
@@ -159,7 +148,7 @@ def _tr(text: str) -> str:
 # The controls.
 
 
-ROBUST: Final = 0.999
+_ROBUST: Final = 0.999
 _MOST_SHEETS: Final = (1 << 31) - 2  # of a QSpinBox
 
 
@@ -181,44 +170,34 @@ class MapControls(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.quantities = QComboBox(self)
-        self.quantities.setAccessibleName(self.tr("What is shown"))
         relative = self.tr(
             "The error's size divided by the root mean square of the {n} consecutive weights of "
             "the reference that it lies among"
         ).format(n=ERROR_GROUP)
-        for quantity, tip in (
-            (Quantity.VALUE, self.tr("The weights")),
-            (Quantity.ABSOLUTE_ERROR, self.tr("Size of the difference from the reference")),
-            (Quantity.RELATIVE_ERROR, relative),
-            (Quantity.SCALE, self.tr("What the codes of a block are multiplied by")),
-            (Quantity.MINIMUM, self.tr("What is subtracted from the weights of a block")),
-        ):
-            self._add(self.quantities, quantity_name(quantity), quantity, tip)
-        self.reductions = QComboBox(self)
+        tips = {
+            Quantity.VALUE: self.tr("The weights"),
+            Quantity.ABSOLUTE_ERROR: self.tr("Size of the difference from the reference"),
+            Quantity.RELATIVE_ERROR: relative,
+            Quantity.SCALE: self.tr("What the codes of a block are multiplied by"),
+            Quantity.MINIMUM: self.tr("What is subtracted from the weights of a block"),
+        }
+        self.quantities = self._box(
+            self.tr("What is shown"), *((quantity_name(each), each, tips[each]) for each in tips)
+        )
+        extreme = self.tr("A cell of several weights shows the one farthest from 0, with its sign")
+        rms = self.tr("A cell of several weights shows the root of their mean square")
+        self.reductions = self._box(
+            self.tr("What a cell of several weights shows"),
+            (self.tr("Largest magnitude"), Reduction.EXTREME, extreme),
+            (self.tr("Root mean square"), Reduction.RMS, rms),
+        )
         self.reductions.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-        self.reductions.setAccessibleName(self.tr("What a cell of several weights shows"))
-        self._add(
-            self.reductions,
-            self.tr("Largest magnitude"),
-            Reduction.EXTREME,
-            self.tr("A cell of several weights shows the one farthest from 0, with its sign"),
+        robust = self.tr("The largest 0.1 % of the cells share the last colour")
+        self.clipping = self._box(
+            self.tr("Range of the colours"),
+            (self.tr("99.9 %"), _ROBUST, robust),
+            (self.tr("All"), 1.0, self.tr("Each cell has its own colour")),
         )
-        self._add(
-            self.reductions,
-            self.tr("Root mean square"),
-            Reduction.RMS,
-            self.tr("A cell of several weights shows the root of their mean square"),
-        )
-        self.clipping = QComboBox(self)
-        self.clipping.setAccessibleName(self.tr("Range of the colours"))
-        self._add(
-            self.clipping,
-            self.tr("99.9 %"),
-            ROBUST,
-            self.tr("The largest 0.1 % of the cells share the last colour"),
-        )
-        self._add(self.clipping, self.tr("All"), 1.0, self.tr("Each cell has its own colour"))
         self.sheets = QSpinBox(self)
         self.sheets.setAccessibleName(self.tr("Matrix"))
         self.sheets.setToolTip(
@@ -258,16 +237,21 @@ class MapControls(QWidget):
     def set_shape(self, shape: Shape) -> None:
         """Offer the matrices of another tensor, all of them at first."""
         self.goto.folding = Folding(shape)
-        count = sheet_count(shape) if len(shape) > 2 else 1
+        count = math.prod(shape[:-2])
         with QSignalBlocker(self.sheets):
             self.sheets.setRange(-1, min(count, _MOST_SHEETS) - 1)
             self.sheets.setValue(-1)
         for widget in (self.sheets, self._sheet_label):
             widget.setVisible(count > 1)
 
-    def _add(self, box: QComboBox, text: str, data: object, tip: str) -> None:
-        box.addItem(text, data)
-        box.setItemData(box.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
+    def _box(self, name: str, *choices: tuple[str, object, str]) -> QComboBox:
+        """Return a list of choices: text, data and tool tip of each."""
+        box = QComboBox(self)
+        box.setAccessibleName(name)
+        for text, data, tip in choices:
+            box.addItem(text, data)
+            box.setItemData(box.count() - 1, tip, Qt.ItemDataRole.ToolTipRole)
+        return box
 
     def _label(self, text: str, buddy: QWidget) -> QLabel:
         label = plain_label(self, text)
@@ -275,52 +259,42 @@ class MapControls(QWidget):
         return label
 
     def _lay_out(self) -> None:
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(8, 6, 8, 4)
-        layout.setSpacing(6)
-        for text, box in (
-            (self.tr("&Show"), self.quantities),
-            (self.tr("&Cells"), self.reductions),
-            (self.tr("C&olours"), self.clipping),
-        ):
-            layout.addWidget(self._label(text, box))
-            layout.addWidget(box)
-        layout.addWidget(self._sheet_label)
-        layout.addWidget(self.sheets)
-        layout.addStretch(1)
-        layout.addWidget(self.goto)
-
-
-# What is under the cursor of a map, in words: at once from the map, then exactly from the file.
+        shown, cells = self.tr("&Show"), self.tr("&Cells")
+        row(
+            *(self._label(shown, self.quantities), self.quantities),
+            *(self._label(cells, self.reductions), self.reductions),
+            *(self._label(self.tr("C&olours"), self.clipping), self.clipping),
+            *(self._sheet_label, self.sheets, 1, self.goto),
+            of=self,
+            margins=(8, 6, 8, 4),
+            spacing=6,
+        )
 
 
 _REST_MS = 80  # the mouse stays that long before a file is read
-_DIGITS = 9  # a float32 is told apart by them
+_DIGITS = 9  # two float32 numbers never look the same
 
 
 class MapPointer(QObject):
-    """Describes places, the last one that was asked for.
+    """Describes the place under the cursor: at once from the map, then exactly from the file.
 
     Attributes:
         value: The number there, or the range of the cell; what is copied.
 
     Signals:
-        told: A line about the place; plain text.
+        described: A line about the place; plain text.
     """
 
-    told = Signal(str)
+    described = Signal(str)
 
     def __init__(self, runner: JobRunner, parent: QObject) -> None:
         super().__init__(parent)
-        self._runner = runner
         self._slot = JobSlot(runner, self)
         self._drawable: Drawable | None = None
         self._place: Place | None = None
         self._text = ""
         self.value = ""
-        self._rest = QTimer(self)
-        self._rest.setSingleShot(True)
-        self._rest.setInterval(_REST_MS)
+        self._rest = QTimer(self, singleShot=True, interval=_REST_MS)
         self._rest.timeout.connect(self._read)
 
     def cancel(self) -> None:
@@ -347,23 +321,19 @@ class MapPointer(QObject):
         cell = None if cells is None else cells.grid.cell_of(*place)
         self.value = ""
         if cells is None or cell is None:
-            where = (str(place[0]), str(place[1]))
-            self.told.emit(self.tr("Row {0}, column {1}: not read yet").format(*where))
+            self.described.emit(self.tr("Row {0}, column {1}: not read yet").format(*place))
             return
-        where_text = ", ".join(texts_of_place(drawable, cells.grid.window_of(cell)))
-        where_text = where_text[0].upper() + where_text[1:]
-        known = bool(cells.counts[cell])
-        if not known:
+        if not cells.counts[cell]:
             self.value = self.tr("not finite") if cells.complete else self.tr("not read yet")
         elif cells.grid.exact:
             self.value = float_text(float(cells.low[cell]), _DIGITS)
         else:
             self.value = self._range_text(cells, cell)
-        name = quantity_name(drawable.quantity).lower()
-        self._text = f"{where_text}: {name} {self.value}"
+        where = place_text(drawable, cells.grid.window_of(cell))
+        self._text = f"{where}: {quantity_name(drawable.quantity).lower()} {self.value}"
         if cells.grid.exact:
             self._rest.start()
-        self.told.emit(self._text)
+        self.described.emit(self._text)
 
     def _range_text(self, cells: TensorMap, cell: tuple[int, int]) -> str:
         low, high, rms = (float(part[cell]) for part in (cells.low, cells.high, cells.rms))
@@ -387,10 +357,15 @@ class MapPointer(QObject):
             facts = weight_facts(tensor, index, job.check) if drawable.in_place else None
             return facts, None if pair is None else pair_facts(pair, index, job.check)
 
-        def take(found: tuple[WeightFacts | None, tuple[float, float] | None]) -> None:
-            self.told.emit("   ".join((self._text, *self._facts(drawable, *found))))
+        def show(*texts: str) -> None:
+            self.described.emit("   ".join((self._text, *texts)))
 
-        self._slot.run(self.tr("Reading a weight"), read, take, self._fail)
+        self._slot.run(
+            self.tr("Reading a weight"),
+            read,
+            lambda found: show(*self._facts(drawable, *found)),
+            lambda error: show(str(error)),
+        )
 
     def _facts(
         self, drawable: Drawable, facts: WeightFacts | None, both: tuple[float, float] | None
@@ -404,31 +379,19 @@ class MapPointer(QObject):
         if drawable.quantity.needs_blocks or not math.isfinite(facts.value):
             texts.append(self.tr("value {value}").format(value=float_text(facts.value, 6)))
         if facts.block is not None:
-            texts.append(
-                self.tr("block {block}, weight {n}").format(
-                    block=integer_text(facts.block), n=facts.place
-                )
-            )
+            text = self.tr("block {block}, weight {n}")
+            texts.append(text.format(block=integer_text(facts.block), n=facts.place))
         if facts.code is not None and facts.level is not None and facts.scale is not None:
-            texts.append(
-                self.tr("code {code}, level {level}").format(
-                    code=facts.code, level=float_text(facts.level, 5)
-                )
-            )
+            text = self.tr("code {code}, level {level}")
+            texts.append(text.format(code=facts.code, level=float_text(facts.level, 5)))
             texts.append(self.tr("scale {scale}").format(scale=float_text(facts.scale, 5)))
         if facts.minimum is not None:
             texts.append(self.tr("minimum {m}").format(m=float_text(facts.minimum, 5)))
         return texts
 
-    def _fail(self, error: ExplorerError) -> None:
-        self.told.emit(f"{self._text}   {error}")
-
-
-# The line below a map: what is under the cursor, and buttons for the picture.
-
 
 class MapReadout(QWidget):
-    """Tells of the place under the cursor; while there is none, of the picture as a whole.
+    """The line below a map: the place under the cursor or else the whole picture, and buttons.
 
     Attributes:
         label: The line.
@@ -450,24 +413,20 @@ class MapReadout(QWidget):
         self.label.setWhatsThis(picture_text("readout"))
         self.label.setMinimumWidth(1)  # a long line must not widen the window
         self.pointer = MapPointer(runner, self)
-        self.pointer.told.connect(self.say)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(8, 2, 8, 2)
-        layout.addWidget(self.label, 1)
-        for action in (plot.back_action, plot.reset_action):
-            button = QToolButton(self)
+        self.pointer.described.connect(self.say)
+        buttons = [QToolButton(self), QToolButton(self)]
+        for button, action in zip(buttons, (plot.back_action, plot.reset_action), strict=True):
             button.setDefaultAction(action)
-            layout.addWidget(button)
         self.save_button = QToolButton(self)
         self.save_button.setText(self.tr("Save…"))
         self.save_button.setToolTip(self.tr("Save the picture or its numbers (Ctrl+S in the map)"))
         self.save_button.clicked.connect(self.save_wanted)
-        layout.addWidget(self.save_button)
+        row((self.label, 1), *buttons, self.save_button, of=self, margins=(8, 2, 8, 2))
         plot.value_wanted.connect(self._copy_value)
         plot.position_wanted.connect(self._copy_position)
 
     def show_drawable(self, drawable: Drawable | None) -> None:
-        """Tell of another matrix from now on."""
+        """Describe another matrix from now on."""
         self.pointer.clear()
         self._drawable = drawable
         self.rest("")
@@ -487,12 +446,12 @@ class MapReadout(QWidget):
         self.pointer.describe(self._drawable, place, shown[-1] if shown else None)
 
     def say(self, text: str) -> None:
-        """Say something until the cursor moves."""
+        """Show a sentence until the cursor moves."""
         self.label.setText(plain_text(text))
         self._plot.speak(plain_text(text))
 
     def rest(self, text: str) -> None:
-        """Say something while the cursor is nowhere."""
+        """Show a sentence while the cursor is nowhere."""
         self._resting = plain_text(text)
         if self._plot.place is None:
             self.label.setText(self._resting)
