@@ -21,6 +21,7 @@ from explorer.qt.raw.hex_paint import number_texts, offset_text, parse_offset, p
 from explorer.qt.raw.hex_view import HexView
 from explorer.qt.selection import Selection
 from explorer.qt.theme import monospace_font
+from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import empty_label, plain_label
 from explorer.qt.widgets.painting import field_hatching, field_line, field_tint, kind_name
 from explorer.sources import ByteSource
@@ -76,11 +77,8 @@ class RawSearch(QtWidgets.QWidget):
         self._stop.setText(self.tr("Stop"))
         self._stop.setToolTip(self.tr("Stop searching (Escape)"))
         self._stop.clicked.connect(self.escape)
-        layout = QtWidgets.QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.edit, 1)
-        for widget in (self.mode, self._back, self._next, self._progress, self._stop):
-            layout.addWidget(widget)
+        buttons = (self._back, self._next)
+        row((self.edit, 1), self.mode, *buttons, self._progress, self._stop, of=self)
         self._mode_changed()
         self._show_progress()
 
@@ -267,11 +265,7 @@ class FieldStatus(QtWidgets.QWidget):
         self.numbers = self._label(self.tr("Bytes at the cursor as numbers"))
         self.numbers.setFont(monospace_font())
         self.numbers.setWhatsThis(picture_text("numbers"))
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(6, 4, 6, 2)
-        layout.setSpacing(2)
-        layout.addWidget(self.place)
-        layout.addWidget(self.numbers)
+        column(self.place, self.numbers, of=self, margins=(6, 4, 6, 2), spacing=2)
 
     def show_place(self, offset: int, field: Field | None, selected: int) -> None:
         """Describe a byte.
@@ -357,9 +351,8 @@ class RawView(QtWidgets.QWidget):
         self.hex.setWhatsThis(picture_text("bytes"))
         self.files = QtWidgets.QComboBox(self)
         self.files.setAccessibleName(self.tr("File"))
-        self.files.setSizeAdjustPolicy(
-            QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-        )
+        sizes = QtWidgets.QComboBox.SizeAdjustPolicy
+        self.files.setSizeAdjustPolicy(sizes.AdjustToMinimumContentsLengthWithIcon)
         self.files.setMinimumContentsLength(18)
         self.files.activated.connect(self._show_file)
         self.goto = QtWidgets.QLineEdit(self)
@@ -480,20 +473,9 @@ class RawView(QtWidgets.QWidget):
 
     def _lay_out(self) -> None:
         self._panel = QtWidgets.QWidget(self)
-        bar = QtWidgets.QHBoxLayout()
-        bar.setContentsMargins(6, 6, 6, 4)
-        bar.setSpacing(6)  # it would take the outer layout's, which is 0
-        bar.addWidget(self.files, 2)
-        bar.addWidget(self.goto, 2)
-        bar.addWidget(self.search, 5)
-        layout = QtWidgets.QVBoxLayout(self._panel)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addLayout(bar)
-        layout.addWidget(self.hex, 1)
-        layout.addWidget(self.message)
-        layout.addWidget(self.status)
-        layout.addWidget(self._legend)
+        parts = (self.files, 2), (self.goto, 2), (self.search, 5)
+        bar = row(*parts, margins=(6, 6, 6, 4), spacing=6)  # else the outer layout's, which is 0
+        column(bar, (self.hex, 1), self.message, self.status, self._legend, of=self._panel)
         self._stack = QtWidgets.QStackedLayout(self)
         self._stack.setContentsMargins(0, 0, 0, 0)
         self._stack.addWidget(self._panel)

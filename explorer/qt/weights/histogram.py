@@ -374,12 +374,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.panel.table.row_opened.connect(self._open_line)
 
     def show_subjects(self, subjects: Sequence[SelectedTensor], cache: LruCache) -> None:
-        """Show other tensors; what was read for those before is no longer wanted.
-
-        Args:
-            subjects: The tensors; may be none.
-            cache: Results of their model.
-        """
+        """Show other tensors, or none; keep the results in the cache of their model."""
         self._subjects = tuple(subjects)
         self._cache = cache
         self.panel.file_name = subjects[0].name if len(subjects) == 1 else self.tr("tensors")
@@ -398,11 +393,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         self.show_content()
 
     def choose_row(self, row: int) -> None:
-        """Bring one of several tensors to the front, here and in the table.
-
-        Args:
-            row: Its content row. One that is not shown brings none to the front.
-        """
+        """Bring one of several tensors to the front by its content row, here and in the table."""
         if len(self._subjects) > 1 and row != self.chosen_row:
             self.chosen_row = row
             self._highlight_chosen()

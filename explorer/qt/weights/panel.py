@@ -123,12 +123,9 @@ class BlockPages(QObject, Reader[BlockStatistics]):
     def show_subject(
         self, subject: SelectedTensor | None, cache: LruCache, *, named: bool = False
     ) -> None:
-        """Show another tensor; it is read when one of the pages is visible.
+        """Show another tensor, with its name if it is one of several; keep its results in `cache`.
 
-        Args:
-            subject: The tensor.
-            cache: Results of its model.
-            named: Whether to show its name, as one of several.
+        It is read when one of the pages is visible.
         """
         self._prefix = f"{subject.name}:   " if named and subject is not None else ""
         self._subject = subject

@@ -7,11 +7,11 @@ from typing import Final
 
 from PySide6 import QtWidgets
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QAction, QFont, QKeySequence, QPalette, QResizeEvent
+from PySide6.QtGui import QFont, QPalette, QResizeEvent
 
 from explorer.present.explanations import picture_text
 from explorer.qt.weights.curves import Scope, SelectedTensor
-from explorer.qt.widgets.building import column, row
+from explorer.qt.widgets.building import add_action, column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.text import plain_text, shorten
 
@@ -97,11 +97,8 @@ def step_button(
     owner: QtWidgets.QWidget, text: str, name: str, keys: str, step: Callable[[], None]
 ) -> QtWidgets.QToolButton:
     """Return a button of `owner` that goes to a neighbour; its default action has the keys."""
-    action = QAction(text, owner)
+    action = add_action(owner, text, step, keys, children=True)
     action.setToolTip(f"{name} ({keys})")
-    action.setShortcut(QKeySequence(keys))
-    action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-    action.triggered.connect(step)
     button = QtWidgets.QToolButton(owner)
     button.setDefaultAction(action)
     button.setAccessibleName(action.toolTip())

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PySide6 import QtCore, QtWidgets
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QFontMetrics, QGuiApplication, QKeySequence
+from PySide6.QtGui import QFontMetrics, QGuiApplication, QKeySequence
 
 from explorer.errors import ExplorerError
 from explorer.formats.export import write_csv, write_npy
@@ -22,6 +22,7 @@ from explorer.present.explanations import picture_text
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.theme import monospace_font
 from explorer.qt.weights.curves import SelectedTensor
+from explorer.qt.widgets import building
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Request
 from explorer.qt.widgets.saving import FileSaver, file_name
@@ -124,19 +125,19 @@ class ValuesTable(QtCore.QAbstractTableModel):
         self._failed.discard(place)
         while len(self._tiles) > _MOST_TILES:
             self._tiles.popitem(last=False)
-        self._tell((place,))
+        self._repaint((place,))
 
     def set_failed(self, places: Iterable[Place]) -> None:
         """Note tiles that cannot be read; they are not asked for again."""
         places = tuple(places)
         self._failed.update(places)
-        self._tell(places)
+        self._repaint(places)
 
     def retry(self) -> dict[Place, None]:
         """Forget which tiles cannot be read, so that they are asked for again; return them."""
         places = dict.fromkeys(self._failed)
         self._failed.clear()
-        self._tell(places)
+        self._repaint(places)
         return places
 
     @property
@@ -147,11 +148,8 @@ class ValuesTable(QtCore.QAbstractTableModel):
     def value(self, index: Index) -> float | None:
         """Return a value, or None if it is not here."""
         row, column = self.place(index)
-        key = row // TILE_ROWS, column // TILE_COLUMNS
-        tile = self._tiles.get(key)
-        if tile is None:
-            return None
-        return float(tile[row % TILE_ROWS, column % TILE_COLUMNS])
+        tile = self._tiles.get(_tile_of(row, column))
+        return None if tile is None else float(tile[row % TILE_ROWS, column % TILE_COLUMNS])
 
     def has_tile(self, place: Place) -> bool:
         """Whether a tile is here, or known to be unreadable."""
@@ -161,15 +159,14 @@ class ValuesTable(QtCore.QAbstractTableModel):
         value = self.value(index)
         if value is not None:
             return float_text(value, _DIGITS)
-        row, column = self.place(index)
-        key = row // TILE_ROWS, column // TILE_COLUMNS
-        if key in self._failed:
+        tile = _tile_of(*self.place(index))
+        if tile in self._failed:
             return _UNREADABLE
-        self.tile_wanted.emit(key)
+        self.tile_wanted.emit(tile)
         return _WAITING
 
-    def _tell(self, tiles: Iterable[Place]) -> None:
-        """Have the cells of tiles painted again, as far as they are in the window."""
+    def _repaint(self, tiles: Iterable[Place]) -> None:
+        """Paint the cells of tiles again, as far as they are in the window."""
         for row, column in tiles:
             top = max(0, row * TILE_ROWS - self.first_row)
             left = max(0, column * TILE_COLUMNS - self.first_column)
@@ -209,6 +206,10 @@ class ValuesTable(QtCore.QAbstractTableModel):
         return self.folding.row_name(self.first_row + section)
 
 
+def _tile_of(row: int, column: int) -> Place:
+    return row // TILE_ROWS, column // TILE_COLUMNS
+
+
 def _window(wanted: int, length: int, most: int, first: int) -> int:
     """Return where a window of at most `most` places begins, so that it holds one of them."""
     if first <= wanted < first + most:
@@ -216,15 +217,12 @@ def _window(wanted: int, length: int, most: int, first: int) -> int:
     return max(0, min(wanted - most // 2, length - most))
 
 
-# A line in which one types where in a tensor to go: a row and a column, or an index.
-
-
 _NUMBERS = re.compile(r"\d{1,18}")
 _WIDTH = 180
 
 
 class PlaceField(QtWidgets.QLineEdit):
-    """Takes a row and a column, or an index in all dimensions.
+    """A line for a place in a tensor: a row and a column, or an index in all dimensions.
 
     Attributes:
         folding: How the tensor is laid out as rows and columns.
@@ -258,14 +256,8 @@ class PlaceField(QtWidgets.QLineEdit):
             self.place_typed.emit(place)
             return
         sentence = self.tr("Type a row below {rows}, a comma, and a column below {columns}.")
-        self.refused.emit(
-            sentence.format(
-                rows=integer_text(self.folding.rows), columns=integer_text(self.folding.columns)
-            )
-        )
-
-
-# Save the weights of a tensor as a NumPy file or as CSV, in the background.
+        rows, columns = map(integer_text, (self.folding.rows, self.folding.columns))
+        self.refused.emit(sentence.format(rows=rows, columns=columns))
 
 
 class ValuesExport(FileSaver):
@@ -339,9 +331,8 @@ class ValuesPage(ReadingPage[Tiles]):
         self._copying = JobSlot(runner, self)
         self.export = ValuesExport(runner, self, self.exported.emit, self.failed.emit)
         self.model = ValuesTable(self)
-        self._painted = QtCore.QTimer(self)
-        self._painted.setSingleShot(True)
-        self._painted.setInterval(0)  # all tiles of one paint together
+        # all tiles of one paint together
+        self._painted = QtCore.QTimer(self, singleShot=True, interval=0)
         self.title = plain_label(self)
         self.title.setWhatsThis(picture_text("values"))
         self.goto = PlaceField(self)
@@ -354,11 +345,7 @@ class ValuesPage(ReadingPage[Tiles]):
         self.place.setAccessibleName(self.tr("Current value"))
         self.place.setWhatsThis(picture_text("values"))
         self._set_up_grid()
-        bar = QtWidgets.QHBoxLayout()
-        bar.setContentsMargins(8, 6, 8, 4)
-        bar.addWidget(self.title, 1)
-        bar.addWidget(self.goto)
-        bar.addWidget(self.save_button)
+        bar = building.row((self.title, 1), self.goto, self.save_button, margins=(8, 6, 8, 4))
         self.frame.insertLayout(0, bar)
         self.frame.addWidget(self.place)
         self.place.setContentsMargins(8, 3, 8, 4)
@@ -524,42 +511,32 @@ class ValuesPage(ReadingPage[Tiles]):
         grid.setTabKeyNavigation(False)
         grid.setWordWrap(False)
         grid.setHorizontalScrollMode(QtWidgets.QAbstractItemView.ScrollMode.ScrollPerItem)
-        self.copy_action = QAction(self.tr("&Copy values"), grid)
-        self.copy_action.setShortcut(QKeySequence.StandardKey.Copy)
-        self.copy_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        self.copy_action.triggered.connect(self.copy)
-        retry = QAction(self.tr("&Read again"), grid)
-        retry.triggered.connect(self.press)
-        save = QAction(self.tr("&Save all values…"), grid)
-        save.triggered.connect(self.ask_export)
-        grid.addActions([self.copy_action, save, retry])
+        copy = QKeySequence.StandardKey.Copy
+        self.copy_action = building.add_action(grid, self.tr("&Copy values"), self.copy, copy)
+        building.add_action(grid, self.tr("&Save all values…"), self.ask_export)
+        building.add_action(grid, self.tr("&Read again"), self.press)
         grid.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
 
     def _title_of(self, tensor: Tensor) -> str:
-        folding = Folding(tensor.shape)
-        size = f"{integer_text(folding.rows)} × {integer_text(folding.columns)}"
+        rows, columns = map(integer_text, (self.model.folding.rows, self.model.folding.columns))
         dimensions = len(tensor.shape)
-        if dimensions == 2:
-            return self.tr("{size} values").format(size=size)
         if dimensions < 2:
-            return self.tr("{size} values in one row").format(size=integer_text(folding.columns))
-        shape = shape_text(tensor.shape)
-        return self.tr(
-            "{size} values: of {shape}, all dimensions but the last are folded into rows"
-        ).format(size=size, shape=shape)
+            return self.tr("{size} values in one row").format(size=columns)
+        text = self.tr("{size} values")
+        if dimensions > 2:
+            text = self.tr(
+                "{size} values: of {shape}, all dimensions but the last are folded into rows"
+            )
+        return text.format(size=f"{rows} × {columns}", shape=shape_text(tensor.shape))
 
     def _show_place(self) -> None:
         index = self.grid.currentIndex()
-        if not index.isValid():
-            return
-        row, column = self.model.place(index)
-        value = self.model.value(index)
-        text = self.tr("Row {row}, column {column}: {value}").format(
-            row=self.model.folding.row_name(row),
-            column=column,
-            value="…" if value is None else float_text(value, 9),
-        )
-        self._say(text)
+        if index.isValid():
+            row, column = self.model.place(index)
+            name, value = self.model.folding.row_name(row), self.model.value(index)
+            shown = "…" if value is None else float_text(value, 9)
+            text = self.tr("Row {row}, column {column}: {value}")
+            self._say(text.format(row=name, column=column, value=shown))
 
     def _go(self, place: Place) -> None:
         self.go_to(place)

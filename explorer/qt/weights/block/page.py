@@ -35,6 +35,7 @@ from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import step_button
 from explorer.qt.weights.values import Place, PlaceField
 from explorer.qt.weights.work import worker_count
+from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -189,23 +190,12 @@ class BlockBar(QtWidgets.QWidget):
         return button
 
     def _lay_out(self) -> None:
-        first, second = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
         label = plain_label(self, self.tr("&Block"))
         label.setBuddy(self.number)
-        for widget in (label, self._back, self.number, self._on, self.total):
-            first.addWidget(widget)
-        first.addWidget(self.slider, 1)
-        first.addWidget(self.goto)
-        first.addWidget(self.reference)
-        second.addWidget(self.place, 1)
-        for button in (self.largest, self.worst, self.raw, self.copy, self.save):
-            second.addWidget(button)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(8, 6, 8, 4)
-        layout.setSpacing(4)
-        layout.addLayout(first)
-        layout.addLayout(second)
-        layout.addWidget(self.note)
+        chosen = (label, self._back, self.number, self._on, self.total, (self.slider, 1))
+        buttons = (self.largest, self.worst, self.raw, self.copy, self.save)
+        lines = row(*chosen, self.goto, self.reference), row((self.place, 1), *buttons)
+        column(*lines, self.note, of=self, margins=(8, 6, 8, 4), spacing=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,9 +294,6 @@ class BlockSearch(QObject):
         self.found.emit(block.index, sentence)
 
 
-# What a worker reads.
-
-
 @dataclass(frozen=True, slots=True)
 class ShownBlock:
     """A block, and what it is compared with.
@@ -314,7 +301,7 @@ class ShownBlock:
     Attributes:
         detail: The block.
         beside: What it is compared with; None for nothing.
-        note: What is to be said of the comparison.
+        note: About the comparison.
     """
 
     detail: BlockDetail
@@ -399,7 +386,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         super().__init__(parent)
         self._references = references
         self._subject: SelectedTensor | None = None
-        self._recent = LruCache(0)
+        self._cache = LruCache(0)
         self._blocks = LruCache(_MOST_BLOCKS)
         self._comparison: Comparison | None = None
         self._index = 0
@@ -421,16 +408,13 @@ class BlockPage(ReadingPage[ShownBlock]):
         self.begin_life(runner, (self,))
 
     def show_subject(
-        self, subject: SelectedTensor | None, recent: LruCache, *, named: bool = False
+        self, subject: SelectedTensor | None, cache: LruCache, *, named: bool = False
     ) -> None:
-        """Show another tensor's first block; it is read when the page is visible.
+        """Show the first block of a quantized tensor, with its name if it is one of several.
 
-        Args:
-            subject: A quantized tensor; None for none.
-            recent: What is known of its model.
-            named: Whether to show its name: it is one of several.
+        It is read when the page is visible. What searches find is kept in `cache`.
         """
-        self._subject, self._recent = subject, recent
+        self._subject, self._cache = subject, cache
         self._index, self._name = 0, subject.name if named and subject is not None else ""
         self._looked_for, self._sentence = None, ""
         self.panes.looked_at = None
@@ -451,12 +435,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         self._go(index)
 
     def show_place(self, row: int, column: int) -> None:
-        """Show the block that holds a weight, and mark the weight.
-
-        Args:
-            row: Its row, counted through all dimensions but the last.
-            column: Its column.
-        """
+        """Show the block that holds a weight, at a row and column of the folded tensor; mark it."""
         index = self.bar.block_of((row, column))
         if self._subject is None or index is None:
             return
@@ -470,12 +449,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         super().cancel()
 
     def _lay_out(self) -> None:
-        column = QtWidgets.QVBoxLayout(self.content)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.bar)
-        column.addWidget(self.panes, 1)
-        column.addWidget(self._bottom)
+        column(self.bar, (self.panes, 1), self._bottom, of=self.content)
         self.panes.readout.setContentsMargins(8, 2, 8, 0)
         self.addActions([self.bar.back_action, self.bar.on_action])
 
@@ -594,7 +568,7 @@ class BlockPage(ReadingPage[ShownBlock]):
                 self.tr("Searching for the largest scale"),
                 self.tr("Block {block} has the largest scale: {figure}"),
             )
-            self._start_search(search, self._recent)
+            self._start_search(search, self._cache)
 
     def _find_worst(self) -> None:
         subject, compared = self._subject, self._compared()
@@ -622,8 +596,6 @@ class BlockPage(ReadingPage[ShownBlock]):
         self._bottom.setCurrentWidget(self.panes.readout)
         if sentence:
             self.panes.readout.setText(plain_text(sentence))
-
-    # What leaves the page
 
     def copy_block(self) -> None:
         """Copy everything that is known of the block as JSON."""

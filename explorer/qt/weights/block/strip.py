@@ -22,6 +22,7 @@ from explorer.analysis.block_search import Beside
 from explorer.formats.structure import FieldKind
 from explorer.present.explanations import picture_text
 from explorer.qt.theme import monospace_font
+from explorer.qt.widgets.building import add_action
 from explorer.qt.widgets.painting import field_line, field_tint
 from explorer.text import float_text, integer_text
 
@@ -89,11 +90,8 @@ class BlockStrip(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(self.tr("Bytes of the block"))
         self.setWhatsThis(picture_text("block_bytes"))
-        self.copy_action = QtGui.QAction(self.tr("&Copy the bytes"), self)
-        self.copy_action.setShortcut(QtGui.QKeySequence.StandardKey.Copy)
-        self.copy_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
-        self.copy_action.triggered.connect(self.copy)
-        self.addAction(self.copy_action)
+        copy = QtGui.QKeySequence.StandardKey.Copy
+        self.copy_action = add_action(self, self.tr("&Copy the bytes"), self.copy, copy)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
         self._measure()
 

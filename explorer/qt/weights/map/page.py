@@ -116,12 +116,9 @@ class MapPage(ReadingPage[DrawnMap]):
     def show_subject(
         self, subject: SelectedTensor | None, cache: LruCache, *, named: bool = False
     ) -> None:
-        """Show another tensor; it is read when the page is visible.
+        """Show another tensor, with its name if it is one of several.
 
-        Args:
-            subject: The tensor.
-            cache: Results of its model; here, it is the model's identity.
-            named: Whether to show its name, as one of several.
+        It is read when the page is visible. Another `cache` means another model.
         """
         if cache is not self._cache:
             self._kept = LruCache(_MOST_KEPT)
