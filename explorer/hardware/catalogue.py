@@ -25,20 +25,17 @@ from explorer.text import plain_text, shorten
 # product, or several to choose from. Plain similarity only gives hints, since "RTX 3080" is as
 # similar to "RTX 3090" as a typing mistake is.
 
-
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _RUN: Final = re.compile(r"[a-z]+|[0-9]+")
 _SIZE: Final = re.compile(r"\b([0-9]+)\s*gi?b\b")
 _LONGEST: Final = 100
 
 # Often left out, and never what distinguishes two products.
-_DECORATION: Final = frozenset(
-    (
-        *("nvidia", "geforce", "tesla", "amd", "radeon", "instinct", "intel", "apple"),
-        *("gpu", "graphics", "generation", "edition"),
-    )
-)
-_SERIES: Final = frozenset(["rtx", "gtx", "gt", "rx", "arc"])
+_DECORATION: Final = {
+    *("nvidia", "geforce", "tesla", "amd", "radeon", "instinct", "intel", "apple"),
+    *("gpu", "graphics", "generation", "edition"),
+}
+_SERIES: Final = {"rtx", "gtx", "gt", "rx", "arc"}
 
 
 def _words(name: str) -> list[str]:
@@ -51,11 +48,6 @@ def _spans(name: str) -> set[str]:
     words = _words(name)
     ends = range(1, len(words) + 1)
     return {"".join(words[start:end]) for end in ends for start in range(end)}
-
-
-def _numbers(name: str) -> set[str]:
-    """Return the sizes in a name, without their unit."""
-    return {word[:-2] for word in _words(name) if re.fullmatch("[0-9]+gb", word)}
 
 
 def _keys(name: str) -> tuple[str, str, str]:
@@ -150,8 +142,10 @@ class Catalogue:
         self.gpus = tuple(gpus)
         names = [gpu.name for gpu in self.gpus]
         self._keys, self._spans = list(map(_keys, names)), list(map(_spans, names))
-        self._beside = [
-            _numbers(gpu.name) | set(_words(gpu.memory_type or "")) for gpu in self.gpus
+        self._beside = [  # words that a name may have besides: sizes without a unit, the memory
+            {word[:-2] for word in _words(gpu.name) if re.fullmatch("[0-9]+gb", word)}
+            | set(_words(gpu.memory_type or ""))
+            for gpu in self.gpus
         ]
 
     def find(self, name: str) -> Gpu:
@@ -174,10 +168,9 @@ class Catalogue:
         candidates = [self.gpus[row].name for row in matching]
         listed = ", ".join(candidates[:_SHOWN_CANDIDATES])
         more = len(candidates) - _SHOWN_CANDIDATES
-        rest = f" and {more} more" if more > 0 else ""
-        raise CatalogueError(
-            f"several GPUs are called {shown!r}: {listed}{rest}", matching=candidates
-        )
+        listed += f" and {more} more" if more > 0 else ""
+        what = f"several GPUs are called {shown!r}: {listed}"
+        raise CatalogueError(what, matching=candidates)
 
     def _matching(self, name: str) -> list[int]:
         """Return the rows of all GPUs that a name fits, on the first step that fits any.

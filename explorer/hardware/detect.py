@@ -12,6 +12,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,12 +29,12 @@ MOST_DEVICES: Final = 64
 _LONGEST_NAME: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
 class Findings:
     """The GPUs that one probe found, and sentences on what was not found or looked for, and why."""
 
-    devices: tuple[Device, ...] = ()
-    notes: tuple[str, ...] = ()
+    def __init__(self, *notes: str) -> None:
+        self.devices: list[Device] = []
+        self.notes = list(notes)
 
 
 def device_name(text: str | bytes, otherwise: str) -> str:
@@ -44,12 +45,7 @@ def device_name(text: str | bytes, otherwise: str) -> str:
 
 
 def read_host(source: Any = psutil, system: str | None = None) -> Host:
-    """Return the memory of this machine; free is what a program can have without swapping.
-
-    Args:
-        source: psutil, or what a test puts in its place.
-        system: What `platform.system` returns; None asks it.
-    """
+    """Return the memory of this machine; free is what a program can have without swapping."""
     main = source.virtual_memory()
     try:
         swap = int(source.swap_memory().free)
@@ -60,7 +56,6 @@ def read_host(source: Any = psutil, system: str | None = None) -> Host:
 
 
 # NVIDIA's GPUs, by NVML through NVIDIA's binding `nvidia-ml-py`. Both are optional.
-
 
 Nvml = Any
 """The module `pynvml`, which has no type information."""
@@ -88,24 +83,18 @@ def nvidia_devices(host: Host, load: Callable[[], Nvml | None] = load_nvml) -> F
     """
     nvml = load()
     if nvml is None:
-        return Findings(notes=(_NO_BINDING,))
+        return Findings(_NO_BINDING)
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        return Findings(notes=(f"No NVIDIA GPU was found: {_reason(error)}.",))
+        return Findings(f"No NVIDIA GPU was found: {_reason(error)}.")
     try:
         return _NvmlSearch(nvml, host).run()
     except nvml.NVMLError as error:
-        return Findings(notes=(f"The NVIDIA GPUs could not be listed: {_reason(error)}.",))
+        return Findings(f"The NVIDIA GPUs could not be listed: {_reason(error)}.")
     finally:
-        _shut_down(nvml)
-
-
-def _shut_down(nvml: Nvml) -> None:
-    try:
-        nvml.nvmlShutdown()
-    except nvml.NVMLError:
-        return  # what was read stands; the driver forgets us when the program ends
+        with suppress(nvml.NVMLError):  # what was read stands; the program's end is the session's
+            nvml.nvmlShutdown()
 
 
 def _reason(error: Exception) -> str:
@@ -118,21 +107,20 @@ class _NvmlSearch:
     def __init__(self, nvml: Nvml, host: Host) -> None:
         self._nvml = nvml
         self._host = host
-        self._notes: list[str] = []
+        self._found = Findings()
 
     def run(self) -> Findings:
         count = min(int(self._nvml.nvmlDeviceGetCount()), MOST_DEVICES)
         # CUDA's version, as Ollama has it: 12 of 12.4, not 550 of the driver's 550.54
         version = self._ask("nvmlSystemGetCudaDriverVersion_v2")
         driver_major = None if version is None else int(version) // 1000
-        devices: list[Device] = []
         for index in range(count):
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
-                devices += self._devices(index, handle, driver_major)
+                self._found.devices += list(self._devices(index, handle, driver_major))
             except (self._nvml.NVMLError, PlanError) as error:
-                self._notes.append(f"NVIDIA GPU {index} cannot be used: {_reason(error)}.")
-        return Findings(tuple(devices), tuple(self._notes))
+                self._found.notes.append(f"NVIDIA GPU {index} cannot be used: {_reason(error)}.")
+        return self._found
 
     def _ask(self, question: str, *arguments: Any) -> Any:
         """Return the driver's answer, or None where it has none: each generation lacks some."""
@@ -147,7 +135,7 @@ class _NvmlSearch:
         capability = None if compute is None else (int(compute[0]), int(compute[1]))
         parts = list(self._mig_parts(handle))
         if parts:
-            self._notes.append(
+            self._found.notes.append(
                 f"{name} is divided into {len(parts)} MIG devices; a program can use one of them."
             )
         for number, part in enumerate(parts or [handle]):
@@ -182,7 +170,7 @@ class _NvmlSearch:
                 raise PlanError(f"the driver reports {free} free bytes of {total}")
             return free, total, False
         # Jetson and DGX Spark have no memory of their own
-        self._notes.append(f"{name} shares the main memory: what is free there is taken.")
+        self._found.notes.append(f"{name} shares the main memory: what is free there is taken.")
         return self._host.free, self._host.total or 0, True
 
     def _identity(self, handle: Any, otherwise: str) -> str:
@@ -192,7 +180,6 @@ class _NvmlSearch:
 # AMD's GPUs, from the files that the Linux driver amdgpu shows: kernel.org, "GPU driver
 # developer's guide", amdgpu, "Misc AMDGPU driver information". ROCm's own library says more, but
 # most machines lack it.
-
 
 _CARD: Final = re.compile(r"card(\d{1,4})")
 _AMD: Final = 0x1002
@@ -214,15 +201,14 @@ class Places:
 
 def amd_devices(places: Places | None = None) -> Findings:
     """Return one device for each AMD GPU with its driver loaded."""
-    places = Places() if places is None else places
+    places = places or Places()
     library = "ROCm" if places.kfd.exists() else "Vulkan"
-    devices: list[Device] = []
-    notes: list[str] = []
+    found = Findings()
     names: dict[tuple[int, int], str] | None = None
     for number, folder in _cards(places.drm):
         vendor = _number(folder / "vendor")
         if vendor == _INTEL and _number(folder / "tile0" / "physical_vram_size_bytes"):
-            notes.append(
+            found.notes.append(
                 f"The Intel GPU of card {number} does not report its free memory: add it yourself."
             )
         if vendor != _AMD:
@@ -230,7 +216,7 @@ def amd_devices(places: Places | None = None) -> Findings:
         total = _number(folder / "mem_info_vram_total")
         used = _number(folder / "mem_info_vram_used")
         if total is None or used is None or not used <= total <= _LARGEST_MEMORY:
-            notes.append(f"The AMD GPU of card {number} does not report its memory.")
+            found.notes.append(f"The AMD GPU of card {number} does not report its memory.")
             continue
         names = _product_names(places.names) if names is None else names
         device = Device(
@@ -242,21 +228,21 @@ def amd_devices(places: Places | None = None) -> Findings:
             total=total,
         )
         if device.integrated:
-            notes.append(
+            found.notes.append(
                 f"{device.name} shares the main memory: only the part that is set aside for it "
                 "is counted."
             )
-        devices.append(device)
-    return Findings(tuple(devices), tuple(notes))
+        found.devices.append(device)
+    return found
 
 
 def _cards(drm: Path) -> Iterator[tuple[int, Path]]:
     try:
-        entries = [(m, entry) for entry in drm.iterdir() if (m := _CARD.fullmatch(entry.name))]
+        matches = [match for entry in drm.iterdir() if (match := _CARD.fullmatch(entry.name))]
     except OSError:  # no graphics at all, or not Linux
         return
-    for number, entry in sorted((int(match[1]), entry) for match, entry in entries)[:MOST_DEVICES]:
-        yield number, entry / "device"
+    for number, name in sorted((int(match[1]), match[0]) for match in matches)[:MOST_DEVICES]:
+        yield number, drm / name / "device"
 
 
 def _bytes(path: Path, limit: int = _READ_LIMIT) -> bytes:
@@ -272,12 +258,10 @@ def _text(path: Path) -> str:
 
 
 def _number(path: Path) -> int | None:
-    """Return a number, decimal or ``0x…``, or None where there is none."""
+    """Return a number of 64 bits, decimal or ``0x…``, or None where there is none."""
     text = _text(path)
-    if len(text) > 20:  # of 64 bits
-        return None
     try:
-        value = int(text, 0)
+        value = int(text, 0) if len(text) <= 20 else -1
     except ValueError:
         return None
     return value if value >= 0 else None
@@ -290,9 +274,7 @@ def _integrated(folder: Path, total: int) -> bool:
     1 for cards, 2 or 3 for processors (kgd_pp_interface.h).
     """
     header = _bytes(folder / "gpu_metrics", 4)
-    if len(header) == 4:
-        return header[2] in (2, 3)
-    return total < _SMALLEST_DISCRETE
+    return header[2] in (2, 3) if len(header) == 4 else total < _SMALLEST_DISCRETE
 
 
 def _name(folder: Path, names: dict[tuple[int, int], str]) -> str:
@@ -326,7 +308,6 @@ def _product_names(path: Path) -> dict[tuple[int, int], str]:
 # 32 GiB, three quarters of more (llama.cpp discussion 2182, issues 1870 and 3213; ollama issue
 # 434). Newer versions of macOS give the GPU more, so the rule is careful.
 
-
 SysctlReader = Callable[[str], str | None]
 
 _TWO_THIRDS_UP_TO: Final = 32 << 30
@@ -336,9 +317,7 @@ _PATIENCE_S: Final = 5.0
 
 def working_set_bytes(memory_bytes: int) -> int:
     """Return how much of a Mac's memory its GPU can hold, by the rule above."""
-    if memory_bytes <= _TWO_THIRDS_UP_TO:
-        return memory_bytes * 2 // 3
-    return memory_bytes * 3 // 4
+    return memory_bytes * 2 // 3 if memory_bytes <= _TWO_THIRDS_UP_TO else memory_bytes * 3 // 4
 
 
 def read_sysctl(name: str) -> str | None:
@@ -364,14 +343,14 @@ def apple_devices(host: Host, sysctl: SysctlReader = read_sysctl) -> Findings:
         free = working_set_bytes(total)
         how = "macOS's usual share of the memory; yours may give the GPU more"
     name = device_name(sysctl("machdep.cpu.brand_string") or "", "Apple silicon")
-    device = Device("0", "Metal", free, integrated=True, name=name, total=total)
-    return Findings((device,), (f"{name}: the GPU's memory is {how}.",))
+    found = Findings(f"{name}: the GPU's memory is {how}.")
+    found.devices.append(Device("0", "Metal", free, integrated=True, name=name, total=total))
+    return found
 
 
 # Which GPUs the variables of CUDA, HIP and ROCm leave visible. CUDA C++ Programming Guide, "CUDA
 # Environment Variables": the list is of numbers or of the beginnings of UUIDs, in the order to use,
 # and it ends at the first entry that is neither.
-
 
 _VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "CUDA": ("CUDA_VISIBLE_DEVICES",),
@@ -421,9 +400,6 @@ def _device(devices: Sequence[Device], entry: str) -> Device | None:
     return matching[0] if len(matching) == 1 else None
 
 
-# All of it
-
-
 @dataclass(frozen=True, slots=True)
 class Machine:
     """GPUs and memory of a machine, and sentences about the search."""
@@ -448,23 +424,21 @@ class Probes:
 
 def detect(probes: Probes | None = None) -> Machine:
     """Look for the GPUs and the memory of this machine. Takes some milliseconds, with NVML 100."""
-    probes = Probes() if probes is None else probes
+    probes = probes or Probes()
     host = read_host(probes.memory, probes.system)
-    found: list[Findings] = []
     if probes.system == "Darwin":
         if probes.processor == "arm64":
-            found.append(apple_devices(host, probes.sysctl))
+            found = [apple_devices(host, probes.sysctl)]
         else:
-            note = "Ollama uses no GPU of a Mac with an Intel processor."
-            found.append(Findings(notes=(note,)))
+            found = [Findings("Ollama uses no GPU of a Mac with an Intel processor.")]
     else:
-        found.append(nvidia_devices(host, probes.nvml))
+        found = [nvidia_devices(host, probes.nvml)]
         if probes.system == "Linux":
             found.append(amd_devices(probes.amd))
         else:
             note = f"AMD and Intel GPUs are not looked for on {probes.system}: add them yourself."
-            found.append(Findings(notes=(note,)))
-    devices = tuple(device for findings in found for device in findings.devices)
+            found.append(Findings(note))
+    devices = [device for findings in found for device in findings.devices]
     notes = tuple(note for findings in found for note in findings.notes)
     shown, hidden = visible_devices(devices, probes.environment)
     return Machine(shown, host, notes + hidden)

@@ -91,19 +91,20 @@ def test_a_damaged_size_is_a_note(places: Places, name: str, content: str | byte
     write_card(places.drm, 1, radeon())
     found = amd_devices(places)
     assert len(found.devices) == 1
-    assert found.notes == ("The AMD GPU of card 0 does not report its memory.",)
+    assert found.notes == ["The AMD GPU of card 0 does not report its memory."]
 
 
 def test_cards_of_others_are_left_alone(places: Places) -> None:
     write_card(places.drm, 0, {"vendor": "0x10de\n", "mem_info_vram_total": "1"})
     write_card(places.drm, 1, {"vendor": "0x8086\n"})
     write_card(places.drm, 2, {})
-    assert amd_devices(places) == amd_devices(Places(places.drm / "absent"))
+    assert not amd_devices(places).devices
+    assert not amd_devices(Places(places.drm / "absent")).devices
 
 
 def test_an_intel_card_is_told_of(places: Places) -> None:
     card = {"vendor": "0x8086\n", "tile0/physical_vram_size_bytes": "0x300000000\n"}
     write_card(places.drm, 3, card)
     found = amd_devices(places)
-    assert found.devices == ()
+    assert found.devices == []
     assert "Intel GPU of card 3" in found.notes[0]

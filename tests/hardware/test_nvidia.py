@@ -24,13 +24,13 @@ def test_each_gpu_is_a_device() -> None:
     assert (first.free, first.total, first.integrated) == (22 * GIB, 24 * GIB, False)
     assert (first.compute, first.driver_major) == ((8, 9), 12)
     assert (second.id, second.name, second.compute) == ("GPU-1", "Tesla P40", (6, 1))
-    assert found.notes == ()
+    assert found.notes == []
     assert nvml.calls[-1] == "shutdown"
 
 
 def test_without_the_binding_there_is_a_note() -> None:
     found = search(None)
-    assert found.devices == ()
+    assert found.devices == []
     assert "gguf-explorer[nvidia]" in found.notes[0]
 
 
@@ -51,7 +51,7 @@ def test_the_binding_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_driver_that_fails_is_a_note(nvml: FakeNvml) -> None:
     found = search(nvml)
-    assert found.devices == ()
+    assert found.devices == []
     assert len(found.notes) == 1
 
 
