@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, Protocol, TextIO, TypeAlias
 
 from explorer.model_files import refuse_model_file
+from explorer.text import escaped
 
 Cell: TypeAlias = str | int | float | bool | None
 
@@ -31,7 +32,7 @@ _FORMULA: Final = re.compile(
 )
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TSV_SPECIAL: Final = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029\ud800-\udfff]")
-_NAMED: Final = {"\t": "\\t", "\n": "\\n", "\v": "\\v", "\f": "\\f", "\r": "\\r"}
+_NAMED: Final = {"\v": "\\v", "\f": "\\f"}
 
 
 class TextSink(Protocol):
@@ -150,10 +151,7 @@ def _encodable(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if 0xDC80 <= code <= 0xDCFF:  # PEP 383: a byte that could not be decoded
-        return f"\\x{code - 0xDC00:02x}"
-    return _NAMED.get(match[0]) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+    return _NAMED.get(match[0]) or escaped(match)
 
 
 @contextmanager

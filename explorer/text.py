@@ -192,10 +192,11 @@ def plain_text(text: str, *, lines: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return (_MANY_LINES if lines else _ONE_LINE).sub(_escape, text)
+    return (_MANY_LINES if lines else _ONE_LINE).sub(escaped, text)
 
 
-def _escape(match: re.Match[str]) -> str:
+def escaped(match: re.Match[str]) -> str:
+    """Return the character that a pattern found as an escape: ``\\n``, ``\\xNN``, ``\\uNNNN``."""
     character = match[0]
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:  # PEP 383: a byte that could not be decoded
@@ -217,7 +218,7 @@ def safe_json(document: str) -> str:
 def _escape_json(match: re.Match[str]) -> str:
     code = ord(match[0])
     if 0xD800 <= code <= 0xDFFF:
-        return "\\" + _escape(match)
+        return "\\" + escaped(match)
     units = match[0].encode("utf-16-be").hex()
     return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
 

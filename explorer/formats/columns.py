@@ -6,7 +6,7 @@ sort of integers. Comparing texts while sorting, as a proxy model does, blocks t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 _CHECK_EVERY: Final = 4096
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -108,29 +109,15 @@ def _coded(values: Iterable[K]) -> tuple[list[K], NDArray[np.int64]]:
 def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
     """Make the columns of a table. For a worker: it reads every tensor.
 
-    Args:
-        table: The tensors of a model.
-        check: Called every few thousand tensors; raises to stop.
+    `check` is called every few thousand tensors, and raises to stop.
     """
-    places: list[Path] = []
-    words: list[str] = []
-    layers: list[int] = []
-    offsets: list[int] = []
-    damaged: list[bool] = []
-    for row, tensor in enumerate(table.rows):
-        if row % _CHECK_EVERY == 0:
-            check()
-        places.append(tensor.file)
-        offsets.append(tensor.offset)
-        damaged.append(tensor.damage is not None)
-        parsed = parse_name(tensor.name)
-        words.append(parsed.role.lower())
-        layers.append(-1 if parsed.layer is None else parsed.layer)
+    tensors = list(_checked(table.rows, check))
     columns = table.columns
+    parsed = [parse_name(name) for name in columns.names]
     types, type_codes = _coded(columns.types)
-    roles, role_codes = _coded(words)
+    roles, role_codes = _coded(name.role.lower() for name in parsed)
     shapes, shape_codes = _coded(columns.shapes)
-    files, file_codes = _coded(places)
+    files, file_codes = _coded(tensor.file for tensor in tensors)
     return TensorArrays(
         names=[name.lower() for name in columns.names],
         types=types,
@@ -141,11 +128,11 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
         shape_codes=shape_codes,
         files=files,
         file_codes=file_codes,
-        layers=_int64(layers),
+        layers=_int64(-1 if name.layer is None else name.layer for name in parsed),
         parameters=_int64(columns.parameters),
         nbytes=_int64(columns.nbytes),
-        offsets=_int64(offsets),
-        damaged=np.array(damaged, dtype=np.bool_),
+        offsets=_int64(tensor.offset for tensor in tensors),
+        damaged=np.array([tensor.damage is not None for tensor in tensors], dtype=np.bool_),
         name_ranks=text_ranks(columns.names, check),
     )
 
@@ -153,16 +140,16 @@ def tensor_arrays(table: TensorTable, check: Check = never) -> TensorArrays:
 def text_ranks(texts: Sequence[str], check: Check = never) -> NDArray[np.int64]:
     """Return each text's place in natural order, int64 [n]; equal texts share a place.
 
-    Args:
-        texts: Any texts.
-        check: Called every few thousand texts; raises to stop.
+    `check` is called every few thousand texts, and raises to stop.
     """
-    keys: list[tuple[Any, str]] = []
-    for row, text in enumerate(texts):
+    return _ranks([(natural_key(text), text) for text in _checked(texts, check)], texts)
+
+
+def _checked(items: Iterable[T], check: Check) -> Iterator[T]:
+    for row, item in enumerate(items):
         if row % _CHECK_EVERY == 0:
             check()
-        keys.append((natural_key(text), text))
-    return _ranks(keys, texts)
+        yield item
 
 
 def _ranks(keys: Sequence[Any], values: Sequence[Hashable]) -> NDArray[np.int64]:

@@ -30,9 +30,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import compress, repeat
 from operator import contains
 from typing import Final, TypeAlias
@@ -43,31 +44,27 @@ from numpy.typing import NDArray
 from explorer.formats.columns import TensorArrays
 from explorer.formats.tensors import Shape
 from explorer.quantization import TENSOR_TYPES
-from explorer.text import plain_number
+from explorer.text import plain_number, shorten
 
 _NUMBER: Final = re.compile(r"(?P<whole>[0-9]{0,20})(?:\.(?P<part>[0-9]{0,20}))?(?P<suffix>[a-z]*)")
 _HEX: Final = re.compile(r"0x([0-9a-f]{1,16})")
 
 # Powers by suffix: what counts bytes, and what counts things.
-_BYTES: Final[Mapping[str, int]] = (
-    {"": 1, "b": 1}
-    | {letter: 1024**power for power, letter in enumerate("kmgt", 1)}
-    | {f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)}
-    | {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
-)
-_COUNT: Final[Mapping[str, int]] = {"": 1, "b": 10**9} | {
-    letter: 1000**power for power, letter in enumerate("kmgt", 1)
-}
+_BYTES: Final[dict[str, int]] = {"": 1, "b": 1}
+_COUNT: Final[dict[str, int]] = {"": 1, "b": 10**9}
+for _power, _letter in enumerate("kmgt", 1):
+    _BYTES.update(
+        {_letter: 1024**_power, f"{_letter}ib": 1024**_power, f"{_letter}b": 1000**_power}
+    )
+    _COUNT[_letter] = 1000**_power
 _UNITS: Final = {"bytes": _BYTES, "count": _COUNT, "plain": {"": 1}}
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The numbers that pass a comparison.
+    """The numbers that pass a comparison: from low to high, None for no limit.
 
     Attributes:
-        low: Minimum, or None for no limit.
-        high: Maximum, or None for no limit.
         open_ends: Whether the limits themselves are outside.
     """
 
@@ -80,13 +77,12 @@ class Bounds:
 
         Exact: a size near 2^63 compared as a float is off by hundreds.
         """
+        low, high = self.low, self.high
         mask = np.ones(len(values), dtype=np.bool_)
-        if self.low is not None:
-            mask &= values >= (math.floor(self.low) + 1 if self.open_ends else math.ceil(self.low))
-        if self.high is not None:
-            mask &= values <= (
-                math.ceil(self.high) - 1 if self.open_ends else math.floor(self.high)
-            )
+        if low is not None:
+            mask &= values >= (math.floor(low) + 1 if self.open_ends else math.ceil(low))
+        if high is not None:
+            mask &= values <= (math.ceil(high) - 1 if self.open_ends else math.floor(high))
         return mask
 
     def of_floats(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -156,10 +152,8 @@ def parse_ranges(text: str) -> tuple[Range, ...] | None:
         if match is None or not (match["first"] or match["last"]):
             return None
         first = int(match["first"] or 0)
-        if match["to"]:
-            ranges.append((first, int(match["last"]) if match["last"] else None))
-        else:
-            ranges.append((first, first))
+        last = int(match["last"]) if match["last"] else None
+        ranges.append((first, last if match["to"] else first))
     return tuple(ranges) or None
 
 
@@ -180,7 +174,7 @@ _KEYED: Final = re.compile(r"(?P<key>[a-zA-Z_]+)(?P<sign>:|>=|<=|>|<|=)(?P<value
 _SIGN: Final = re.compile(r"(?P<sign>>=|<=|>|<|=)?(?P<value>.*)", re.DOTALL)
 _DIMENSION: Final = re.compile(r"\*|[0-9]{1,19}")
 _KNOWN_TYPES: Final = frozenset(name.lower() for name in TENSOR_TYPES)
-_TEXT_SHOWN: Final = 40
+_short: Final = partial(shorten, limit=40)
 
 
 class _TermError(Exception):
@@ -235,9 +229,8 @@ def parse_filter(text: str) -> TensorFilter:
     for match in _TERM.finditer(text):
         term = match[0]
         if term.count('"') % 2:
-            problems.append(
-                "A quotation mark is not closed; the text up to the end is searched for."
-            )
+            what = "A quotation mark is not closed; the text up to the end is searched for."
+            problems.append(what)
         negated = term.startswith("-") and len(term) > 1
         body = term[1:] if negated else term
         try:
@@ -250,29 +243,24 @@ def parse_filter(text: str) -> TensorFilter:
                 words.append((parsed, negated))
         else:
             terms.append((parsed, negated))
-    return TensorFilter(
-        text, tuple(dict.fromkeys(problems)), tuple(terms), tuple(dict.fromkeys(words))
-    )
+    noted = tuple(dict.fromkeys(problems))
+    return TensorFilter(text, noted, tuple(terms), tuple(dict.fromkeys(words)))
 
 
 def _parse_term(body: str, problems: list[str]) -> str | _Evaluate:
     """Return the word to look for in names, or what a term with a key means."""
     plain = body.replace('"', "").lower()
     if body == "-":
-        raise _TermError(
-            "A minus sign leaves out what the word behind it finds; the word is missing."
-        )
+        what = "A minus sign leaves out what the word behind it finds; the word is missing."
+        raise _TermError(what)
     keyed = None if body.startswith('"') else _KEYED.fullmatch(body)
     if keyed is None:
         return plain
     key, sign = keyed["key"].lower(), keyed["sign"]
     value = keyed["value"].replace('"', "").lower()
     if key not in _EXAMPLES:
-        known = ", ".join(_EXAMPLES)
-        problems.append(
-            f"There is no filter called '{_short(key)}', so names are searched for the text; "
-            f"filters are {known}."
-        )
+        what = f"There is no filter called '{_short(key)}', so names are searched for the text"
+        problems.append(f"{what}; filters are {', '.join(_EXAMPLES)}.")
         return plain
     if not value:
         raise _TermError(f"'{key}{sign}' still needs a value, like {_EXAMPLES[key]}.")
@@ -284,21 +272,16 @@ def _parse_term(body: str, problems: list[str]) -> str | _Evaluate:
 
 def _type_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
     _no_comparison(key, sign)
-    exact: set[str] = set()
-    prefixes: list[str] = []
-    for part in filter(None, value.split(",")):
-        if part.endswith("*"):
-            prefixes.append(part.rstrip("*"))
-        elif part in _KNOWN_TYPES:
-            exact.add(part)
-        else:
-            prefixes.append(part)
-            problems.append(
-                f"No tensor type is called '{_short(part)}'; all that begin with it are shown."
-            )
-    if not exact and not prefixes:
+    parts = list(filter(None, value.split(",")))
+    if not parts:
         raise _TermError(f"'{key}{sign}' still needs a value, like {_EXAMPLES[key]}.")
-    starts = tuple(prefixes)
+    exact = _KNOWN_TYPES & set(parts)
+    starts = tuple(part.rstrip("*") for part in parts if part not in exact)
+    problems += [
+        f"No tensor type is called '{_short(part)}'; all that begin with it are shown."
+        for part in parts
+        if part not in exact and not part.endswith("*")
+    ]
 
     def evaluate(columns: TensorArrays) -> Mask:
         names = [kind.name.lower() for kind in columns.types]
@@ -324,9 +307,7 @@ def _is_term(key: str, sign: str, value: str, problems: list[str]) -> _Evaluate:
     if value == "damaged":
         return lambda columns: columns.damaged
     if value == "quantized":
-        return lambda columns: _spread(
-            [kind.quantized for kind in columns.types], columns.type_codes
-        )
+        return lambda columns: _spread([t.quantized for t in columns.types], columns.type_codes)
     raise _TermError(f"'is:{_short(value)}' is left out: it can be is:damaged or is:quantized.")
 
 
@@ -356,10 +337,8 @@ def _shape_term(key: str, sign: str, value: str, problems: list[str]) -> _Evalua
     if unfinished:  # "4096x" is on its way to "4096x1024": the dimensions so far must agree
         parts.pop()
     if not all(_DIMENSION.fullmatch(part) for part in parts):
-        raise _TermError(
-            f"'shape:{_short(value)}' is left out: it can be a dimension or all of them, like "
-            f"{_EXAMPLES['shape']}."
-        )
+        what = f"'shape:{_short(value)}' is left out: it can be a dimension or all of them"
+        raise _TermError(f"{what}, like {_EXAMPLES['shape']}.")
     wanted = [None if part == "*" else int(part) for part in parts]
 
     def agrees(shape: Shape) -> bool:
@@ -390,10 +369,8 @@ def _bounds(key: str, sign: str, value: str, unit: str) -> Bounds:
         sign, value = inner["sign"] or "=", inner["value"]
     bounds = parse_bounds(sign, value, unit)
     if bounds is None:
-        raise _TermError(
-            f"'{key}{sign}{_short(value)}' is left out: there is no such number; write it like "
-            f"{_EXAMPLES[key]}."
-        )
+        what = f"'{key}{sign}{_short(value)}' is left out: there is no such number"
+        raise _TermError(f"{what}; write it like {_EXAMPLES[key]}.")
     return bounds
 
 
@@ -405,10 +382,6 @@ def _no_comparison(key: str, sign: str) -> None:
 def _spread(of_code: list[bool], codes: NDArray[np.int64]) -> Mask:
     """Turn an answer for each distinct value into one for each row."""
     return np.array(of_code, dtype=np.bool_)[codes]
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
 
 
 _Parse: TypeAlias = Callable[[str, str, str, list[str]], _Evaluate]
