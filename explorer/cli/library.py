@@ -13,6 +13,7 @@ import click
 from explorer.cli import options, output
 from explorer.errors import FormatError, SourceError
 from explorer.formats import Problem, Severity, open_model
+from explorer.formats.gguf.llama_cpp import llama_cpp_problems
 from explorer.formats.ollama.manifest import is_manifest_path
 from explorer.stores import (
     Details,
@@ -228,7 +229,8 @@ def check_command(path: str, root: str | None, as_json: bool, digests: bool) -> 
     else:
         try:
             with open_model(target) as model:
-                problems, kind = list(model.problems), model.format
+                problems = [*model.problems, *llama_cpp_problems(model)]
+                kind = model.format
         except FormatError as error:
             failure = error
             where = f"{'' if error.path is None else error.path} {error.where}".strip()
