@@ -87,7 +87,7 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
         with output.Progress(comparison.parameters, shown=shown) as line:
             rows = comparison.rows(workers, progress=line.counter("weights"))
             needed = csv_path is not None
-            found = list(rows if as_json else _printed_pairs(comparison, rows, needed=needed))
+            found = list(rows) if as_json else _print_pairs(comparison, rows, needed=needed)
         total = comparison.total()
     records = [errors.compared_record(row) for row in found]
     output.save_csv(csv_path, errors.COLUMNS, map(errors.cells, records))
@@ -143,10 +143,10 @@ def _why_not(matching: Matching, name: str, known: Sequence[str]) -> str:
     return f"neither model has a tensor {name!r}; {hint}"
 
 
-def _printed_pairs(
+def _print_pairs(
     comparison: Comparison, rows: Iterable[ComparedRow], *, needed: bool
-) -> Iterator[ComparedRow]:
-    """Print each row when it comes; see `output.printed`."""
+) -> list[ComparedRow]:
+    """Print each row when it comes; see `output.print_rows`."""
     subjects = (_subject(match.candidate) for match in comparison.matches)
     lines = output.TensorLines("candidate", _LABELS, subjects, _LONGEST_NAME)
 
@@ -156,8 +156,7 @@ def _printed_pairs(
             return lines.problem_line(subject, row.problem)
         return lines.line(subject, _figure_texts(row.errors))
 
-    output.write(lines.head)
-    yield from output.printed(rows, line_of, needed=needed)
+    return output.print_rows(lines.head, rows, line_of, needed=needed)
 
 
 def _subject(view: TensorView) -> output.Subject:
@@ -199,15 +198,12 @@ def _named(title: str, names: Sequence[str]) -> Iterator[str]:
 
 
 def _checked_types(
-    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+    _context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
 ) -> list[str]:
     words = [word.strip() for words in value for word in words.split(",")]
     names = [name for word in words for name in (rounding_types() if word == "all" else (word,))]
     for name in names:
-        try:
-            rounder(name)
-        except ExplorerError as error:
-            raise click.BadParameter(error.what, context, parameter) from error
+        options.parsed_by(rounder)(name)
     return list(dict.fromkeys(names))
 
 
@@ -268,7 +264,7 @@ def requantize_command(  # noqa: PLR0913 - one for each argument and option
             count = line.counter(tensor.name)
             rows = requantize(tensor, types, importance, workers, progress=count)
             needed = csv_path is not None
-            found = list(rows if as_json else _printed_types(tensor, rows, needed=needed))
+            found = list(rows) if as_json else _print_types(tensor, rows, needed=needed)
     records = [_type_record(row) for row in found]
     columns = [column for column in _EMPTY_RECORD if column != "percentiles"]
     output.save_csv(csv_path, columns, records)
@@ -317,10 +313,8 @@ def _type_record(row: Requantized) -> dict[str, Any]:
 _EMPTY_RECORD: Final = _type_record(Requantized("", None, None, None))
 
 
-def _printed_types(
-    tensor: Tensor, rows: Iterable[Requantized], *, needed: bool
-) -> Iterator[Requantized]:
-    """Print each type when it is done; see `output.printed`."""
+def _print_types(tensor: Tensor, rows: Iterable[Requantized], *, needed: bool) -> list[Requantized]:
+    """Print each type when it is done; see `output.print_rows`."""
 
     def line(name: str, cells: Iterable[str]) -> str:
         return f"  {name:<10}" + "".join(f"  {cell:>13}" for cell in cells) + "\n"
@@ -334,5 +328,5 @@ def _printed_types(
     kind, shape = plain_text(tensor.type.name), shape_text(tensor.shape)
     title = output.style(f"{plain_text(tensor.name)}  {kind}  {shape}", bold=True)
     size = f"{bytes_text(tensor.nbytes)}, {float_text(tensor.bits_per_weight, 5)} bits per weight"
-    output.write(f"{title}\n  {size}\n\n{line('type', ('bytes', 'bits/weight', *_LABELS))}")
-    yield from output.printed(rows, line_of, needed=needed)
+    head = f"{title}\n  {size}\n\n{line('type', ('bytes', 'bits/weight', *_LABELS))}"
+    return output.print_rows(head, rows, line_of, needed=needed)

@@ -34,26 +34,20 @@ _LONGEST_NAME = 80
 _SHOWN_DIGEST = 19  # "sha256-" and twelve digits, as Ollama shows them
 
 
-def _places(
-    context: click.Context, parameter: click.Parameter, values: Sequence[str]
-) -> list[Place]:
-    """Parse each KIND=DIR."""
-    places = []
-    for value in values:
-        kind, _, folder = value.partition("=")
-        if not folder or kind not in set(StoreKind):
-            kinds = ", ".join(StoreKind)
-            what = f"{value!r} is not KIND=DIR, where KIND is one of {kinds}"
-            raise click.BadParameter(what, context, parameter)
-        places.append(Place(StoreKind(kind), Path(folder).expanduser()))
-    return places
+def _place(text: str) -> Place:
+    """Parse KIND=DIR."""
+    kind, _, folder = text.partition("=")
+    if not folder or kind not in set(StoreKind):
+        kinds = ", ".join(StoreKind)
+        raise click.BadParameter(f"{text!r} is not KIND=DIR, where KIND is one of {kinds}")
+    return Place(StoreKind(kind), Path(folder).expanduser())
 
 
 @click.command("library")
 @click.option(
     "roots",
     "--root",
-    callback=_places,
+    type=_place,
     multiple=True,
     metavar="KIND=DIR",
     help=f"List this store, not those found. KIND: {', '.join(StoreKind)}.",

@@ -32,7 +32,6 @@ EXIT_INTERRUPTED: Final = 130
 
 _ONLY_PATHS: Final = "explorer.only_paths"
 
-
 COMMANDS: Final = {
     "inspect": "explorer.cli.inspect:inspect_command",
     "stats": "explorer.cli.weights:stats_command",
@@ -129,7 +128,7 @@ def program(context: click.Context, fresh: bool, units: str | None) -> int:
             raise click.UsageError("--units belongs to a command; the window has it in View")
         context.with_resource(writing(Notation(units=ByteUnits(units))))
     if context.invoked_subcommand is None:
-        return _show([], fresh)
+        return open_window([], fresh=fresh)
     if fresh and context.invoked_subcommand != _open.name:
         raise click.UsageError("--fresh belongs to the window, not to a command")
     return 0
@@ -143,7 +142,7 @@ def _open(context: click.Context, paths: tuple[str, ...], fresh: bool) -> int:
     """Open the window on PATHS."""
     if not context.meta.get(_ONLY_PATHS):
         _refuse_mistyped(paths[0] if paths else "")
-    return _show(paths, fresh or bool(context.obj))
+    return open_window(paths, fresh=fresh or bool(context.obj))
 
 
 def _refuse_mistyped(word: str) -> None:
@@ -155,19 +154,13 @@ def _refuse_mistyped(word: str) -> None:
     raise click.UsageError(f"there is no command and no file named {word!r}{hint}")
 
 
-def _show(paths: Sequence[str], fresh: bool) -> int:
-    from explorer.cli.main import open_window  # noqa: PLC0415 - when it runs
-
-    return open_window(paths, fresh=fresh)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; errors are one line on standard error.
 
     Args:
         arguments: The command line without the program's name; `sys.argv` if None.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
     code: Any
     try:
         code = program.main(given, prog_name=PROGRAM, standalone_mode=False)
@@ -206,9 +199,6 @@ def _explain_usage(error: click.UsageError) -> int:
     return EXIT_USAGE
 
 
-_VARIABLE: Final = "_GGUF_EXPLORER_COMPLETE"  # click makes this name from the program's
-
-
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
@@ -221,15 +211,12 @@ def completion_command(context: click.Context, shell: str) -> int:
       gguf-explorer completion zsh > "${fpath[1]}/_gguf-explorer"
       gguf-explorer completion fish > ~/.config/fish/completions/gguf-explorer.fish
     """
-    root = context.find_root()
     kind = get_completion_class(shell)
     assert kind is not None  # click has the three that the argument allows
-    script = kind(root.command, {}, root.info_name or "", _VARIABLE)
+    # click makes the variable's name from the program's
+    script = kind(context.find_root().command, {}, PROGRAM, "_GGUF_EXPLORER_COMPLETE")
     write(script.source_template % script.source_vars() + "\n")
     return 0
-
-
-# Open the window, or say in one sentence why that cannot be.
 
 
 _DISPLAY_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")

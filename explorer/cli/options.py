@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -19,28 +19,24 @@ if TYPE_CHECKING:  # `--version` needs no NumPy
 _Value = TypeVar("_Value")
 
 
-def parsed_by(
-    parse: Callable[[str], _Value],
-) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback of click that parses a text, or each of several; errors are wrong usage."""
+def parsed_by(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """Return a function for `type` of click, in which errors of parsing are wrong usage."""
 
-    def callback(context: click.Context, parameter: click.Parameter, given: Any) -> Any:
+    def parsed(text: str) -> _Value:
         try:
-            if given is None or isinstance(given, str):
-                return None if given is None else parse(given)
-            return [parse(text) for text in given]
+            return parse(text)
         except ExplorerError as error:
-            raise click.BadParameter(str(error), context, parameter) from error
+            raise click.BadParameter(str(error)) from error
 
-    return callback
+    return parsed
 
 
 def not_empty(
-    context: click.Context, parameter: click.Parameter, value: str | Sequence[str]
+    _context: click.Context, _parameter: click.Parameter, value: str | Sequence[str]
 ) -> str | Sequence[str]:
     """Refuse empty paths, which would name the current folder; a callback of click."""
     if not value or not all(value):
-        raise click.BadParameter("it is empty", context, parameter)
+        raise click.BadParameter("it is empty")
     return value
 
 

@@ -14,10 +14,10 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TextIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar
 
 import click
 
@@ -200,7 +200,7 @@ _SECONDS_BETWEEN: Final = 0.1
 _WIDTH: Final = 78
 
 
-class Progress:
+class Progress(AbstractContextManager["Progress"]):
     """A line that is written over; a context manager, which clears it in the end.
 
     Args:
@@ -231,15 +231,7 @@ class Progress:
         sys.stderr.write(f"\r{line}\x1b[K")  # erases what is left of the line before
         sys.stderr.flush()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._on and self._written_at:
             self._write("")
             sys.stderr.write("\r")
@@ -269,11 +261,9 @@ class TensorLines:
     ) -> None:
         self._longest_name = longest_name
         heads = (title, "type", "shape")
-        self._widths = [cell_width(head) for head in heads]
+        columns = zip(heads, *map(self._cells, subjects), strict=True)
+        self._widths = [max(map(cell_width, column)) for column in columns]
         self._figure_widths = [max(_FIGURE_WIDTH, cell_width(figure)) for figure in figures]
-        for subject in subjects:
-            found = map(cell_width, self._cells(subject))
-            self._widths = list(map(max, self._widths, found))
         self.head = self._line(heads, figures)
 
     def line(self, subject: Subject, figures: Iterable[str]) -> str:
@@ -299,14 +289,12 @@ class TensorLines:
         return "  ".join(padded).rstrip() + "\n"
 
 
-def printed(
-    rows: Iterable[_Row], line_of: Callable[[_Row], str], *, needed: bool
-) -> Iterator[_Row]:
-    """Print the line of each row when it comes, and yield the row.
+def print_rows(
+    head: str, rows: Iterable[_Row], line_of: Callable[[_Row], str], *, needed: bool
+) -> list[_Row]:
+    """Print a head, and the line of each row when it comes; return the rows.
 
     Ends when the reader went away (`| head`), unless the rows are `needed` for something else.
     """
-    for row in rows:
-        if not write(line_of(row)) and not needed:
-            return
-        yield row
+    write(head)
+    return list(takewhile(lambda row: write(line_of(row)) or needed, rows))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
@@ -41,13 +42,13 @@ _UNCHECKED: Final = (
 
 
 def named_gpus(
-    context: click.Context, parameter: click.Parameter, specs: Sequence[str]
+    _context: click.Context, _parameter: click.Parameter, specs: Sequence[str]
 ) -> list[Device]:
     """Return the GPUs of all SPECs of an option; a callback of click."""
-    try:
-        return [named_gpu(spec, position) for position, spec in enumerate(specs)]
-    except ExplorerError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
+    return [
+        options.parsed_by(partial(named_gpu, position=position))(spec)
+        for position, spec in enumerate(specs)
+    ]
 
 
 def named_gpu(text: str, position: int) -> Device:
@@ -95,40 +96,13 @@ def _look_up(*, sized: bool) -> LookUp:
     return find
 
 
-@dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """What is planned for every model.
-
-    Attributes:
-        settings: The chosen settings.
-        devices: GPUs of the machine.
-        host: Its main memory, or None to check nothing against it.
-        notes: Notes on the machine.
-        profiles: Names of the profiles to plan by.
-        solve: What to maximize, or None.
-        root: Ollama store in which names are looked up, or None.
-        projector: File of a separate projector, or None.
-        environment: Variables of the process.
-    """
-
-    settings: Settings
-    devices: tuple[Device, ...]
-    host: Host | None
-    profiles: Sequence[str]
-    notes: tuple[str, ...] = ()
-    solve: str | None = None
-    root: str | None = None
-    projector: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
 @click.command("plan")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, callback=options.not_empty)
 @options.root_option
 @click.option(
     "--context",
     metavar="N",
-    callback=options.parsed_by(parse_context),
+    type=options.parsed_by(parse_context),
     help="Tokens of each sequence, such as 32768 or 32k.",
 )
 @click.option("--parallel", type=click.IntRange(min=1), metavar="N", help="Sequences at a time.")
@@ -151,14 +125,14 @@ class PlanOptions:
 @click.option(
     "--overhead",
     metavar="SIZE",
-    callback=options.parsed_by(parse_size),
+    type=options.parsed_by(parse_size),
     help="Memory to hold back on each GPU.",
 )
 @click.option("--spread", is_flag=True, default=None, help="Use all GPUs, not as few as possible.")
 @click.option(
     "--memory",
     metavar="SIZE",
-    callback=options.parsed_by(parse_size),
+    type=options.parsed_by(parse_size),
     help="Free main memory, for layers that stay on the CPU.",
 )
 @click.option(
@@ -174,7 +148,13 @@ class PlanOptions:
     "question", "--solve", type=click.Choice(list(QUESTIONS)), help="Also find the most that fits."
 )
 @click.option("--explain", is_flag=True, help="Print each figure with its formula.")
-@click.option("csv_file", "--csv", type=click.Path(), metavar="FILE", help="Save a table as CSV.")
+@click.option(
+    "csv_path",
+    "--csv",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Save a table as CSV.",
+)
 @options.json_option
 def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes them by name
     paths: Sequence[str],
@@ -185,7 +165,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     profile: str,
     question: str | None,
     explain: bool,
-    csv_file: str | None,
+    csv_path: Path | None,
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -213,12 +193,17 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     except PlanError as error:  # a number that no computer has
         raise click.UsageError(str(error)) from error
     devices, host, notes = find_machine(gpus, memory)
-    asked = PlanOptions(
-        chosen, devices, host, profiles, notes, question, root, projector, os.environ
-    )
-    found = [one for path in paths for one in plan_model(path, asked)]
-    csv_path = None if csv_file is None else Path(csv_file)
-    output.save_csv(csv_path, CSV_HEADER, csv_rows(found))
+    found: list[PlannedModel] = []
+    for path in paths:  # a model that cannot be planned does not stop the others
+        try:
+            h, projector_bytes = _read(path, root, projector)
+        except ExplorerError as error:
+            found += [PlannedModel(path, name, failure=str(error)) for name in profiles]
+        else:
+            asked = replace(chosen, projector_bytes=projector_bytes)
+            request = PlanRequest(h, asked, devices, host, os.environ)
+            found += [_planned(path, name, request, question, notes) for name in profiles]
+    output.save_csv(csv_path, CSV_HEADER, map(csv_row, found))
     _print(found, as_json=as_json, explain=explain)
     for failure in dict.fromkeys(one.failure for one in found if one.failure):
         output.write_error(failure)
@@ -226,21 +211,15 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
 
 
 def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> None:
-    if len(found) > 1:
-        if as_json:
-            output.write_json({"plans": [{"path": one.path} | _record(one) for one in found]})
-        else:
-            output.write(plans_table(found))
-        return
-    (one,) = found
-    if one.plan is None:
-        return
-    if as_json:
+    one = found[0]
+    if len(found) > 1 and as_json:
+        output.write_json({"plans": [{"path": one.path} | _record(one) for one in found]})
+    elif len(found) > 1:
+        output.write(plans_table(found))
+    elif one.plan is not None and as_json:
         output.write_json(_record(one))
-        return
-    output.write(plan_text(one.plan, one.path, one.advice, one.notes))
-    if explain:
-        output.write(terms_text(one.plan.terms))
+    elif one.plan is not None:
+        output.write(plan_text(one, one.plan) + (terms_text(one.plan.terms) if explain else ""))
 
 
 def _record(found: PlannedModel) -> dict[str, Any]:
@@ -274,41 +253,32 @@ def find_machine(
     return tuple(named), None if memory is None else Host(memory), ()
 
 
-def plan_model(path: str, asked: PlanOptions) -> Iterator[PlannedModel]:
-    """Yield a plan by each profile; a model that cannot be planned does not stop the others."""
-    try:
-        request = _request(path, asked)
-    except ExplorerError as error:
-        for profile in asked.profiles:
-            yield PlannedModel(path, profile, failure=str(error))
-        return
-    for profile in asked.profiles:
-        try:
-            advice = None
-            if asked.solve is not None and profile == GRAPH_SIZE.name:
-                advice = solve(asked.solve, request)
-            plan = _plan(profile, request, advice)
-        except PlanError as error:
-            # the planner knows no files, so its message has no path yet
-            failure = str(error) if error.path is not None else f"{path}: {error}"
-            yield PlannedModel(path, profile, failure=failure, reason=error.reason)
-            continue
-        notes = asked.notes
-        if request.host is None and plan.layout is not None and not plan.layout.fully_offloaded:
-            notes += (_UNCHECKED,)
-        yield PlannedModel(path, profile, plan, advice, notes=notes)
-
-
-def _request(path: str, asked: PlanOptions) -> PlanRequest:
-    """Open a model and read what the formulas need; it is closed again, for that is its header."""
-    settings = asked.settings
-    with open_model(options.model_path(path, asked.root)) as model:
+def _read(path: str, root: str | None, projector: str | None) -> tuple[Hyperparameters, int]:
+    """Return what the formulas need of a model's header, and the bytes of a separate projector."""
+    with open_model(options.model_path(path, root)) as model:
         h = Hyperparameters.from_model(model)
-        projector = asked.projector or model.projector
-    if projector is not None:
-        with open_model(projector) as separate:
-            settings = replace(settings, projector_bytes=separate.nbytes)
-    return PlanRequest(h, settings, asked.devices, asked.host, asked.environment)
+        projector_path = projector or model.projector
+    if projector_path is None:
+        return h, 0
+    with open_model(projector_path) as separate:
+        return h, separate.nbytes
+
+
+def _planned(
+    path: str, profile: str, request: PlanRequest, question: str | None, notes: tuple[str, ...]
+) -> PlannedModel:
+    try:
+        advice = None
+        if question is not None and profile == GRAPH_SIZE.name:
+            advice = solve(question, request)
+        plan = _plan(profile, request, advice)
+    except PlanError as error:
+        # the planner knows no files, so its message has no path yet
+        failure = str(error) if error.path is not None else f"{path}: {error}"
+        return PlannedModel(path, profile, failure=failure, reason=error.reason)
+    if request.host is None and plan.layout is not None and not plan.layout.fully_offloaded:
+        notes += (_UNCHECKED,)
+    return PlannedModel(path, profile, plan, advice, notes=notes)
 
 
 def _plan(profile: str, request: PlanRequest, advice: Advice | None) -> Plan:
@@ -353,27 +323,15 @@ class PlannedModel:
     notes: tuple[str, ...] = ()
 
 
-class _Look(NamedTuple):
-    """How a part of a bar is drawn: parts differ by the character, not only by colour.
-
-    Attributes:
-        block: A block character.
-        ascii: For a terminal without block characters.
-        colour: A colour of `click.style`.
-    """
-
-    block: str
-    ascii: str
-    colour: str
-
-
+# A block character, one for terminals without them, and a colour of `click.style`: parts differ by
+# the character, not only by colour.
 _LOOKS: Final = {
-    Kind.WEIGHTS: _Look("█", "#", "blue"),
-    Kind.KV_CACHE: _Look("▓", "=", "green"),
-    Kind.GRAPH: _Look("▒", "+", "yellow"),
-    Kind.PROJECTOR: _Look("◆", "@", "cyan"),
-    Kind.RESERVED: _Look("░", "-", "magenta"),
-    Kind.FREE: _Look("·", ".", "bright_black"),
+    Kind.WEIGHTS: ("█", "#", "blue"),
+    Kind.KV_CACHE: ("▓", "=", "green"),
+    Kind.GRAPH: ("▒", "+", "yellow"),
+    Kind.PROJECTOR: ("◆", "@", "cyan"),
+    Kind.RESERVED: ("░", "-", "magenta"),
+    Kind.FREE: ("·", ".", "bright_black"),
 }
 
 
@@ -401,8 +359,8 @@ def bar_lengths(amounts: Sequence[int], width: int) -> list[int]:
 
 def _mark(kind: Kind, length: int = 1) -> str:
     """Return the character that stands for a part, some times."""
-    look = _LOOKS[kind]
-    return style((look.block if _has_blocks() else look.ascii) * length, fg=look.colour)
+    block, plain, colour = _LOOKS[kind]
+    return style((block if _has_blocks() else plain) * length, fg=colour)
 
 
 def _has_blocks() -> bool:
@@ -414,27 +372,19 @@ def _has_blocks() -> bool:
     return True
 
 
-def plan_text(
-    plan: Plan, path: str, advice: Advice | None = None, notes: Sequence[str] = ()
-) -> str:
-    """Return everything about one plan.
-
-    Args:
-        plan: The plan.
-        path: The model as it was named.
-        advice: The answer to --solve, or None.
-        notes: Notes on the machine.
-    """
-    title = style(_safe(path), bold=True)
-    blocks = [f"{title}: {_verdict(plan)}\n"]
-    if advice is not None:
-        blocks.append(_advice(advice))
+def plan_text(found: PlannedModel, plan: Plan) -> str:
+    """Return everything about the plan that was found."""
+    verdict = plans.verdict(plan)
+    sentence = style(verdict.sentence, fg=_COLOURS[verdict.level])
+    blocks = [f"{style(_safe(found.path), bold=True)}: {sentence}\n"]
+    if found.advice is not None:
+        blocks.append(_advice(found.advice))
     blocks.append(table(_facts(plan)))
     bars = plans.memory_bars(plan, None)
     shown = [bar for bar in bars if bar.device is not None or bar.held_bytes]
     blocks += [_bar_block(plan, bar) for bar in shown]
     blocks.append(_sentences("Warnings", plan.warnings, "yellow"))
-    blocks.append(_sentences("Notes", (*plan.notes, *notes), None))
+    blocks.append(_sentences("Notes", (*plan.notes, *found.notes), None))
     return "".join(blocks)
 
 
@@ -461,11 +411,6 @@ def _advice(advice: Advice) -> str:
     text = integer_text(value) if isinstance(value, int) else value or "nothing fits"
     answer = style(f"{plans.QUESTIONS[advice.what].full_title}: {text}", bold=True)
     return f"{_INDENT}{answer}\n{_INDENT}limited by: {plain_text(advice.limited_by)}\n\n"
-
-
-def _verdict(plan: Plan) -> str:
-    found = plans.verdict(plan)
-    return style(found.sentence, fg=_COLOURS[found.level])
 
 
 def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -560,22 +505,20 @@ CSV_HEADER: Final = (
 )
 
 
-def plans_table(answers: Sequence[PlannedModel]) -> str:
+def plans_table(found: Sequence[PlannedModel]) -> str:
     """Return a line for each plan, and for each warning."""
-    plans = [(answer.path, answer.plan) for answer in answers if answer.plan is not None]
-    rows = [_row(path, plan) for path, plan in plans]
-    text = table([_HEAD, *rows], right=(2, *_NUMBERS), indent="") if rows else ""
+    made = [(_name(one.path), one.plan) for one in found if one.plan is not None]
+    rows = [_HEAD, *(_row(name, plan) for name, plan in made)]
+    text = table(rows, right=(2, *_NUMBERS), indent="") if made else ""
     warnings = dict.fromkeys(
-        f"{_name(path)}: {plain_text(warning)}\n"
-        for path, plan in plans
-        for warning in plan.warnings
+        f"{name}: {plain_text(warning)}\n" for name, plan in made for warning in plan.warnings
     )
     return text + ("\n" + "".join(warnings) if warnings else "")
 
 
-def _row(path: str, plan: Plan) -> Sequence[str]:
+def _row(name: str, plan: Plan) -> Sequence[str]:
     return (
-        _name(path),
+        name,
         plan.profile,
         plans.sequences_text(plan),
         plain_text(plan.effective.kv_cache_type),
@@ -598,39 +541,36 @@ def _graph_bytes(plan: Plan) -> int:
     return 0 if plan.prediction is None else plan.prediction.surcharge_bytes
 
 
-def csv_rows(answers: Sequence[PlannedModel]) -> Iterator[Sequence[Cell]]:
-    """Yield a row for each answer under `CSV_HEADER`; figures without a claim are empty."""
-    for answer in answers:
-        if answer.plan is None:
-            unknown = (None,) * (len(CSV_HEADER) - 3)
-            yield (answer.path, answer.profile, *unknown, answer.failure)
-        else:
-            yield (answer.path, answer.profile, *_figures(answer.plan), *_solved(answer), None)
-
-
-def _figures(plan: Plan) -> Sequence[Cell]:
+def csv_row(found: PlannedModel) -> dict[str, Cell]:
+    """Return the cells of a plan by `CSV_HEADER`; figures without a claim are empty."""
+    row: dict[str, Cell] = {"model": found.path, "profile": found.profile}
+    plan, advice = found.plan, found.advice
+    if plan is None:
+        return row | {"error": found.failure}
     effective, layout = plan.effective, plan.layout
-    return (
-        plan.request.h.architecture,
-        effective.context,
-        effective.parallel,
-        plan.batch,
-        effective.kv_cache_type,
-        effective.flash_attention,
-        plan.weights,
-        plan.kv_total,
-        _graph_bytes(plan),
-        plan.gpu_layers,
-        plan.request.h.total_layers,
-        plan.fully_offloaded,
-        plan.gpu_ratio,
-        plan.quick_estimate_ratio,
-        plan.vram_total,
-        None if layout is None else layout.cpu_weights + layout.cpu_kv_cache,
-        plan.total,
-    )
-
-
-def _solved(answer: PlannedModel) -> Sequence[Cell]:
-    advice = answer.advice
-    return (None,) * 3 if advice is None else (advice.what, advice.value, advice.limited_by)
+    row |= {
+        "architecture": plan.request.h.architecture,
+        "context": effective.context,
+        "parallel": effective.parallel,
+        "batch": effective.batch if layout is None else layout.batch,
+        "kv_cache_type": effective.kv_cache_type,
+        "flash_attention": effective.flash_attention,
+        "weights": plan.weights,
+        "kv_cache": plan.kv_total,
+        "graph": _graph_bytes(plan),
+        "gpu_layers": plan.gpu_layers,
+        "total_layers": plan.request.h.total_layers,
+        "fully_offloaded": plan.fully_offloaded,
+        "gpu_ratio": plan.gpu_ratio,
+        "quick_estimate_ratio": plan.quick_estimate_ratio,
+        "vram_total": plan.vram_total,
+        "cpu_total": None if layout is None else layout.cpu_weights + layout.cpu_kv_cache,
+        "total": plan.total,
+    }
+    if advice is not None:
+        row |= {
+            "solved_what": advice.what,
+            "solved_value": advice.value,
+            "solved_limited_by": advice.limited_by,
+        }
+    return row

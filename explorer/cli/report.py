@@ -51,7 +51,7 @@ from explorer.text import bytes_text, plain_text
     "--context",
     multiple=True,
     metavar="N",
-    callback=options.parsed_by(parse_context),
+    type=options.parsed_by(parse_context),
     help="Plan for so many tokens; may be given several times.",
 )
 @options.root_option

@@ -29,10 +29,10 @@ _BAR_WIDTH: Final = 40
 
 
 def _checked_range(
-    context: click.Context, parameter: click.Parameter, value: tuple[float, float] | None
+    _context: click.Context, _parameter: click.Parameter, value: tuple[float, float] | None
 ) -> tuple[float, float] | None:
     if value is not None and not (all(map(math.isfinite, value)) and value[0] <= value[1]):
-        raise click.BadParameter("LOW must not be above HIGH, both finite", context, parameter)
+        raise click.BadParameter("LOW must not be above HIGH, both finite")
     return value
 
 
@@ -179,9 +179,8 @@ def survey_command(  # noqa: PLR0913, PLR0917 - options of the command line
             output.Progress(2 * model.parameters, shown=shown) as line,
         ):
             rows = run_survey(model, kept, workers, progress=line.counter("weights"))
-            found = list(
-                rows if as_json else printed_rows(model, rows, needed=csv_path is not None)
-            )
+            needed = csv_path is not None
+            found = list(rows) if as_json else print_survey(model, rows, needed=needed)
     records = [_survey_record(row) for row in found]
     output.save_csv(csv_path, list(_flat(_EMPTY_ROW)), map(_flat, records))
     if as_json:
@@ -224,8 +223,8 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def printed_rows(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> Iterator[SurveyRow]:
-    """Print each row when it comes; see `output.printed`."""
+def print_survey(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> list[SurveyRow]:
+    """Print each row when it comes; see `output.print_rows`."""
     titles = [statistics.statistic_label(name) for name in ("zeros", *_FIGURES)]
     titles.insert(1, "Not finite")
     subjects = map(_subject, model.tensors.rows)
@@ -240,8 +239,7 @@ def printed_rows(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> It
         numbers += [texts.get(name, "") for name in _FIGURES]
         return lines.line(_subject(row.tensor), numbers)
 
-    output.write(lines.head)
-    yield from output.printed(rows, line_of, needed=needed)
+    return output.print_rows(lines.head, rows, line_of, needed=needed)
 
 
 def _subject(tensor: Tensor) -> output.Subject:
@@ -251,9 +249,9 @@ def _subject(tensor: Tensor) -> output.Subject:
 # export
 
 
-def _npy_path(context: click.Context, parameter: click.Parameter, value: Path) -> Path:
+def _npy_path(_context: click.Context, _parameter: click.Parameter, value: Path) -> Path:
     if value.suffix.lower() != ".npy":
-        raise click.BadParameter("the name must end with .npy", context, parameter)
+        raise click.BadParameter("the name must end with .npy")
     return value
 
 
