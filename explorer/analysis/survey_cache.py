@@ -152,7 +152,7 @@ class SurveyCache:
                 self.path.unlink()
 
 
-class _KeptResults(ABC, Generic[Result]):
+class KeptResults(ABC, Generic[Result]):
     """Results by number, and the rows of the database that more is added to; a context manager.
 
     Attributes:
@@ -221,7 +221,7 @@ class _KeptResults(ABC, Generic[Result]):
         self.close()
 
 
-class KeptSurvey(_KeptResults[TensorStatistics]):
+class KeptSurvey(KeptResults[TensorStatistics]):
     """Statistics by row of a model's table; without histograms in memory if it is slim."""
 
     def __init__(self, cache: SurveyCache | None, model: Model, *, slim: bool = False) -> None:
@@ -267,7 +267,7 @@ class KeptSurvey(_KeptResults[TensorStatistics]):
         )
 
 
-class KeptErrors(_KeptResults[ErrorMetrics]):
+class KeptErrors(KeptResults[ErrorMetrics]):
     """Errors by place among the pairs."""
 
     def __init__(

@@ -3,58 +3,43 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import WeightsPair, measure_pair
 from explorer.analysis.statistics import TensorStatistics, tensor_statistics
-from explorer.analysis.survey_cache import KeptErrors, KeptSurvey
+from explorer.analysis.survey_cache import KeptErrors, KeptResults, KeptSurvey
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.formats.tensors import Tensor
 from explorer.formats.weights import SPAN_WEIGHTS
 from explorer.parallel import AHEAD, Check, map_in_order, never
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Progress: TypeAlias = Callable[[int], object] | None
 """Called with the number of weights walked over so far; None if nothing shows it."""
 
-_LEAST_SPANS: Final = 2  # for each thread that shares an item
+_LEAST_SPANS: Final = 2  # for each thread that shares a tensor
 _HUGE: Final = 1 << 27  # weights, which take a thread a quarter of a second
 _WAITING: Final = 256  # results that may wait for one before theirs, some KiB each
 _STATISTICS_WALKS: Final = 2
 _POLL_S: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class WorkItem(Generic[Item]):
-    """A tensor, or a pair of tensors, to work on.
-
-    Attributes:
-        item: What `work` gets.
-        weights: Number of weights.
-        walks: How often the weights are walked over.
-    """
-
-    item: Item
-    weights: int
-    walks: int = 1
-
-
-def map_tensors(
-    items: Iterable[WorkItem[Item]],
-    work: Callable[[Item, int, Check, Progress], Result],
+def map_tensors(  # noqa: PLR0913 - the last two have a default
+    sizes: Sequence[int],
+    work: Callable[[int, int, Check, Progress], Result],
     *,
     workers: int,
     check: Check,
+    walks: int = 1,
     progress: Progress = None,
 ) -> Iterator[Result]:
-    """Yield what a function returns for each item, in order.
+    """Yield what a function returns for each tensor, or pair of tensors, in order.
 
     Threads that share a tensor wait for the last of them at the end of each walk; threads that take
     a tensor each need not. So they share one only if it would keep a single thread busy when the
@@ -64,63 +49,57 @@ def map_tensors(
     When the iterator is closed, or anything raises, no thread is left running.
 
     Args:
-        work: Gets an item, the number of threads that share it, a check to call now and then, and
-            what to call with the number of its weights walked over, in any thread.
-        check: Called before every item, and as often as `work` calls what it got, in that thread;
+        sizes: Number of weights of each tensor.
+        work: Gets the place of a tensor in `sizes`, the number of threads that share it, a check to
+            call now and then, and what to call with the number of its weights walked over, in any
+            thread.
+        check: Called before every tensor, and as often as `work` calls what it got, in that thread;
             raises to cancel.
-        progress: Called in the caller's thread with the weights walked over so far, of all items.
+        walks: How often `work` walks over the weights.
+        progress: Called in the caller's thread with the weights walked over so far, of all tensors.
     """
-    tasks = _tasks(items, workers)
+    shared = _shared(sizes, workers)
     finished = 0
-    unfinished: dict[int, int] = {}  # weights walked over, by number of the task
+    unfinished: dict[int, int] = {}  # weights walked over, by place
 
     def report() -> None:
         if progress is not None:
             progress(finished + sum(list(unfinished.values())))
 
-    def work_on(task: _Task[Item], check: Check) -> Result:
+    def work_on(place: int, check: Check) -> Result:
         def walked(done: int) -> None:
-            unfinished[task.number] = done
-            if task.is_shared:  # this is the caller's thread
+            unfinished[place] = done
+            if shared[place]:  # this is the caller's thread
                 report()
 
         check()
-        threads = workers if task.is_shared else 1
-        return work(task.item.item, threads, check, None if progress is None else walked)
+        threads = workers if shared[place] else 1
+        return work(place, threads, check, None if progress is None else walked)
 
     ahead = max(AHEAD, _WAITING // workers)
-    for is_shared, group in groupby(tasks, key=lambda task: task.is_shared):
+    for is_shared, places in groupby(range(len(sizes)), key=shared.__getitem__):
         threads = 1 if is_shared else workers
         with map_in_order(
-            group, work_on, workers=threads, ahead=ahead, check=check, waiting=report
+            places, work_on, workers=threads, ahead=ahead, check=check, waiting=report
         ) as results:
-            for task, result in results:
+            for place, result in results:
                 yield result
-                unfinished.pop(task.number, None)
-                finished += task.item.walks * task.item.weights
+                unfinished.pop(place, None)
+                finished += walks * sizes[place]
                 report()
 
 
-@dataclass(frozen=True, slots=True)
-class _Task(Generic[Item]):
-    """An item, its number, and whether all threads share it."""
-
-    number: int
-    item: WorkItem[Item]
-    is_shared: bool
-
-
-def _tasks(items: Iterable[WorkItem[Item]], workers: int) -> list[_Task[Item]]:
-    items = list(items)
-    tasks = []
-    behind = sum(one.weights for one in items)
+def _shared(sizes: Sequence[int], workers: int) -> list[bool]:
+    """Return of each tensor whether all threads share it."""
+    shared = []
+    behind = sum(sizes)
     least = _LEAST_SPANS * workers * SPAN_WEIGHTS
-    for number, one in enumerate(items):
-        behind -= one.weights
-        keeps_others_waiting = behind <= one.weights * (workers - 1)
+    for size in sizes:
+        behind -= size
+        keeps_others_waiting = behind <= size * (workers - 1)
         enough = least if keeps_others_waiting else max(least, _HUGE)
-        tasks.append(_Task(number, one, workers <= 1 or one.weights >= enough))
-    return tasks
+        shared.append(workers <= 1 or size >= enough)
+    return shared
 
 
 class SurveyCancelled(Exception):
@@ -197,15 +176,6 @@ class SurveyRow:
     error: ExplorerError | None = None
 
 
-def survey_row(tensor: Tensor, workers: int, check: Check, progress: Progress) -> SurveyRow:
-    """Return the row of one tensor; see `map_tensors`."""
-    try:
-        found = tensor_statistics(tensor, workers=workers, cancel=check, steps=progress)
-    except ExplorerError as error:
-        return SurveyRow(tensor, None, error)
-    return SurveyRow(tensor, found)
-
-
 def survey(
     model: Model,
     workers: int = 1,
@@ -246,22 +216,23 @@ def run_survey(  # noqa: PLR0913 - all but the first two have a default
     Raises:
         SurveyCancelled: It was cancelled. Another run with the same `kept` goes on from there.
     """
-    check = (control or SurveyControl()).check
     tensors = model.tensors.rows
     numbers = range(len(tensors)) if rows is None else rows
+    sizes = {number: tensors[number].parameters for number in numbers}
 
-    def work(number: int, workers: int, check: Check, progress: Progress) -> SurveyRow:
-        known = kept.rows.get(number)
-        if known is not None:
-            return SurveyRow(tensors[number], known)
-        return survey_row(tensors[number], workers, check, progress)
+    def measure(number: int, workers: int, check: Check, steps: Progress) -> TensorStatistics:
+        return tensor_statistics(tensors[number], workers=workers, cancel=check, steps=steps)
 
-    items = [WorkItem(row, tensors[row].parameters, _STATISTICS_WALKS) for row in numbers]
-    found = map_tensors(items, work, workers=workers, check=check, progress=progress)
-    for number, row in zip(numbers, found, strict=True):
-        if row.statistics is not None and number not in kept.rows:
-            kept.add(number, row.statistics)
-        yield row
+    for number, statistics, error in _measure_missing(
+        measure,
+        kept,
+        sizes,
+        workers=workers,
+        control=control,
+        progress=progress,
+        walks=_STATISTICS_WALKS,
+    ):
+        yield SurveyRow(tensors[number], statistics, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,27 +273,52 @@ def run_errors(  # noqa: PLR0913 - all but the first two have a default
     Raises:
         SurveyCancelled: It was cancelled. Another run with the same `kept` goes on from there.
     """
-    check = (control or SurveyControl()).check
+    wanted = range(len(pairs)) if numbers is None else numbers
+    sizes = {number: pairs[number].parameters for number in wanted}
 
-    def work(number: int, workers: int, check: Check, progress: Progress) -> PairRow:
+    def measure(number: int, workers: int, check: Check, progress: Progress) -> ErrorMetrics:
+        return measure_pair(pairs[number], workers, check, progress).metrics()
+
+    for number, errors, error in _measure_missing(
+        measure, kept, sizes, workers=workers, control=control, progress=progress
+    ):
+        yield PairRow(number, pairs[number], errors, error)
+
+
+def _measure_missing(  # noqa: PLR0913 - the arguments of a survey
+    measure: Callable[[int, int, Check, Progress], Result],
+    kept: KeptResults[Result],
+    sizes: Mapping[int, int],
+    *,
+    workers: int,
+    control: SurveyControl | None,
+    progress: Progress,
+    walks: int = 1,
+) -> Iterator[tuple[int, Result | None, ExplorerError | None]]:
+    """Yield each number with its result, known or measured and then kept, or why there is none.
+
+    Args:
+        sizes: Number of weights, by number of the tensor or pair.
+    """
+    numbers = list(sizes)
+
+    def work(
+        place: int, workers: int, check: Check, progress: Progress
+    ) -> tuple[int, Result | None, ExplorerError | None]:
+        number = numbers[place]
         known = kept.rows.get(number)
         if known is not None:
-            return PairRow(number, pairs[number], known)
-        return _measure(number, pairs[number], workers, check, progress)
+            return number, known, None
+        try:
+            return number, measure(number, workers, check, progress), None
+        except ExplorerError as error:
+            return number, None, error
 
-    wanted = range(len(pairs)) if numbers is None else numbers
-    items = [WorkItem(number, pairs[number].parameters) for number in wanted]
-    for row in map_tensors(items, work, workers=workers, check=check, progress=progress):
-        if row.figures is not None and row.number not in kept.rows:
-            kept.add(row.number, row.figures)
-        yield row
-
-
-def _measure(
-    number: int, pair: WeightsPair, workers: int, check: Check, progress: Progress
-) -> PairRow:
-    try:
-        found = measure_pair(pair, workers, check, progress)
-    except ExplorerError as error:
-        return PairRow(number, pair, None, error)
-    return PairRow(number, pair, found.metrics())
+    check = (control or SurveyControl()).check
+    weights = list(sizes.values())
+    for number, result, error in map_tensors(
+        weights, work, workers=workers, check=check, walks=walks, progress=progress
+    ):
+        if result is not None and number not in kept.rows:
+            kept.add(number, result)
+        yield number, result, error

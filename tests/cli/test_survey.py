@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis import SurveyRow
+from explorer.analysis import TensorStatistics
 from explorer.cli.main import main
 from explorer.errors import FormatError
 from explorer.formats import Tensor
@@ -117,12 +117,12 @@ def test_the_second_survey_reads_no_weights(
         told.append(capsys.readouterr().out)
     read: list[str] = []
 
-    def survey_row(tensor: Tensor, *_rest: object) -> SurveyRow:
+    def refuse(tensor: Tensor, **_rest: object) -> TensorStatistics:
         read.append(tensor.name)
-        return SurveyRow(tensor, None, FormatError("weights of that type cannot be decoded"))
+        raise FormatError("weights of that type cannot be decoded")
 
     with monkeypatch.context() as patch:
-        patch.setattr("explorer.analysis.surveys.survey_row", survey_row)
+        patch.setattr("explorer.analysis.surveys.tensor_statistics", refuse)
         assert main(["survey", str(path)]) == 0
         assert capsys.readouterr().out.splitlines()[3:] == told[0].splitlines()[3:]
         assert read == ["newer"]  # of which nothing can be kept

@@ -22,7 +22,8 @@ from explorer.analysis import SurveyRow, TensorStatistics, tensor_statistics
 from explorer.analysis import surveys as survey_run
 from explorer.analysis.survey_cache import NO_HISTOGRAM, KeptSurvey, SurveyCache, identify
 from explorer.analysis.surveys import SurveyCancelled, SurveyControl, run_survey
-from explorer.formats import Model, open_model
+from explorer.errors import ExplorerError
+from explorer.formats import Model, Tensor, open_model
 from tests.helpers.gguf_writer import GgufFile, TensorSpec
 from tests.helpers.patience import PATIENCE_S
 from tests.helpers.tensors import float_tensor, random_blocks
@@ -70,11 +71,11 @@ def _rows(model: Model, cache: SurveyCache, **options: object) -> list[SurveyRow
 def _nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
 
-    def unknown(tensor: object, *_rest: object) -> SurveyRow:
-        asked.append(tensor.name)  # type: ignore[attr-defined]
-        return SurveyRow(tensor, None)  # type: ignore[arg-type]
+    def refuse(tensor: Tensor, **_rest: object) -> TensorStatistics:
+        asked.append(tensor.name)
+        raise ExplorerError("it is not read")
 
-    monkeypatch.setattr(survey_run, "survey_row", unknown)
+    monkeypatch.setattr(survey_run, "tensor_statistics", refuse)
     return asked
 
 

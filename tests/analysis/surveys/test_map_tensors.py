@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from explorer.analysis.surveys import Progress, WorkItem, map_tensors
+from explorer.analysis.surveys import Progress, map_tensors
 from explorer.formats.weights import SPAN_WEIGHTS
 from explorer.parallel import Check, never
 from tests.helpers.patience import PATIENCE_S
@@ -40,8 +40,7 @@ def test_results_and_progress_come_in_order(workers: int) -> None:
         assert threading.current_thread() is threading.main_thread()
         told.append(done)
 
-    items = [WorkItem(item, size, walks=2) for item, size in enumerate(sizes)]
-    found = map_tensors(items, work, workers=workers, check=never, progress=hear)
+    found = map_tensors(sizes, work, workers=workers, check=never, walks=2, progress=hear)
     assert list(found) == list(range(8))
     assert told == sorted(told)
     assert told[-1] == 2 * sum(sizes)
@@ -66,7 +65,7 @@ def test_progress_of_other_threads_is_reported_while_the_caller_waits() -> None:
         if done == 8:
             reported.set()
 
-    list(map_tensors([WorkItem(0, 10)] * 2, work, workers=2, check=never, progress=hear))
+    list(map_tensors([10] * 2, work, workers=2, check=never, progress=hear))
     assert 8 in told
     assert told[-1] == 20
 
@@ -93,8 +92,7 @@ def test_one_is_shared_that_would_keep_others_waiting_or_is_huge(
         if threads == workers:
             found.append(item)
 
-    items = [WorkItem(item, size) for item, size in enumerate(sizes)]
-    list(map_tensors(items, work, workers=workers, check=never))
+    list(map_tensors(sizes, work, workers=workers, check=never))
     assert found == shared
 
 
@@ -109,8 +107,7 @@ def test_others_go_on_while_one_takes_long() -> None:
                 assert others.acquire(timeout=PATIENCE_S)
         return item
 
-    items = [WorkItem(item, 10) for item in range(101)]
-    assert list(map_tensors(items, work, workers=2, check=never)) == list(range(101))
+    assert list(map_tensors([10] * 101, work, workers=2, check=never)) == list(range(101))
 
 
 def test_small_ones_are_worked_on_at_once() -> None:
@@ -120,8 +117,7 @@ def test_small_ones_are_worked_on_at_once() -> None:
         meeting.wait()  # passes only if two are here
         return workers
 
-    items = [WorkItem(item, 10) for item in range(6)]
-    assert list(map_tensors(items, work, workers=2, check=never)) == [1] * 6
+    assert list(map_tensors([10] * 6, work, workers=2, check=never)) == [1] * 6
 
 
 def test_what_stops_it_arrives_and_leaves_nothing_running() -> None:
@@ -140,12 +136,11 @@ def test_what_stops_it_arrives_and_leaves_nothing_running() -> None:
         return item
 
     for size in (10, LARGE):
-        items = [WorkItem(item, size) for item in range(20)]
-        found = map_tensors(items, work, workers=2, check=failing(12))
+        found = map_tensors([size] * 20, work, workers=2, check=failing(12))
         with pytest.raises(InterruptedError):
             list(found)
         assert _threads() == []
-    rest = map_tensors(items, work, workers=2, check=never)
+    rest = map_tensors([LARGE] * 20, work, workers=2, check=never)
     assert next(rest) == 0
     rest.close()  # type: ignore[attr-defined]
     assert _threads() == []
