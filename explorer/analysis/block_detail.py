@@ -1,8 +1,8 @@
 """One block of a quantized tensor: bytes, fields, scales, codes, weights, and what each bit does.
 
-Everything is exact, and every figure comes from where decoding takes it: the layout of the type and
-its decoder. A weight whose scales lie in a tensor of their own has groups for blocks, whose bytes
-come from several places.
+Everything is exact and comes from where decoding takes it: the layout of the type and its decoder.
+A weight whose scales lie in a tensor of their own has groups for blocks, whose bytes come from
+several places.
 
 Which bits act on which weights is found by turning them: a block is unpacked, one of its bits is
 turned, and it is unpacked again. What differs is what the bit acts on, so no layout is written down
@@ -25,7 +25,7 @@ from explorer.analysis.block_search import Beside
 from explorer.analysis.blocks import BlockUnpacker, is_quantized
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Extent, Folding, Tensor
-from explorer.formats.weights import Chunk, WeightReader
+from explorer.formats.weights import WeightReader
 from explorer.parallel import Check, never
 from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped.layout import (
@@ -35,13 +35,20 @@ from explorer.quantization.grouped.layout import (
     stored_groups,
 )
 from explorer.quantization.iq import GridRows, grid_rows, group_weights
-from explorer.quantization.registry import BlockField, Blocks, Codes, Scales, block_layout
+from explorer.quantization.registry import (
+    BlockField,
+    BlockLayout,
+    Blocks,
+    Codes,
+    Scales,
+    block_layout,
+)
 from explorer.quantization.types import TENSOR_TYPES, TensorType
 
 Masks: TypeAlias = NDArray[np.uint8]
 """For each byte of a block and each of some things, the bits of the byte that act on it."""
 
-_Split: TypeAlias = Callable[[Blocks, Codes, Scales, Scales], None]
+_Unpack: TypeAlias = Callable[[Blocks, Codes, Scales, Scales], None]
 
 _CONTENTS: Final = 256  # so that every byte takes every value
 _SEED: Final = 5
@@ -52,9 +59,9 @@ class BlockBits:
     """What the bits of a block act on; a bit that acts on nothing is not read for decoding.
 
     Attributes:
-        codes: uint8 [bytes, weights]: bits that the code of a weight is told from, of a weight
+        codes: uint8 [bytes, weights]: bits that the code of a weight depends on; of a weight
             without a code of its own the bits of its group and of its sign.
-        scales: uint8 [bytes, scales]: bits that an effective scale is told from.
+        scales: uint8 [bytes, scales]: bits that an effective scale depends on.
         minima: uint8 [bytes, scales]; [bytes, 0] if the type has no minima.
     """
 
@@ -63,7 +70,7 @@ class BlockBits:
     minima: Masks
 
     def acts_on(self, byte: int, weights_per_scale: int) -> NDArray[np.bool_]:
-        """Tell which weights a byte acts on, be it by their codes, scales or minima; bool [n]."""
+        """Return a mask of the weights whose codes, scales or minima a byte acts on, bool [n]."""
         shared = self.scales[byte] != 0
         if self.minima.shape[1]:
             shared = shared | (self.minima[byte] != 0)
@@ -80,76 +87,59 @@ def bits_of_type(type_name: str) -> BlockBits:
         KeyError: The type is not quantized.
     """
     parts = block_layout(type_name)
-    kind = _Kind(TENSOR_TYPES[type_name], parts.weights_per_scale, parts.has_minimum)
-    group = group_weights(type_name)
     sizes = np.unique(np.abs(parts.levels), return_inverse=True)[1].astype(np.uint8)
-    return _turn_bits(parts.unpack, kind, group, sizes)
+    kind = TENSOR_TYPES[type_name]
+    return _turn_bits(parts.unpack, kind, parts, group_weights(type_name), sizes)
 
 
 @cache
 def bits_of_layout(layout: GroupedLayout) -> BlockBits:
     """Return the bits of a group, whose bytes are those of its codes, its scale and its bias."""
+    parts = group_layout(layout)
 
     def unpack(blocks: Blocks, codes: Codes, scales: Scales, minima: Scales) -> None:
         parts.unpack(stored_groups(layout, blocks), codes, scales, minima)
 
-    parts = group_layout(layout)
-    return _turn_bits(unpack, _Kind(layout.type, parts.weights_per_scale, parts.has_minimum))
+    return _turn_bits(unpack, layout.type, parts)
 
 
 def _turn_bits(
-    split: _Split, kind: _Kind, group: int = 1, sizes: NDArray[np.uint8] | None = None
+    unpack: _Unpack,
+    kind: TensorType,
+    parts: BlockLayout,
+    group: int = 1,
+    sizes: NDArray[np.uint8] | None = None,
 ) -> BlockBits:
     """Turn every bit of blocks of many contents, one by one.
 
     Args:
-        split: Takes blocks apart.
-        kind: What they are like.
         group: Weights that a row of a grid is for, a power of 2. What acts on the size of one
             of them acts on the row, and so on all of them, though two rows may agree in some.
         sizes: uint8 [codes]: a number for each absolute level, if there are such groups.
     """
-    nbytes = kind.type.block_bytes
+    nbytes, scale_count = kind.block_bytes, kind.block_weights // parts.weights_per_scale
     bits = np.uint8(1) << np.arange(8, dtype=np.uint8)
     places = np.arange(8 * nbytes)
     blocks = np.empty((1 + 8 * nbytes, nbytes), np.uint8)
-    codes = np.empty((len(blocks), kind.type.block_weights), np.uint8)
-    scales = np.empty((len(blocks), kind.scales), np.float32)
-    minima = np.empty((len(blocks), kind.scales if kind.has_minimum else 0), np.float32)
+    codes = np.empty((len(blocks), kind.block_weights), np.uint8)
+    scales = np.empty((len(blocks), scale_count), np.float32)
+    minima = np.empty((len(blocks), scale_count if parts.has_minimum else 0), np.float32)
     # of floats the bits: a NaN differs from itself, and 0 does not from -0
-    parts: tuple[NDArray[Any], ...] = codes, scales.view(np.uint32), minima.view(np.uint32)
-    acting = [np.zeros((8 * nbytes, part.shape[1]), np.bool_) for part in parts]
-    for content in _contents(nbytes):
+    results: tuple[NDArray[Any], ...] = codes, scales.view(np.uint32), minima.view(np.uint32)
+    acting = [np.zeros((8 * nbytes, result.shape[1]), np.bool_) for result in results]
+    # in the contents each byte takes each value once, in its own order
+    contents = np.random.default_rng(_SEED).random((_CONTENTS, nbytes)).argsort(axis=0)
+    for content in contents.astype(np.uint8):
         blocks[:] = content
         blocks[1 + places, places // 8] ^= bits[places % 8]
-        split(blocks, codes, scales, minima)
-        for number, part in enumerate(parts):
-            acting[number] |= part[1:] != part[0]
+        unpack(blocks, codes, scales, minima)
+        for number, result in enumerate(results):
+            acting[number] |= result[1:] != result[0]
         if sizes is not None and group > 1:
             other = sizes[codes]
             rows = (other[1:] != other[0]).view(f"u{group}") != 0  # a group's bytes as one number
             acting[0] |= rows.repeat(group, axis=1)
     return BlockBits(*(_masks(found, nbytes) for found in acting))
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What blocks are like."""
-
-    type: TensorType
-    weights_per_scale: int
-    has_minimum: bool
-
-    @property
-    def scales(self) -> int:
-        """Scales of a block."""
-        return self.type.block_weights // self.weights_per_scale
-
-
-def _contents(nbytes: int) -> NDArray[np.uint8]:
-    """Return contents of a block in which each byte takes each value once, in its own order."""
-    order = np.random.default_rng(_SEED).random((_CONTENTS, nbytes))
-    return order.argsort(axis=0).astype(np.uint8)
 
 
 def _masks(acting: NDArray[np.bool_], nbytes: int) -> Masks:
@@ -160,12 +150,9 @@ def _masks(acting: NDArray[np.bool_], nbytes: int) -> Masks:
     return masks
 
 
-# What the sub-blocks of a block store for scales and minima: small factors of the block's own.
-#
-# A block of several scales holds a float, d, and for each scale a small number, and so for
-# minima. A block whose d is 1 has these very numbers for effective scales: so d is set to 1 and
-# the scales are taken.
-
+# A block of several scales holds a float, d, and for each scale a small factor of it, and so for
+# minima. A block whose d is 1 has these very factors for effective scales: so d is set to 1, and
+# the scales are unpacked.
 
 _ONE: Final = {
     "f16": np.array([1], "<f2").view(np.uint8),
@@ -210,7 +197,7 @@ def sub_scales(type_name: str, block: NDArray[np.uint8]) -> SubScales | None:
     ones = block[None].copy()
     for field in own:
         ones[0, field.offset : field.offset + field.nbytes] = _ONE[field.dtype]
-    numbers = {field.name: _number(block, field) for field in own}
+    numbers = {field.name: _numbers(field, block)[0] for field in own}
     if split_d:
         numbers["d"] = _unite(ones[0])
     scales = np.empty((1, count), np.float32)
@@ -219,11 +206,6 @@ def sub_scales(type_name: str, block: NDArray[np.uint8]) -> SubScales | None:
     return SubScales(
         numbers["d"], numbers.get("dmin"), scales[0], minima[0] if parts.has_minimum else None
     )
-
-
-def _number(block: NDArray[np.uint8], field: BlockField) -> float:
-    raw = block[field.offset : field.offset + field.nbytes].tobytes()
-    return float(np.frombuffer(raw, "<f2" if field.dtype == "f16" else "<f4")[0])
 
 
 def _unite(block: NDArray[np.uint8]) -> float:
@@ -312,12 +294,8 @@ class BlockDetail:
     def extent_of(self, first: int, nbytes: int) -> Extent:
         """Return where some bytes of the block lie, up to the end of the part they begin in."""
         part = [part for part in self.parts if part.first <= first][-1]
-        inside = first - part.first
-        return Extent(
-            part.extent.source,
-            part.extent.offset + inside,
-            min(nbytes, part.extent.nbytes - inside),
-        )
+        extent, inside = part.extent, first - part.first
+        return Extent(extent.source, extent.offset + inside, min(nbytes, extent.nbytes - inside))
 
     def values_of_levels(self, sub: int) -> NDArray[np.float64]:
         """Return what a weight of a sub-block can be, float64 [codes], in the order of codes."""
@@ -329,7 +307,7 @@ class BlockDetail:
 
 
 class BlockReader:
-    """Takes blocks of one tensor apart. Owns buffers: one thread, one reader.
+    """Unpacks blocks of one tensor. Owns buffers: one thread, one reader.
 
     Attributes:
         count: Number of blocks.
@@ -347,77 +325,54 @@ class BlockReader:
         self.count = tensor.parameters // self._reader.unit
 
     def read(self, index: int, check: Check = never) -> BlockDetail:
-        """Take a block apart.
+        """Read and unpack a block.
 
         Raises:
             IndexError: There is no such block.
             SourceError: The file changed since it was opened.
         """
-        tensor, unit = self._tensor, self._reader.unit
+        tensor, unit, unpacker = self._tensor, self._reader.unit, self._unpacker
         stored = self._reader.block(index)
         chunk = next(self._reader.chunks(index * unit, (index + 1) * unit, check))
-        codes = self._unpacker.codes(chunk.stored)[0].copy()
-        found = self._unpacker.scales(chunk.stored)
+        codes = unpacker.codes(chunk.stored)[0].copy()
+        found = unpacker.scales(chunk.stored)
         scales, minima = found.scales[0].copy(), found.minima[0].copy()
+        sub, rows = None, None
+        if tensor.grouped is None:
+            name = tensor.type.name
+            fields, bits = block_layout(name).fields, bits_of_type(name)
+            raw, stored_scales = np.asarray(chunk.stored).reshape(-1).copy(), scales
+            sub, rows = sub_scales(name, raw), grid_rows(name, codes)
+            if tensor.byte_order == "big":
+                order = np.arange(raw.size)
+                swap_byte_order(name, order[None])  # type: ignore[arg-type] # places, not bytes
+                bits = BlockBits(bits.codes[order], bits.scales[order], bits.minima[order])
+        else:
+            layout = tensor.grouped.layout
+            fields, bits = group_fields(layout), bits_of_layout(layout)
+            raw = np.frombuffer(stored, np.uint8)
+            stored_scales, minimum = np.empty((2, 1, 1), np.float32)
+            groups = stored_groups(layout, raw[None])
+            group_layout(layout).unpack_scales(groups, stored_scales, minimum)
         detail = BlockDetail(
             tensor=tensor,
             index=index,
             parts=_parts(tensor, index),
             stored=stored,
-            fields=(),
-            numbers=(),
-            levels=self._unpacker.levels,
-            weights_per_scale=self._unpacker.weights_per_scale,
+            fields=fields,
+            numbers=tuple(_numbers(field, raw, stored_scales) for field in fields),
+            levels=unpacker.levels,
+            weights_per_scale=unpacker.weights_per_scale,
             codes=codes,
             scales=scales,
-            minima=minima if self._unpacker.has_minimum else None,
-            sub_scales=None,
-            rows=None,
+            minima=minima if unpacker.has_minimum else None,
+            sub_scales=sub,
+            rows=rows,
             values=chunk.values.copy(),
-            bits=_NO_BITS,
+            bits=bits,
         )
-        return _of_group(detail) if tensor.grouped is not None else _of_block(detail, chunk)
-
-
-def _none(columns: int = 0) -> NDArray[np.uint8]:
-    return np.empty((0, columns), np.uint8)
-
-
-_NO_BITS: Final = BlockBits(_none(), _none(), _none())
-
-
-def _of_block(detail: BlockDetail, chunk: Chunk) -> BlockDetail:
-    """Describe a block whose bytes lie together."""
-    name = detail.tensor.type.name
-    raw = np.asarray(chunk.stored).reshape(-1).copy()
-    fields = block_layout(name).fields
-    bits = bits_of_type(name)
-    if detail.tensor.byte_order == "big":
-        order = np.arange(raw.size)
-        swap_byte_order(name, order[None])  # type: ignore[arg-type] # places, not bytes
-        bits = BlockBits(bits.codes[order], bits.scales[order], bits.minima[order])
-    numbers = tuple(_numbers(field, raw, detail.scales) for field in fields)
-    return replace(
-        detail,
-        fields=fields,
-        numbers=numbers,
-        sub_scales=sub_scales(name, raw),
-        rows=grid_rows(name, detail.codes),
-        bits=bits,
-    )
-
-
-def _of_group(detail: BlockDetail) -> BlockDetail:
-    """Describe a group, whose bytes come from several arrays."""
-    grouped = detail.tensor.grouped
-    assert grouped is not None
-    layout, fields = grouped.layout, group_fields(grouped.layout)
-    raw = np.frombuffer(detail.stored, np.uint8)
-    scale, minimum = np.empty((2, 1, 1), np.float32)
-    group_layout(layout).unpack_scales(stored_groups(layout, raw[None]), scale, minimum)
-    numbers = tuple(_numbers(field, raw, scale[0]) for field in fields)
-    described = replace(detail, fields=fields, numbers=numbers, bits=bits_of_layout(layout))
-    return described if grouped.global_scale is None else _with_factor(described)
+        shares_factor = tensor.grouped is not None and tensor.grouped.global_scale is not None
+        return _with_factor(detail) if shares_factor else detail
 
 
 def _with_factor(detail: BlockDetail) -> BlockDetail:
@@ -465,16 +420,16 @@ def _parts(tensor: Tensor, index: int) -> tuple[BlockPart, ...]:
 
 
 def _numbers(
-    field: BlockField, raw: NDArray[np.uint8], scales: NDArray[np.float32]
+    field: BlockField, raw: NDArray[np.uint8], scales: NDArray[np.float32] | None = None
 ) -> tuple[float, ...]:
     """Return the numbers that a field stores; none if it stores codes.
 
     Args:
         raw: uint8 [bytes], little-endian.
-        scales: float32 [scales]: what small floats are worth.
+        scales: float32 [any shape]: the values of small floats.
     """
-    if field.dtype in _SMALL_FLOATS:
-        return tuple(scales.tolist())
+    if scales is not None and field.dtype in _SMALL_FLOATS:
+        return tuple(scales.reshape(-1).tolist())
     stored = raw[field.offset : field.offset + field.nbytes].tobytes()
     if field.dtype == "bf16":
         return (float((np.frombuffer(stored, "<u2").astype("<u4") << 16).view("<f4")[0]),)
@@ -485,11 +440,9 @@ def _numbers(
 
 
 def block_record(detail: BlockDetail, beside: Beside | None = None) -> dict[str, Any]:
-    """Return a block as a record for JSON; numbers are exact, and None where not finite.
+    """Return a block, and what it is compared with, as a record for JSON.
 
-    Args:
-        detail: The block.
-        beside: What it is compared with.
+    Numbers are exact, and None where not finite.
     """
     row, column = place_of(detail)
     record: dict[str, Any] = {
@@ -518,14 +471,9 @@ def block_record(detail: BlockDetail, beside: Beside | None = None) -> dict[str,
         "weights": [_weight(detail, weight, beside) for weight in range(detail.values.size)],
     }
     if beside is not None:
-        record["reference"] = {
-            "name": beside.pair.reference_name,
-            "type": beside.pair.reference_type,
-        }
-        record["candidate"] = {
-            "name": beside.pair.candidate_name,
-            "type": beside.pair.candidate_type,
-        }
+        pair = beside.pair
+        record["reference"] = {"name": pair.reference_name, "type": pair.reference_type}
+        record["candidate"] = {"name": pair.candidate_name, "type": pair.candidate_type}
     return record
 
 

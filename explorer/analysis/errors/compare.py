@@ -12,7 +12,7 @@ from explorer.analysis.errors.pairs import MatchedPair, WeightsPair, measure_pai
 from explorer.analysis.matching import Match
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.moments import Moments
-from explorer.analysis.surveys import Progress, WorkItem, map_tensors
+from explorer.analysis.surveys import Progress, map_tensors
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Shape, Tensor
 from explorer.parallel import Check, never
@@ -142,9 +142,21 @@ class Comparison:
             cancel: Called before every chunk; what it raises is passed on.
             progress: Called now and then with the number of weights done.
         """
-        items = [WorkItem(match, match.candidate.parameters) for match in self.matches]
-        check = cancel or never
-        for row, sums in map_tensors(items, _row, workers=workers, check=check, progress=progress):
+
+        def row_of(
+            place: int, workers: int, check: Check, progress: Progress
+        ) -> tuple[ComparedRow, RunningErrors | None]:
+            match = self.matches[place]
+            try:
+                errors, sums = _compare(MatchedPair(match), workers, check, progress)
+            except ExplorerError as error:
+                return ComparedRow(match, None, error), None
+            return ComparedRow(match, errors), sums
+
+        sizes = [match.candidate.parameters for match in self.matches]
+        for row, sums in map_tensors(
+            sizes, row_of, workers=workers, check=cancel or never, progress=progress
+        ):
             if sums is not None:
                 self._sums.combine(sums)
                 self._tensors |= {id(tensor): tensor for tensor in row.match.candidate.tensors}
@@ -156,16 +168,6 @@ class Comparison:
         weights = sum(tensor.parameters for tensor in tensors)
         bits = 8 * sum(tensor.nbytes for tensor in tensors)
         return TotalErrors(self._sums.metrics(), bits / weights if weights else nan)
-
-
-def _row(
-    match: Match, workers: int, check: Check, progress: Progress
-) -> tuple[ComparedRow, RunningErrors | None]:
-    try:
-        errors, sums = _compare(MatchedPair(match), workers, check, progress)
-    except ExplorerError as error:
-        return ComparedRow(match, None, error), None
-    return ComparedRow(match, errors), sums
 
 
 @dataclass(frozen=True, slots=True)
