@@ -97,11 +97,6 @@ def is_quantized(tensor: Tensor) -> bool:
     return tensor.grouped is not None or has_block_layout(tensor.type.name)
 
 
-def unpacker_of(tensor: Tensor) -> BlockUnpacker | None:
-    """Return an unpacker of a tensor's blocks; None if it is not quantized."""
-    return BlockUnpacker(tensor) if is_quantized(tensor) else None
-
-
 class ThreadUnpacker(threading.local):
     """An unpacker of a quantized tensor's blocks for each thread that uses it."""
 

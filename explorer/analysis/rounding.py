@@ -29,7 +29,20 @@ from explorer.quantization.registry import (
 _AFFINE: Final = {"int4": 4, "int8": 8, "affine2": 2, "affine3": 3, "affine5": 5, "affine6": 6}
 _FLOATS: Final = {"nvfp4": (Mode.NVFP4, 4, 16), "mxfp4": (Mode.MXFP4, 4, 32)}
 _FIXED: Final = {**_FLOATS, "mxfp8": (Mode.MXFP8, 8, 32)}
-_USUAL_GROUP: Final = 64  # safetensors_and_blobs.md section 3, "default group" of int4 and int8
+_USUAL_GROUP: Final = 64  # of int4 and int8: docs/safetensors_and_blobs.md section 3
+
+
+class FloatBuffer:
+    """A float32 array that grows, for results that the next ones overwrite."""
+
+    def __init__(self) -> None:
+        self._values: Values = np.empty(0, np.float32)
+
+    def of(self, count: int) -> Values:
+        """Return float32 [count], not initialized."""
+        if self._values.size < count:
+            self._values = np.empty(count, np.float32)
+        return self._values[:count]
 
 
 class Rounder(Protocol):
@@ -68,7 +81,7 @@ def rounder(type_name: str, scale_type: str = "BF16") -> Rounder:
         ExplorerError: The type is not known, or weights cannot be rounded to it.
     """
     wanted = _wanted(type_name, scale_type)
-    return BlockRounder(wanted) if isinstance(wanted, str) else GroupRounder(wanted)
+    return _BlockRounder(wanted) if isinstance(wanted, str) else _GroupRounder(wanted)
 
 
 def rounded_type(type_name: str, scale_type: str = "BF16") -> TensorType:
@@ -110,7 +123,7 @@ def _layout(type_name: str, base: str, group: str, scale_type: str) -> GroupedLa
     return GroupedLayout(Mode.AFFINE, _AFFINE[base], size, scales, scales)
 
 
-class BlockRounder:
+class _BlockRounder:
     """Rounds to a tensor type of GGUF; see `Rounder`."""
 
     def __init__(self, name: str) -> None:
@@ -118,44 +131,36 @@ class BlockRounder:
         self._layout: Any = block_layout(name) if has_block_layout(name) else None
         self.levels = None if self._layout is None else self._layout.levels
         self._raw: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._values: Values = np.empty(0, np.float32)
+        self._buffer = FloatBuffer()
 
     def round(self, values: Values, importance: Values | None) -> Values:
-        """See `Rounder.round`."""
         self._raw = quantize(values, self.type.name, importance)
-        if self._values.size < values.size:
-            self._values = np.empty(values.size, np.float32)
-        return dequantize(self._raw, self.type.name, self._values[: values.size])
+        return dequantize(self._raw, self.type.name, self._buffer.of(values.size))
 
     def codes(self) -> NDArray[np.uint8]:
-        """See `Rounder.codes`."""
         blocks = self._raw.reshape(-1, self.type.block_bytes)
         codes = np.empty((len(blocks), self.type.block_weights), np.uint8)
         self._layout.unpack_codes(blocks, codes)
         return codes
 
 
-class GroupRounder:
-    """Rounds to groups with scales of their own; see `Rounder`."""
+class _GroupRounder:
+    """Rounds to groups with scales of their own; see `Rounder`. Importance changes nothing."""
 
     def __init__(self, layout: GroupedLayout) -> None:
         self._layout = layout
         self.type = layout.type
         self.levels: NDArray[np.float32] | None = group_layout(layout).levels
         self._stored: StoredGroups | None = None
-        self._values: Values = np.empty(0, np.float32)
+        self._buffer = FloatBuffer()
 
     def round(self, values: Values, importance: Values | None) -> Values:
-        """See `Rounder.round`. Importance changes nothing."""
         self._stored = group_kernels().quantize_groups(self._layout, values)
-        if self._values.size < values.size:
-            self._values = np.empty(values.size, np.float32)
-        out = self._values[: values.size]
+        out = self._buffer.of(values.size)
         group_kernels().decode_groups(self._layout, self._stored, out)
         return out
 
     def codes(self) -> NDArray[np.uint8]:
-        """See `Rounder.codes`."""
         assert self._stored is not None
         codes = np.empty((self._layout.count(self._stored), self._layout.group_size), np.uint8)
         group_kernels().unpack_group_codes(self._layout, self._stored, codes)

@@ -66,7 +66,7 @@ def compile_analysis(tensor: Tensor) -> None:
     for _ in growing.walk():
         growing.snapshot()
     block_statistics(tensor, 1)
-    draw_map(tensor_source(tensor, Quantity.VALUE), Grid(Window(0, 0, 1, 1), 1, 1))
+    list(draw_map(tensor_source(tensor, Quantity.VALUE), Grid(Window(0, 0, 1, 1), 1, 1)))
     view = TensorView.of(tensor)
     list(picture_errors(MatchedPair(Match(view, view))))
 

@@ -66,7 +66,6 @@ def new_work() -> Work:
 # neighbours fit into each other, four cells into one: so the counts of any level and all below it
 # can be added up, exactly, without looking at a weight again.
 
-
 ACROSS: Final = 256
 """Cells of a grid in each direction: rows for the candidate, columns for the reference.
 

@@ -1,12 +1,12 @@
-"""The loop over pairs of weights: all that errors are told from, in one walk.
+"""The loops over pairs of weights: all sums and counts that errors need, in one walk.
 
 Sums: each piece of `PIECE` pairs is summed in float64 over `LANES` sums side by side, four pairs
-in a tree at a time, and the pieces' sums are added with what each addition loses kept beside them
+in a tree at a time. The sums of pieces are added with what each addition loses kept beside them
 (Knuth's TwoSum; Ogita, Rump, Oishi, "Accurate Sum and Dot Product", 2005). So the relative error of
 a sum of numbers of one sign is some 10^-15, however many there are and in whatever order.
 
-No figure is the small difference of large sums: the sum of r e, which tells how far two nearly
-equal tensors point apart, is gathered itself.
+No metric is the small difference of large sums: the sum of r e, from which the angle between two
+nearly equal tensors is computed, is added up itself.
 """
 
 from __future__ import annotations
@@ -16,31 +16,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 
-from explorer.analysis.errors.kernel_api import (
-    ABS,
-    ACROSS,
-    CANDIDATE_NOT_FINITE,
-    CC,
-    EE,
-    EQUAL,
-    KEY_BITS,
-    LANES,
-    LEVELS,
-    NEXT,
-    NO_CELL,
-    PAIRS,
-    PIECE,
-    RC,
-    RE,
-    REFERENCE_NOT_FINITE,
-    RR,
-    SIGN_FLIPS,
-    SUMS,
-    TOP,
-    ZEROED,
-    E,
-)
-from explorer.analysis.errors.kernel_api import PIECE as PAIR_PIECE
+from explorer.analysis.errors import kernel_api as at
 from explorer.quantization.jit import (
     bits_of_float32,
     f32,
@@ -51,12 +27,12 @@ from explorer.quantization.jit import (
     u32,
 )
 
-_TREE: Final = 4 * LANES
+_TREE: Final = 4 * at.LANES
 
 
 @kernel
 def measure_errors(reference: Any, candidate: Any, counts: Any, sums: Any, work: Any) -> None:
-    """Add pairs of weights to running figures; pairs that are not both finite are counted only.
+    """Add pairs of weights to counts and sums; pairs that are not both finite are counted only.
 
     Args:
         reference: float32 [n].
@@ -65,17 +41,17 @@ def measure_errors(reference: Any, candidate: Any, counts: Any, sums: Any, work:
         sums: float64 [3, SUMS], zeros at first.
         work: `kernel_api.Work`; its `keys` are added to.
     """
-    for start in range(0, reference.size, PIECE):
-        r = reference[start : start + PIECE]
-        c = candidate[start : start + PIECE]
+    for start in range(0, reference.size, at.PIECE):
+        r = reference[start : start + at.PIECE]
+        c = candidate[start : start + at.PIECE]
         greatest = _sum_piece(r, c, work.lanes, work.part)
-        if not np.isfinite(work.part[RR] + work.part[CC]):
+        if not np.isfinite(work.part[at.RR] + work.part[at.CC]):
             kept = _keep_finite(r, c, work.clean_r, work.clean_c, counts)
             r, c = work.clean_r[:kept], work.clean_c[:kept]
             greatest = _sum_piece(r, c, work.lanes, work.part)
-        counts[PAIRS] += r.size
+        counts[at.PAIRS] += r.size
         sums[2, 0] = max(sums[2, 0], greatest)
-        for k in range(SUMS):
+        for k in range(at.SUMS):
             add_exactly(sums, k, work.part[k])
         _count_signs(r, c, counts)
         _count_keys(r, c, work.codes, work.keys)
@@ -94,46 +70,46 @@ def add_exactly(sums: Any, k: Any, x: Any) -> None:
 @routine
 def _sum_piece(r: Any, c: Any, lanes: Any, part: Any) -> Any:
     """Fill `part` with the sums over a piece; return the greatest |e|."""
-    for k in range(SUMS + 1):
-        for j in range(LANES):
+    for k in range(at.SUMS + 1):
+        for j in range(at.LANES):
             lanes[k, j] = 0
     whole = r.size // _TREE * _TREE
     for start in range(0, whole, _TREE):
-        for j in range(LANES):
+        for j in range(at.LANES):
             i = start + j
-            r0, r1 = np.float64(r[i]), np.float64(r[i + LANES])
-            r2, r3 = np.float64(r[i + 2 * LANES]), np.float64(r[i + 3 * LANES])
-            c0, c1 = np.float64(c[i]), np.float64(c[i + LANES])
-            c2, c3 = np.float64(c[i + 2 * LANES]), np.float64(c[i + 3 * LANES])
+            r0, r1 = np.float64(r[i]), np.float64(r[i + at.LANES])
+            r2, r3 = np.float64(r[i + 2 * at.LANES]), np.float64(r[i + 3 * at.LANES])
+            c0, c1 = np.float64(c[i]), np.float64(c[i + at.LANES])
+            c2, c3 = np.float64(c[i + 2 * at.LANES]), np.float64(c[i + 3 * at.LANES])
             e0, e1, e2, e3 = c0 - r0, c1 - r1, c2 - r2, c3 - r3
             a0, a1, a2, a3 = abs(e0), abs(e1), abs(e2), abs(e3)
-            lanes[RR, j] += (r0 * r0 + r1 * r1) + (r2 * r2 + r3 * r3)
-            lanes[CC, j] += (c0 * c0 + c1 * c1) + (c2 * c2 + c3 * c3)
-            lanes[RC, j] += (r0 * c0 + r1 * c1) + (r2 * c2 + r3 * c3)
-            lanes[RE, j] += (r0 * e0 + r1 * e1) + (r2 * e2 + r3 * e3)
-            lanes[E, j] += (e0 + e1) + (e2 + e3)
-            lanes[EE, j] += (e0 * e0 + e1 * e1) + (e2 * e2 + e3 * e3)
-            lanes[ABS, j] += (a0 + a1) + (a2 + a3)
+            lanes[at.RR, j] += (r0 * r0 + r1 * r1) + (r2 * r2 + r3 * r3)
+            lanes[at.CC, j] += (c0 * c0 + c1 * c1) + (c2 * c2 + c3 * c3)
+            lanes[at.RC, j] += (r0 * c0 + r1 * c1) + (r2 * c2 + r3 * c3)
+            lanes[at.RE, j] += (r0 * e0 + r1 * e1) + (r2 * e2 + r3 * e3)
+            lanes[at.E, j] += (e0 + e1) + (e2 + e3)
+            lanes[at.EE, j] += (e0 * e0 + e1 * e1) + (e2 * e2 + e3 * e3)
+            lanes[at.ABS, j] += (a0 + a1) + (a2 + a3)
             a0 = a0 if a0 > a1 else a1
             a2 = a2 if a2 > a3 else a3
             a0 = a0 if a0 > a2 else a2
-            lanes[SUMS, j] = a0 if a0 > lanes[SUMS, j] else lanes[SUMS, j]
+            lanes[at.SUMS, j] = a0 if a0 > lanes[at.SUMS, j] else lanes[at.SUMS, j]
     for i in range(whole, r.size):
         x, y = np.float64(r[i]), np.float64(c[i])
         e = y - x
-        lanes[RR, 0] += x * x
-        lanes[CC, 0] += y * y
-        lanes[RC, 0] += x * y
-        lanes[RE, 0] += x * e
-        lanes[E, 0] += e
-        lanes[EE, 0] += e * e
-        lanes[ABS, 0] += abs(e)
-        lanes[SUMS, 0] = max(lanes[SUMS, 0], abs(e))
-    greatest = lanes[SUMS, 0]
-    for j in range(1, LANES):
-        greatest = max(greatest, lanes[SUMS, j])
-    for k in range(SUMS):
-        width = LANES
+        lanes[at.RR, 0] += x * x
+        lanes[at.CC, 0] += y * y
+        lanes[at.RC, 0] += x * y
+        lanes[at.RE, 0] += x * e
+        lanes[at.E, 0] += e
+        lanes[at.EE, 0] += e * e
+        lanes[at.ABS, 0] += abs(e)
+        lanes[at.SUMS, 0] = max(lanes[at.SUMS, 0], abs(e))
+    greatest = lanes[at.SUMS, 0]
+    for j in range(1, at.LANES):
+        greatest = max(greatest, lanes[at.SUMS, j])
+    for k in range(at.SUMS):
+        width = at.LANES
         while width > 1:  # a tree again
             width //= 2
             for j in range(width):
@@ -148,8 +124,8 @@ def _keep_finite(r: Any, c: Any, clean_r: Any, clean_c: Any, counts: Any) -> Any
     kept = 0
     for i in range(r.size):
         known, found = np.isfinite(r[i]), np.isfinite(c[i])
-        counts[REFERENCE_NOT_FINITE] += not known
-        counts[CANDIDATE_NOT_FINITE] += not found
+        counts[at.REFERENCE_NOT_FINITE] += not known
+        counts[at.CANDIDATE_NOT_FINITE] += not found
         if known and found:
             clean_r[kept], clean_c[kept] = r[i], c[i]
             kept += 1
@@ -166,9 +142,9 @@ def _count_signs(r: Any, c: Any, counts: Any) -> None:
         equal += numba.int32(x == y)
         flips += numba.int32(((x < f32(0)) & (y > f32(0))) | ((x > f32(0)) & (y < f32(0))))
         zeroed += numba.int32((y == f32(0)) & (x != f32(0)))
-    counts[EQUAL] += equal
-    counts[SIGN_FLIPS] += flips
-    counts[ZEROED] += zeroed
+    counts[at.EQUAL] += equal
+    counts[at.SIGN_FLIPS] += flips
+    counts[at.ZEROED] += zeroed
 
 
 @routine
@@ -176,7 +152,7 @@ def _count_keys(r: Any, c: Any, codes: Any, keys: Any) -> None:
     # Not in one loop: the first is vectorized. A float32 difference of float32 numbers is the
     # rounded one of float64; where it overflows, infinity has a key as well.
     for i in range(r.size):
-        codes[i] = bits_of_float32(abs(c[i] - r[i])) >> u32(31 - KEY_BITS)
+        codes[i] = bits_of_float32(abs(c[i] - r[i])) >> u32(31 - at.KEY_BITS)
     for i in range(r.size):
         keys[codes[i]] += 1
 
@@ -200,16 +176,13 @@ def count_some_codes(codes: Any, wanted: Any, counts: Any) -> None:
 
 # The loop that counts pairs of weights for pictures, whatever range they turn out to have.
 
-
-_HALF: Final = ACROSS // 2
-_ROW_BITS: Final = ACROSS.bit_length() - 1
+_HALF: Final = at.ACROSS // 2
+_ROW_BITS: Final = at.ACROSS.bit_length() - 1
 _LEVEL_BITS: Final = 2 * _ROW_BITS
 _SCALE: Final = 126 + 127 + _ROW_BITS - 1  # of a level: its cells become 1 wide
 _SIMPLE_TOP: Final = 126 + _ROW_BITS - 1  # up to here cells are at most 1 wide
 _INFINITE: Final = 0x7F800000
-_GREATEST: Final = (
-    0x7F7FFFFF  # the bits of infinity, and of -inf as they are taken here, are not below
-)
+_GREATEST: Final = 0x7F7FFFFF  # infinity's bits, and those of -inf as taken here, are not below
 
 
 @kernel
@@ -228,17 +201,17 @@ def count_pairs(reference: Any, candidate: Any, state: Any, work: Any) -> None:
     Args:
         reference: float32 [n].
         candidate: float32 [n].
-        state: int64 [2]; see `kernels_pairs_fields`.
-        work: `kernels_pairs_fields.Work`; its keys and cells are added to.
+        state: int64 [2]; see `kernel_api`.
+        work: `kernel_api.PairWork`; its keys and cells are added to.
     """
     codes, places, keys, cells = work.codes, work.places, work.keys, work.cells
-    top = u32(state[TOP])
-    lowest = top - u32(LEVELS - 1)
+    top = u32(state[at.TOP])
+    lowest = top - u32(at.LEVELS - 1)
     above = (top + u32(1)) << u32(23)
     suspect = above if above < u32(_GREATEST) else u32(_GREATEST)
-    for start in range(state[NEXT], reference.size, PAIR_PIECE):
+    for start in range(state[at.NEXT], reference.size, at.PIECE):
         size = reference.size - start
-        size = size if size < PAIR_PIECE else PAIR_PIECE
+        size = size if size < at.PIECE else at.PIECE
         suspects = i32(top > u32(_SIMPLE_TOP))
         for i in range(size):
             # an unsigned index cannot count from the end, of which a test would keep this slow;
@@ -255,17 +228,17 @@ def count_pairs(reference: Any, candidate: Any, state: Any, work: Any) -> None:
             level = size_bits >> u32(23)
             level = level if level > lowest else lowest
             scale = float32_of_bits((u32(_SCALE) - level) << u32(23))
-            place = (level & u32(LEVELS - 1)) << u32(_LEVEL_BITS)
+            place = (level & u32(at.LEVELS - 1)) << u32(_LEVEL_BITS)
             place |= u32(i32(np.floor(y * scale)) + i32(_HALF)) << u32(_ROW_BITS)
             place |= u32(i32(np.floor(x * scale)) + i32(_HALF))
             places[i] = place
         if suspects and _set_right(reference, candidate, start, above, work):
-            state[NEXT] = start
+            state[at.NEXT] = start
             return
         for i in range(size):
             keys[codes[i]] += u32(1)
             cells[places[i]] += u32(1)
-    state[NEXT] = reference.size
+    state[at.NEXT] = reference.size
 
 
 @routine
@@ -273,7 +246,7 @@ def _set_right(reference: Any, candidate: Any, start: Any, above: Any, work: Any
     """Put right what numbers that are not usual have got; return whether a level is too high."""
     codes, places = work.codes, work.places
     size = reference.size - start
-    size = size if size < PAIR_PIECE else PAIR_PIECE
+    size = size if size < at.PIECE else at.PIECE
     higher = False
     for i in range(size):
         x, y = reference[start + i], candidate[start + i]
@@ -282,14 +255,14 @@ def _set_right(reference: Any, candidate: Any, start: Any, above: Any, work: Any
         b = (b - (b >> u32(31))) & u32(0x7FFFFFFF)
         place = places[i]
         if (x - x) + (y - y) != 0:
-            place = u32(NO_CELL)
+            place = u32(at.NO_CELL)
         elif a >= above or b >= above:
             higher = True
         else:  # a tiny number below 0 may have been rounded to 0
-            if x < 0 and place & u32(ACROSS - 1) == u32(_HALF):
+            if x < 0 and place & u32(at.ACROSS - 1) == u32(_HALF):
                 place -= u32(1)
-            if y < 0 and place >> u32(_ROW_BITS) & u32(ACROSS - 1) == u32(_HALF):
-                place -= u32(ACROSS)
+            if y < 0 and place >> u32(_ROW_BITS) & u32(at.ACROSS - 1) == u32(_HALF):
+                place -= u32(at.ACROSS)
         places[i] = place
         if (y - x) - (y - x) != 0:
             codes[i] = u32(_INFINITE >> 16)

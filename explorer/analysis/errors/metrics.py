@@ -142,11 +142,11 @@ class RunningErrors:
             zeroed=counts[at.ZEROED],
             max_abs_error=most if pairs else math.nan,
             percentiles=_percentiles(self.keys, counts[at.EQUAL], most),
-            **_figures(totals, pairs),
+            **_metrics(totals, pairs),
         )
 
 
-def _figures(totals: list[float], pairs: int) -> dict[str, float]:
+def _metrics(totals: list[float], pairs: int) -> dict[str, float]:
     """Return the metrics that are computed from sums."""
     if pairs == 0:
         names = ("rmse", "relative_rmse", "sqnr_db", "mean_error", "mean_abs_error", "cosine")

@@ -18,7 +18,7 @@ from explorer.analysis.errors.kernel_api import KEYS, Work, new_work
 from explorer.analysis.errors.metrics import AllCounts, RunningErrors
 from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import TensorView, ViewReader, Weights, view_of, without_ones
-from explorer.analysis.rounding import Rounder, rounded_type, rounder
+from explorer.analysis.rounding import FloatBuffer, Rounder, rounded_type, rounder
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding
 from explorer.formats.weights import SPAN_WEIGHTS, Values, check_decodable
@@ -77,16 +77,14 @@ class _RoundedReader:
         self._rounder = kind
         self._importance = importance
         self._matrix = view.parameters // len(importance) if importance is not None else 0
-        self._values: Values = np.empty(0, np.float32)
+        self._buffer = FloatBuffer()
 
     def read(self, run: Run, check: Check) -> tuple[Values, Values]:
         start, count = run
         step = self._rounder.type.block_weights
         first = start - start % step
         stop = -(-(start + count) // step) * step
-        if self._values.size < stop - first:
-            self._values = np.empty(stop - first, np.float32)
-        values = self._values[: stop - first]
+        values = self._buffer.of(stop - first)
         self._reader.read_into(first, values, check)
         importance = None
         if self._importance is not None:

@@ -7,18 +7,18 @@ filled by one thread, number after number: so a map is the same to the bit on an
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
-from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.analysis.blocks import BlockUnpacker, unpacker_of
+from explorer.analysis import kernel_api
+from explorer.analysis.blocks import BlockUnpacker, is_quantized
 from explorer.analysis.errors.pairs import RUN_WEIGHTS, WeightsPair
+from explorer.analysis.rounding import FloatBuffer
 from explorer.analysis.tensor_map.map import Grid, TensorMap, Window
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
@@ -103,20 +103,7 @@ def pair_source(pair: WeightsPair, quantity: Quantity) -> Source:
 
 def weights_per_scale(tensor: Tensor) -> int:
     """Return how many consecutive weights share a scale, 1 if it is not quantized; for a worker."""
-    unpacker = unpacker_of(tensor)
-    return 1 if unpacker is None else unpacker.weights_per_scale
-
-
-class _Buffer:
-    """A float32 array that grows."""
-
-    def __init__(self) -> None:
-        self._values: Values = np.empty(0, np.float32)
-
-    def of(self, count: int) -> Values:
-        if self._values.size < count:
-            self._values = np.empty(count, np.float32)
-        return self._values[:count]
+    return BlockUnpacker(tensor).weights_per_scale if is_quantized(tensor) else 1
 
 
 class _Weights:
@@ -124,7 +111,7 @@ class _Weights:
 
     def __init__(self, tensor: Tensor) -> None:
         self._reader = WeightReader(tensor)
-        self._buffer = _Buffer()
+        self._buffer = FloatBuffer()
 
     def read(self, start: int, count: int, check: Check) -> Values:
         values = self._buffer.of(count)
@@ -141,7 +128,7 @@ class _Blocks:
         if minimum and not self._unpacker.has_minimum:
             raise ExplorerError(f"blocks of type {tensor.type.name} have no minimum")
         self._minimum = minimum
-        self._buffer = _Buffer()
+        self._buffer = FloatBuffer()
 
     def read(self, start: int, count: int, check: Check) -> Values:
         unit, repeats = self._reader.unit, self._unpacker.weights_per_scale
@@ -165,7 +152,7 @@ class _Errors:
         self._reader = pair.reader()
         self._parameters = pair.parameters
         self._relative = relative
-        self._buffer = _Buffer()
+        self._buffer = FloatBuffer()
 
     def read(self, start: int, count: int, check: Check) -> Values:
         group = ERROR_GROUP if self._relative else 1
@@ -203,28 +190,18 @@ _SHORT_ROW: Final = 4096
 """The same for any row that is no longer: a read of its own takes some microseconds."""
 
 
-@cache
-def map_kernels() -> Any:
-    """Return the module of the loop; the first call loads Numba."""
-    return import_module("explorer.analysis.kernels")
-
-
 def draw_map(
-    source: Source,
-    grid: Grid,
-    *,
-    workers: int = 1,
-    check: Check = never,
-    watch: Callable[[MapBuilder], object] | None = None,
-) -> TensorMap:
-    """Return the map of a window; memory is bounded by its cells and some MiB for each thread.
+    source: Source, grid: Grid, *, workers: int = 1, check: Check = never
+) -> Generator[TensorMap, None, None]:
+    """Yield the map of a window as its tiles are filled; memory is bounded by a few of them.
+
+    The arrays of a map go on changing; see `TensorMap.copied`. The last one is complete.
 
     Args:
         source: What is drawn.
         grid: The window and its cells, inside of the source's rows and columns.
-        workers: Threads. The result is the same to the bit for any number.
+        workers: Threads. The last map is the same to the bit for any number.
         check: Called before every run, in the thread that reads it; raises to stop.
-        watch: Called in the caller's thread as tiles are done.
 
     Raises:
         FormatError: A file is damaged there, or a type's weights cannot be decoded.
@@ -239,14 +216,13 @@ def draw_map(
     def fill(tile: _Tile, check: Check) -> None:
         tile.fill(own.plane, source.columns, check)
 
-    growing = MapBuilder(grid)
-    tiles = _tiles(grid)
-    with map_in_order(tiles, fill, workers=workers, check=check) as filled:
+    growing = _GrowingMap(grid)
+    if not window.weights:
+        yield growing.map
+    with map_in_order(_tiles(grid), fill, workers=workers, check=check) as filled:
         for tile, _ in filled:
             growing.add(tile)
-            if watch is not None:
-                watch(growing)
-    return growing.map
+            yield growing.map
 
 
 class _ThreadPlane(threading.local):
@@ -257,7 +233,7 @@ class _ThreadPlane(threading.local):
         self.plane = source.make()
 
 
-class MapBuilder:
+class _GrowingMap:
     """A map while it is filled.
 
     Attributes:
@@ -292,17 +268,6 @@ class MapBuilder:
         done = found.done + tile.grid.window.weights
         self.map = replace(found, row_rms=row_rms, column_rms=column_rms, done=done)
 
-    def snapshot(self) -> TensorMap:
-        """Return what there is so far, for another thread to keep."""
-        now = self.map
-        return replace(
-            now,
-            low=now.low.copy(),
-            high=now.high.copy(),
-            rms=now.rms.copy(),
-            counts=now.counts.copy(),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
@@ -335,7 +300,7 @@ class _Tile:
     def fill(self, plane: Plane, columns: int, check: Check) -> None:
         """Read what it covers of a matrix of so many columns."""
         window = self.grid.window
-        fold = map_kernels().fold_cells
+        fold = kernel_api.kernels().fold_cells
         cell = self.grid.cell_rows, self.grid.cell_columns
         for row, column, values in _runs(window, plane, columns, check):
             place = np.array(

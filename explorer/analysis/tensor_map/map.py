@@ -6,7 +6,7 @@ million weights is still there to see. Where a cell holds one number, the pictur
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeVar, cast
 
@@ -190,6 +190,11 @@ class TensorMap:
         whole: NDArray[np.int64] = np.multiply.outer(self.grid.heights, self.grid.widths)
         whole -= self.counts
         return whole
+
+    def copied(self) -> TensorMap:
+        """Return a map that stays as it is while this one is filled."""
+        arrays = {name: getattr(self, name).copy() for name in ("low", "high", "rms", "counts")}
+        return replace(self, **arrays)
 
     def image(self, reduction: Reduction) -> NDArray[np.float32]:
         """Return what each cell shows, float32 [rows, columns].

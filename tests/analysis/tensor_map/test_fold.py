@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.analysis.tensor_map import draw as tensor_map_fold
-from explorer.analysis.tensor_map.draw import MapBuilder, Quantity, draw_map, tensor_source
+from explorer.analysis.tensor_map.draw import Quantity, draw_map, tensor_source
 from explorer.analysis.tensor_map.map import (
     MOST_CELLS,
     MOST_SIDE,
@@ -30,7 +30,8 @@ def whole_of(tensor: Tensor) -> Window:
 
 
 def drawn(tensor: Tensor, grid: Grid, workers: int = 1) -> TensorMap:
-    return draw_map(tensor_source(tensor, Quantity.VALUE), grid, workers=workers)
+    *_, last = draw_map(tensor_source(tensor, Quantity.VALUE), grid, workers=workers)
+    return last
 
 
 def rms(numbers: NDArray[np.float64]) -> float:
@@ -243,14 +244,11 @@ def test_only_what_is_in_the_window_is_read() -> None:
 def test_what_there_is_so_far_is_told_and_does_not_change_afterwards() -> None:
     matrix = matrix_of(4096, 1024)
     tensor = float_tensor(matrix)
-    states: list[TensorMap] = []
-
-    def watch(growing: MapBuilder) -> None:
-        states.append(growing.snapshot())
-
     whole = whole_of(tensor)
     grid = Grid.of(whole, whole, 64, 64)
-    found = draw_map(tensor_source(tensor, Quantity.VALUE), grid, watch=watch)
+    states = []
+    for found in draw_map(tensor_source(tensor, Quantity.VALUE), grid):
+        states.append(found.copied())
     assert [state.done for state in states] == [1 << 21, 1 << 22]
     assert np.isnan(states[0].low[32:]).all()
     np.testing.assert_array_equal(states[0].low[:32], found.low[:32])
@@ -271,13 +269,9 @@ def test_it_stops_when_it_is_told_to() -> None:
             raise _Stopped
 
     tensor = float_tensor(matrix_of(2048, 1024))
+    source = tensor_source(tensor, Quantity.VALUE)
     with pytest.raises(_Stopped):
-        draw_map(
-            tensor_source(tensor, Quantity.VALUE),
-            Grid(whole_of(tensor), 64, 64),
-            check=check,
-            workers=2,
-        )
+        list(draw_map(source, Grid(whole_of(tensor), 64, 64), check=check, workers=2))
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (0, 4), (4, 0), (2, 3, 4), (2, 1, 3, 1)])

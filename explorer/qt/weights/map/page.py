@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +11,7 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from explorer.analysis.errors.pairs import RoundedPair
-from explorer.analysis.tensor_map.draw import MapBuilder, draw_map, weights_per_scale
+from explorer.analysis.tensor_map.draw import draw_map, weights_per_scale
 from explorer.analysis.tensor_map.map import Grid, Reduction, TensorMap, Window, levels_of
 from explorer.errors import ExplorerError
 from explorer.qt.document import LruCache
@@ -54,15 +55,12 @@ def draw(drawable: Drawable, grid: Grid, job: Job) -> DrawnMap:
         ExplorerError: The tensor, or its reference, cannot be read.
     """
     shown = 0.0
-
-    def publish(growing: MapBuilder) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if not growing.map.complete and now - shown >= _REDRAW_S:
-            shown = now
-            job.publish(growing.snapshot)
-
-    cells = draw_map(drawable.source, grid, workers=worker_count(), check=job.check, watch=publish)
+    with closing(draw_map(drawable.source, grid, workers=worker_count(), check=job.check)) as maps:
+        for cells in maps:
+            now = time.monotonic()
+            if not cells.complete and now - shown >= _REDRAW_S:
+                shown = now
+                job.publish(cells.copied)
     return DrawnMap(cells, weights_per_scale(drawable.subject.tensor))
 
 
