@@ -75,12 +75,9 @@ class TensorRows:
         rows = self._of_file.get(path)
         if not rows:
             return row
-        return replace(
-            row,
-            pages=self._pages(self._items(rows, row.title), f"{row.title}."),
-            parameters=sum(self._columns.parameters[number] for number in rows),
-            quantization=self._types(rows),
-        )
+        pages = self._pages(self._items(rows, row.title), f"{row.title}.")
+        parameters = sum(self._columns.parameters[number] for number in rows)
+        return replace(row, pages=pages, parameters=parameters, quantization=self._types(rows))
 
     def _types(self, rows: Sequence[int]) -> str:
         """Return the tensor types that occur, the one with most bytes first."""
@@ -93,11 +90,9 @@ class TensorRows:
         return title_of(", ".join(names))
 
     def _items(self, rows: Sequence[int], above: str) -> list[int | tuple[str, list[int]]]:
-        """Return single tensors and groups of them, in the order of names.
+        """Return the single tensors of a file and groups of them, in the order of names.
 
-        Args:
-            rows: The tensors of a file.
-            above: The title of its row; a group of that name, or of one tensor, is no level more.
+        A lone group that has the title of the row above, or one tensor, makes no level of its own.
         """
         names = self._columns.names
         groups: dict[str, list[int]] = {}
@@ -109,7 +104,7 @@ class TensorRows:
             else:
                 groups.setdefault(title, []).append(row)
         if not single and len(groups) == 1:
-            (title, members), *_ = groups.items()
+            ((title, members),) = groups.items()
             if title_of(title) == above or len(members) == 1:
                 return list(members)
         return [*single, *groups.items()]
@@ -198,11 +193,6 @@ _MOST_BYTES: Final = 128 << 10
 """Bytes of a text that are shown: laying out more holds up the window. Licences have 11 KiB."""
 
 
-def is_text_layer(kind: str, name: str) -> bool:
-    """Return whether a layer's content is text."""
-    return kind in _TEXT_LAYERS or (not kind and is_text_file(Path(name)))
-
-
 def is_text_file(path: Path) -> bool:
     """Return whether a file's content is text, by its name."""
     return path.suffix.lower() in _TEXT_SUFFIXES or path.stem.lower() in _TEXT_NAMES
@@ -224,7 +214,7 @@ def read_text(path: Path) -> str:
         return f"{decode_text(raw)}\n\n{note}"
     if raw.lstrip()[:1] in {b"{", b"["}:
         try:
-            text = _laid_out(read_json_file(path))
+            text = _json_text(read_json_file(path))
         except ExplorerError:  # text that only begins like JSON, such as a template
             return decode_text(raw)
         if len(text) <= 2 * _MOST_BYTES:  # indenting what is nested deep makes it 100 times longer
@@ -232,7 +222,8 @@ def read_text(path: Path) -> str:
     return decode_text(raw)
 
 
-def _laid_out(value: Any) -> str:
+def _json_text(value: Any) -> str:
+    """Return messages of a conversation one after the other, and other JSON indented."""
     if isinstance(value, list) and value and all(map(_is_message, value)):
         return "\n\n".join(f"{item.get('role')}:\n{item['content']}" for item in value)
     return json.dumps(value, indent=2, ensure_ascii=False)
@@ -246,13 +237,7 @@ _MOST_FILES: Final = 2000  # of a folder; a model's folder has some dozens
 
 
 def read_contents(kind: StoreKind, entry: Entry, check: Check = lambda: None) -> tuple[Row, ...]:
-    """Return the rows below a model.
-
-    Args:
-        kind: Whose store it is in.
-        entry: The model.
-        check: Called now and then; raises to give up.
-    """
+    """Return the rows below a model of a kind of store; `check` raises to give up."""
     if entry.format is None:  # nothing may be opened, as its problems explain
         rows = [note_row(problem.what, problem.severity) for problem in entry.problems]
         return tuple(rows) or (note_row(translate("nothing is here")),)
@@ -261,17 +246,12 @@ def read_contents(kind: StoreKind, entry: Entry, check: Check = lambda: None) ->
     try:
         model = open_model(entry.path)
     except ExplorerError as error:
-        rows = [note_row(_sentence(error), Severity.ERROR), *_side_files(entry.path, set())]
-        return tuple(rows)
+        return (note_row(error.without_path, Severity.ERROR), *_side_files(entry.path, set()))
     with model:
         tensors = TensorRows(model, check)
         files = [_file_row(file.path, entry.path, tensors) for file in model.files]
     others = _side_files(entry.path, {file.path for file in model.files})
     return (*files, *others)
-
-
-def _sentence(error: ExplorerError) -> str:
-    return error.without_path
 
 
 # Ollama: layers
@@ -281,14 +261,14 @@ def _manifest_rows(path: Path, check: Check) -> Iterator[Row]:
     try:
         manifest = read_manifest(path)
     except ExplorerError as error:
-        yield note_row(_sentence(error), Severity.ERROR)
+        yield note_row(error.without_path, Severity.ERROR)
         return
     tensors: TensorRows | None = None
     try:
         with open_manifest(path, check) as model:
             tensors = TensorRows(model, check)
     except ExplorerError as error:
-        yield note_row(_sentence(error), Severity.ERROR)
+        yield note_row(error.without_path, Severity.ERROR)
     for number, layer in enumerate(manifest.all_layers):
         if number % _CHECK_EVERY == 0:
             check()
@@ -308,6 +288,7 @@ def _layer_row(manifest: Manifest, number: int, layer: Layer, tensors: TensorRow
     except OSError as error:
         path, fault = None, system_reason(error)
     problems = () if fault is None else (Problem(Severity.ERROR, layer.title, fault),)
+    readable = is_text_file(Path(layer.name)) if not layer.kind else layer.kind in _TEXT_LAYERS
     row = Row(
         RowKind.PART,
         f"{number}",
@@ -317,7 +298,7 @@ def _layer_row(manifest: Manifest, number: int, layer: Layer, tensors: TensorRow
         problems=problems,
         path=path,
         digest=layer.digest,
-        text=path is not None and is_text_layer(layer.kind, layer.name),
+        text=path is not None and readable,
     )
     return row if path is None or tensors is None else tensors.fill(row, path)
 
@@ -357,8 +338,7 @@ def _file_row(path: Path, opened: Path, tensors: TensorRows | None) -> Row:
     try:
         nbytes = _file_bytes(path)
     except OSError as error:
-        what = system_reason(error)
-        problems = (Problem(Severity.ERROR, path.name, what),)
+        problems = (Problem(Severity.ERROR, path.name, system_reason(error)),)
     name = path.relative_to(opened).as_posix() if path.is_relative_to(opened) else ""
     row = Row(
         RowKind.PART,
@@ -400,7 +380,7 @@ def _side_files(opened: Path, taken: set[Path]) -> Iterator[Row]:
             continue
         if child.is_symlink() and escapes(path, root):
             what = translate("is a link out of the store; it is not opened")
-            problem = Problem(Severity.ERROR, child.name, what)
-            yield Row(RowKind.PART, str(path), title_of(child.name), problems=(problem,))
+            problems = (Problem(Severity.ERROR, child.name, what),)
+            yield Row(RowKind.PART, str(path), title_of(child.name), problems=problems)
         elif not path.is_dir():
             yield _file_row(path, opened, None)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -56,18 +57,15 @@ class Usage:
 
     def shared_bytes(self, name: str) -> int:
         """Return how many of a model's bytes other models use too."""
-        places = self._places.get(name)
-        return 0 if places is None else int(self._nbytes[places[self._shared[places]]].sum())
+        places = self._places.get(name, np.zeros(0, np.intp))
+        return int(self._nbytes[places[self._shared[places]]].sum())
 
     def total(self, names: Iterable[str], digests: Iterable[str] = ()) -> int:
         """Return the bytes of all blobs of models, and of further blobs."""
         used = np.zeros(len(self._nbytes), np.bool_)
         for name in names:
-            if name in self._places:
-                used[self._places[name]] = True
-        for digest in digests:
-            if digest in self._digests:
-                used[self._digests[digest]] = True
+            used[self._places.get(name, [])] = True
+        used[[self._digests[digest] for digest in digests if digest in self._digests]] = True
         return int(self._nbytes[used].sum())
 
 
@@ -88,12 +86,7 @@ class RowKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Rows that are made when they are about to be seen: a model may have 100,000 tensors.
-
-    Attributes:
-        count: How many there are.
-        make: Makes those from one position up to another, from memory.
-    """
+    """Rows made on demand, from one position up to another: a model may have 100,000 tensors."""
 
     count: int
     make: Callable[[int, int], list[Row]]
@@ -215,7 +208,7 @@ def store_row(place: Place, entries: Sequence[Entry], store: Store | None = None
     Args:
         place: Where it is.
         entries: Its models, or those found so far.
-        store: The result of its scan; None while that runs.
+        store: The result of its scan; None while the scan runs.
     """
     usage = None if store is None else Usage(store.blobs)
     children = list(_models(place.kind, entries, usage))
@@ -316,25 +309,19 @@ def _entry_row(entry: Entry, title: str) -> Row:
 
 
 def _leftovers(store: Store) -> Iterator[Row]:
-    orphans = [blob for blob in store.blobs if not blob.used_by]
+    orphans = tuple(_orphan_row(blob) for blob in store.blobs if not blob.used_by)
+    partials = tuple(map(_partial_row, store.partials))
     if orphans:
-        yield Row(
-            RowKind.BRANCH,
-            "orphans",
-            translate("Blobs that no model uses"),
-            nbytes=sum(blob.nbytes for blob in orphans),
-            note=counted(len(orphans), translate("1 orphan"), translate("{n} orphans")),
-            children=tuple(map(_orphan_row, orphans)),
-        )
-    if store.partials:
-        yield Row(
-            RowKind.BRANCH,
-            "partials",
-            translate("Unfinished downloads"),
-            nbytes=sum(partial.nbytes for partial in store.partials),
-            note=counted(len(store.partials), translate("1 file"), translate("{n} files")),
-            children=tuple(map(_partial_row, store.partials)),
-        )
+        note = counted(len(orphans), translate("1 orphan"), translate("{n} orphans"))
+        yield _branch("orphans", translate("Blobs that no model uses"), note, orphans)
+    if partials:
+        note = counted(len(partials), translate("1 file"), translate("{n} files"))
+        yield _branch("partials", translate("Unfinished downloads"), note, partials)
+
+
+def _branch(key: str, title: str, note: str, rows: tuple[Row, ...]) -> Row:
+    nbytes = sum(row.nbytes or 0 for row in rows)
+    return Row(RowKind.BRANCH, key, title, nbytes=nbytes, note=note, children=rows)
 
 
 def _orphan_row(blob: Blob) -> Row:
@@ -406,9 +393,8 @@ def list_stores(
 ) -> Listing:
     """Read all stores.
 
-    A store that is known keeps its row until it is read to its end, so that nothing disappears
-    while one looks at it, and after that if nothing has changed; a new one shows its models as
-    they are found.
+    A known store keeps its row until it is read to its end, so that nothing disappears meanwhile,
+    and after that if nothing has changed. A new one shows its models as they are found.
 
     Args:
         places: The stores.
@@ -436,22 +422,19 @@ def list_stores(
                 rows[place] = store_row(place, entries)
             publish(Listing(tuple(rows.values()), count))
             due = time.monotonic() + _PAUSE_SECONDS
-    return Listing(tuple(rows.values()), count, tuple(found), tuple(_watched(found, check)))
+    return Listing(tuple(rows.values()), count, tuple(found), _watched(found, check))
 
 
 def place_of(folder: Path) -> Place:
     """Return what kind of store a folder is, from what it holds."""
-    if is_ollama_store(folder):
-        return Place(StoreKind.OLLAMA, folder)
-    if is_hub_cache(folder):
-        return Place(StoreKind.HUGGINGFACE, folder)
-    return Place(StoreKind.FOLDER, folder)
+    kind = StoreKind.HUGGINGFACE if is_hub_cache(folder) else StoreKind.FOLDER
+    return Place(StoreKind.OLLAMA if is_ollama_store(folder) else kind, folder)
 
 
-def _watched(found: Iterable[Store], check: Check) -> list[Path]:
+def _watched(found: Iterable[Store], check: Check) -> tuple[Path, ...]:
     """Return the folders to watch: each store's own first, then those of single models.
 
-    Whatever a program downloads, it changes one of the former: a new model needs a new blob.
+    Each download changes one of the former: a new model needs a new blob.
     """
     important: dict[Path, None] = {}
     others: dict[Path, None] = {}
@@ -460,14 +443,12 @@ def _watched(found: Iterable[Store], check: Check) -> list[Path]:
         for entry in store.entries:
             check()
             others.update(dict.fromkeys(_folders_above(entry.path, store.root)))
-    chosen: list[Path] = []
-    for folder in important | others:
-        if len(chosen) == MOST_WATCHED:
-            break
-        if os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK):
-            chosen.append(folder)
+
+    def watchable(folder: Path) -> bool:
         check()
-    return chosen
+        return os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK)
+
+    return tuple(islice(filter(watchable, important | others), MOST_WATCHED))
 
 
 def _own_folders(store: Store) -> Iterator[Path]:

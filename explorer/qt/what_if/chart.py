@@ -20,9 +20,6 @@ from explorer.qt.widgets.histogram_plot import Mark, Marks, place_labels
 from explorer.qt.widgets.plot import CountAxis, ThemedPlot
 from explorer.text import float_text
 
-# What the chart of what-ifs draws: errors as heights, and the axis on which they are read.
-
-
 _STEPS: Final = (1, 2, 5)  # of a decade, while few decades are in sight
 _FEW_DECADES: Final = 3.0
 _EXACT_DECADES: Final = 0.5  # how far beyond all others a type without any error is drawn
@@ -41,7 +38,6 @@ class ChartPoint:
     """A type in the chart.
 
     Attributes:
-        line: What is known of it.
         x: Bits for each weight.
         y: Height: log10 of the relative RMSE, or decibels.
         exact: Whether nothing is lost, so that the true height is infinite.
@@ -89,7 +85,7 @@ def _height(value: float, measure: Measure) -> float:
 
 
 class ErrorAxis(CountAxis):
-    """The left axis: relative errors in per cent on a logarithmic scale, or decibels."""
+    """Relative errors in per cent on a logarithmic scale, or decibels."""
 
     # pyqtgraph
 
@@ -122,14 +118,9 @@ class WhatIfChart(ThemedPlot):
 
     Types on the front are filled circles, others crosses, what the file has is a diamond.
 
-    Attributes:
-        points: What is drawn.
-        measure: What is drawn upwards.
-        selected: The type that is marked, or None.
-
     Signals:
         point_read: The mouse stands on a point, its `Line`; None if it stands on none.
-        chosen: A type was clicked, or reached by keys; its name.
+        chosen: The user clicked a type or reached it by keys; its name.
     """
 
     point_read = Signal(object)
@@ -158,8 +149,8 @@ class WhatIfChart(ThemedPlot):
         self.setWhatsThis(picture_text("what_if_chart"))
         self.scene().sigMouseMoved.connect(self._follow_mouse)
         self.scene().sigMouseClicked.connect(self._click)
-        self.box.sigRangeChanged.connect(lambda *_: self._place_names())
-        self.box.sigResized.connect(lambda *_: self._place_names())
+        for signal in (self.box.sigRangeChanged, self.box.sigResized):
+            signal.connect(lambda *_: self._place_names())
         self.restyle()
 
     def show_lines(self, lines: Sequence[Line]) -> None:
@@ -189,9 +180,8 @@ class WhatIfChart(ThemedPlot):
     def restyle(self) -> None:
         super().restyle()
         item, colour = self.getPlotItem(), self.colours.text.name()
-        left = self.tr("Relative RMSE")
-        if self.measure is Measure.SQNR:
-            left = self.tr("SQNR, dB: more is better")
+        sqnr = self.measure is Measure.SQNR
+        left = self.tr("SQNR, dB: more is better") if sqnr else self.tr("Relative RMSE")
         item.setLabel("bottom", self.tr("Bits per weight"), color=colour)
         item.setLabel("left", left, color=colour)
         self._draw()
@@ -260,9 +250,8 @@ class WhatIfChart(ThemedPlot):
             xs.append(self._lines[0].size.bits_per_weight)
         if not xs or not ys:
             xs, ys = [*xs, 0.0, 8.0], [*ys, -3.0, 0.0]
-        left, right = min(xs), max(xs)
-        low, high = min(ys), max(ys)
-        width, height = max(right - left, 1.0), max(high - low, 0.5)
+        left, low = min(xs), min(ys)
+        width, height = max(max(xs) - left, 1.0), max(max(ys) - low, 0.5)
         # room at the top for the name of the present type, and at the sides for those of points
         return QRectF(
             left - _MARGIN * width,
@@ -289,16 +278,13 @@ class WhatIfChart(ThemedPlot):
         paper = QColor(self.colours.background)
         paper.setAlpha(_PAPER_ALPHA)
         for point, name in zip(order, names, strict=True):
-            text = point.line.title
+            text = self.tr("{type}, no error") if point.exact else "{type}"
             name.fill = pg.mkBrush(paper)
-            if point.exact:
-                text = self.tr("{type}, no error").format(type=text)
-            name.setText(text, color=self._name_colour(point))
-        area = QRectF(self.box.boundingRect())
+            name.setText(text.format(type=point.line.title), color=self._name_colour(point))
         places = place_labels(
             [self.pixel_of(point) for point in order],
             [name.textItem.boundingRect().size() for name in names],
-            area,
+            QRectF(self.box.boundingRect()),
             self._marks.covered,
         )
         for name, place in zip(names, places, strict=True):
@@ -317,14 +303,13 @@ class WhatIfChart(ThemedPlot):
         if not self.box.sceneBoundingRect().contains(place):
             return None
         here = self.box.mapFromScene(place)
-        found: ChartPoint | None = None
-        best = float(_NEAR_PIXELS)
-        for point in self.points:
+
+        def distance(point: ChartPoint) -> float:
             away = self.pixel_of(point) - here
-            distance = (away.x() ** 2 + away.y() ** 2) ** 0.5
-            if distance < best:
-                found, best = point, distance
-        return found
+            return math.hypot(away.x(), away.y())
+
+        nearest = min(self.points, key=distance, default=None)
+        return None if nearest is None or distance(nearest) >= _NEAR_PIXELS else nearest
 
     def _follow_mouse(self, place: QPointF) -> None:
         point = self.near(place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,24 +13,21 @@ from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QSignalBlocker, Qt,
 from PySide6.QtGui import QHideEvent, QKeyEvent
 
 from explorer.analysis.rounding import rounding_types
-from explorer.errors import ExplorerError
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.weights.work import same_role
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.estimate import ImportanceMatrix
+from explorer.qt.widgets.building import column, row
 from explorer.quantization import TENSOR_TYPES
 from explorer.quantization.registry import family
 from explorer.text import integer_text, plain_text, shorten
 
-# Chooses an importance matrix, which says how much each column of a tensor counts.
-
-
-_LONGEST = 24
+_LONGEST: Final = 24  # letters of a file's name on the button
 
 
 class MatrixChooser(QtWidgets.QPushButton):
-    """A button with a menu: open a matrix, or do without.
+    """A button with a menu: open an importance matrix, or do without.
 
     Attributes:
         matrix: What was opened, or None.
@@ -74,7 +72,7 @@ class MatrixChooser(QtWidgets.QPushButton):
             self.tr("Opening {name}").format(name=plain_text(path.name)),
             lambda _job: ImportanceMatrix.load(path),
             self._take,
-            self._fail,
+            self.failed.emit,
         )
 
     def clear(self) -> None:
@@ -85,13 +83,10 @@ class MatrixChooser(QtWidgets.QPushButton):
 
     def _take(self, matrix: ImportanceMatrix | None) -> None:
         # the one before is not closed here: a job may still read it for a moment; its file closes
-        # with the last one who knows it
+        # with the last reference to it
         self.matrix = matrix
         self._show_name()
         self.changed.emit()
-
-    def _fail(self, error: ExplorerError) -> None:
-        self.failed.emit(error)
 
     def _show_name(self) -> None:
         self.clear_action.setEnabled(self.matrix is not None)
@@ -101,16 +96,13 @@ class MatrixChooser(QtWidgets.QPushButton):
         self.setText(self.tr("Importance: {name}").format(name=name.replace("&", "&&")))
 
 
-# The types that a what-if can ask for, in groups, and those that people usually choose from.
-
+_tr: Final = partial(QCoreApplication.translate, "WhatIfTypes")
 
 USUAL_TYPES: Final = (
     *("Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
     *("IQ4_NL", "IQ4_XS", "MXFP4"),
 )
 """What most files on the net are made of; all of them quick to try."""
-
-_OTHERS: Final = "others"
 
 
 def type_groups() -> list[tuple[str, tuple[str, ...]]]:
@@ -122,31 +114,20 @@ def type_groups() -> list[tuple[str, tuple[str, ...]]]:
         "iq": _tr("GGUF, I"),
         "ternary": _tr("GGUF, ternary"),
         "microscaling": _tr("GGUF, microscaling"),
-        _OTHERS: _tr("Ollama and MLX"),
+        "others": _tr("Ollama and MLX"),
     }
     found: dict[str, list[str]] = {name: [] for name in titles}
     for name in rounding_types():
-        group = family(name) if name in TENSOR_TYPES else _OTHERS
+        group = family(name) if name in TENSOR_TYPES else "others"
         found["iq" if group == "iq4" else group].append(name)
     return [(titles[name], tuple(names)) for name, names in found.items() if names]
 
 
-def _tr(text: str) -> str:
-    return QCoreApplication.translate("WhatIfTypes", text)
-
-
-# Chooses the types of a what-if: a button, and below it a list to tick.
-
-
-_ROLE = Qt.ItemDataRole.UserRole
-_SHOWN_ROWS = 22
+_SHOWN_ROWS: Final = 22
 
 
 class TypeList(QtWidgets.QFrame):
-    """The list, in a window that closes when one clicks elsewhere.
-
-    Attributes:
-        list: The types, with a heading above each group.
+    """The types to tick in groups, in a window that closes at a click elsewhere.
 
     Signals:
         closed: The window was closed.
@@ -159,55 +140,40 @@ class TypeList(QtWidgets.QFrame):
         self.setFrameShape(QtWidgets.QFrame.Shape.StyledPanel)
         self.list = QtWidgets.QListWidget(self)
         self.list.setAccessibleName(self.tr("Types to try"))
+        self._items: dict[str, QtWidgets.QListWidgetItem] = {}
         for title, names in type_groups():
             heading = QtWidgets.QListWidgetItem(title, self.list)
             heading.setFlags(Qt.ItemFlag.NoItemFlags)
             for name in names:
-                item = QtWidgets.QListWidgetItem(name, self.list)
-                item.setData(_ROLE, name)
+                item = self._items[name] = QtWidgets.QListWidgetItem(name, self.list)
                 item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
         self.set_types(USUAL_TYPES)
-        buttons = QtWidgets.QHBoxLayout()
+        buttons = row()
         for text, types in (
-            (self.tr("&All"), self._names()),
+            (self.tr("&All"), tuple(self._items)),
             (self.tr("&None"), ()),
             (self.tr("&Usual"), USUAL_TYPES),
         ):
             button = QtWidgets.QPushButton(text, self)
             button.clicked.connect(lambda _=False, types=types: self.set_types(types))
             buttons.addWidget(button)
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(4, 4, 4, 4)
-        layout.addWidget(self.list)
-        layout.addLayout(buttons)
-        row = self.list.sizeHintForRow(0)
-        self.list.setFixedHeight(row * _SHOWN_ROWS + 2 * self.list.frameWidth())
+        column(self.list, buttons, of=self, margins=(4, 4, 4, 4), spacing=-1)
+        height = self.list.sizeHintForRow(0)
+        self.list.setFixedHeight(height * _SHOWN_ROWS + 2 * self.list.frameWidth())
 
     @property
     def types(self) -> tuple[str, ...]:
         """The types that are ticked, in the order of the list."""
         on = Qt.CheckState.Checked
-        return tuple(
-            item.data(_ROLE)
-            for item in self._items()
-            if item.data(_ROLE) is not None and item.checkState() == on
-        )
+        return tuple(name for name, item in self._items.items() if item.checkState() == on)
 
     def set_types(self, types: Iterable[str]) -> None:
         """Tick these types and no others."""
         wanted = frozenset(types)
         with QSignalBlocker(self.list):
-            for item in self._items():
-                name = item.data(_ROLE)
-                if name is not None:
-                    on = Qt.CheckState.Checked if name in wanted else Qt.CheckState.Unchecked
-                    item.setCheckState(on)
-
-    def _items(self) -> list[QtWidgets.QListWidgetItem]:
-        return [self.list.item(row) for row in range(self.list.count())]
-
-    def _names(self) -> tuple[str, ...]:
-        return tuple(name for item in self._items() if (name := item.data(_ROLE)) is not None)
+            for name, item in self._items.items():
+                on = Qt.CheckState.Checked if name in wanted else Qt.CheckState.Unchecked
+                item.setCheckState(on)
 
     # Qt
 
@@ -233,12 +199,8 @@ class TypeList(QtWidgets.QFrame):
 class TypeChooser(QtWidgets.QPushButton):
     """A button that says how many types are chosen, and opens the list.
 
-    Attributes:
-        popup: The list.
-        types: What is chosen.
-
     Signals:
-        changed: Other types were chosen; told once, when the list is closed.
+        changed: Other types were chosen; emitted once, when the list is closed.
     """
 
     changed = Signal()
@@ -280,8 +242,6 @@ _EXPERTS = frozenset({"experts", "shared_experts"})
 
 
 class Scope(Enum):
-    """Which tensors would get another type."""
-
     ONE = auto()
     SELECTED = auto()
     EXPERTS = auto()
@@ -290,14 +250,7 @@ class Scope(Enum):
 
 
 class WhatIfControls(QtWidgets.QWidget):
-    """The controls.
-
-    Attributes:
-        scope: Chooses tensors.
-        types: Chooses types.
-        matrix: Chooses an importance matrix.
-        measure: Chooses what is drawn upwards.
-        use: Compares with the marked type in every panel.
+    """Choices of tensors, types, an importance matrix, and of what is drawn upwards.
 
     Signals:
         scope_changed: Other tensors were chosen.
@@ -325,12 +278,8 @@ class WhatIfControls(QtWidgets.QWidget):
                 "compare (Enter in the table); without an importance matrix"
             )
         )
-        layout = QtWidgets.QHBoxLayout(self)
-        layout.setContentsMargins(8, 6, 8, 4)
-        for widget in (self.scope, self.types, self.matrix, self.measure):
-            layout.addWidget(widget)
-        layout.addStretch(1)
-        layout.addWidget(self.use)
+        choices = self.scope, self.types, self.matrix, self.measure
+        row(*choices, 1, self.use, of=self, margins=(8, 6, 8, 4))
         self.scope.activated.connect(lambda _: self.scope_changed.emit())
 
     @property
@@ -355,11 +304,9 @@ class WhatIfControls(QtWidgets.QWidget):
         self.scope_changed.emit()
 
     def show_subject(self, document: Document | None, rows: Sequence[int]) -> None:
-        """List what can be chosen around tensors; what was chosen stays if it is still there.
+        """List what can be chosen around the selected tensors, the one that matters most first.
 
-        Args:
-            document: The model, or None.
-            rows: Selected tensors, by row, the one that matters most first.
+        What was chosen stays if it is still there.
         """
         before = self.chosen_scope
         self._rows = {} if document is None or not rows else _choices(document, rows)
@@ -381,18 +328,13 @@ class WhatIfControls(QtWidgets.QWidget):
 
 
 def _choices(document: Document, rows: Sequence[int]) -> dict[Scope, tuple[int, ...] | None]:
-    first = rows[0]
-    found: dict[Scope, tuple[int, ...] | None] = {Scope.ONE: (first,)}
-    if len(rows) > 1:
-        found[Scope.SELECTED] = tuple(sorted(rows))
-    experts = _experts(document, first)
-    if len(experts) > 1:
-        found[Scope.EXPERTS] = experts
-    role = tuple(same_role(document, first))
-    if len(role) > 1:
-        found[Scope.SAME_ROLE] = role
-    found[Scope.MODEL] = None
-    return found
+    several = {
+        Scope.SELECTED: tuple(sorted(rows)),
+        Scope.EXPERTS: _experts(document, rows[0]),
+        Scope.SAME_ROLE: tuple(same_role(document, rows[0])),
+    }
+    offered = {scope: some for scope, some in several.items() if len(some) > 1}
+    return {Scope.ONE: (rows[0],), **offered, Scope.MODEL: None}
 
 
 def _experts(document: Document, row: int) -> tuple[int, ...]:
