@@ -437,7 +437,7 @@ class ErrorsView(TabbedPanel):
         self.bar = ReferenceBar(references, self)
         self.bar.open_requested.connect(self.open_requested)
         self.bar.setContentsMargins(8, 6, 8, 2)
-        self.outer.insertWidget(0, self.bar)
+        self.frame.insertWidget(0, self.bar)
         self.header = Header(self)
         self.header.scope.hide()
         self.begin_tabs(self.tr("Views of the error"), self.header)
@@ -518,11 +518,11 @@ class ErrorsView(TabbedPanel):
     def refresh(self) -> None:
         document = self._document
         if document is None:
-            self.show_state(self.tr("Errors"), self.tr("Open a model to see its errors."))
+            self.show_message(self.tr("Errors"), self.tr("Open a model to see its errors."))
             return
         if not self._rows:
             sentence = self.tr("Choose one in the tree or in the tensor table to see its error.")
-            self.show_state(self.tr("Select a tensor"), sentence)
+            self.show_message(self.tr("Select a tensor"), sentence)
             return
         tensor = document.model.tensors.rows[self._rows[0]]
         reason = unsupported_reason(tensor)
@@ -530,11 +530,11 @@ class ErrorsView(TabbedPanel):
             self._fill(document, self._rows[0])
         else:
             heading = self.tr("Type {type}").format(type=tensor.type.name)
-            self.show_state(heading, f"{plain_text(tensor.name)}: {reason}")
+            self.show_message(heading, f"{plain_text(tensor.name)}: {reason}")
 
-    def show_state(self, heading: str, sentence: str, button: str = "") -> None:
+    def show_message(self, heading: str, sentence: str, button: str = "") -> None:
         self._show_pair(None, LruCache(0))
-        super().show_state(heading, sentence, button)
+        super().show_message(heading, sentence, button)
 
     def _fill(self, document: Document, row: int) -> None:
         chosen = self._references.chosen

@@ -348,9 +348,9 @@ class SurveyView(TabbedPanel):
     def refresh(self) -> None:
         document = self._document
         if document is None:
-            self.show_state(self.tr("Survey"), self.tr("Open a model to see all of its tensors."))
+            self.show_message(self.tr("Survey"), self.tr("Open a model to see all of its tensors."))
         elif not len(document.arrays):
-            self.show_state(self.tr("Survey"), self.tr("This file holds no tensors."))
+            self.show_message(self.tr("Survey"), self.tr("This file holds no tensors."))
         else:
             self.show_content()
         self._refresh_pages()

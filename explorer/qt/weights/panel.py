@@ -399,11 +399,11 @@ class WeightsView(TabbedPanel):
     def refresh(self) -> None:
         document = self._document
         if document is None:
-            self.show_state(self.tr("Weights"), self.tr("Open a model to see its weights."))
+            self.show_message(self.tr("Weights"), self.tr("Open a model to see its weights."))
             return
         if not self._rows:
             sentence = self.tr("Choose one in the tree or in the tensor table to see its weights.")
-            self.show_state(self.tr("Select a tensor"), sentence)
+            self.show_message(self.tr("Select a tensor"), sentence)
             return
         wanted = self._wanted(document)
         rows = spread(wanted)
@@ -413,11 +413,11 @@ class WeightsView(TabbedPanel):
             self._fill(document, wanted)
         else:
             heading = self.tr("Type {type}").format(type=first.type.name)
-            self.show_state(heading, f"{plain_text(first.name)}: {reason}")
+            self.show_message(heading, f"{plain_text(first.name)}: {reason}")
 
-    def show_state(self, heading: str, sentence: str, button: str = "") -> None:
+    def show_message(self, heading: str, sentence: str, button: str = "") -> None:
         self._show_subjects((), LruCache(0), ())
-        super().show_state(heading, sentence, button)
+        super().show_message(heading, sentence, button)
 
     @property
     def shown_rows(self) -> tuple[int, ...]:

@@ -7,10 +7,10 @@ from typing import Generic, Protocol, TypeVar
 
 from PySide6.QtCore import Qt, Signal, SignalInstance
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
-from PySide6.QtWidgets import QStackedWidget, QTabWidget, QWidget
+from PySide6.QtWidgets import QTabWidget, QWidget
 
 from explorer.qt.widgets.building import column
-from explorer.qt.widgets.labels import StatePage
+from explorer.qt.widgets.pages import ContentPage
 
 View = TypeVar("View", bound=QWidget)
 
@@ -89,12 +89,10 @@ class Writing(Protocol):
         """A file could not be written; an `ExplorerError`."""
 
 
-class TabbedPanel(QWidget):
-    """Pages as tabs below a header, or a sentence in their place.
+class TabbedPanel(ContentPage):
+    """Pages as tabs below a header, or a sentence in their place, whose button calls `refresh`.
 
     Attributes:
-        state: The sentence; its button calls `refresh`.
-        outer: Holds what stays above the sentence, and the rest.
         column: Holds header and tabs, and what stands below them.
         tabs: The pages.
         cancel_shortcut: Escape, which calls `cancel`.
@@ -112,13 +110,7 @@ class TabbedPanel(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.state = StatePage(self)
         self.state.pressed.connect(self.refresh)
-        self._content = QWidget(self)
-        self._stack = QStackedWidget(self)
-        self._stack.addWidget(self.state)
-        self._stack.addWidget(self._content)
-        self.outer = column((self._stack, 1), of=self)
         self.cancel_shortcut = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
         self.cancel_shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         self.cancel_shortcut.activated.connect(self.cancel)
@@ -131,30 +123,16 @@ class TabbedPanel(QWidget):
         """Stop reading; what is known stays."""
         raise NotImplementedError
 
-    @property
-    def has_content(self) -> bool:
-        """Whether the tabs are shown."""
-        return self._stack.currentWidget() is self._content
-
-    def show_content(self) -> None:
-        """Show the tabs."""
-        self._stack.setCurrentWidget(self._content)
-
-    def show_state(self, heading: str, sentence: str, button: str = "") -> None:
-        """Show a sentence in place of the tabs."""
-        self.state.show_message(heading, sentence, button)
-        self._stack.setCurrentWidget(self.state)
-
     def begin_tabs(self, name: str, above: QWidget) -> None:
         """Make the tabs, called `name` by screen readers, below the widget `above`.
 
         Pages are made later, so that the Tab key goes from `above` to them.
         """
-        self.tabs = QTabWidget(self._content)
+        self.tabs = QTabWidget(self.content)
         self.tabs.setDocumentMode(True)
         self.tabs.setAccessibleName(name)
         self.tabs.tabBar().setAccessibleName(name)
-        self.column = column(above, (self.tabs, 1), of=self._content)
+        self.column = column(above, (self.tabs, 1), of=self.content)
 
     def place_of(self, page: QWidget) -> int:
         """Return the number of the tab that shows a page; -1 if none does."""

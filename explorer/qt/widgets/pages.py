@@ -160,7 +160,7 @@ class Reader(Generic[Result]):
             progress.cancel_requested.connect(self.cancel)
             progress.resume_requested.connect(self.load)
 
-    # What a page says of itself
+    # What a page defines
 
     def request(self) -> Request[Result] | Refusal | None:
         """Return what is to be read now, why it cannot be; None for nothing, or nothing new."""
@@ -201,7 +201,7 @@ class Reader(Generic[Result]):
         """Show that reading was cancelled; what was read so far stays."""
         if self._line is not None:
             self._line.stop()
-        self._tell_empty(_tr("Cancelled"), "", _tr("Read on"))
+        self._fill_empty_pages(_tr("Cancelled"), "", _tr("Read on"))
 
     def show_failed(self, heading: str, error: ExplorerError) -> None:
         """Show why reading failed."""
@@ -249,7 +249,7 @@ class Reader(Generic[Result]):
             self.show_cancelled()
 
     def stop(self) -> None:
-        """Stop reading without a word: something else is wanted."""
+        """Stop reading, and show no message: something else is wanted."""
         self._slot.cancel()
         self._request = None
         self.phase = Phase.EMPTY
@@ -272,7 +272,7 @@ class Reader(Generic[Result]):
             self._finish(known)
             return
         self.phase = Phase.READING
-        self._tell_empty(wanted.heading, wanted.name)
+        self._fill_empty_pages(wanted.heading, wanted.name)
         self.show_begun()
         job = self._slot.run(wanted.title, wanted.work, self._finish, self._fail)
         job.published.connect(self._grow)
@@ -298,7 +298,7 @@ class Reader(Generic[Result]):
             self.phase = Phase.CANCELLED
             self.show_cancelled()
 
-    def _tell_empty(self, heading: str, sentence: str, button: str = "") -> None:
+    def _fill_empty_pages(self, heading: str, sentence: str, button: str = "") -> None:
         """Show a sentence on the pages that have nothing else to show."""
         for page in self._pages:
             if not page.has_content:

@@ -83,6 +83,9 @@ _SHOW_AFTER_MS = 200
 class ProgressLine(QWidget):
     """A line below a plot while it grows.
 
+    Attributes:
+        running: Whether something is under way.
+
     Signals:
         cancel_requested: The user wants it to end.
         resume_requested: The user wants what was ended after all.
@@ -101,7 +104,7 @@ class ProgressLine(QWidget):
         self.label.setWhatsThis(picture_text("progress"))
         self.button = QPushButton(self.tr("Cancel"), self)
         self.button.clicked.connect(self._press)
-        self._running = False
+        self.running = False
         self.pace = Pace()
         self._compiling = QTimer(self)
         self._compiling.setInterval(_SHOW_AFTER_MS)
@@ -111,14 +114,9 @@ class ProgressLine(QWidget):
         self.setFixedHeight(self.sizeHint().height())
         self.finish()
 
-    @property
-    def running(self) -> bool:
-        """Whether something is under way."""
-        return self._running
-
     def start(self) -> None:
         """Show that something begins."""
-        self._running = True
+        self.running = True
         self.pace.forget()
         self.bar.setRange(0, 0)
         self.label.setText(self.tr("Preparing to read the weights…"))
@@ -135,7 +133,7 @@ class ProgressLine(QWidget):
 
     def stop(self) -> None:
         """Show that it was cancelled; what was read so far stays in sight."""
-        self._running = False
+        self.running = False
         self._compiling.stop()
         reached = self.bar.value() * 100 // _STEPS if self.bar.maximum() else 0
         self.bar.setRange(0, _STEPS)
@@ -147,7 +145,7 @@ class ProgressLine(QWidget):
 
     def finish(self) -> None:
         """Take the line away."""
-        self._running = False
+        self.running = False
         self._compiling.stop()
         self._set_shown(False)
 
@@ -161,7 +159,7 @@ class ProgressLine(QWidget):
             widget.setVisible(on)
 
     def _press(self) -> None:
-        if self._running:
+        if self.running:
             self.cancel_requested.emit()
         else:
             self.resume_requested.emit()
@@ -199,9 +197,7 @@ class JobBar(QWidget):
             self._timer.start()
 
     def _job_ended(self, job: Job) -> None:
-        if not self._runner.jobs:
-            self._timer.stop()
-        if job is self._shown:
+        if job is self._shown or not self._runner.jobs:
             self._shown = None
             self._refresh()
 
