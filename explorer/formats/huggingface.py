@@ -18,7 +18,7 @@ from explorer.formats.gguf.open import open_gguf
 from explorer.formats.limits import MAX_SHARDS
 from explorer.formats.model import Model, ProblemLog, Severity
 from explorer.formats.safetensors.open import SafetensorsFile, build_model, open_file
-from explorer.formats.side_files import HUB_REPOSITORY, escapes, hub_cache, read_config
+from explorer.formats.side_files import LEADS_OUT, escapes, hub_cache, link_escapes, read_config
 from explorer.formats.strict_json import RepeatedKeys, read_json_file, shorten
 from explorer.formats.tensors import natural_key
 
@@ -55,6 +55,9 @@ def open_folder(path: Path) -> Model:
     log = ProblemLog()
     indexes = [name for name in names if name.endswith(INDEX_SUFFIX)]
     for name in sorted(indexes, key=_index_rank):
+        if link_escapes(path, name):
+            log.add_error(name, LEADS_OUT)
+            continue
         try:
             index = _read_index(path / name, log)
         except ExplorerError as error:
@@ -158,28 +161,12 @@ def _leaves_folder(name: str) -> bool:
     return any(kind.anchor or ".." in kind.parts for kind in kinds) or not kinds[0].name
 
 
-def _link_escapes(folder: Path, name: str) -> bool:
-    """Return whether a shard is a link to where no shard of that folder may be.
-
-    In a snapshot of the hub's cache, links lead to blobs of that cache. Into any other folder an
-    older hub client may have put links to blobs of a cache (`--local-dir-use-symlinks`).
-    """
-    cache = hub_cache(folder)
-    path = folder / name
-    if cache is not None:
-        return escapes(path, folder, cache)
-    if not escapes(path, folder):
-        return False
-    blobs = Path(os.path.realpath(path)).parent
-    return not (blobs.name == "blobs" and blobs.parent.name.startswith(HUB_REPOSITORY))
-
-
 def _open_indexed(path: Path, folder: Path, index: _Index, log: ProblemLog) -> Model:
     files: dict[str, SafetensorsFile] = {}
     try:
         for name, tensors in index.shards.items():
             lost = f"{len(tensors)} tensors of the index are in it"
-            if _leaves_folder(name) or _link_escapes(folder, name):
+            if _leaves_folder(name) or link_escapes(folder, name):
                 what = f"the index names a file outside the folder; it is not opened, {lost}"
                 log.add_error(name, what)
                 continue

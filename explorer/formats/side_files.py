@@ -19,6 +19,7 @@ from explorer.formats.model import MetadataEntry, ProblemLog, loaded_entry
 from explorer.formats.strict_json import read_json_file
 
 CONFIG_NAME: Final = "config.json"
+LEADS_OUT: Final = "is a link out of the model's folder; it is not read"
 _PREFIX: Final = "config."
 _INT64_MAX: Final = (1 << 63) - 1
 _SCALARS: Final = {bool: "bool", int: "int64", float: "float64", str: "string"}
@@ -50,6 +51,9 @@ def read_config(folder: Path, log: ProblemLog) -> Config:
             return Config()
     except OSError as error:  # the folder may not be searched
         log.add_warning(CONFIG_NAME, f"it cannot be read: {system_reason(error)}")
+        return Config()
+    if link_escapes(folder, CONFIG_NAME):
+        log.add_error(CONFIG_NAME, LEADS_OUT)
         return Config()
     return read_object(path, CONFIG_NAME, _PREFIX, log)
 
@@ -151,3 +155,19 @@ def hub_cache(folder: Path) -> Path | None:
             repository = parent.parents[1]
             return repository.parent if repository.name.startswith(HUB_REPOSITORY) else None
     return None
+
+
+def link_escapes(folder: Path, name: str) -> bool:
+    """Return whether a file of a model is a link to where no file of that folder may be.
+
+    In a snapshot of the hub's cache, links lead to blobs of that cache. Into any other folder an
+    older hub client may have put links to blobs of a cache (`--local-dir-use-symlinks`).
+    """
+    cache = hub_cache(folder)
+    path = folder / name
+    if cache is not None:
+        return escapes(path, folder, cache)
+    if not escapes(path, folder):
+        return False
+    blobs = Path(os.path.realpath(path)).parent
+    return not (blobs.name == "blobs" and blobs.parent.name.startswith(HUB_REPOSITORY))

@@ -353,6 +353,22 @@ def test_a_shard_that_is_a_link(sharded: Path, tmp_path_factory: pytest.TempPath
         assert "outside the folder" in told(model)[0][2]
 
 
+@pytest.mark.parametrize("name", ["config.json", INDEX])
+def test_a_side_file_that_leads_out_is_not_read(
+    sharded: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    """Else a stranger's file gets into a report that is made to be passed on."""
+    outside = tmp_path_factory.mktemp("outside") / "secret.json"
+    outside.write_text(json.dumps({"secret": "mine", "weight_map": {"a": FIRST}}))
+    (sharded / name).unlink(missing_ok=True)
+    (sharded / name).symlink_to(outside)
+    with open_model(sharded) as model:
+        assert list(model.tensors) == ["a", "b", "c"]
+        assert ("error", name, "is a link out of the model's folder; it is not read") in told(model)
+        assert not model.config
+        assert "config.secret" not in model.metadata
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m.safetensors")
