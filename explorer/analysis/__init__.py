@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from explorer.analysis.histogram import Histogram
     from explorer.analysis.moments import Moments
     from explorer.analysis.requantization import Requantized, requantize
-    from explorer.analysis.statistics import Snapshot, TensorStatistics, tensor_statistics
+    from explorer.analysis.statistics import TensorStatistics, tensor_statistics
     from explorer.analysis.surveys import SurveyRow, survey
 else:
     _MODULES = {
@@ -38,7 +38,7 @@ else:
         "histogram": ("Histogram",),
         "moments": ("Moments",),
         "requantization": ("Requantized", "requantize"),
-        "statistics": ("Snapshot", "TensorStatistics", "tensor_statistics"),
+        "statistics": ("TensorStatistics", "tensor_statistics"),
         "surveys": ("SurveyRow", "survey"),
     }
 
@@ -58,7 +58,6 @@ __all__ = [
     "Histogram",
     "Moments",
     "Requantized",
-    "Snapshot",
     "SurveyRow",
     "TensorErrors",
     "TensorStatistics",

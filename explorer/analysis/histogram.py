@@ -127,11 +127,9 @@ class Binning:
             return np.array([self.bins / width, self.parts, margin, 1, self.bins], self.edges.dtype)
 
     def count(self, values: Values, counts: NDArray[np.int32]) -> None:
-        """Count weights, float32 [n], by part; those outside the range are left out.
+        """Add weights, float32 [n], to counts of parts, int32 [bins * parts].
 
-        Args:
-            values: The weights.
-            counts: int32 [bins * parts], to be added to.
+        Weights outside of the range are left out.
         """
         work = np.empty(2 * kernel_api.PIECE, np.int32)
         kernel_api.kernels().count_bins(values, self.edges, self._geometry, work, counts)

@@ -167,7 +167,8 @@ class RunningMoments:
             if run.size == 0:
                 continue
             pieces = -(-run.size // kernel_api.PIECE)
-            self._settle(pieces)
+            if self._used + pieces > _ROOM:
+                self._put_together()
             found = kernel_api.kernels().measure(
                 run, self._sums, self._tops, self._figures[self._used :]
             )
@@ -182,11 +183,6 @@ class RunningMoments:
             self._figures[0] = self.figures
             self._used = 1
         self._looked = None
-
-    def _settle(self, pieces: int) -> None:
-        """Make room for the figures of so many pieces."""
-        if self._used + pieces > _ROOM:
-            self._put_together()
 
 
 def _together(figures: NDArray[np.float64]) -> NDArray[np.float64]:

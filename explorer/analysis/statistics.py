@@ -58,23 +58,6 @@ class TensorStatistics(Moments):
     step_error_rms: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Statistics under way, to look at while they are gathered.
-
-    Attributes:
-        done: Weights walked over so far, those of both walks together.
-        total: Weights of both walks.
-        moments: Statistics of the weights seen in the first walk.
-        histogram: Their approximate histogram over their range so far, or over the given one.
-    """
-
-    done: int
-    total: int
-    moments: Moments
-    histogram: Histogram
-
-
 class GrowingStatistics:
     """Statistics of all weights of a tensor, while they are gathered; nothing is sampled.
 
@@ -85,9 +68,10 @@ class GrowingStatistics:
         workers: Threads. The result is the same to the bit for any number.
         check: Called before every chunk, in the thread that reads it; what it raises ends the work
             and is passed on.
-        snapshots: Whether `snapshot` will be called, which makes the work a fifth longer.
+        rough: Whether `rough_histogram` will be called, which makes the work a fifth longer.
 
     Attributes:
+        done: Weights walked over so far, those of both walks together.
         statistics: All statistics, once `walk` has ended.
 
     Raises:
@@ -105,7 +89,7 @@ class GrowingStatistics:
         workers: int = 1,
         check: Check = never,
         *,
-        snapshots: bool = False,
+        rough: bool = False,
     ) -> None:
         check_decodable(tensor)
         self._tensor = tensor
@@ -114,12 +98,12 @@ class GrowingStatistics:
         self._given = None if range is None else Binning.of_range(*range, bins)
         self._workers = workers
         self._check = check
-        self._done = 0
+        self.done = 0
         self._moments = RunningMoments()
-        self._keys = RunningKeys() if snapshots else None
+        self._keys = RunningKeys() if rough else None
 
     def walk(self) -> Generator[int, None, None]:
-        """Walk over the weights twice; yield how many were walked over so far.
+        """Walk over the weights twice; yield `done` now and then.
 
         Raises:
             FormatError: The file is damaged there.
@@ -129,18 +113,21 @@ class GrowingStatistics:
         with map_in_order(spans, self._gather, workers=self._workers, check=self._check) as found:
             for span, moments in found:
                 self._moments.combine(moments)
-                self._done = span.stop
-                yield self._done
+                self.done = span.stop
+                yield self.done
         yield from self._count()
 
-    def snapshot(self) -> Snapshot:
-        """Return what is known so far."""
+    @property
+    def moments(self) -> Moments:
+        """Statistics of the weights seen in the first walk."""
+        return self._moments.moments()
+
+    def rough_histogram(self) -> Histogram:
+        """Return an approximate histogram over their range so far, or over the given one."""
         assert self._keys is not None  # asked for at the beginning
-        moments = self._moments
-        low, high = self._range or (moments.low, moments.high)
+        low, high = self._range or (self._moments.low, self._moments.high)
         counts, whole = self._keys.counts, self._range is None
-        histogram = rough_histogram(counts, low, high, self._bins, whole=whole)
-        return Snapshot(self._done, 2 * self._tensor.parameters, moments.moments(), histogram)
+        return rough_histogram(counts, low, high, self._bins, whole=whole)
 
     def _gather(self, span: Span, check: Check) -> RunningMoments:
         moments = RunningMoments()
@@ -171,8 +158,8 @@ class GrowingStatistics:
         with map_in_order(spans, count, workers=self._workers, check=self._check) as found:
             for span, more in found:
                 scales.combine(more)
-                self._done = tensor.parameters + span.stop
-                yield self._done
+                self.done = tensor.parameters + span.stop
+                yield self.done
         totals = counts.totals
         self.statistics = TensorStatistics(
             tensor=tensor.name,

@@ -62,9 +62,9 @@ def compile_analysis(tensor: Tensor) -> None:
     Raises:
         FormatError: Weights of its type cannot be decoded.
     """
-    growing = GrowingStatistics(tensor, 1, snapshots=True)
+    growing = GrowingStatistics(tensor, 1, rough=True)
     for _ in growing.walk():
-        growing.snapshot()
+        growing.rough_histogram()
     block_statistics(tensor, 1)
     list(draw_map(tensor_source(tensor, Quantity.VALUE), Grid(Window(0, 0, 1, 1), 1, 1)))
     view = TensorView.of(tensor)

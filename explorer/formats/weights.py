@@ -181,12 +181,16 @@ class Chunk:
 class WeightReader:
     """Reads and decodes runs of one tensor's weights. Owns buffers: one thread, one reader.
 
+    Weights are numbered by their flat, row-major index, and `stop` is behind the last one. Only the
+    blocks that hold them are read. `check` is called before every chunk, and raises to stop.
+
     Attributes:
         tensor: The tensor.
         unit: Weights that are decoded together: those of a block.
 
     Raises:
         FormatError: The file is damaged there, or the tensor's type is not known or has no values.
+        IndexError: By all methods: what is asked for leaves the tensor.
         SourceError: The file changed since it was opened.
     """
 
@@ -203,28 +207,15 @@ class WeightReader:
         """Return the stored bytes of one block, as they are in the file.
 
         A weight whose scales are arrays of their own has groups for blocks: codes, scale, bias.
-
-        Raises:
-            IndexError: There is no such block.
-            SourceError: The file changed since it was opened.
         """
         if not 0 <= index < self.tensor.parameters // self.unit:
             raise IndexError(f"block {index} of {self.tensor.parameters // self.unit}")
         return self._runs.block(index)
 
     def read_into(self, start: int, out: Values, check: Check = never) -> None:
-        """Fill `out` with the weights from flat index `start` on; reads only their blocks.
-
-        Args:
-            start: First weight.
-            out: float32 [n], C-contiguous. Whole blocks are decoded in their place.
-            check: Called before every chunk; raises to stop.
-
-        Raises:
-            IndexError: The run leaves the tensor.
-            SourceError: The file changed since it was opened.
-        """
-        position, stop = self._checked(start, start + out.size)
+        """Fill `out`, float32 [n], C-contiguous, with the weights from `start` on."""
+        self._check_run(start, start + out.size)
+        position, stop = start, start + out.size
         while position < stop:
             check()
             rest = out[position - start :]
@@ -239,20 +230,9 @@ class WeightReader:
             position += taken
 
     def chunks(self, start: int, stop: int, check: Check = never) -> Iterator[Chunk]:
-        """Yield the weights from flat index `start` to `stop` in order; reads only their blocks.
-
-        Chunks begin and end at blocks, except at the two ends of the run.
-
-        Args:
-            start: First weight.
-            stop: Behind the last weight.
-            check: Called before every chunk; raises to stop.
-
-        Raises:
-            IndexError: The run leaves the tensor.
-            SourceError: The file changed since it was opened.
-        """
-        position, stop = self._checked(start, stop)
+        """Yield weights in order, in chunks that begin and end at blocks or at the run's ends."""
+        self._check_run(start, stop)
+        position = start
         while position < stop:
             check()
             first, skipped = divmod(position, self.unit)
@@ -263,32 +243,18 @@ class WeightReader:
             position = end
 
     def runs(self, start: int, stop: int, check: Check = never) -> Iterator[Stored]:
-        """Yield the blocks of the weights from flat index `start` to `stop` in order, not decoded.
-
-        For kernels that decode by themselves.
-
-        Args:
-            start: First weight, the first of a block.
-            stop: Behind the last weight, the last of a block.
-            check: Called before every run; raises to stop.
-
-        Raises:
-            IndexError: The run leaves the tensor, or does not begin and end at blocks.
-            SourceError: The file changed since it was opened.
-        """
-        self._checked(start, stop)
+        """Yield blocks in order, not decoded; the weights must begin and end at blocks."""
+        self._check_run(start, stop)
         if start % self.unit or stop % self.unit:
             raise IndexError(f"weights {start} to {stop} are no whole blocks of {self.unit}")
-        step = max(1, RUN_WEIGHTS // self.unit)
-        end = stop // self.unit
+        step, end = max(1, RUN_WEIGHTS // self.unit), stop // self.unit
         for first in range(start // self.unit, end, step):
             check()
             yield self._runs.read(first, min(step, end - first))
 
-    def _checked(self, start: int, stop: int) -> tuple[int, int]:
+    def _check_run(self, start: int, stop: int) -> None:
         if not 0 <= start <= stop <= self.tensor.parameters:
             raise IndexError(f"weights {start} to {stop} of {self.tensor.parameters}")
-        return start, stop
 
     def _decode(self, first: int, count: int) -> tuple[Values, Stored]:
         """Decode whole blocks into the reader's own buffer."""

@@ -20,8 +20,6 @@ from explorer.quantization.registry import (
     Weights,
     decoder,
     encoder,
-    has_decoder,
-    has_encoder,
     uses_importance,
 )
 from explorer.quantization.types import TENSOR_TYPES, TensorType
@@ -46,7 +44,7 @@ def dequantize(
         QuantizationError: The type is not known or not decoded, `raw` is no whole number of
             blocks, or `out` cannot take the weights.
     """
-    kind = _decodable(type_name)
+    kind = _type(type_name, WITHOUT_DECODER, f"of type {type_name} cannot be decoded")
     data = _bytes_of(raw)
     if data.size % kind.block_bytes:
         raise QuantizationError(
@@ -66,14 +64,13 @@ def dequantize(
     return out
 
 
-def _decodable(type_name: str) -> TensorType:
+def _type(type_name: str, reasons: Mapping[str, str], what: str) -> TensorType:
+    """Return a type, unless something cannot be done with it, for reasons by type."""
     kind = TENSOR_TYPES.get(type_name)
     if kind is None:
         raise QuantizationError(f"unknown tensor type {type_name!r}")
-    if not has_decoder(type_name):
-        raise QuantizationError(
-            f"weights of type {type_name} cannot be decoded: {WITHOUT_DECODER[type_name]}"
-        )
+    if type_name in reasons:
+        raise QuantizationError(f"weights {what}: {reasons[type_name]}")
     return kind
 
 
@@ -133,7 +130,7 @@ def quantize(
         QuantizationError: The type is not known or has no quantizer, `values` are no whole number
             of blocks, or `importance` does not fit them.
     """
-    kind = _encodable(type_name)
+    kind = _type(type_name, WITHOUT_ENCODER, f"cannot be rounded to type {type_name}")
     if not isinstance(values, np.ndarray) or values.dtype != np.float32:
         found = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
         raise QuantizationError(f"weights must be a float32 array, not {found}")
@@ -147,17 +144,6 @@ def quantize(
     weights = _importance(importance, kind, values.size)
     encoder(type_name)(rows, weights if uses_importance(type_name) else None, blocks)
     return blocks.reshape(-1)
-
-
-def _encodable(type_name: str) -> TensorType:
-    kind = TENSOR_TYPES.get(type_name)
-    if kind is None:
-        raise QuantizationError(f"unknown tensor type {type_name!r}")
-    if not has_encoder(type_name):
-        raise QuantizationError(
-            f"weights cannot be rounded to type {type_name}: {WITHOUT_ENCODER[type_name]}"
-        )
-    return kind
 
 
 def _importance(given: Any, kind: TensorType, count: int) -> Weights | None:

@@ -22,7 +22,8 @@ with -1, 0, 1, shifted by an eighth.
 
 IQ1_M has no field d: its half float is made of the four top parts, the lowest first.
 
-Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_iq1_s`, `dequantize_row_iq1_m`.
+Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_iq1_s` and
+`dequantize_row_iq1_m`.
 """
 
 from __future__ import annotations

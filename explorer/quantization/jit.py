@@ -91,15 +91,12 @@ def kernel(function: Function) -> Function:
 
     Arrays that the kernel writes must not overlap any other that it is given.
     """
-    compiled: Function = _kept(_compile_late(function))
-    return compiled
-
-
-def _kept(compiled: Any) -> Any:
+    compiled: Any = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)
     # Where no folder can be written, each process compiles for itself.
     with contextlib.suppress(RuntimeError):
-        compiled._cache = _KernelCache(compiled.py_func)
-    return compiled
+        compiled._cache = _KernelCache(function)
+    kept: Function = compiled
+    return kept
 
 
 # What reading a pickle that was cut short or overwritten raises ("The Python Library", pickle)
@@ -181,36 +178,20 @@ _OPTIONS: Final = {
     "error_model": "numpy",  # 1 / 0 is infinity, as in C and in NumPy; no test before each division
     "pipeline_class": _ArraysApart,
 }
-_compile_late: Final = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)
+_OF_KERNELS: Final = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True, **_OPTIONS}
 
+routine: Callable[[Function], Function] = numba.njit(**_OF_KERNELS)
+"""Compile a part of kernels that they call: one with loops, which is vectorized on its own.
 
-def routine(function: Function) -> Function:
-    """Compile a part of kernels that they call: one with loops, which is vectorized on its own.
+As with kernels, arrays that it writes must not overlap any other that it is given.
+"""
 
-    As with kernels, arrays that it writes must not overlap any other that it is given.
-    """
-    compiled: Function = _compile_routine_late(function)
-    return compiled
+inlined: Callable[[Function], Function] = numba.njit(forceinline=True, **_OF_KERNELS)
+"""Compile a helper of kernels, which LLVM then puts into each of its callers.
 
-
-_compile_routine_late: Final = numba.njit(
-    no_cfunc_wrapper=True, no_cpython_wrapper=True, **_OPTIONS
-)
-
-
-def inlined(function: Function) -> Function:
-    """Compile a helper of kernels, which LLVM then puts into each of its callers.
-
-    Numba's own ``inline="always"`` does it earlier, with the same speed in the end, and takes a
-    fifth longer to compile.
-    """
-    compiled: Function = _compile_helper_late(function)
-    return compiled
-
-
-_compile_helper_late: Final = numba.njit(
-    forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True, **_OPTIONS
-)
+Numba's own ``inline="always"`` does it earlier, with the same speed in the end, and takes a fifth
+longer to compile.
+"""
 
 
 @intrinsic  # type: ignore[untyped-decorator]

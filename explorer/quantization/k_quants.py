@@ -287,6 +287,12 @@ def _scales_of_q8_k(blocks: Any, scales: Any, _minima: Any) -> None:
         scales[b, 0] = float32_of_bits(u32_at(blocks, b, 0))
 
 
+_HEAD = (  # of Q4_K and Q5_K
+    BlockField("d", 0, 2, "f16", "scale of the scales"),
+    BlockField("dmin", 2, 2, "f16", "scale of the minima"),
+    BlockField("scales", 4, 12, "6-bit scales", "8 scales and 8 minima of 32 weights each"),
+)
+
 LAYOUTS = {
     "Q2_K": BlockLayout(
         levels=integers(0, 3),
@@ -321,12 +327,7 @@ LAYOUTS = {
         levels=integers(0, 15),
         weights_per_scale=32,
         has_minimum=True,
-        fields=(
-            BlockField("d", 0, 2, "f16", "scale of the scales"),
-            BlockField("dmin", 2, 2, "f16", "scale of the minima"),
-            BlockField("scales", 4, 12, "6-bit scales", "8 scales and 8 minima of 32 weights each"),
-            BlockField("qs", 16, 128, "4-bit codes", f"quarters {_QUARTERS}"),
-        ),
+        fields=(*_HEAD, BlockField("qs", 16, 128, "4-bit codes", f"quarters {_QUARTERS}")),
         unpack_codes=_codes_of_q4_k,
         unpack_scales=_scales_of_q4_k,
     ),
@@ -335,9 +336,7 @@ LAYOUTS = {
         weights_per_scale=32,
         has_minimum=True,
         fields=(
-            BlockField("d", 0, 2, "f16", "scale of the scales"),
-            BlockField("dmin", 2, 2, "f16", "scale of the minima"),
-            BlockField("scales", 4, 12, "6-bit scales", "8 scales and 8 minima of 32 weights each"),
+            *_HEAD,
             BlockField("qh", 16, 32, "1-bit codes", "highest bit: bit k of byte l, weight 32k+l"),
             BlockField("qs", 48, 128, "4-bit codes", f"low four bits, quarters {_QUARTERS}"),
         ),

@@ -24,6 +24,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from explorer.quantization.jit import (
     f32,
@@ -40,7 +41,7 @@ from explorer.quantization.jit import (
     u32,
     u32_at,
 )
-from explorer.quantization.registry import LANES, BlockField, BlockLayout, integers
+from explorer.quantization.registry import LANES, BlockField, BlockLayout, UnpackCodes, integers
 from explorer.quantization.scale_search import (
     MINIMUM,
     SCALE,
@@ -257,90 +258,71 @@ def _codes_of_q2_0(blocks: Any, codes: Any) -> None:
                 codes[b, 16 * group + i] = u32(packed >> u32(2 * i)) & u32(3)
 
 
+def _layout(
+    levels: NDArray[np.float32], weights: int, unpack_codes: UnpackCodes, *fields: BlockField
+) -> BlockLayout:
+    """Return the layout of blocks that begin with their scale, and perhaps with a minimum."""
+    minimum = fields[0] is _MINIMUM
+    unpack_scales = scales_and_minima_at_the_start if minimum else scales_at_the_start
+    return BlockLayout(levels, weights, (_SCALE, *fields), unpack_codes, unpack_scales, minimum)
+
+
+_HALVES = "weights 0-15 in the low halves, 16-31 in high"
+_LOW_BITS = "low four bits, halves as in Q4_0"
+_FIFTH_BITS = "highest bit of each code, weight 0 lowest"
+_SUM = "scale times the sum of the codes, for dot products"
+_SIGNS = "set: plus the scale, clear: minus the scale"
+
 LAYOUTS = {
-    "Q4_0": BlockLayout(
-        levels=integers(-8, 7),
-        weights_per_scale=32,
-        fields=(
-            _SCALE,
-            BlockField("qs", 2, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
-        ),
-        unpack_codes=_codes_of_q4_0,
-        unpack_scales=scales_at_the_start,
+    "Q4_0": _layout(
+        integers(-8, 7), 32, _codes_of_q4_0, BlockField("qs", 2, 16, "4-bit codes", _HALVES)
     ),
-    "Q4_1": BlockLayout(
-        levels=integers(0, 15),
-        weights_per_scale=32,
-        has_minimum=True,
-        fields=(
-            _SCALE,
-            _MINIMUM,
-            BlockField("qs", 4, 16, "4-bit codes", "weights 0-15 in the low halves, 16-31 in high"),
-        ),
-        unpack_codes=_codes_of_q4_1,
-        unpack_scales=scales_and_minima_at_the_start,
+    "Q4_1": _layout(
+        integers(0, 15),
+        32,
+        _codes_of_q4_1,
+        _MINIMUM,
+        BlockField("qs", 4, 16, "4-bit codes", _HALVES),
     ),
-    "Q5_0": BlockLayout(
-        levels=integers(-16, 15),
-        weights_per_scale=32,
-        fields=(
-            _SCALE,
-            BlockField("qh", 2, 4, "1-bit codes", "highest bit of each code, weight 0 lowest"),
-            BlockField("qs", 6, 16, "4-bit codes", "low four bits, halves as in Q4_0"),
-        ),
-        unpack_codes=_codes_of_q5_0,
-        unpack_scales=scales_at_the_start,
+    "Q5_0": _layout(
+        integers(-16, 15),
+        32,
+        _codes_of_q5_0,
+        BlockField("qh", 2, 4, "1-bit codes", _FIFTH_BITS),
+        BlockField("qs", 6, 16, "4-bit codes", _LOW_BITS),
     ),
-    "Q5_1": BlockLayout(
-        levels=integers(0, 31),
-        weights_per_scale=32,
-        has_minimum=True,
-        fields=(
-            _SCALE,
-            _MINIMUM,
-            BlockField("qh", 4, 4, "1-bit codes", "highest bit of each code, weight 0 lowest"),
-            BlockField("qs", 8, 16, "4-bit codes", "low four bits, halves as in Q4_0"),
-        ),
-        unpack_codes=_codes_of_q5_1,
-        unpack_scales=scales_and_minima_at_the_start,
+    "Q5_1": _layout(
+        integers(0, 31),
+        32,
+        _codes_of_q5_1,
+        _MINIMUM,
+        BlockField("qh", 4, 4, "1-bit codes", _FIFTH_BITS),
+        BlockField("qs", 8, 16, "4-bit codes", _LOW_BITS),
     ),
-    "Q8_0": BlockLayout(
-        levels=integers(-128, 127),
-        weights_per_scale=32,
-        fields=(_SCALE, BlockField("qs", 2, 32, "i8", "one code for each weight")),
-        unpack_codes=_codes_of_q8_0,
-        unpack_scales=scales_at_the_start,
+    "Q8_0": _layout(
+        integers(-128, 127),
+        32,
+        _codes_of_q8_0,
+        BlockField("qs", 2, 32, "i8", "one code for each weight"),
     ),
-    "Q8_1": BlockLayout(
-        levels=integers(-128, 127),
-        weights_per_scale=32,
-        fields=(
-            _SCALE,
-            BlockField("s", 2, 2, "f16", "scale times the sum of the codes, for dot products"),
-            BlockField("qs", 4, 32, "i8", "one code for each weight"),
-        ),
-        unpack_codes=_codes_of_q8_1,
-        unpack_scales=scales_at_the_start,
+    "Q8_1": _layout(
+        integers(-128, 127),
+        32,
+        _codes_of_q8_1,
+        BlockField("s", 2, 2, "f16", _SUM),
+        BlockField("qs", 4, 32, "i8", "one code for each weight"),
     ),
-    "Q1_0": BlockLayout(
-        levels=np.array([-1, 1], np.float32),
-        weights_per_scale=128,
-        fields=(
-            _SCALE,
-            BlockField("qs", 2, 16, "1-bit codes", "set: plus the scale, clear: minus the scale"),
-        ),
-        unpack_codes=_codes_of_q1_0,
-        unpack_scales=scales_at_the_start,
+    "Q1_0": _layout(
+        np.array([-1, 1], np.float32),
+        128,
+        _codes_of_q1_0,
+        BlockField("qs", 2, 16, "1-bit codes", _SIGNS),
     ),
-    "Q2_0": BlockLayout(
-        levels=integers(-1, 2),
-        weights_per_scale=64,
-        fields=(
-            _SCALE,
-            BlockField("qs", 2, 16, "2-bit codes", "four consecutive weights in each byte"),
-        ),
-        unpack_codes=_codes_of_q2_0,
-        unpack_scales=scales_at_the_start,
+    "Q2_0": _layout(
+        integers(-1, 2),
+        64,
+        _codes_of_q2_0,
+        BlockField("qs", 2, 16, "2-bit codes", "four consecutive weights in each byte"),
     ),
 }
 

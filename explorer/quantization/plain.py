@@ -6,12 +6,12 @@
     BF16  | high half of F32 |    value = bits << 16
     F32   | float            |    F64, integers, BOOL: rounded to the nearest float32
 
-Source: `gguf.md` section 8; ggml/src/ggml-impl.h, `ggml_fp16_to_fp32` and `ggml_bf16_to_fp32`.
+Source: `docs/gguf.md`, section 8; ggml/src/ggml-impl.h, `ggml_fp16_to_fp32`, `ggml_bf16_to_fp32`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from explorer.quantization.jit import (
     u16,
     u32,
 )
-from explorer.quantization.registry import Blocks, Weights
+from explorer.quantization.registry import Blocks, Decoder, Weights
 
 # Floats of eight bits and less, without scales: each code is looked up in its format's table.
 #
@@ -61,28 +61,8 @@ def _look_up_nibbles(table: Any, blocks: Any, out: Any) -> None:
         out[b, 1] = table[blocks[b, 0] >> 4]
 
 
-def _bytes(table: NDArray[np.float32]) -> Callable[[Blocks, Weights], None]:
+def _bytes(table: NDArray[np.float32]) -> Decoder:
     return lambda blocks, out: look_up_bytes(table, blocks.reshape(-1), out.reshape(-1))
-
-
-def _sixes(table: NDArray[np.float32]) -> Callable[[Blocks, Weights], None]:
-    return lambda blocks, out: _look_up_sixes(table, blocks, out)
-
-
-def _nibbles(table: NDArray[np.float32]) -> Callable[[Blocks, Weights], None]:
-    return lambda blocks, out: _look_up_nibbles(table, blocks, out)
-
-
-_SMALL_FLOAT_DECODERS = {
-    "F8_E4M3": _bytes(formats.E4M3),
-    "F8_E5M2": _bytes(formats.E5M2),
-    "F8_E8M0": _bytes(formats.E8M0),
-    "F8_E4M3FNUZ": _bytes(formats.E4M3_FNUZ),
-    "F8_E5M2FNUZ": _bytes(formats.E5M2_FNUZ),
-    "F6_E2M3": _sixes(formats.E2M3),
-    "F6_E3M2": _sixes(formats.E3M2),
-    "F4": _nibbles(formats.E2M1),
-}
 
 
 @kernel
@@ -101,7 +81,7 @@ def _decode_bf16(blocks: Any, out: Any) -> None:
         values[i] = float32_of_bits(u32(halves[i]) << u32(16))
 
 
-def _cast_from(dtype: str) -> Callable[[Blocks, Weights], None]:
+def _cast_from(dtype: str) -> Decoder:
     stored = np.dtype(dtype).newbyteorder("<")
 
     def decode(blocks: Blocks, out: Weights) -> None:
@@ -112,21 +92,21 @@ def _cast_from(dtype: str) -> Callable[[Blocks, Weights], None]:
     return decode
 
 
-DECODERS = {
-    **_SMALL_FLOAT_DECODERS,
-    "F32": _cast_from("f4"),
+_NUMBERS = ("F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64")
+
+DECODERS: dict[str, Decoder] = {
     "F16": _decode_f16,
     "BF16": _decode_bf16,
-    "F64": _cast_from("f8"),
-    "I8": _cast_from("i1"),
-    "I16": _cast_from("i2"),
-    "I32": _cast_from("i4"),
-    "I64": _cast_from("i8"),
     "BOOL": _cast_from("u1"),
-    "U8": _cast_from("u1"),
-    "U16": _cast_from("u2"),
-    "U32": _cast_from("u4"),
-    "U64": _cast_from("u8"),
+    **{name: _cast_from(f"{name[0].lower()}{int(name[1:]) // 8}") for name in _NUMBERS},
+    "F8_E4M3": _bytes(formats.E4M3),
+    "F8_E5M2": _bytes(formats.E5M2),
+    "F8_E8M0": _bytes(formats.E8M0),
+    "F8_E4M3FNUZ": _bytes(formats.E4M3_FNUZ),
+    "F8_E5M2FNUZ": _bytes(formats.E5M2_FNUZ),
+    "F6_E2M3": partial(_look_up_sixes, formats.E2M3),
+    "F6_E3M2": partial(_look_up_sixes, formats.E3M2),
+    "F4": partial(_look_up_nibbles, formats.E2M1),
 }
 
 

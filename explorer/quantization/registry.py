@@ -44,12 +44,18 @@ class QuantizationError(ExplorerError, ValueError):
 
 
 def check_array(
-    what: str, array: NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...]
+    what: str,
+    array: NDArray[Any],
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    *,
+    filled: bool = False,
 ) -> None:
-    """Check an array that a kernel is to read, since kernels check nothing.
+    """Check an array that a kernel is to read or to fill, since kernels check nothing.
 
     Raises:
-        QuantizationError: It has another element type or shape, or is not contiguous.
+        QuantizationError: It has another element type or shape, is not contiguous, or is to be
+            filled and cannot be written.
     """
     if not (array.shape == shape and array.dtype == dtype and array.flags.c_contiguous):
         order = "" if array.flags.c_contiguous else " strided"
@@ -57,18 +63,7 @@ def check_array(
             f"{what} must be a contiguous array of {dtype} {list(shape)}, "
             f"not{order} {array.dtype} {list(array.shape)}"
         )
-
-
-def check_output(
-    what: str, array: NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> None:
-    """Check an array that a kernel is to fill.
-
-    Raises:
-        QuantizationError: As `check_array`, or it cannot be written.
-    """
-    check_array(what, array, dtype, shape)
-    if not array.flags.writeable:
+    if filled and not array.flags.writeable:
         raise QuantizationError(f"{what} must be writable")
 
 
@@ -145,7 +140,7 @@ def decoder(type_name: str) -> Decoder:
     def decode(blocks: Blocks, out: Weights) -> None:
         count = len(blocks)
         check_array("blocks", blocks, UINT8, (count, kind.block_bytes))
-        check_output("out", out, FLOAT32, (count, kind.block_weights))
+        check_array("out", out, FLOAT32, (count, kind.block_weights), filled=True)
         kernel(read_only(blocks), out)
 
     return decode
@@ -261,7 +256,7 @@ def encoder(type_name: str) -> Encoder:
     def encode(values: Weights, importance: Weights | None, blocks: Blocks) -> None:
         count = len(values)
         check_array("values", values, FLOAT32, (count, kind.block_weights))
-        check_output("blocks", blocks, UINT8, (count, kind.block_bytes))
+        check_array("blocks", blocks, UINT8, (count, kind.block_bytes), filled=True)
         if importance is not None:
             check_array("importance", importance, FLOAT32, (len(importance), kind.block_weights))
             importance = read_only(importance)
@@ -375,14 +370,14 @@ def _checked(parts: BlockLayout, kind: TensorType) -> BlockLayout:
 
     def unpack_codes(blocks: Blocks, codes: Codes) -> None:
         check_array("blocks", blocks, UINT8, (len(blocks), kind.block_bytes))
-        check_output("codes", codes, UINT8, (len(blocks), kind.block_weights))
+        check_array("codes", codes, UINT8, (len(blocks), kind.block_weights), filled=True)
         parts.unpack_codes(read_only(blocks), codes)
 
     def unpack_scales(blocks: Blocks, scales: Scales, minima: Scales) -> None:
         check_array("blocks", blocks, UINT8, (len(blocks), kind.block_bytes))
-        check_output("scales", scales, FLOAT32, (len(blocks), scale_count))
+        check_array("scales", scales, FLOAT32, (len(blocks), scale_count), filled=True)
         if parts.has_minimum:
-            check_output("minima", minima, FLOAT32, (len(blocks), scale_count))
+            check_array("minima", minima, FLOAT32, (len(blocks), scale_count), filled=True)
         parts.unpack_scales(read_only(blocks), scales, minima)
 
     return replace(parts, unpack_codes=unpack_codes, unpack_scales=unpack_scales)

@@ -387,11 +387,7 @@ def search_codes(x: Any, w: Any, lanes: Any, codes: Any, half: Any) -> None:
 def search_scale_of_signed(scales: Any, weights: Any, count: Any, half: Any) -> Any:
     """Return the scale with which numbers from -half to half - 1 come nearest to scales.
 
-    Args:
-        scales: float32 [count]: what is to be rounded.
-        weights: float32 [count]: how much the square error of each counts.
-        count: How many.
-        half: How many numbers there are below 0.
+    `weights` say how much the square error of each scale counts.
     """
     low, high = f32(-half), f32(half - 1)
     most = first_of_largest(scales, count)
@@ -413,14 +409,9 @@ def search_scale_of_signed(scales: Any, weights: Any, count: Any, half: Any) -> 
 
 @routine
 def search_scale_of_positive(scales: Any, weights: Any, codes: Any, count: Any, top: Any) -> Any:
-    """Return the scale with which numbers from 0 to `top` come nearest to scales.
+    """Return the scale with which numbers from 0 to `top` come nearest to scales, none negative.
 
-    Args:
-        scales: float32 [count]: what is to be rounded; none is negative.
-        weights: float32 [count]: how much the square error of each counts.
-        codes: float32 [count], filled with the numbers.
-        count: How many.
-        top: The highest number.
+    `weights` are as before; the numbers are written to `codes`, float32 [count].
     """
     high = f32(top)
     most = greatest(scales, count)

@@ -12,7 +12,8 @@
            qh 0-3    digit 0 of weights 240-243, digit 1 of weights 244-247, ... digit 3: 252-255
     TQ2_0: one byte holds weights l, l + 32, l + 64, l + 96 of a half, from the lowest bits on
 
-Source: `gguf.md` section 8; ggml/src/ggml-quants.c, `dequantize_row_tq1_0`, `dequantize_row_tq2_0`.
+Source: `docs/gguf.md`, section 8; ggml/src/ggml-quants.c, `dequantize_row_tq1_0` and
+`dequantize_row_tq2_0`.
 """
 
 from __future__ import annotations

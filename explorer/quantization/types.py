@@ -1,9 +1,9 @@
 """The table of tensor types: how many weights a block holds and how many bytes it takes.
 
-One table for both formats. Types of ggml carry ggml's id (`gguf.md` section 7; ggml/include/ggml.h,
-`enum ggml_type`, and the traits in ggml/src/ggml.c); types that only safetensors knows have none
-(safetensors/src/tensor.rs, `enum Dtype`). Sub-byte floats of safetensors are blocks too: F4 packs
-two weights into a byte, F6 four into three bytes.
+One table for both formats. Types of ggml carry ggml's id (`docs/gguf.md`, section 7;
+ggml/include/ggml.h, `enum ggml_type`, and the traits in ggml/src/ggml.c); types that only
+safetensors knows have none (safetensors/src/tensor.rs, `enum Dtype`). Sub-byte floats of
+safetensors are blocks too: F4 packs two weights into a byte, F6 four into three bytes.
 """
 
 from __future__ import annotations

@@ -164,9 +164,9 @@ def measure_thread(path: Path, name: str) -> dict[str, float]:
         def work() -> None:
             from explorer.analysis.statistics import GrowingStatistics
 
-            growing = GrowingStatistics(tensor, snapshots=True)
+            growing = GrowingStatistics(tensor, rough=True)
             for _ in growing.walk():
-                growing.snapshot()
+                growing.rough_histogram()
 
         took, pause = in_thread(heartbeat, work)
     return {"opening": opening, "first": took, "first_pause": pause}

@@ -63,9 +63,9 @@ for zeros in zero_tensors():
 compile_rounding("Q5_1")
 event.register("numba:compile", Listener())
 tensor = tensor_of("Q4_0", random_blocks("Q4_0", 2000).tobytes(), (1000, 64))
-growing = GrowingStatistics(tensor, 100, workers=2, snapshots=True)
+growing = GrowingStatistics(tensor, 100, workers=2, rough=True)
 for _ in growing.walk():
-    growing.snapshot()
+    growing.rough_histogram()
 tensor_statistics(tensor, 100, workers=2)
 block_statistics(tensor, 100)
 view = TensorView.of(tensor)

@@ -16,13 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 from PySide6.QtCore import QCoreApplication
 
-from explorer.analysis import (
-    BlockStatistics,
-    Histogram,
-    Snapshot,
-    TensorStatistics,
-    block_statistics,
-)
+from explorer.analysis import BlockStatistics, Histogram, TensorStatistics, block_statistics
 from explorer.analysis.histogram import Binning, RunningCounts, count_weights
 from explorer.analysis.statistics import GrowingStatistics
 from explorer.errors import ExplorerError
@@ -188,21 +182,21 @@ class _Reading:
         found = self._cache.get(key)
         if not isinstance(found, TensorStatistics):
             reading = GrowingStatistics(
-                subject.tensor, _FINE_BINS, None, worker_count(), self._worker.check, snapshots=True
+                subject.tensor, _FINE_BINS, None, worker_count(), self._worker.check, rough=True
             )
             with closing(reading.walk()) as walk:
                 for _ in walk:
-                    self._worker.publish(lambda: self._growing(subject, reading.snapshot()))
+                    self._worker.publish(partial(self._growing, subject, reading))
             found = reading.statistics
             self._cache.put(key, found)
         self._advance(subject, 2)
         self._statistics.append(SubjectStatistics(subject, found, found))
         self._complete.append(found)
 
-    def _growing(self, subject: SelectedTensor, snapshot: Snapshot) -> HistogramResult:
+    def _growing(self, subject: SelectedTensor, reading: GrowingStatistics) -> HistogramResult:
         """Return what is known while the statistics of a tensor are read."""
-        statistics = *self._statistics, SubjectStatistics(subject, snapshot.moments, None)
-        return self._so_far(statistics, snapshot.done, subject, snapshot.histogram)
+        statistics = *self._statistics, SubjectStatistics(subject, reading.moments, None)
+        return self._so_far(statistics, reading.done, subject, reading.rough_histogram())
 
     def _count(self, subject: SelectedTensor, binning: Binning | None) -> Histogram:
         """Count the bins that were asked for."""

@@ -1,6 +1,6 @@
 """What metadata and `config.json` say about the quantization of a weight; either may be wrong.
 
-Source: `safetensors_and_blobs.md` section 3; mlx-lm, `load_model` (the entries of single modules).
+Source: `docs/safetensors_and_blobs.md`, section 3; mlx-lm, `load_model` (entries of modules).
 """
 
 from __future__ import annotations

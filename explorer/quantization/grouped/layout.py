@@ -17,7 +17,8 @@ of one, is a run of bytes in each tensor: the kernels take such runs, and memory
 however long a row is. What a weight's layout is, where metadata and shapes must be weighed against
 each other, `grouped.detection.resolve` finds out.
 
-Source: `safetensors_and_blobs.md` sections 3 and 4; mlx/ops.cpp, `dequantize` and `fp_dequantize`.
+Source: `docs/safetensors_and_blobs.md`, sections 3 and 4; mlx/ops.cpp, `dequantize`,
+`fp_dequantize`.
 """
 
 from __future__ import annotations
