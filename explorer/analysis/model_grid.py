@@ -12,16 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from explorer.formats.tensors import natural_key, parse_name
 
-# Roles in the order in which a layer computes, with short names, in the words of GGUF (gguf.md
-# section 9) and Hugging Face. An unknown role keeps its name and stands behind the others.
-# Words that follow a module's path ("self_attn.q_proj"), by short name. The first that fits counts.
+# Roles in the order in which a layer computes: short names, and the names of GGUF (docs/gguf.md
+# section 9) and Hugging Face, which may follow a module's path ("self_attn.q_proj"). The first that
+# fits counts. An unknown role keeps its name and stands behind the others.
 _ATTENTION: Final = (
     ("norm", r"attn_norm|input_layernorm|ln_?1|layer_norm1|norm1|attention_norm|operator_norm"),
     ("norm 2", r"attn_norm_2"),
@@ -106,7 +106,7 @@ class RoleName(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> RoleName:
-        """Take a tensor's name apart; any text is accepted."""
+        """Return the role in a tensor's name; any text is accepted."""
         parsed = parse_name(name)
         role = parsed.role
         if len(role) <= _MOST_CHARACTERS:
@@ -122,19 +122,16 @@ class RoleName(NamedTuple):
 
 _DOTTED: Final = tuple(f".{suffix}" for suffix in _SUFFIXES if suffix)
 
-Rank: TypeAlias = tuple[Any, ...]
-"""Something to sort by."""
-
 
 class Column(NamedTuple):
     """How a role is called in a layer, and where it stands.
 
     Attributes:
-        rank: Its place among the roles of a layer.
+        rank: Sorts the roles of a layer.
         label: A short name; the role itself where none is known.
     """
 
-    rank: Rank
+    rank: tuple[Any, ...]
     label: str
 
 
@@ -168,7 +165,7 @@ _CHECK_EVERY: Final = 4096
 
 
 class Kind(Enum):
-    """What a section shows."""
+    """What a section shows; sections are in this order."""
 
     BEFORE = auto()
     LAYERS = auto()
@@ -256,29 +253,22 @@ def model_grid(names: Sequence[str], check: Callable[[], object] = lambda: None)
         names: The names of a model's tensors, in the order of its table.
         check: Called every few thousand names; raises to give up.
     """
-    stacks: dict[str, dict[tuple[int, _Key], list[int]]] = {}
-    outside: dict[Kind, dict[tuple[int, _Key], list[int]]] = {Kind.BEFORE: {}, Kind.AFTER: {}}
+    parts: dict[tuple[Kind, str], dict[tuple[int, _Key], list[int]]] = {}
     for number, name in enumerate(names):
         if number % _CHECK_EVERY == 0:
             check()
         parsed = RoleName.of(name)
+        part = (Kind.LAYERS, parsed.stack)
         if parsed.layer is None:
-            kind = Kind.AFTER if parsed.comes_last else Kind.BEFORE
-            place = outside[kind].setdefault((0, (parsed.role, parsed.suffix)), [])
-        else:
-            place = stacks.setdefault(parsed.stack, {}).setdefault(
-                (parsed.layer, (parsed.role, parsed.suffix)), []
-            )
-        place.append(number)
-    parts = [(Kind.BEFORE, "", outside[Kind.BEFORE])]
-    largest = sorted(stacks, key=lambda stack: -sum(map(len, stacks[stack].values())))
-    parts += [(Kind.LAYERS, stack, stacks[stack]) for stack in largest]
-    parts += [(Kind.AFTER, "", outside[Kind.AFTER])]
+            part = (Kind.AFTER if parsed.comes_last else Kind.BEFORE, "")
+        place = parsed.layer or 0, (parsed.role, parsed.suffix)
+        parts.setdefault(part, {}).setdefault(place, []).append(number)
     sections: list[GridSection] = []
     cells: list[GridCell] = []
-    for kind, stack, found in parts:
-        if found:
-            sections.append(_section(len(sections), (kind, stack), found, cells, check))
+    for part in sorted(
+        parts, key=lambda part: (part[0].value, -sum(map(len, parts[part].values())))
+    ):
+        sections.append(_section(len(sections), part, parts[part], cells, check))
     cell_of = np.zeros(len(names), np.int64)
     for number, cell in enumerate(cells):
         cell_of[list(cell.rows)] = number

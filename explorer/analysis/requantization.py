@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import RoundedPair, measure_pair, saturated_share
 from explorer.analysis.matching.views import Weights, view_of
-from explorer.analysis.rounding import rounder
+from explorer.analysis.rounding import rounded_type
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Tensor
 from explorer.formats.weights import Values, check_decodable
@@ -77,49 +77,28 @@ def requantize(  # noqa: PLR0913 - all but the first two have a default
     """
     check_decodable(tensor)
     weighing = None if importance is None else checked_importance(importance, tensor)
-    for name in type_names:
-        rounder(name)  # all names are checked before the first type is tried
+    kinds = [rounded_type(name, tensor.type.name) for name in type_names]
 
     def each() -> Iterator[Requantized]:
-        for number, name in enumerate(type_names):
+        for number, (name, kind) in enumerate(zip(type_names, kinds, strict=True)):
             before = number * tensor.parameters
 
             def report(done: int, before: int = before) -> None:
                 if progress is not None:
                     progress(before + done)
 
-            yield _in_type(
-                tensor,
-                name,
-                importance=weighing,
-                workers=workers,
-                check=cancel or never,
-                progress=report,
-            )
+            problem = Folding(tensor.shape).block_problem(kind)
+            if problem is not None:
+                yield Requantized(name, None, None, None, problem=problem)
+            else:
+                pair = RoundedPair(tensor, name, weighing)
+                errors = measure_pair(pair, workers, cancel or never, report, count_codes=True)
+                nbytes, bits = kind.nbytes(tensor.parameters), kind.bits_per_weight
+                share = saturated_share(pair, errors)
+                yield Requantized(name, nbytes, bits, errors.metrics(), share)
             report(tensor.parameters)
 
     return each()
-
-
-def _in_type(  # noqa: PLR0913 - the arguments of `requantize`
-    tensor: Tensor,
-    name: str,
-    *,
-    importance: Values | None,
-    workers: int,
-    check: Check,
-    progress: Callable[[int], object],
-) -> Requantized:
-    kind = rounder(name, tensor.type.name).type
-    problem = Folding(tensor.shape).block_problem(kind)
-    if problem is not None:
-        return Requantized(name, None, None, None, problem=problem)
-    pair = RoundedPair(tensor, name, importance)
-    errors = measure_pair(pair, workers, check, progress, count_codes=True)
-    saturated = saturated_share(pair, errors)
-    nbytes = kind.nbytes(tensor.parameters)
-    assert nbytes is not None  # its rows are whole blocks
-    return Requantized(name, nbytes, kind.bits_per_weight, errors.metrics(), saturated)
 
 
 def checked_importance(importance: NDArray[np.float32], weights: Weights) -> Values:

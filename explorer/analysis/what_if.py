@@ -24,7 +24,8 @@ from explorer.analysis.errors.pairs import (
     measure_pair,
     saturated_share,
 )
-from explorer.analysis.matching import Match, Matching, TensorView
+from explorer.analysis.matching.pairing import Match, Matching
+from explorer.analysis.matching.views import TensorView
 from explorer.analysis.recipes.rules import CURRENT
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.analysis.rounding import rounded_type

@@ -19,7 +19,8 @@ from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.errors.pictures import picture_errors
 from explorer.analysis.histogram import Binning, RunningCounts
 from explorer.analysis.kernel_api import PIECE
-from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.matching.pairing import Match
+from explorer.analysis.matching.views import TensorView
 from explorer.analysis.statistics import GrowingStatistics
 from explorer.analysis.tensor_map.draw import Quantity, draw_map, tensor_source
 from explorer.analysis.tensor_map.map import Grid, Window

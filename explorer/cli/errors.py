@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.compare import ComparedRow, Comparison, TotalErrors
-from explorer.analysis.matching import Match, Matching, TensorView, match_models
+from explorer.analysis.matching.pairing import Match, Matching, match_models
+from explorer.analysis.matching.views import TensorView
 from explorer.analysis.requantization import Requantized, requantize
 from explorer.analysis.rounding import rounder, rounding_types
 from explorer.analysis.what_if import importance_of, is_importance_matrix

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from explorer.analysis import ErrorMetrics
 from explorer.analysis.errors.compare import ComparedRow, TotalErrors
-from explorer.analysis.matching import Matching
+from explorer.analysis.matching.pairing import Matching
 from explorer.present.statistics import statistic_label
 from explorer.tabular import Cell
 from explorer.text import float_text, integer_text

@@ -27,7 +27,7 @@ from explorer.text import plain_text
 
 if TYPE_CHECKING:
     from explorer.analysis.errors.pairs import WeightsPair
-    from explorer.analysis.matching import Match, Matching
+    from explorer.analysis.matching.pairing import Match, Matching
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class MatchedModels:
     @classmethod
     def of(cls, reference: Document, document: Document) -> MatchedModels:
         """Match two models; for a worker."""
-        from explorer.analysis.matching import match_models  # noqa: PLC0415 - not for first paint
+        from explorer.analysis.matching.pairing import match_models  # noqa: PLC0415 - not for first paint
 
         matching = match_models(reference.model, document.model)
         rows = {name: row for row, name in enumerate(document.model.tensors.columns.names)}

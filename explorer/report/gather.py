@@ -9,7 +9,7 @@ from typing import Final
 
 from explorer.analysis import TensorStatistics
 from explorer.analysis.errors.pairs import MatchedPair
-from explorer.analysis.matching import Matching, match_models
+from explorer.analysis.matching.pairing import Matching, match_models
 from explorer.analysis.recipes.fits import MixRow, RecipeFit, compare_with_recipes, type_mix
 from explorer.analysis.survey_cache import KeptErrors, KeptSurvey, SurveyCache
 from explorer.analysis.surveys import run_errors, run_survey

@@ -18,7 +18,8 @@ import pytest
 from explorer.analysis import TensorErrors, compare_tensors
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.errors.pictures import picture_errors
-from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.matching.pairing import Match
+from explorer.analysis.matching.views import TensorView
 from explorer.formats import open_model
 from explorer.quantization import dequantize
 from tests.benchmarks.report import Report, Row, milliseconds
@@ -37,7 +38,8 @@ _COMPARE_AND_MEASURE = """
 import sys
 from explorer.analysis import compare_tensors
 from explorer.analysis.errors.pictures import picture_errors
-from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.matching.pairing import Match
+from explorer.analysis.matching.views import TensorView
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.formats import open_model
 

@@ -54,7 +54,8 @@ def test_a_real_tensor_then_needs_no_other_kernel() -> None:
 from explorer.analysis import block_statistics, tensor_statistics
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair
 from explorer.analysis.errors.pictures import picture_errors
-from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.matching.pairing import Match
+from explorer.analysis.matching.views import TensorView
 from explorer.analysis.statistics import GrowingStatistics
 from tests.helpers.tensors import random_blocks, tensor_of
 for zeros in zero_tensors():

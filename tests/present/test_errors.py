@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from explorer.analysis.matching import match_models
+from explorer.analysis.matching.pairing import match_models
 from explorer.formats import open_model
 from explorer.present.errors import error_text
 from explorer.report.gather import gather

@@ -9,7 +9,7 @@ from math import nan
 from explorer.analysis.blocks import BlockStatistics, level_error, saturated_codes
 from explorer.analysis.errors.metrics import ErrorMetrics, RunningErrors
 from explorer.analysis.errors.pairs import MatchedPair, WeightsPair, measure_pair, saturated_share
-from explorer.analysis.matching import Match
+from explorer.analysis.matching.pairing import Match
 from explorer.analysis.matching.views import Weights, view_of
 from explorer.analysis.moments import Moments
 from explorer.analysis.surveys import Progress, map_tensors

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from explorer.analysis.matching import Matching
+from explorer.analysis.matching.pairing import Matching
 from explorer.analysis.requantization import checked_importance
 from explorer.analysis.surveys import SurveyControl
 from explorer.analysis.what_if import (

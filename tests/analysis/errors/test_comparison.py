@@ -9,7 +9,8 @@ import pytest
 
 from explorer.analysis import TensorErrors, code_shares, compare_tensors
 from explorer.analysis.errors.compare import Comparison
-from explorer.analysis.matching import Match, TensorView
+from explorer.analysis.matching.pairing import Match
+from explorer.analysis.matching.views import TensorView
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import Tensor
 from explorer.formats.weights import SPAN_WEIGHTS

@@ -24,7 +24,8 @@ from explorer.analysis.errors.pictures import (
     squares,
 )
 from explorer.analysis.histogram import Histogram
-from explorer.analysis.matching import TensorView, match_models
+from explorer.analysis.matching.pairing import match_models
+from explorer.analysis.matching.views import TensorView
 from explorer.analysis.requantization import requantize
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats import open_model

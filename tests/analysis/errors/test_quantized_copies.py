@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis import requantize
 from explorer.analysis.errors.compare import Comparison
-from explorer.analysis.matching import match_models
+from explorer.analysis.matching.pairing import match_models
 from explorer.formats import open_model
 from tests.helpers.model_pairs import write_gguf, write_safetensors
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.analysis.errors.compare import Comparison
-from explorer.analysis.matching import match_models, rules
+from explorer.analysis.matching import rules
+from explorer.analysis.matching.pairing import match_models
 from explorer.formats import Model, open_model
 from tests.helpers.gguf_writer import ARRAY, I32, STRING, U32, Array, GgufFile, TensorSpec
 from tests.helpers.safetensors_writer import tensors_bytes

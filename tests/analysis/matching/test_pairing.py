@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.compare import Comparison
-from explorer.analysis.matching import Matching, match_models
 from explorer.analysis.matching import rules as make
-from explorer.analysis.matching.pairing import Names
+from explorer.analysis.matching.pairing import Matching, Names, match_models
 from explorer.formats import open_model
 from tests.helpers.gguf_writer import STRING, GgufFile, TensorSpec
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from explorer.analysis.errors.compare import Comparison
-from explorer.analysis.matching import Matching, match_models
+from explorer.analysis.matching.pairing import Matching, match_models
 from explorer.formats import open_model
 from tests.helpers.model_pairs import arrays_of, write_gguf, write_safetensors
 

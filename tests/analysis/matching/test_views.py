@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from explorer.analysis.matching import TensorPart, TensorView, ViewReader
 from explorer.analysis.matching import views as view_reader
+from explorer.analysis.matching.views import TensorPart, TensorView, ViewReader
 from explorer.formats import Tensor
 from tests.helpers.tensors import float_tensor
 

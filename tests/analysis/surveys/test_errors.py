@@ -14,7 +14,7 @@ from explorer.analysis import compare_tensors
 from explorer.analysis import surveys as survey_run
 from explorer.analysis.errors.metrics import ErrorMetrics
 from explorer.analysis.errors.pairs import MatchedPair, RoundedPair, WeightsPair
-from explorer.analysis.matching import match_models
+from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.survey_cache import KeptErrors, SurveyCache
 from explorer.analysis.surveys import PairRow, SurveyCancelled, SurveyControl, run_errors
 from explorer.formats import Model, open_model

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from explorer.analysis import compare_tensors, requantize
 from explorer.analysis.errors.pairs import RUN_WEIGHTS
-from explorer.analysis.matching import match_models
+from explorer.analysis.matching.pairing import match_models
 from explorer.analysis.requantization import checked_importance
 from explorer.analysis.what_if import (
     PRESENT,
