@@ -167,7 +167,10 @@ def link_escapes(folder: Path, name: str) -> bool:
     path = folder / name
     if cache is not None:
         return escapes(path, folder, cache)
-    if not escapes(path, folder):
+    roots = [folder]
+    if folder.parent.name == "snapshots":  # a repository that was taken out of its cache
+        roots.append(folder.parents[1] / "blobs")
+    if not escapes(path, *roots):
         return False
     blobs = Path(os.path.realpath(path)).parent
     return not (blobs.name == "blobs" and blobs.parent.name.startswith(HUB_REPOSITORY))
