@@ -8,13 +8,11 @@ shard opens. File names in an index are untrusted: one that leaves the folder is
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from explorer.errors import ExplorerError, FormatError, SourceError, system_reason
-from explorer.formats.gguf.open import open_gguf
+from explorer.formats.gguf.open import SHARD_NAME, open_gguf
 from explorer.formats.limits import MAX_SHARDS
 from explorer.formats.model import Model, ProblemLog, Severity
 from explorer.formats.safetensors.open import SafetensorsFile, build_model, open_file
@@ -24,23 +22,15 @@ from explorer.formats.tensors import natural_key
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
 _SUFFIX: Final = ".safetensors"
-_FIRST_INDEXES: Final = ("model" + INDEX_SUFFIX, "diffusion_pytorch_model" + INDEX_SUFFIX)
-_GGUF_SHARD: Final = re.compile(r"^(?P<prefix>.+)-\d{5}-of-(?P<count>\d{5})\.gguf$")
+_INDEX_RANKS: Final = {"model" + INDEX_SUFFIX: 0, "diffusion_pytorch_model" + INDEX_SUFFIX: 1}
 _SHOWN = 5
 
 
-@dataclass(frozen=True)
-class _Index:
-    """A shard index, checked.
+class _Index(NamedTuple):
+    """A shard index, checked: files in natural order, and what the tensors take together."""
 
-    Attributes:
-        shards: File name as the index spells it, in natural order → names of its tensors.
-        places: Tensor name → file name.
-        total_bytes: What it says the tensors take together, or None.
-    """
-
-    shards: dict[str, list[str]]
-    places: dict[str, str]
+    shards: dict[str, list[str]]  # file name as the index spells it → names of its tensors
+    places: dict[str, str]  # tensor name → file name
     total_bytes: int | None
 
 
@@ -51,17 +41,22 @@ def open_folder(path: Path) -> Model:
         FormatError: It holds no model, several GGUF models, or none of its files can be used.
         SourceError: The folder or a file cannot be read.
     """
-    names = _list_files(path)
+    try:
+        listed = os.listdir(path)
+    except OSError as error:
+        raise SourceError(f"the folder cannot be listed: {system_reason(error)}", path) from error
+    # macOS adds hidden files, ._x
+    names = sorted((name for name in listed if not name.startswith(".")), key=natural_key)
     log = ProblemLog()
     indexes = [name for name in names if name.endswith(INDEX_SUFFIX)]
-    for name in sorted(indexes, key=_index_rank):
+    for name in sorted(indexes, key=lambda name: _INDEX_RANKS.get(name, len(_INDEX_RANKS))):
         if link_escapes(path, name):
             log.add_error(name, LEADS_OUT)
             continue
         try:
             index = _read_index(path / name, log)
         except ExplorerError as error:
-            log.add_error(name, f"the index is left out: {_told(error)}")
+            log.add_error(name, f"the index is left out: {error.without_path}")
         else:
             return _open_indexed(path, path, index, log)
     weights = [name for name in names if name.lower().endswith(_SUFFIX)]
@@ -81,23 +76,6 @@ def open_index(path: Path) -> Model:
     return _open_indexed(path, path.parent, _read_index(path, log), log)
 
 
-def _list_files(folder: Path) -> list[str]:
-    """Return the names in a folder in natural order, hidden files (macOS's ``._x``) left out."""
-    try:
-        names = os.listdir(folder)
-    except OSError as error:
-        raise SourceError(f"the folder cannot be listed: {system_reason(error)}", folder) from error
-    return sorted((name for name in names if not name.startswith(".")), key=natural_key)
-
-
-def _index_rank(name: str) -> int:
-    return _FIRST_INDEXES.index(name) if name in _FIRST_INDEXES else len(_FIRST_INDEXES)
-
-
-def _told(error: ExplorerError) -> str:
-    return error.without_path
-
-
 def _without_second_copy(names: list[str], log: ProblemLog) -> list[str]:
     """Leave out ``consolidated*.safetensors``, which repeats the weights that other files hold."""
     kept = [name for name in names if not name.lower().startswith("consolidated")]
@@ -115,7 +93,7 @@ def _choose_gguf(folder: Path, names: list[str]) -> str:
     files = [name for name in names if name.lower().endswith(".gguf")]
     models: dict[str, str] = {}
     for name in files:
-        match = _GGUF_SHARD.match(name)
+        match = SHARD_NAME.fullmatch(name)
         models.setdefault(f"{match['prefix']}/{match['count']}" if match else name, name)
     found = list(models.values())
     main = [name for name in found if not name.lower().startswith("mmproj")] or found
@@ -173,7 +151,7 @@ def _open_indexed(path: Path, folder: Path, index: _Index, log: ProblemLog) -> M
             try:
                 files[name] = open_file(folder / name, log)
             except ExplorerError as error:
-                log.add_error(name, f"{_told(error)}; {lost}")
+                log.add_error(name, f"{error.without_path}; {lost}")
         if not files:
             raise _none_opens(path, log)
         _compare_with_index(files, index, log)
@@ -198,7 +176,7 @@ def _open_all(folder: Path, names: list[str], log: ProblemLog) -> Model:
             try:
                 file = files[name] = open_file(folder / name, log)
             except ExplorerError as error:
-                log.add_error(name, _told(error))
+                log.add_error(name, error.without_path)
                 continue
             copies = {tensor for tensor in file.names if tensor in owners}
             _leave_out(file, name, copies, owners, log)
@@ -213,9 +191,8 @@ def _open_all(folder: Path, names: list[str], log: ProblemLog) -> Model:
 
 def _none_opens(path: Path, log: ProblemLog) -> FormatError:
     first = next(p for p in log.problems() if p.severity is Severity.ERROR)
-    return FormatError(
-        f"none of its files can be opened; {shorten(first.where)}: {first.what}", path
-    )
+    what = f"none of its files can be opened; {shorten(first.where)}: {first.what}"
+    return FormatError(what, path)
 
 
 def _close(files: dict[str, SafetensorsFile]) -> None:
@@ -227,13 +204,11 @@ def _leave_out(
     file: SafetensorsFile, name: str, copies: set[str], owners: dict[str, str], log: ProblemLog
 ) -> None:
     """Drop tensors that another shard holds too, so that nothing is counted twice."""
-    if not copies:
-        return
-    for tensor in file.names:
-        if tensor in copies:
-            what = f"is also in {shorten(name)}; the one in {shorten(owners[tensor])} is shown"
-            log.add_error(tensor, what)
-    file.leave_out(copies)
+    for tensor in [tensor for tensor in file.names if tensor in copies]:
+        what = f"is also in {shorten(name)}; the one in {shorten(owners[tensor])} is shown"
+        log.add_error(tensor, what)
+    if copies:
+        file.leave_out(copies)
 
 
 def _compare_with_index(files: dict[str, SafetensorsFile], index: _Index, log: ProblemLog) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -299,20 +298,17 @@ class Model:
     @cached_property
     def architecture(self) -> str | None:
         """The architecture's name, as the file gives it."""
-        return (
-            self.metadata.text("general.architecture")
-            or _text(self.config, "model_type")
-            or self.metadata.text("model_index.architecture")
-        )
+        return self._first_text("general.architecture", "model_type", "model_index.architecture")
 
     @cached_property
     def name(self) -> str | None:
         """The model's own name, if it carries one; else what the store calls it."""
-        return (
-            self.metadata.text("general.name")
-            or _text(self.config, "_name_or_path")
-            or self.metadata.text("ollama.name")
-        )
+        return self._first_text("general.name", "_name_or_path", "ollama.name")
+
+    def _first_text(self, key: str, field_name: str, other_key: str) -> str | None:
+        value = self.config.get(field_name)
+        said = value if isinstance(value, str) else None
+        return self.metadata.text(key) or said or self.metadata.text(other_key)
 
     def close(self) -> None:
         """Close the files. Metadata and tensors already decoded stay usable."""
@@ -322,18 +318,8 @@ class Model:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _text(config: Mapping[str, Any], key: str) -> str | None:
-    value = config.get(key)
-    return value if isinstance(value, str) and value else None
 
 
 _MOST = 200
