@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -72,12 +72,7 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class PartialDownload:
-    """A file of a download that has not finished.
-
-    Attributes:
-        path: The file.
-        nbytes: Bytes that it takes on disk.
-    """
+    """A file of a download that has not finished, and the bytes that it takes on disk."""
 
     path: Path
     nbytes: int
@@ -122,12 +117,7 @@ _SERVICE_MODELS: Final = Path("/usr/share/ollama/.ollama/models")  # of the user
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder that is a store, or may be one.
-
-    Attributes:
-        kind: Whose store it is.
-        root: The folder.
-    """
+    """A folder that is a store, or may be one."""
 
     kind: StoreKind
     root: Path
@@ -143,13 +133,18 @@ def default_places(environment: Mapping[str, str], home: Path, platform: str) ->
         home: The user's folder.
         platform: As `sys.platform` names it.
     """
-    places = []
-    seen = set()
-    for place in _places(environment, home, platform):
-        if place.root not in seen:  # llama.cpp may share the Hugging Face cache
-            seen.add(place.root)
-            places.append(place)
-    return places
+    cache = Path(environment.get("XDG_CACHE_HOME") or home / ".cache")
+    roots = [
+        *((StoreKind.OLLAMA, root) for root in ollama_roots(environment, home, platform)),
+        (StoreKind.HUGGINGFACE, _hub_cache(environment, cache)),
+        (StoreKind.LMSTUDIO, home / ".lmstudio" / "models"),
+        (StoreKind.LMSTUDIO, home / ".cache" / "lm-studio" / "models"),
+        (StoreKind.LLAMA_CPP, _llama_cpp_cache(environment, home, cache, platform)),
+    ]
+    places: dict[Path, Place] = {}
+    for kind, root in roots:  # llama.cpp may share the Hugging Face cache
+        places.setdefault(root, Place(kind, root))
+    return list(places.values())
 
 
 def this_machine() -> list[Place]:
@@ -168,26 +163,17 @@ def _home() -> Path:
 
 def present_places(places: list[Place]) -> list[Place]:
     """Return the places that exist, those without permission included."""
-    present = []
-    for place in places:
-        try:
-            os.stat(place.root)
-        except PermissionError:
-            present.append(place)  # a scan reports the reason
-        except (OSError, ValueError):
-            continue
-        else:
-            present.append(place)
-    return present
+    return [place for place in places if _is_present(place.root)]
 
 
-def _places(environment: Mapping[str, str], home: Path, platform: str) -> Iterator[Place]:
-    for root in ollama_roots(environment, home, platform):
-        yield Place(StoreKind.OLLAMA, root)
-    yield Place(StoreKind.HUGGINGFACE, hub_cache(environment, home))
-    yield Place(StoreKind.LMSTUDIO, home / ".lmstudio" / "models")
-    yield Place(StoreKind.LMSTUDIO, home / ".cache" / "lm-studio" / "models")
-    yield Place(StoreKind.LLAMA_CPP, _llama_cpp_cache(environment, home, platform))
+def _is_present(root: Path) -> bool:
+    try:
+        os.stat(root)
+    except PermissionError:
+        return True  # a scan reports the reason
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def ollama_roots(environment: Mapping[str, str], home: Path, platform: str) -> list[Path]:
@@ -195,33 +181,25 @@ def ollama_roots(environment: Mapping[str, str], home: Path, platform: str) -> l
     chosen = environment.get("OLLAMA_MODELS")
     if chosen:
         return [Path(chosen)]
-    roots = [home / ".ollama" / "models"]
-    if platform.startswith("linux"):
-        roots.append(_SERVICE_MODELS)
-    return roots
+    own = home / ".ollama" / "models"
+    return [own, _SERVICE_MODELS] if platform.startswith("linux") else [own]
 
 
-def hub_cache(environment: Mapping[str, str], home: Path) -> Path:
+def _hub_cache(environment: Mapping[str, str], cache: Path) -> Path:
     """Return the cache of huggingface_hub."""
-    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if environment.get(name):
-            return Path(environment[name])
-    if environment.get("HF_HOME"):
-        return Path(environment["HF_HOME"]) / "hub"
-    return _cache_home(environment, home) / "huggingface" / "hub"
+    chosen = environment.get("HF_HUB_CACHE") or environment.get("HUGGINGFACE_HUB_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(environment.get("HF_HOME") or cache / "huggingface") / "hub"
 
 
-def _cache_home(environment: Mapping[str, str], home: Path) -> Path:
-    chosen = environment.get("XDG_CACHE_HOME")
-    return Path(chosen) if chosen else home / ".cache"
-
-
-def _llama_cpp_cache(environment: Mapping[str, str], home: Path, platform: str) -> Path:
+def _llama_cpp_cache(
+    environment: Mapping[str, str], home: Path, cache: Path, platform: str
+) -> Path:
     if environment.get("LLAMA_CACHE"):
         return Path(environment["LLAMA_CACHE"])
     if platform == "darwin":
-        return home / "Library" / "Caches" / "llama.cpp"
-    if platform == "win32":
-        local = environment.get("LOCALAPPDATA")
-        return (Path(local) if local else home / "AppData" / "Local") / "llama.cpp"
-    return _cache_home(environment, home) / "llama.cpp"
+        cache = home / "Library" / "Caches"
+    elif platform == "win32":
+        cache = Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    return cache / "llama.cpp"
