@@ -46,21 +46,13 @@ class ByteUnits(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """Separators of numbers.
+    """Separators of numbers."""
 
-    Attributes:
-        decimal: Stands before the fraction.
-        group: Stands between groups of digits.
-        first_group: Digits of the group that comes last.
-        later_groups: Digits of the groups before; in India two: 12,34,567.
-        least_grouped: Digits of the shortest number that is grouped; in Spain five: 1234, 12.345.
-    """
-
-    decimal: str = "."
-    group: str = ","
-    first_group: int = 3
-    later_groups: int = 3
-    least_grouped: int = 4
+    decimal: str = "."  # stands before the fraction
+    group: str = ","  # stands between groups of digits
+    first_group: int = 3  # digits of the group that comes last
+    later_groups: int = 3  # digits of the groups before; in India two: 12,34,567
+    least_grouped: int = 4  # digits of the shortest number in groups; in Spain 5: 1234, 12.345
 
     def whole(self, digits: str) -> str:
         """Return a row of digits in groups."""
@@ -76,15 +68,10 @@ class NumberFormat:
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """How numbers and sizes are written.
+    """How numbers and sizes are written."""
 
-    Attributes:
-        numbers: Separators.
-        units: Units of sizes.
-    """
-
-    numbers: NumberFormat = NumberFormat()
-    units: ByteUnits = ByteUnits.BINARY
+    numbers: NumberFormat = NumberFormat()  # separators
+    units: ByteUnits = ByteUnits.BINARY  # units of sizes
 
 
 PLAIN: Final = Notation()

@@ -32,40 +32,23 @@ class TensorArrays:
 
     Values that repeat (types, roles, shapes, files) are kept once, with a code a row. Numbers
     that do not fit into 64 bits are replaced by the largest that does.
-
-    Attributes:
-        names: Names in lower case.
-        types: The tensor types that occur.
-        type_codes: Index into `types`, int64 [n].
-        roles: The roles that occur, in lower case.
-        role_codes: Index into `roles`, int64 [n].
-        shapes: The shapes that occur, outermost dimension first.
-        shape_codes: Index into `shapes`, int64 [n].
-        files: The files that hold tensors.
-        file_codes: Index into `files`, int64 [n].
-        layers: Layer number, -1 outside the layers, int64 [n].
-        parameters: Weights, int64 [n].
-        nbytes: Stored bytes, 0 where the type's size is unknown, int64 [n].
-        offsets: First byte in the file, int64 [n].
-        damaged: Whether the bytes cannot all be read, bool [n].
-        name_ranks: Place of the name in natural order, int64 [n].
     """
 
-    names: Sequence[str]
-    types: Sequence[TensorType]
-    type_codes: NDArray[np.int64]
-    roles: Sequence[str]
-    role_codes: NDArray[np.int64]
-    shapes: Sequence[Shape]
-    shape_codes: NDArray[np.int64]
-    files: Sequence[Path]
-    file_codes: NDArray[np.int64]
-    layers: NDArray[np.int64]
-    parameters: NDArray[np.int64]
-    nbytes: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    damaged: NDArray[np.bool_]
-    name_ranks: NDArray[np.int64]
+    names: Sequence[str]  # names in lower case
+    types: Sequence[TensorType]  # the tensor types that occur
+    type_codes: NDArray[np.int64]  # index into `types`, int64 [n]
+    roles: Sequence[str]  # the roles that occur, in lower case
+    role_codes: NDArray[np.int64]  # index into `roles`, int64 [n]
+    shapes: Sequence[Shape]  # the shapes that occur, outermost dimension first
+    shape_codes: NDArray[np.int64]  # index into `shapes`, int64 [n]
+    files: Sequence[Path]  # the files that hold tensors
+    file_codes: NDArray[np.int64]  # index into `files`, int64 [n]
+    layers: NDArray[np.int64]  # layer number, -1 outside the layers, int64 [n]
+    parameters: NDArray[np.int64]  # weights, int64 [n]
+    nbytes: NDArray[np.int64]  # stored bytes, 0 where the type's size is unknown, int64 [n]
+    offsets: NDArray[np.int64]  # first byte in the file, int64 [n]
+    damaged: NDArray[np.bool_]  # whether the bytes cannot all be read, bool [n]
+    name_ranks: NDArray[np.int64]  # place of the name in natural order, int64 [n]
 
     def __len__(self) -> int:
         return len(self.names)

@@ -22,51 +22,28 @@ _COUNT_TYPES = ("int", "uint", "array[int", "array[uint")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a model is. What is not known, or not said in a usable way, is None.
+    """What a model is. What is not known, or not said in a usable way, is None."""
 
-    Attributes:
-        name: The model's own name.
-        architecture: Its architecture, as the file names it.
-        file_type: What most weights are stored as, as the file labels itself.
-        parameters: Number of weights.
-        nbytes: Stored bytes of all tensors.
-        bits_per_weight: Stored bits for each weight.
-        context_length: Longest sequence that it was trained for, in tokens.
-        layers: Number of layers.
-        embedding_length: Width of the model.
-        feed_forward_length: Inner width of the feed-forward parts; a range where layers differ.
-        heads: Attention heads; a range (``"1–8"``) where layers differ.
-        kv_heads: Key and value heads; a range where layers differ.
-        key_length: Length of a head's key.
-        value_length: Length of a head's value.
-        vocabulary: Number of tokens.
-        experts: Experts of a mixture.
-        experts_used: Experts that each token uses.
-        tokenizer: Kind of tokenizer.
-        license: Licence, as the file names it.
-        types: What is stored as which tensor type, most bytes first.
-    """
-
-    name: str | None = None
-    architecture: str | None = None
-    file_type: str | None = None
-    parameters: int | None = None
-    nbytes: int | None = None
-    bits_per_weight: float | None = None
-    context_length: int | None = None
-    layers: int | None = None
-    embedding_length: int | None = None
-    feed_forward_length: str | None = None
-    heads: str | None = None
-    kv_heads: str | None = None
-    key_length: int | None = None
-    value_length: int | None = None
-    vocabulary: int | None = None
-    experts: int | None = None
-    experts_used: int | None = None
-    tokenizer: str | None = None
-    license: str | None = None
-    types: tuple[TypeShare, ...] = ()
+    name: str | None = None  # the model's own name
+    architecture: str | None = None  # its architecture, as the file names it
+    file_type: str | None = None  # what most weights are stored as, as the file labels itself
+    parameters: int | None = None  # number of weights
+    nbytes: int | None = None  # stored bytes of all tensors
+    bits_per_weight: float | None = None  # stored bits for each weight
+    context_length: int | None = None  # longest sequence that it was trained for, in tokens
+    layers: int | None = None  # number of layers
+    embedding_length: int | None = None  # width of the model
+    feed_forward_length: str | None = None  # inner width of feed-forward parts; or a range
+    heads: str | None = None  # attention heads; a range ("1–8") where layers differ
+    kv_heads: str | None = None  # key and value heads; a range where layers differ
+    key_length: int | None = None  # length of a head's key
+    value_length: int | None = None  # length of a head's value
+    vocabulary: int | None = None  # number of tokens
+    experts: int | None = None  # experts of a mixture
+    experts_used: int | None = None  # experts that each token uses
+    tokenizer: str | None = None  # kind of tokenizer
+    license: str | None = None  # licence, as the file names it
+    types: tuple[TypeShare, ...] = ()  # what is stored as which tensor type, most bytes first
 
 
 def describe(model: Model) -> Facts:

@@ -43,17 +43,11 @@ _SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class JsonLimits:
-    """How much a JSON text may hold.
+    """How much a JSON text may hold."""
 
-    Attributes:
-        containers: Most arrays and objects.
-        values: Most commas, which separate all values but the first of each container.
-        strings: Most strings, keys included.
-    """
-
-    containers: int
-    values: int
-    strings: int
+    containers: int  # most arrays and objects
+    values: int  # most commas, which separate all values but the first of each container
+    strings: int  # most strings, keys included
 
 
 SIDE_FILE: Final = JsonLimits(MAX_JSON_VALUES // 4, MAX_JSON_VALUES, 2 * MAX_JSON_VALUES)
@@ -61,17 +55,11 @@ SIDE_FILE: Final = JsonLimits(MAX_JSON_VALUES // 4, MAX_JSON_VALUES, 2 * MAX_JSO
 
 
 class JsonText(NamedTuple):
-    """A JSON text.
+    """A JSON text."""
 
-    Attributes:
-        text: The text, without the white space around it if it was long.
-        path: Its file, for messages.
-        offset: Offset in the file of the text's first byte.
-    """
-
-    text: str
-    path: Path
-    offset: int
+    text: str  # the text, without the white space around it if it was long
+    path: Path  # its file, for messages
+    offset: int  # offset in the file of the text's first byte
 
     def error(self, what: str, position: int) -> FormatError:
         """Return the error for something at a position in the text."""

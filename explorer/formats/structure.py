@@ -118,25 +118,15 @@ class _Piece(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Something with a place in the file, of which fields can be made.
+    """Something with a place in the file, of which fields can be made."""
 
-    Attributes:
-        start: First byte that is its own, after cutting.
-        end: First byte behind it.
-        origin: First byte that the file claims for it.
-        pieces: Makes its pieces.
-        number: Place of an entry in the list of entries; of a tensor its row.
-        extent: Number of the tensor's extent.
-        unknown: Whether the file does not say how far the weights go.
-    """
-
-    start: int
-    end: int
-    origin: int
-    pieces: Callable[[_Part], Iterable[_Piece]]
-    number: int | None = None
-    extent: int = 0
-    unknown: bool = False
+    start: int  # first byte that is its own, after cutting
+    end: int  # first byte behind it
+    origin: int  # first byte that the file claims for it
+    pieces: Callable[[_Part], Iterable[_Piece]]  # makes its pieces
+    number: int | None = None  # place of an entry in the list of entries; of a tensor its row
+    extent: int = 0  # number of the tensor's extent
+    unknown: bool = False  # whether the file does not say how far the weights go
 
 
 class Structure:

@@ -107,17 +107,11 @@ _DIGITS: Final = re.compile(r"(\d{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class TensorName:
-    """A tensor's name, taken apart.
+    """A tensor's name, taken apart."""
 
-    Attributes:
-        stack: Prefix of the stack of layers (``"blk"``, ``"v.blk"``, ``"model.layers"``), or "".
-        layer: Layer number within the stack, or None outside the layers.
-        role: What the tensor does there (``"attn_q"``), without layer and suffix.
-    """
-
-    stack: str
-    layer: int | None
-    role: str
+    stack: str  # prefix of the stack of layers ("blk", "v.blk", "model.layers"), or ""
+    layer: int | None  # layer number within the stack, or None outside the layers
+    role: str  # what the tensor does there ("attn_q"), without layer and suffix
 
 
 @lru_cache(maxsize=65_536)
@@ -159,36 +153,22 @@ class Extent:
 
 
 class Spec(NamedTuple):
-    """What a type and a shape amount to; tensors that agree in both share one.
-
-    Attributes:
-        type: The tensor type.
-        shape: Row-major, outermost first.
-        parameters: Product of the shape; 0 if it overflows.
-        nbytes: Stored bytes; 0 if there is a fault.
-        fault: Why no file can hold such a tensor, or its size is not known; else None.
-    """
+    """What a type and a shape amount to; tensors that agree in both share one."""
 
     type: TensorType
-    shape: Shape
-    parameters: int
-    nbytes: int
-    fault: str | None = None
+    shape: Shape  # row-major, outermost first
+    parameters: int  # product of the shape; 0 if it overflows
+    nbytes: int  # stored bytes; 0 if there is a fault
+    fault: str | None = None  # why no file can hold it, or its size is not known; else None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredArray:
-    """One array as a file stores it: a part of a tensor that is made of several.
+    """One array as a file stores it: a part of a tensor that is made of several."""
 
-    Attributes:
-        extent: Where its bytes lie.
-        type: Its stored type: U32 for packed codes, BF16 or U8 for scales …
-        shape: Its stored shape, outermost first.
-    """
-
-    extent: Extent
-    type: TensorType
-    shape: Shape
+    extent: Extent  # where its bytes lie
+    type: TensorType  # its stored type: U32 for packed codes, BF16 or U8 for scales …
+    shape: Shape  # its stored shape, outermost first
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,21 +352,13 @@ class TensorColumns:
 
 @dataclass(frozen=True, slots=True)
 class TypeShare:
-    """How much of a model one tensor type takes.
+    """How much of a model one tensor type takes."""
 
-    Attributes:
-        name: The tensor type.
-        tensors: Number of tensors.
-        parameters: Number of weights.
-        nbytes: Stored bytes.
-        share: Part of the model's stored bytes, 0 to 1.
-    """
-
-    name: str
-    tensors: int
-    parameters: int
-    nbytes: int
-    share: float
+    name: str  # the tensor type
+    tensors: int  # number of tensors
+    parameters: int  # number of weights
+    nbytes: int  # stored bytes
+    share: float  # part of the model's stored bytes, 0 to 1
 
 
 class TensorTable(Mapping[str, Tensor]):
@@ -479,24 +451,14 @@ class _Rows(Sequence[Tensor]):
 
 @dataclass(kw_only=True)
 class FileTensors:
-    """The tensors of one file, as its header lists them.
+    """The tensors of one file, as its header lists them."""
 
-    Attributes:
-        source: The file.
-        data_offset: First byte of the tensor data.
-        names: Names of the tensors, in the order of the header.
-        specs: Type, shape and size of each.
-        begins: First byte of each, counted from the start of the tensor data.
-        damage: Why a row cannot be read, where neither its spec nor the file's size shows it.
-        byte_order: ``"little"`` or ``"big"``.
-    """
-
-    source: ByteSource
-    data_offset: int = 0
-    names: list[str] = field(default_factory=list)
-    specs: list[Spec] = field(default_factory=list)
-    begins: list[int] = field(default_factory=list)
-    damage: dict[int, str] = field(default_factory=dict)
+    source: ByteSource  # the file
+    data_offset: int = 0  # first byte of the tensor data
+    names: list[str] = field(default_factory=list)  # names of the tensors, in the header's order
+    specs: list[Spec] = field(default_factory=list)  # type, shape and size of each
+    begins: list[int] = field(default_factory=list)  # first byte of each, from `data_offset` on
+    damage: dict[int, str] = field(default_factory=dict)  # that spec and file size do not show
     byte_order: Literal["little", "big"] = "little"
 
     @property

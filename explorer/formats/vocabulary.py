@@ -162,21 +162,13 @@ _TERM: Final = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class VocabularyColumns:
-    """A vocabulary's tokens as text, a row for each id, made once in a worker for a table.
+    """A vocabulary's tokens as text, a row for each id, made once in a worker for a table."""
 
-    Attributes:
-        stored: The tokens as the file has them, safe to show.
-        decoded: What they stand for, safe to show.
-        type_names: Names of their types, ``""`` where the file gives none.
-        types: Their types, -1 where the file gives none, int64 [n].
-        lengths: Characters of what they stand for, `MAX_SHOWN` at most, int64 [n].
-    """
-
-    stored: list[str]
-    decoded: list[str]
-    type_names: list[str]
-    types: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    stored: list[str]  # the tokens as the file has them, safe to show
+    decoded: list[str]  # what they stand for, safe to show
+    type_names: list[str]  # names of their types, "" where the file gives none
+    types: NDArray[np.int64]  # their types, -1 where the file gives none, int64 [n]
+    lengths: NDArray[np.int64]  # characters of what they stand for, `MAX_SHOWN` at most, int64 [n]
     _haystacks: list[str]
     _kinds: dict[int, str]
 

@@ -84,39 +84,22 @@ class CatalogueError(ExplorerError):
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One row of the catalogue.
+    """One row of the catalogue."""
 
-    Attributes:
-        name: Vendor and product: ``"NVIDIA GeForce RTX 3090"``.
-        vendor: ``"NVIDIA"``, ``"AMD"``, ``"Intel"`` or ``"Apple"``.
-        kind: ``"consumer"``, ``"workstation"``, ``"server"`` or ``"embedded"``.
-        library: ``"CUDA"``, ``"ROCm"``, ``"Vulkan"`` or ``"Metal"``.
-        memory_bytes: Memory as it is marketed.
-        usable_bytes: The most that the GPU can have of it.
-        memory_type: ``"GDDR6"``, ``"HBM3"``, … or None.
-        bus_bits: Width of the memory bus, or None.
-        bandwidth_bytes_per_s: Peak bandwidth of the memory, or None.
-        compute: NVIDIA's compute capability, or None.
-        integrated: Whether the memory is shared with the processor.
-        year: Year of its release.
-        sources: Where the figures come from: keys of `sources.csv`, perhaps with a page.
-        note: A remark, or nothing.
-    """
-
-    name: str
-    vendor: str
-    kind: str
-    library: str
-    memory_bytes: int
-    usable_bytes: int
-    memory_type: str | None
-    bus_bits: int | None
-    bandwidth_bytes_per_s: int | None
-    compute: tuple[int, int] | None
-    integrated: bool
-    year: int
-    sources: tuple[str, ...]
-    note: str = ""
+    name: str  # vendor and product: "NVIDIA GeForce RTX 3090"
+    vendor: str  # "NVIDIA", "AMD", "Intel" or "Apple"
+    kind: str  # "consumer", "workstation", "server" or "embedded"
+    library: str  # "CUDA", "ROCm", "Vulkan" or "Metal"
+    memory_bytes: int  # memory as it is marketed
+    usable_bytes: int  # the most that the GPU can have of it
+    memory_type: str | None  # "GDDR6", "HBM3", … or None
+    bus_bits: int | None  # width of the memory bus, or None
+    bandwidth_bytes_per_s: int | None  # peak bandwidth of the memory, or None
+    compute: tuple[int, int] | None  # NVIDIA's compute capability, or None
+    integrated: bool  # whether the memory is shared with the processor
+    year: int  # year of its release
+    sources: tuple[str, ...]  # of the figures: keys of `sources.csv`, perhaps with a page
+    note: str = ""  # a remark, or nothing
 
     def device(self, identity: str = "0") -> Device:
         """Return it as a plan takes it, with nothing else in its memory."""

@@ -31,43 +31,25 @@ class StoreKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model of a store.
+    """One model of a store."""
 
-    Attributes:
-        name: Its name there.
-        path: The path to open.
-        format: ``"gguf"``, ``"safetensors"`` or ``"ollama"`` (a model of tensor blobs), guessed
-            from names; None if unknown.
-        nbytes: Bytes on disk of all its files, shared ones included.
-        modified: Time of the last change, seconds since 1970; None if unknown.
-        problems: Problems found.
-        own_bytes: Of `nbytes`, those in files that are not blobs of the store.
-    """
-
-    name: str
-    path: Path
-    format: str | None
-    nbytes: int
-    modified: float | None
-    problems: tuple[Problem, ...] = ()
-    own_bytes: int = 0
+    name: str  # its name there
+    path: Path  # the path to open
+    format: str | None  # "gguf", "safetensors" or "ollama" (tensor blobs), guessed; None if unknown
+    nbytes: int  # bytes on disk of all its files, shared ones included
+    modified: float | None  # time of the last change, seconds since 1970; None if unknown
+    problems: tuple[Problem, ...] = ()  # problems found
+    own_bytes: int = 0  # of `nbytes`, those in files that are not blobs of the store
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A file of a store that is named after its content.
+    """A file of a store that is named after its content."""
 
-    Attributes:
-        digest: ``sha256-…`` in an Ollama store, the etag in a Hugging Face cache.
-        path: The file.
-        nbytes: Its size.
-        used_by: Names of the models that use it; empty for an orphan.
-    """
-
-    digest: str
-    path: Path
-    nbytes: int
-    used_by: tuple[str, ...]
+    digest: str  # sha256-… in an Ollama store, the etag in a Hugging Face cache
+    path: Path  # the file
+    nbytes: int  # its size
+    used_by: tuple[str, ...]  # names of the models that use it; empty for an orphan
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +62,14 @@ class PartialDownload:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A store after a scan.
+    """A store after a scan."""
 
-    Attributes:
-        kind: Whose store it is.
-        root: Its folder, as it was given.
-        entries: Its models, in the order in which they were found.
-        blobs: Its blobs, each once; empty for a store without.
-        partials: Downloads that have not finished.
-        problems: Why the store, or a part of it, could not be read.
-    """
-
-    kind: StoreKind
-    root: Path
-    entries: tuple[Entry, ...] = ()
-    blobs: tuple[Blob, ...] = ()
-    partials: tuple[PartialDownload, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    kind: StoreKind  # whose store it is
+    root: Path  # its folder, as it was given
+    entries: tuple[Entry, ...] = ()  # its models, in the order in which they were found
+    blobs: tuple[Blob, ...] = ()  # its blobs, each once; empty for a store without
+    partials: tuple[PartialDownload, ...] = ()  # downloads that have not finished
+    problems: tuple[Problem, ...] = ()  # why the store, or a part of it, could not be read
 
     @property
     def nbytes(self) -> int:

@@ -73,19 +73,12 @@ def read_library(places: Iterable[Place], check: Check = never) -> Library:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Facts of a model's header. What is not known is None.
+    """Facts of a model's header. What is not known is None."""
 
-    Attributes:
-        architecture: Its architecture, as the file names it.
-        parameters: Number of weights.
-        file_type: Type of most weights.
-        problems: What is wrong with the model, its entry's problems included.
-    """
-
-    architecture: str | None = None
-    parameters: int | None = None
-    file_type: str | None = None
-    problems: tuple[Problem, ...] = ()
+    architecture: str | None = None  # its architecture, as the file names it
+    parameters: int | None = None  # number of weights
+    file_type: str | None = None  # type of most weights
+    problems: tuple[Problem, ...] = ()  # what is wrong with the model, those of its entry included
 
 
 def read_details(entry: Entry, check: Check = never) -> Details:

@@ -53,15 +53,10 @@ _TYPE_WORDS: Final = {kind: name for kind, (name, _) in NUMBER_TYPES.items()} | 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a file writes its numbers.
+    """How a file writes its numbers."""
 
-    Attributes:
-        order: Byte order.
-        width: Bytes of a count or of a string's length: 8, or 4 in version 1.
-    """
-
-    order: Order
-    width: int
+    order: Order  # byte order
+    width: int  # bytes of a count or of a string's length: 8, or 4 in version 1
 
     @property
     def prefix(self) -> str:
@@ -191,21 +186,13 @@ def _short_strings(window: bytes, layout: Layout) -> tuple[Places, Places]:
 
 @dataclass(frozen=True, slots=True)
 class ArrayPlace:
-    """Where an array lies and what it holds.
+    """Where an array lies and what it holds."""
 
-    Attributes:
-        element_type: Value type id of its elements.
-        count: Number of elements.
-        offset: First byte of the first element.
-        end: First byte behind the last element.
-        type_name: ``"array[string]"``; of an array of arrays, after its first inner array.
-    """
-
-    element_type: int
-    count: int
-    offset: int
-    end: int
-    type_name: str
+    element_type: int  # value type id of its elements
+    count: int  # number of elements
+    offset: int  # first byte of the first element
+    end: int  # first byte behind the last element
+    type_name: str  # "array[string]"; of an array of arrays, after its first inner array
 
 
 def read_array_head(

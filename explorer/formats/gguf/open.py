@@ -147,27 +147,16 @@ class _Cursor:
 
 @dataclass(kw_only=True)
 class Shard(FileTensors):
-    """One file of a model, and what its header says.
+    """One file of a model, and what its header says."""
 
-    Attributes:
-        version: 1, 2 or 3.
-        layout: Byte order and width of counts.
-        entries: Metadata in file order.
-        record_offsets: First byte of each tensor's record in the file.
-        table_offset: First byte of the tensor table.
-        table_end: First byte behind it.
-        alignment: Alignment of the tensor data in bytes.
-        warnings: (where, what) of rules that the header breaks.
-    """
-
-    version: int
-    layout: Layout
-    entries: list[MetadataEntry] = field(default_factory=list)
-    record_offsets: list[int] = field(default_factory=list)
-    table_offset: int = 0
-    table_end: int = 0
-    alignment: int = DEFAULT_ALIGNMENT
-    warnings: list[tuple[str, str]] = field(default_factory=list)
+    version: int  # 1, 2 or 3
+    layout: Layout  # byte order and width of counts
+    entries: list[MetadataEntry] = field(default_factory=list)  # metadata in file order
+    record_offsets: list[int] = field(default_factory=list)  # first byte of each tensor's record
+    table_offset: int = 0  # first byte of the tensor table
+    table_end: int = 0  # first byte behind it
+    alignment: int = DEFAULT_ALIGNMENT  # alignment of the tensor data in bytes
+    warnings: list[tuple[str, str]] = field(default_factory=list)  # where and which rule it breaks
 
     @property
     def file_name(self) -> str:

@@ -91,22 +91,13 @@ _DEPTH: Final = 4  # host, namespace, model, tag
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One blob of a model.
+    """One blob of a model."""
 
-    Attributes:
-        kind: What it holds: ``"model"``, ``"tensor"``, ``"template"`` …, ``"config"``; the whole
-            media type if it is not one of Ollama's.
-        digest: ``sha256-`` and 64 hexadecimal digits, as the file is named; "" if there is none.
-        nbytes: Its size as the manifest says, or None if it does not say it.
-        name: Name of the tensor or file; "" for other kinds.
-        fault: What is wrong with the manifest's entry, or None.
-    """
-
-    kind: str
-    digest: str
-    nbytes: int | None
-    name: str = ""
-    fault: str | None = None
+    kind: str  # "model", "tensor", "config" …; the whole media type if it is not Ollama's
+    digest: str  # sha256- and 64 hexadecimal digits, as the file is named; "" if there is none
+    nbytes: int | None  # its size as the manifest says, or None if it does not say it
+    name: str = ""  # name of the tensor or file; "" for other kinds
+    fault: str | None = None  # what is wrong with the manifest's entry, or None
 
     @property
     def title(self) -> str:
@@ -116,21 +107,13 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest.
+    """A manifest."""
 
-    Attributes:
-        path: Its file.
-        models: The folder that holds ``manifests`` and ``blobs``.
-        name: The model's name, which is the manifest's place.
-        config: The blob that describes the model, or None.
-        layers: All other blobs, in order.
-    """
-
-    path: Path
-    models: Path
-    name: OllamaName
-    config: Layer | None
-    layers: tuple[Layer, ...]
+    path: Path  # its file
+    models: Path  # the folder that holds manifests and blobs
+    name: OllamaName  # the model's name, which is the manifest's place
+    config: Layer | None  # the blob that describes the model, or None
+    layers: tuple[Layer, ...]  # all other blobs, in order
 
     @property
     def all_layers(self) -> tuple[Layer, ...]:

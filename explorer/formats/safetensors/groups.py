@@ -64,27 +64,16 @@ MLX_NAMING: Final = Naming(".weight", ".scales", ".biases", ".global_scale")
 
 
 class Stored(NamedTuple):
-    """A tensor as a file stores it.
+    """A tensor as a file stores it."""
 
-    Attributes:
-        name: Its name in the model.
-        spec: Its type and shape.
-        extent: Where its bytes lie.
-        damage: Why they cannot all be read, or None.
-        key: Its name in the file.
-        metadata: What the file says about its tensors.
-        scope: Only tensors of one scope can belong to each other.
-        packed_in: Name of the group that its blob holds, or None.
-    """
-
-    name: str
-    spec: Spec
-    extent: Extent
-    damage: str | None
-    key: str
-    metadata: Mapping[str, str]
-    scope: int = 0
-    packed_in: str | None = None
+    name: str  # its name in the model
+    spec: Spec  # its type and shape
+    extent: Extent  # where its bytes lie
+    damage: str | None  # why they cannot all be read, or None
+    key: str  # its name in the file
+    metadata: Mapping[str, str]  # what the file says about its tensors
+    scope: int = 0  # only tensors of one scope can belong to each other
+    packed_in: str | None = None  # name of the group that its blob holds, or None
 
     @property
     def part(self) -> Part:
