@@ -325,3 +325,11 @@ def all_cores() -> int:
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+_MOST_WORKERS: Final = 4
+
+
+def worker_count() -> int:
+    """Return how many threads share the work on a tensor: one core stays for the window."""
+    return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) - 1))

@@ -23,11 +23,10 @@ from explorer.present.errors import (
     share_text,
 )
 from explorer.qt.document import LruCache
-from explorer.qt.jobs import Job
+from explorer.qt.jobs import Job, worker_count
 from explorer.qt.references import Partner
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.histogram import Line
-from explorer.qt.weights.work import worker_count
 from explorer.text import float_text, integer_text
 
 _tr: Final = partial(QCoreApplication.translate, "ErrorTable")

@@ -1,4 +1,4 @@
-"""What one can do with the selected rows, by key and by menu."""
+"""The commands on selected rows, by key and by menu."""
 
 from __future__ import annotations
 

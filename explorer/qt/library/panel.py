@@ -72,7 +72,7 @@ class DetailPane(QtWidgets.QWidget):
 
     @property
     def shows_text(self) -> bool:
-        """Whether a text is shown, in which one can search."""
+        """Whether a text is shown, which can be searched."""
         return self._stack.currentWidget() is self.text
 
     def show_node(self, node: Node | None) -> None:
@@ -267,7 +267,7 @@ class LibraryView(LibraryWidgets):
         places: Returns the stores to read; those of this machine if None. Called in a worker.
 
     Attributes:
-        commands: What one can do with the selected rows.
+        commands: The commands on the selected rows.
 
     Signals:
         open_requested: The path of a model to open.

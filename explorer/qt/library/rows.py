@@ -348,7 +348,7 @@ def _partial_row(partial: PartialDownload) -> Row:
 
 
 def _with_advice(place: Place, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    """Add what one can do where the store of Ollama's service may not be read."""
+    """Add advice where the store of Ollama's service may not be read."""
     refused = any("permission denied" in problem.what for problem in problems)
     if place.kind is not StoreKind.OLLAMA or not refused:
         return problems

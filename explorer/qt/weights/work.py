@@ -7,7 +7,6 @@ so far is published.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -22,7 +21,7 @@ from explorer.analysis.statistics import GrowingStatistics
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import TensorName, parse_name
 from explorer.qt.document import Document, LruCache
-from explorer.qt.jobs import Job, drop_frames
+from explorer.qt.jobs import Job, drop_frames, worker_count
 from explorer.qt.weights.curves import (
     HistogramRequest,
     HistogramResult,
@@ -37,7 +36,6 @@ from explorer.qt.widgets.pages import Request
 
 _FINE_BINS: Final = 8192  # 128 KiB for each tensor in the cache
 _WALKS: Final = 3  # over the weights: two for statistics, one for the bins asked for
-_MOST_WORKERS: Final = 4
 _BLOCK_BINS: Final = 256
 _NO_COUNTS: Final = histogram_of(np.array([0.0, 1.0]), np.zeros(1, np.int64))
 
@@ -50,11 +48,6 @@ class Worker(Protocol):
 
     def publish(self, make: Callable[[], object]) -> None:
         """Show what there is so far."""
-
-
-def worker_count() -> int:
-    """Return how many threads share the work on a tensor: one core stays for the window."""
-    return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) - 1))
 
 
 def read_histograms(

@@ -27,14 +27,13 @@ from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.parallel import Check
 from explorer.present.explanations import picture_text
 from explorer.qt.document import LruCache
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobRunner, JobSlot, worker_count
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.block.panes import BlockPanes
 from explorer.qt.weights.block.strip import Look, Part
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import step_button
 from explorer.qt.weights.values import Place, PlaceField
-from explorer.qt.weights.work import worker_count
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
 from explorer.qt.widgets.pages import Phase, ReadingPage, Refusal, Request

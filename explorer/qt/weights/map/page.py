@@ -15,7 +15,7 @@ from explorer.analysis.tensor_map.draw import draw_map, weights_per_scale
 from explorer.analysis.tensor_map.map import Grid, Reduction, TensorMap, Window, levels_of
 from explorer.errors import ExplorerError
 from explorer.qt.document import LruCache
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job, JobRunner, worker_count
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import BlockSizes, Layer, MapPlot
@@ -28,7 +28,6 @@ from explorer.qt.weights.map.side import (
     quantity_name,
 )
 from explorer.qt.weights.values import Place
-from explorer.qt.weights.work import worker_count
 from explorer.qt.widgets.pages import ReadingPage, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.progress import ProgressLine
