@@ -62,7 +62,7 @@ from explorer.quantization.registry import (
     block_layout,
 )
 
-# The grids of the IQ types: data of ggml, shipped in `resources/code_books`.
+# The grids of the IQ types: data of ggml, shipped in `resources/grids`.
 
 
 KVALUES: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -108,7 +108,7 @@ def kernel_grid(grid: Grid) -> NDArray[Any]:
 def stored_grid(grid: Grid) -> NDArray[np.int8]:
     """Read a grid as it is shipped: int8 [rows, weights of a group]."""
     with (
-        resource("code_books/ggml_iq_grids.npz").open("rb") as file,
+        resource("grids/ggml_iq_grids.npz").open("rb") as file,
         np.load(file, allow_pickle=False) as grids,
     ):
         rows: NDArray[np.int8] = grids[grid.value]

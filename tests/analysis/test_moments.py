@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from explorer.analysis.moments import Moments, RunningMoments
+from explorer.analysis.moments import PERCENTS, Moments, RunningMoments, percentiles
 
 
 def _moments(*runs: NDArray[np.float32]) -> Moments:
@@ -109,3 +109,30 @@ def test_nonfinite_weights_in_one_piece_do_not_touch_the_others() -> None:
     values[5000:5003] = (np.nan, np.inf, -np.inf)
     values[9000] = 0.0
     _check(_moments(values), values)
+
+
+_BINS = 65_536
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 10, 999, 200_000])
+@pytest.mark.parametrize("kind", ["normal", "heavy", "two"])
+def test_right_to_the_width_of_a_bin(size: int, kind: str) -> None:
+    random = np.random.default_rng(size)
+    values = {
+        "normal": random.normal(size=size),
+        "heavy": random.standard_t(2, size),
+        "two": random.choice([-1.0, 1.0], size),
+    }[kind]
+    low, high = values.min() - 0.5, values.max() + 0.5
+    counts, _ = np.histogram(values, _BINS, (low, high))
+    found = percentiles(counts, low, high)
+    expected = np.percentile(values, PERCENTS)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=(high - low) / _BINS)
+
+
+def test_ends() -> None:
+    counts = np.array([0, 5, 0, 5, 0])
+    found = percentiles(counts, 0.0, 5.0, (0, 50, 100))
+    assert found[0] == pytest.approx(1.1)
+    assert 1.9 <= found[1] <= 3.1
+    assert found[2] == pytest.approx(3.9)

@@ -157,7 +157,7 @@ def test_sign_codes_have_an_even_number_of_minus_signs() -> None:
 
 
 def test_the_grids_carry_their_licence() -> None:
-    text = resource("code_books/license.txt").read_text(encoding="utf-8")
+    text = resource("grids/license.txt").read_text(encoding="utf-8")
     assert "Copyright (c) 2023-2026 The ggml authors" in text
 
 
