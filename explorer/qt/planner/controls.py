@@ -14,7 +14,7 @@ from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC
 from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
 from explorer.present.explanations import picture_text
-from explorer.present.plan import CACHE_TYPES, context_text
+from explorer.present.plan import CACHE_TYPES, attention_text, context_text
 from explorer.present.plan_export import (
     LEAST_CONTEXT,
     PER_OCTAVE,
@@ -411,8 +411,7 @@ class SettingsControls(SettingRows):
             if value not in CACHE_TYPES:
                 value = _either(None, current, "kv_cache_type", "f16")
             place = CACHE_TYPES.index(value) if value in CACHE_TYPES else 1
-            with QSignalBlocker(edit):
-                edit.setCurrentIndex(place)
+            edit.show_value(CACHE_TYPES[place])
             slider.show_value(place)
 
         def text(plan: Plan) -> str:
@@ -438,14 +437,11 @@ class SettingsControls(SettingRows):
         edit = self._choice(choices, "flash_attention")
 
         def show(asked: bool | None, _current: CurrentPlan) -> None:
-            with QSignalBlocker(edit):
-                edit.setCurrentIndex(edit.findData(asked))
+            edit.show_value(asked)
 
-        def text(plan: Plan) -> str:
-            return self.tr("on") if plan.effective.flash_attention else self.tr("off")
-
+        title = self.tr("&Flash attention")
         tip = self.tr("Auto uses it where the model and the devices allow it")
-        self.add(Setting("flash_attention", self.tr("&Flash attention"), edit, tip, show, text))
+        self.add(Setting("flash_attention", title, edit, tip, show, attention_text))
 
     def _add_layers(self) -> None:
         edit = CalmSpinBox(self, AUTOMATIC, _MOST_LAYERS)
@@ -502,8 +498,7 @@ class SettingsControls(SettingRows):
         )
 
         def show(asked: str, _current: CurrentPlan) -> None:
-            with QSignalBlocker(edit):
-                edit.setCurrentIndex(edit.findData(asked))
+            edit.show_value(asked)
             edit.setToolTip(PROFILES[asked].title)
 
         self.add(Setting("profile", self.tr("P&rofile"), edit, "", show))

@@ -66,6 +66,11 @@ class CalmComboBox(QtWidgets.QComboBox):
         super().__init__(parent)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
+    def show_value(self, value: object) -> None:
+        """Show the choice of a value; emit nothing."""
+        with QSignalBlocker(self):
+            self.setCurrentIndex(self.findData(value))
+
     # Qt
 
     def wheelEvent(self, event: QtGui.QWheelEvent) -> None:

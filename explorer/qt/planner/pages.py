@@ -68,11 +68,6 @@ class PlannerPage(QtWidgets.QWidget):
         if self.isVisible() and not self._delay.isActive():
             self._delay.start()
 
-    @property
-    def is_late(self) -> bool:
-        """Whether a change is still to be shown."""
-        return self._delay.isActive()
-
     def _refresh_if_visible(self) -> None:
         if self.isVisible():
             self.refresh()
@@ -400,6 +395,9 @@ class WhyPage(PlannerPage):
 class ExportPage(PlannerPage):
     """The settings as texts for other programs, each with a button to copy it; the picture to save.
 
+    Attributes:
+        copy_buttons: The buttons that copy a text, by its name.
+
     Signals:
         exported: A file was written; its path.
         failed: A file could not be written.
@@ -417,7 +415,7 @@ class ExportPage(PlannerPage):
     ) -> None:
         super().__init__(state, parent)
         self._edits: dict[str, QtWidgets.QPlainTextEdit] = {}
-        self._buttons: dict[str, QtWidgets.QPushButton] = {}
+        self.copy_buttons: dict[str, QtWidgets.QPushButton] = {}
         self._grid = QtWidgets.QGridLayout()
         self._grid.setHorizontalSpacing(8)
         self._export = PlotExport(runner, self, self.exported.emit, self.failed.emit)
@@ -450,10 +448,6 @@ class ExportPage(PlannerPage):
             return "\n".join(plan_export.modelfile_lines(plan))
         return "\n".join(plan_export.environment_lines(plan))
 
-    def copy_button(self, name: str) -> QtWidgets.QPushButton:
-        """Return the button that copies a text."""
-        return self._buttons[name]
-
     def save_picture(self, path: Path) -> None:
         """Save the picture, or its data, in the format that the suffix says."""
         self._export.save(self._picture, path)
@@ -477,4 +471,4 @@ class ExportPage(PlannerPage):
         button.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.text(name)))
         for column, widget in enumerate((buddy_label(title, edit), edit, button)):
             self._grid.addWidget(widget, row, column)
-        self._edits[name], self._buttons[name] = edit, button
+        self._edits[name], self.copy_buttons[name] = edit, button

@@ -165,23 +165,11 @@ class PlannerView(QtWidgets.QWidget):
             self.state.set_model(None)
             self._explain_empty()
             return
-        known = self._read.get(document)
-        if known is not None:
-            self._show(known)
-            return
-        self._reading.run(
-            self.tr("Reading hyperparameters"),
-            lambda _job: read_model(document),
-            lambda model: self._take(document, model),
-            lambda error: self._take(document, error),
-        )
+        title = self.tr("Reading hyperparameters")
+        self._read_models(self._reading, title, [document], partial(self._show, document))
 
-    def _take(self, document: Document, result: PlannedModel | ExplorerError) -> None:
-        self._read[document] = result
-        if document is self._document:
-            self._show(result)
-
-    def _show(self, result: PlannedModel | ExplorerError) -> None:
+    def _show(self, document: Document) -> None:
+        result = self._read[document]
         if isinstance(result, ExplorerError):
             self.state.set_model(None)
             heading = self.tr("No plan can be made for this model")
@@ -234,12 +222,13 @@ class PlannerView(QtWidgets.QWidget):
             self.body.devices.set_catalogue(found[1])
         self.state.set_machine(found[0])
 
-    def _read_others(self) -> None:
-        """Read the models to compare with that were not read yet."""
-        others = [document for document in self._others if document is not self._document]
-        missing = [document for document in others if document not in self._read]
+    def _read_models(
+        self, slot: JobSlot, title: str, documents: Sequence[Document], then: Callable[[], None]
+    ) -> None:
+        """Read what was not read yet, in the background; then go on."""
+        missing = [document for document in documents if document not in self._read]
         if not missing:
-            self._show_others()
+            then()
             return
 
         def read(job: Job) -> list[tuple[Document, PlannedModel | ExplorerError]]:
@@ -255,9 +244,14 @@ class PlannerView(QtWidgets.QWidget):
 
         def done(results: list[tuple[Document, PlannedModel | ExplorerError]]) -> None:
             self._read.update(results)
-            self._show_others()
+            then()
 
-        self._reading_others.run(self.tr("Reading other models"), read, done, self.failed.emit)
+        slot.run(title, read, done, self.failed.emit)
+
+    def _read_others(self) -> None:
+        """Read the models to compare with."""
+        title = self.tr("Reading other models")
+        self._read_models(self._reading_others, title, self._others, self._show_others)
 
     def _show_others(self) -> None:
         """Compare with the models that could be read; one that cannot be planned is left out."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, Final, Generic, TypeVar
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -41,7 +42,7 @@ class History(Generic[Value]):
     through a hundred values is undone at once.
 
     Attributes:
-        value: The current one.
+        value: The current one; assigning to it makes no step.
         held: Whether a drag is under way.
     """
 
@@ -65,12 +66,7 @@ class History(Generic[Value]):
         return bool(self._after)
 
     def put(self, value: Value, kind: str) -> None:
-        """Go on to another value.
-
-        Args:
-            value: The value.
-            kind: What was changed; changes of another kind are another step.
-        """
+        """Go on to another value; `kind` is what was changed, and another kind another step."""
         now = self._clock()
         soon = self.held or now - self._changed < _ONE_STEP_S
         if kind != self._kind or not soon:
@@ -78,10 +74,6 @@ class History(Generic[Value]):
             del self._before[:-_MOST_STEPS]
         self._kind, self._changed = kind, now
         self._after.clear()
-        self.value = value
-
-    def amend(self, value: Value) -> None:
-        """Replace the current value without a step."""
         self.value = value
 
     def end_step(self) -> None:
@@ -103,7 +95,7 @@ class History(Generic[Value]):
             self.end_step()
 
 
-MOST_SCENARIOS: Final = 26
+MOST_SCENARIOS: Final = len(ascii_uppercase)
 FRAME_MS: Final = 8
 _LONGEST_NAME: Final = 60
 _LONGEST_SAVED: Final = 1 << 20
@@ -207,12 +199,9 @@ class PlannerState(QObject):
         save: Callable[[str], None] = lambda _: None,
         parent: QObject | None = None,
     ) -> None:
-        """Start without a model.
+        """Start without a model; `environment` None takes the variables of the process.
 
-        Args:
-            environment: Environment variables; None takes those of the process.
-            save: Called with `saved()` when scenarios or sets changed.
-            parent: Owner.
+        `save` is called with `saved()` when scenarios or sets changed.
         """
         super().__init__(parent)
         self.environment = env.used(os.environ if environment is None else environment)
@@ -255,11 +244,6 @@ class PlannerState(QObject):
         self.current = CurrentPlan()
         self.flush()
 
-    @property
-    def is_scheduled(self) -> bool:
-        """Whether a change waits for its plan."""
-        return self._frame.isActive()
-
     def set_model(self, model: PlannedModel | None) -> None:
         """Plan for another model under the same inputs."""
         self.model = model
@@ -276,7 +260,7 @@ class PlannerState(QObject):
         self.machine = machine
         if first:
             inputs = replace(self.inputs, devices=machine.devices, host=machine.host)
-            self.history.amend(inputs)
+            self.history.value = inputs  # there is nothing to undo
         self.flush()
 
     # Changes of the inputs
@@ -341,19 +325,15 @@ class PlannerState(QObject):
 
     # Scenarios and sets of devices
 
-    def pin(self, name: str = "") -> None:
-        """Keep the inputs under a name, which may replace a scenario; else under a letter."""
-        name = name.strip()[:_LONGEST_NAME] or self._next_name()
-        scenario = Scenario(name, self.inputs)
-        places = [i for i, other in enumerate(self.scenarios) if other.name == name]
-        if places:
-            self.scenarios[places[0]] = scenario
-        elif len(self.scenarios) >= MOST_SCENARIOS:
+    def pin(self) -> None:
+        """Keep the inputs under the first letter that no scenario is called by."""
+        if len(self.scenarios) >= MOST_SCENARIOS:
             words = self.tr("There are {n} scenarios. Remove one first.")
             self.refused.emit(PlanError(words.format(n=MOST_SCENARIOS)))
             return
-        else:
-            self.scenarios.append(scenario)
+        taken = {scenario.name for scenario in self.scenarios}
+        name = next(letter for letter in ascii_uppercase if letter not in taken)
+        self.scenarios.append(Scenario(name, self.inputs))
         self._keep()
 
     def rename(self, place: int, name: str) -> None:
@@ -380,12 +360,6 @@ class PlannerState(QObject):
         """Forget a set of devices."""
         self.sets.pop(name, None)
         self._keep()
-
-    def _next_name(self) -> str:
-        """Return the first letter that no scenario is called by."""
-        taken = {scenario.name for scenario in self.scenarios}
-        letters = (chr(ord("A") + place) for place in range(MOST_SCENARIOS))
-        return next((name for name in letters if name not in taken), str(len(taken) + 1))
 
     def _keep(self) -> None:
         self._save(self.saved())

@@ -111,9 +111,9 @@ class Panel:
         pages = self.view.findChildren(PlannerPage)
         self.qtbot.waitUntil(
             lambda: (
-                not self.state.is_scheduled
+                not self.state._frame.isActive()
                 and not self.runner.jobs
-                and not any(page.is_late for page in pages)
+                and not any(page._delay.isActive() for page in pages)
             )
         )
 

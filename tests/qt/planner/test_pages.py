@@ -222,7 +222,8 @@ def test_scenarios_and_sets_come_back_in_the_next_session(
 ) -> None:
     panel.state.replace_inputs(devices=TWO)
     panel.state.set(context=16_384, kv_cache_type="q8_0", flash_attention=True, spread=True)
-    panel.state.pin("Evening")
+    panel.state.pin()
+    panel.state.rename(0, "Evening")
     panel.state.remember("Two")
     again = Panel(qtbot, runner, document, panel.notes)
     assert again.state.scenarios == panel.state.scenarios
@@ -280,20 +281,20 @@ def test_settings_are_written_for_other_programs(qtbot: QtBot, panel: Panel) -> 
     panel.state.set(num_gpu=9)
     page = panel.body.export
     _open(panel, page)
-    environment = copied(qtbot, page.copy_button("environment").click)
+    environment = copied(qtbot, page.copy_buttons["environment"].click)
     assert environment.splitlines() == [
         "OLLAMA_CONTEXT_LENGTH=20000",
         "OLLAMA_NUM_PARALLEL=2",
         "OLLAMA_FLASH_ATTENTION=1",
         "OLLAMA_KV_CACHE_TYPE=q8_0",
     ]
-    modelfile = copied(qtbot, page.copy_button("modelfile").click)
+    modelfile = copied(qtbot, page.copy_buttons["modelfile"].click)
     assert modelfile.splitlines() == [
         "PARAMETER num_ctx 20000",
         "PARAMETER num_batch 512",
         "PARAMETER num_gpu 9",
     ]
-    server = shlex.split(copied(qtbot, page.copy_button("server").click))
+    server = shlex.split(copied(qtbot, page.copy_buttons["server"].click))
     options = dict(zip(server[1::2], server[2::2], strict=True))
     assert options["--ctx-size"] == "40000"  # llama-server divides it by its sequences
     assert options["--n-gpu-layers"] == "9"

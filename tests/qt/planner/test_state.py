@@ -87,7 +87,7 @@ def test_a_change_after_undo_forgets_what_was_undone() -> None:
     assert not history.can_redo
     history.redo()
     assert history.value == 2
-    history.amend(9)
+    history.value = 9
     history.undo()
     assert history.value == 0
 
@@ -190,7 +190,6 @@ def test_scenarios_get_letters_and_are_limited() -> None:
     for _ in range(MOST_SCENARIOS):
         state.pin()
     assert [scenario.name for scenario in state.scenarios[:3]] == ["A", "B", "C"]
-    state.pin("B")  # replaces the one of that name
     assert not refused
     state.pin()
     assert len(state.scenarios) == MOST_SCENARIOS
@@ -204,7 +203,7 @@ def test_scenarios_get_letters_and_are_limited() -> None:
 def test_scenarios_and_sets_are_saved_when_they_change() -> None:
     saved: list[str] = []
     state = PlannerState({}, saved.append)
-    state.pin("Evening")
+    state.pin()
     state.set(context=8192)
     state.remember("Two")
     state.forget("Two")
@@ -212,7 +211,7 @@ def test_scenarios_and_sets_are_saved_when_they_change() -> None:
     assert len(saved) == 4
     again = PlannerState({})
     again.restore(saved[1])
-    assert [scenario.name for scenario in again.scenarios] == ["Evening"]
+    assert [scenario.name for scenario in again.scenarios] == ["A"]
     assert list(again.sets) == ["Two"]
 
 
