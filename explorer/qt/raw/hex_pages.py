@@ -82,7 +82,7 @@ class PageCache:
         return self._failures.get(offset // PAGE_BYTES)
 
     def want(self, start: int, stop: int) -> bool:
-        """Say which bytes are looked at; return whether `fetch` has something to do."""
+        """Take note of the bytes in sight; return whether `fetch` has something to do."""
         self._wanted = range(start // PAGE_BYTES, -(-stop // PAGE_BYTES))
         if self._slot.stopped:
             self._asked.clear()

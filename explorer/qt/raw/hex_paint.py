@@ -21,9 +21,6 @@ from explorer.qt.theme import warning_colour
 from explorer.qt.widgets.painting import field_hatching, field_line, field_tint
 from explorer.text import float_text, integer_text, plain_number, plain_text
 
-# Where the columns of the hex view are: pure arithmetic, in pixels from the left edge.
-
-
 MARGIN: Final = 6
 GROUP: Final = 8
 _WIDTHS: Final = (32, 16, 8)
@@ -31,7 +28,7 @@ _WIDTHS: Final = (32, 16, 8)
 
 @dataclass(frozen=True, slots=True)
 class HexGeometry:
-    """Columns and rows.
+    """Where columns and rows are, in pixels from the left edge.
 
     Attributes:
         char_width: Pixels of a character.
@@ -306,7 +303,7 @@ class HexPainter:
             painter.drawText(QPointF(geometry.text_x(left), baseline), text)
 
     def _paint_failure(self, message: str, baseline: float) -> None:
-        """Say why bytes are missing, on the first row that misses them."""
+        """Show why bytes are missing, on the first row that misses them."""
         text = PLACEHOLDER if self._message_shown else message
         self._message_shown = True
         self.painter.setPen(warning_colour(self.palette))
@@ -386,7 +383,7 @@ class RowScroller:
         return max(0, self._rows - self.visible)
 
     def set_rows(self, rows: int, visible: int) -> None:
-        """Say how many rows there are and how many the view can show."""
+        """Set how many rows there are, and how many the view can show."""
         self._rows, self.visible = rows, max(1, visible)
         self._shift = max(0, self.last_top.bit_length() - _MOST.bit_length())
         top = min(self.top, self.last_top)

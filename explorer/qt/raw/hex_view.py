@@ -14,7 +14,6 @@ from PySide6 import QtCore, QtGui
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QAbstractScrollArea, QMenu, QToolTip, QWidget
 
-from explorer.errors import ExplorerError
 from explorer.formats.structure import Field, Structure
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.raw.hex_pages import PageCache
@@ -189,7 +188,7 @@ class HexView(QAbstractScrollArea):
         self.cursor_changed.emit(0)
 
     def set_structure(self, structure: Structure | None) -> None:
-        """Say what the bytes are; called when it is known."""
+        """Show what the bytes are; called when it is known."""
         self._structure = structure
         self.viewport().update()
 
@@ -255,11 +254,10 @@ class HexView(QAbstractScrollArea):
             self.tr("Copying bytes"),
             lambda _: form(source.read(run.start, len(run))),
             QtGui.QGuiApplication.clipboard().setText,
-            self._report_failed_copy,
+            lambda error: self.notified.emit(
+                self.tr("Nothing was copied: {reason}").format(reason=error)
+            ),
         )
-
-    def _report_failed_copy(self, error: ExplorerError) -> None:
-        self.notified.emit(self.tr("Nothing was copied: {reason}").format(reason=error))
 
     def copy_offset(self) -> None:
         """Copy the cursor's offset as a decimal number."""

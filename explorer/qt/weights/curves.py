@@ -62,10 +62,7 @@ def union(ranges: Sequence[Range]) -> Range | None:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-# The choices for histograms that are kept from one run of the program to the next.
-
-
-_LONGEST_TEXT: Final = 1000
+_LONGEST_TEXT: Final = 1000  # of saved choices
 
 MOST_BINS: Final = 4096
 """Most bins of a histogram: more than a screen has pixels side by side."""
@@ -81,11 +78,11 @@ class RangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HistogramChoices:
-    """What the controls of the histogram say.
+    """The state of the controls of the histogram.
 
     Attributes:
         bins: Number of bins, 1 to MOST_BINS.
-        range: Which weights are shown. A typed range belongs to one tensor and is not remembered.
+        range: Which weights are shown. A typed range belongs to one tensor and is not saved.
         logarithmic: Whether counts are.
         normal: Whether the normal distribution is drawn.
         marks: Whether mean, deviation and extremes are marked.
@@ -103,7 +100,7 @@ class HistogramChoices:
 
     @classmethod
     def of_text(cls, text: str) -> HistogramChoices:
-        """Return what a settings file says, with defaults for what makes no sense there."""
+        """Return what a settings file holds, with defaults for what makes no sense there."""
         first = cls()
         try:
             found = json.loads(text) if len(text) <= _LONGEST_TEXT else None
@@ -121,9 +118,6 @@ class HistogramChoices:
                 for name in ("logarithmic", "normal", "marks")
             },
         )
-
-
-# What the weights panel shows of tensors, and the request for it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +196,6 @@ def unsupported_reason(tensor: Tensor) -> str | None:
     if tensor.grouped is not None or has_decoder(name):
         return None
     return WITHOUT_DECODER.get(name, "this program does not know the type")
-
-
-# The bins into which weights are counted, and rough counts before that.
 
 
 def can_divide(low: float, high: float, bins: int) -> bool:

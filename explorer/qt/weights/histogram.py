@@ -149,14 +149,11 @@ def _values(
     )
 
 
-# How the histogram is to be: bins, range, axis, and what is drawn in it.
-
-
 _TYPING_MS = 250
 
 
 class HistogramControls(QtWidgets.QWidget):
-    """A line of controls above the plot.
+    """A line of controls above the plot: bins, range, axis, and what is drawn.
 
     Signals:
         request_changed: Other bins or another range are wanted.
@@ -219,7 +216,7 @@ class HistogramControls(QtWidgets.QWidget):
         return self.arrangement.currentIndex() == 2
 
     def choices(self) -> HistogramChoices:
-        """Return what is worth remembering."""
+        """Return what is to be saved."""
         kind = RangeKind(self.range.currentData())
         return HistogramChoices(
             bins=self.bins.value(),
@@ -230,7 +227,7 @@ class HistogramControls(QtWidgets.QWidget):
         )
 
     def set_choices(self, choices: HistogramChoices) -> None:
-        """Take what was remembered; before anything is shown."""
+        """Take over what was saved; before anything is shown."""
         self.bins.setValue(choices.bins)
         self.range.setCurrentIndex(self.range.findData(choices.range))
         self.logarithmic.setChecked(choices.logarithmic)
@@ -407,7 +404,7 @@ class HistogramPage(ReadingPage[HistogramResult]):
         return splitter.saveState() if beside else self._beside
 
     def restore_splitter(self, state: QByteArray) -> None:
-        """Make plot and table as wide as they were; as at first, if nothing is known."""
+        """Make plot and table as wide as they were saved; if nothing was, as wide as built."""
         splitter = self.panel.splitter
         if splitter.orientation() != Qt.Orientation.Horizontal:
             self._beside = state

@@ -30,14 +30,6 @@ from explorer.qt.widgets.table_model import RIGHT, Index, ItemRole
 from explorer.tabular import to_tsv, write_atomically
 from explorer.text import float_text, integer_text, plain_text, shape_text
 
-# The values of a tensor as a table that decodes only what is visible.
-#
-# Rows run along the last dimension and are counted through all others. Values are held in tiles
-# that a worker reads; a cell whose tile is not there shows a mark and asks for
-# it. Qt keeps some bytes for each row and column of a table, so a very large tensor is shown
-# through a window that moves.
-
-
 TILE_ROWS: Final = 32
 TILE_COLUMNS: Final = 256
 MOST_ROWS: Final = 1 << 20
@@ -73,7 +65,12 @@ def read_tile(reader: WeightReader, tile: Place, check: Callable[[], None]) -> T
 
 
 class ValuesTable(QtCore.QAbstractTableModel):
-    """The values of a tensor, or of nothing.
+    """The values of a tensor, or of nothing; only those in sight are decoded.
+
+    Rows run along the last dimension and are counted through all others. Values are held in tiles
+    that a worker reads; a cell whose tile is not there shows a mark and asks for it. Qt keeps some
+    bytes for each row and column of a table, so a very large tensor is shown through a window that
+    moves.
 
     Attributes:
         folding: How the tensor is laid out as rows and columns.

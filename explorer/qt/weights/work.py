@@ -236,11 +236,8 @@ def _counts_key(subject: SelectedTensor, binning: Binning) -> tuple[object, ...]
     return ("counts", subject.row, binning.bins, float(edges[0]), float(edges[-1]))
 
 
-# Which tensors are shown together: the same role in every layer, and never too many at once.
-
-
 MOST_TENSORS: Final = 32
-"""Most tensors that are shown together: more lines cannot be told apart."""
+"""Most tensors that are shown together: more lines cannot be distinguished."""
 
 
 def same_role(document: Document, row: int) -> list[int]:

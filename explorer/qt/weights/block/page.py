@@ -264,7 +264,7 @@ class BlockSearch(QObject):
         self._line.start()
 
     def cancel(self) -> None:
-        """Cancel the search, if one is under way, and say so."""
+        """Cancel the search, if one is under way, and report that."""
         if self.busy:
             self._slot.cancel()
             self._end(self.tr("The search was cancelled."))

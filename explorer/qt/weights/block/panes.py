@@ -34,9 +34,6 @@ from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.qt.widgets.table_view import PaddedDelegate, TableView
 from explorer.text import float_text
 
-# The tables of a block: its fields, its sub-blocks, its weights. Copies and exports are exact.
-
-
 _DIGITS = 5  # in cells; what is copied is exact
 _ALL_DIGITS = 9
 _MOST_IN_CELL = 400  # characters
@@ -327,7 +324,7 @@ class BlockPanes(QtWidgets.QWidget):
         self.readout.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.readout.setAccessibleName(self.tr("Under the cursor"))
         self.readout.setWhatsThis(picture_text("readout"))
-        # its place stays, whatever it says: the panes above must not move under the mouse
+        # a fixed height for any text: the panes above must not move under the mouse
         self.readout.setFixedHeight(2 * self.readout.fontMetrics().lineSpacing() + 4)
         self._lay_out()
         self._connect()

@@ -239,9 +239,6 @@ class BlockStrip(QWidget):
             self._measure()
 
 
-# What belongs together in a block: bytes, fields, sub-blocks and weights, and its description.
-
-
 _DIGITS = 9  # of a float32: all that differ
 _MINUS = "\N{MINUS SIGN}"
 

@@ -336,7 +336,7 @@ class MapPage(ReadingPage[DrawnMap]):
         self.controls.sheet_changed.connect(self.restart)
         self.controls.look_changed.connect(self._draw)
         self.controls.goto.place_typed.connect(self.go_to)
-        self.controls.goto.refused.connect(self.readout.say)
+        self.controls.goto.refused.connect(self.readout.show_text)
         self.references.open_requested.connect(self.open_requested)
         self._references.changed.connect(self._follow_references)
         self.plot.view_changed.connect(self._rest.start)

@@ -22,14 +22,9 @@ from explorer.qt.widgets.building import add_action
 from explorer.qt.widgets.plot import ThemedPlot, ZoomBox
 from explorer.qt.widgets.profiles import ColourBar, Profiles
 
-# An axis of rows or columns: whole numbers only, each at the middle of its row or column.
-
-
-_MIDDLE: Final = 0.5
-
 
 class IndexAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
-    """Names rows or columns.
+    """Names rows or columns, each at its middle.
 
     Attributes:
         name_of: Makes a name of a number.
@@ -44,15 +39,10 @@ class IndexAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
 
     def tickSpacing(self, low: float, high: float, size: float) -> list[tuple[float, float]]:
         spacings = {max(1.0, float(spacing)) for spacing, _ in super().tickSpacing(low, high, size)}
-        return [(spacing, _MIDDLE) for spacing in sorted(spacings, reverse=True)]
+        return [(spacing, 0.5) for spacing in sorted(spacings, reverse=True)]
 
     def tickStrings(self, values: Sequence[float], scale: float, spacing: float) -> list[str]:
         return [self.name_of(int(value)) for value in values]
-
-
-# The area of a map: zoomed along both axes alike, moved by hand, and never outside of the matrix.
-#
-# Row 0 is at the top. A weight takes the square from its row and column to the next ones.
 
 
 _LEAST: Final = 4.0  # rows and columns that are always in sight
@@ -60,7 +50,11 @@ _FLAT_PIXELS: Final = 6  # a rubber band of less reaches from edge to edge
 
 
 class MapBox(ZoomBox):
-    """A `ZoomBox` for a matrix. A drag with Shift, or with the middle button, moves it."""
+    """The area of a map, which zooms both axes alike and never leaves the matrix.
+
+    Row 0 is at the top. A weight takes the square from its row and column to the next ones. A drag
+    with Shift, or with the middle button, moves the area.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +120,7 @@ class MapBox(ZoomBox):
 
 
 SIGNED: Final = "CET-D1"
-"""Blue, white, red: of one sign each, and told apart by every kind of colour vision."""
+"""Blue, white, red: for the two signs; different for every kind of colour vision."""
 
 UNSIGNED: Final = "viridis"
 _GRID_PIXELS: Final = 6.0  # a weight must be so large before lines are drawn between blocks
@@ -251,7 +245,7 @@ class MapPlot(ThemedPlot):
 
         Args:
             layers: Up to two, the finest last; its profiles are shown.
-            levels: The smallest and the largest number that colours tell apart.
+            levels: Numbers with the first and the last colour.
         """
         self.layers = layers
         self._complete = bool(layers) and layers[-1].cells.complete

@@ -145,9 +145,6 @@ def _tr(text: str) -> str:
     return QCoreApplication.translate("MapSubject", text)
 
 
-# The controls.
-
-
 _ROBUST: Final = 0.999
 _MOST_SHEETS: Final = (1 << 31) - 2  # of a QSpinBox
 
@@ -413,7 +410,7 @@ class MapReadout(QWidget):
         self.label.setWhatsThis(picture_text("readout"))
         self.label.setMinimumWidth(1)  # a long line must not widen the window
         self.pointer = MapPointer(runner, self)
-        self.pointer.described.connect(self.say)
+        self.pointer.described.connect(self.show_text)
         buttons = [QToolButton(self), QToolButton(self)]
         for button, action in zip(buttons, (plot.back_action, plot.reset_action), strict=True):
             button.setDefaultAction(action)
@@ -445,7 +442,7 @@ class MapReadout(QWidget):
         shown = [each for each in maps if each.grid.cell_of(*place) is not None]
         self.pointer.describe(self._drawable, place, shown[-1] if shown else None)
 
-    def say(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Show a sentence until the cursor moves."""
         self.label.setText(plain_text(text))
         self._plot.speak(plain_text(text))
