@@ -64,8 +64,8 @@ def delete(qtbot: QtBot, view: QWidget) -> None:
     qtbot.waitUntil(lambda: gone == [True])
 
 
-class Told:
-    """What a raw view has told the window: keys and rows of tensors, in order."""
+class Activations:
+    """Metadata keys and tensor rows that the user moved to in a raw view, in order."""
 
     def __init__(self, view: RawView) -> None:
         self.places: list[str | int] = []

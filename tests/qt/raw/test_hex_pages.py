@@ -1,4 +1,4 @@
-"""The bytes behind the hex view: read where one looks, late, not at all, or for nobody."""
+"""The bytes behind the hex view: read where one looks, late, or not at all."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_paints_placeholders_until_bytes_arrive(qtbot: QtBot, view: HexView) -> 
     assert view.viewport().grab().toImage() != before
 
 
-def test_read_errors_are_told_once_and_not_tried_again(qtbot: QtBot, view: HexView) -> None:
+def test_read_errors_are_reported_once_and_not_tried_again(qtbot: QtBot, view: HexView) -> None:
     source = BrokenSource(bytes(PAGE_BYTES * 40), broken_from=PAGE_BYTES)
     failures: list[str] = []
     view.read_failed.connect(failures.append)

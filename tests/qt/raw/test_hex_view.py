@@ -145,12 +145,12 @@ def test_copies_in_four_forms(qtbot: QtBot, view: HexView) -> None:
 
 def test_refuses_to_copy_too_much(qtbot: QtBot, view: HexView) -> None:
     show_source(qtbot, view, HugeSource(1 << 40))
-    told: list[str] = []
-    view.notified.connect(told.append)
+    sentences: list[str] = []
+    view.notified.connect(sentences.append)
     press(qtbot, view, KEY.Key_A, CONTROL)
     assert len(view.selection) == 1 << 40
     press(qtbot, view, KEY.Key_C, CONTROL)
-    assert told == ["Select at most 4.00 MiB to copy."]
+    assert sentences == ["Select at most 4.00 MiB to copy."]
 
 
 def test_scrolls_through_a_terabyte(qtbot: QtBot, view: HexView) -> None:

@@ -1,4 +1,4 @@
-"""The raw view: files, going to places, and what it tells the window."""
+"""The raw view: files, going to places, and the signals that the window follows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from explorer.formats import open_model
 from explorer.qt.jobs import JobRunner
 from explorer.qt.raw.panel import RawView
-from tests.helpers.raw_views import Told, delete, go_to, settled, show_model
+from tests.helpers.raw_views import Activations, delete, go_to, settled, show_model
 from tests.helpers.slow_sources import BrokenSource, WaitingSource
 from tests.helpers.small_gguf import SmallGguf, example, model_from
 
@@ -57,9 +57,9 @@ def test_reads_numbers_of_a_big_endian_file(qtbot: QtBot, view: RawView) -> None
     assert "u32\u00a03" in view.status.numbers.text()
 
 
-def test_tells_which_key_and_tensor_the_user_moves_to(qtbot: QtBot, view: RawView) -> None:
+def test_emits_which_key_and_tensor_the_user_moves_to(qtbot: QtBot, view: RawView) -> None:
     model = show_model(qtbot, view, model_from(example().write()))
-    told = Told(view)
+    activations = Activations(view)
     key = model.metadata.entries[1]
     go_to(qtbot, view, str(key.offset))
     qtbot.keyClick(view.hex, KEY.Key_Right)  # still the same key
@@ -68,12 +68,12 @@ def test_tells_which_key_and_tensor_the_user_moves_to(qtbot: QtBot, view: RawVie
     go_to(qtbot, view, str(record))
     go_to(qtbot, view, "0")
     go_to(qtbot, view, str(record))
-    assert told.places == ["llama.block_count", 1, 2, 2]
+    assert activations.places == ["llama.block_count", 1, 2, 2]
 
 
-def test_reveals_without_telling(qtbot: QtBot, view: RawView) -> None:
+def test_reveals_without_emitting(qtbot: QtBot, view: RawView) -> None:
     model = show_model(qtbot, view, model_from(example().write()))
-    told = Told(view)
+    activations = Activations(view)
     view.reveal_key("llama.block_count")
     entry = model.metadata.entries[1]
     assert view.hex.cursor_offset == entry.offset
@@ -83,16 +83,16 @@ def test_reveals_without_telling(qtbot: QtBot, view: RawView) -> None:
     view.reveal_tensor(99)
     view.reveal_tensor(-1)
     assert view.hex.cursor_offset == model.tensors["second"].offset
-    assert told.places == []
+    assert activations.places == []
     qtbot.keyClick(view.hex, KEY.Key_Right)  # within what was revealed
-    assert told.places == []
+    assert activations.places == []
 
 
 def test_a_window_that_answers_does_not_move_the_cursor(qtbot: QtBot, view: RawView) -> None:
     model = show_model(qtbot, view, model_from(example().write()))
     view.key_activated.connect(view.reveal_key)  # as a table does that selects the key
     view.tensor_activated.connect(view.reveal_tensor)
-    told = Told(view)
+    activations = Activations(view)
     middle = model.metadata.entries[0].offset + 11
     go_to(qtbot, view, str(middle))
     assert view.hex.cursor_offset == middle
@@ -102,7 +102,7 @@ def test_a_window_that_answers_does_not_move_the_cursor(qtbot: QtBot, view: RawV
     record = model.files[0].record_offsets[2] + 9
     go_to(qtbot, view, str(record))
     assert view.hex.cursor_offset == record
-    assert told.places == ["general.architecture", 1, 2]
+    assert activations.places == ["general.architecture", 1, 2]
 
 
 def test_reveals_the_record_of_a_tensor_without_bytes(qtbot: QtBot, view: RawView) -> None:
@@ -157,7 +157,7 @@ def test_chooses_between_shards(qtbot: QtBot, view: RawView) -> None:
     second = SmallGguf(keys=[("split.no", 1)], tensors=[("y", (4,), 0, 0)], data=b"\1" * 16)
     model = show_model(qtbot, view, model_from(first.write(), second.write()))
     assert view.files.isVisible()
-    told = Told(view)
+    activations = Activations(view)
     view.reveal_tensor(1)
     assert view.file_index == 1
     assert view.hex.cursor_offset == model.tensors["y"].offset
@@ -171,12 +171,12 @@ def test_chooses_between_shards(qtbot: QtBot, view: RawView) -> None:
     settled(qtbot, view)
     go_to(qtbot, view, "30")
     assert "metadata of this shard" in view.status.place.text()
-    assert told.places == []
+    assert activations.places == []
     view.show_model(model_from(first.write()))
     assert not view.files.isVisible()
 
 
-def test_unreadable_bytes_are_told(qtbot: QtBot, view: RawView) -> None:
+def test_unreadable_bytes_are_reported(qtbot: QtBot, view: RawView) -> None:
     content = SmallGguf(data=bytes(100)).write()
     source = BrokenSource(content, broken_from=len(content))
     model = model_from(source)

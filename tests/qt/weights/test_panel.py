@@ -61,13 +61,13 @@ def test_says_what_to_do_where_there_is_nothing_to_show(
     assert panel.view.state.heading.text() == "Select a tensor"
 
 
-def test_the_table_tells_what_the_analysis_tells(panel: Panel, document: Document) -> None:
+def test_the_table_shows_the_statistics_of_the_analysis(panel: Panel, document: Document) -> None:
     panel.show("blk.2.attn_q.weight")
-    told = tensor_statistics(document.model.tensors["blk.2.attn_q.weight"])
+    expected = tensor_statistics(document.model.tensors["blk.2.attn_q.weight"])
     shown = panel.statistics()
     for name in ("count", "finite", "nan", "zeros", "min", "max", "mean", "std", "rms"):
-        assert shown[name] == getattr(told, name), name
-    for percent, value in told.percentiles.items():
+        assert shown[name] == getattr(expected, name), name
+    for percent, value in expected.percentiles.items():
         assert shown[f"p{percent:g}"] == pytest.approx(value, abs=0.01), percent
     header = panel.view.header
     assert header.name.text() == "blk.2.attn_q.weight"
@@ -180,7 +180,7 @@ def test_reads_only_while_it_is_visible(runner: JobRunner, huge: Panel) -> None:
     huge.settle()
 
 
-def test_the_histogram_grows_and_tells_how_fast(huge: Panel) -> None:
+def test_the_histogram_grows_and_shows_its_pace(huge: Panel) -> None:
     page = huge.begin("blk.0.ffn_up.weight")
     huge.qtbot.waitUntil(lambda: page.result is not None)
     seen = huge.result.curves[0].total
@@ -257,7 +257,7 @@ def test_selecting_another_tensor_cancels_the_first(runner: JobRunner, huge: Pan
     huge.settle()
 
 
-def test_a_file_cut_while_it_is_read_is_told_and_the_rest_goes_on(
+def test_a_file_cut_while_it_is_read_is_reported_and_the_rest_goes_on(
     qtbot: QtBot, huge: Panel, tmp_path: Path
 ) -> None:
     page = huge.begin("blk.0.ffn_up.weight")
@@ -292,7 +292,7 @@ def test_a_tensor_without_a_finite_weight_is_explained(panel: Panel) -> None:
     assert not panel.view.histogram.note.isVisible()
 
 
-def test_the_factor_beside_an_nvfp4_tensor_is_told_of(panel: Panel) -> None:
+def test_the_factor_beside_an_nvfp4_tensor_is_mentioned(panel: Panel) -> None:
     panel.show("fp4.weight")
     assert panel.view.header.note.isVisible()
     assert "fp4.scale" in panel.view.header.note.text()
@@ -347,24 +347,24 @@ def test_codes_and_scales_of_a_quantized_tensor(
     qtbot: QtBot, panel: Panel, document: Document
 ) -> None:
     panel.show("blk.0.ffn_down.weight")
-    told = block_statistics(document.model.tensors["blk.0.ffn_down.weight"])
-    assert told is not None
-    assert told.minima is not None
+    expected = block_statistics(document.model.tensors["blk.0.ffn_down.weight"])
+    assert expected is not None
+    assert expected.minima is not None
     tabs = panel.view.tabs
     codes, scales, minima = panel.view.blocks.pages
     tabs.setCurrentWidget(codes)
     panel.settle()
     model = codes.panel.table.table
     shown = [model.index(row, 2).data(ItemRole.RAW) for row in range(model.rowCount())]
-    assert shown == told.code_counts.tolist()
-    assert codes.panel.plot.curves[0].histogram.counts.tolist() == told.code_counts.tolist()
+    assert shown == expected.code_counts.tolist()
+    assert codes.panel.plot.curves[0].histogram.counts.tolist() == expected.code_counts.tolist()
     tabs.setCurrentWidget(scales)
     assert "32 scales" in scales.title.text()
     counts = scales.panel.plot.curves[0].histogram.counts
-    assert counts.tolist() == told.scales.histogram.counts.tolist()
+    assert counts.tolist() == expected.scales.histogram.counts.tolist()
     assert tabs.isTabVisible(tabs.indexOf(minima))
     tabs.setCurrentWidget(minima)
-    assert minima.panel.plot.curves[0].mean == told.minima.moments.mean
+    assert minima.panel.plot.curves[0].mean == expected.minima.moments.mean
     qtbot.keyClick(minima.panel.plot, KEY.Key_Right)
     assert "%" in minima.panel.readout.text()
 
@@ -428,7 +428,9 @@ def test_blocks_are_read_only_while_their_pages_are_visible(
     panel.settle()
 
 
-def test_blocks_that_cannot_be_read_are_told_of(qtbot: QtBot, panel: Panel, tmp_path: Path) -> None:
+def test_blocks_that_cannot_be_read_are_reported(
+    qtbot: QtBot, panel: Panel, tmp_path: Path
+) -> None:
     panel.show("blk.0.ffn_down.weight")
     os.truncate(tmp_path / "weights.gguf", 64)
     codes, _, _ = panel.view.blocks.pages

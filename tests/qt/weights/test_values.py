@@ -175,7 +175,7 @@ def test_the_dialog_offers_both_kinds_of_file(
 
 
 @pytest.mark.parametrize("name", ["weights.gguf", "missing/values.npy", "missing/values.csv"])
-def test_values_that_cannot_be_saved_are_told_of(
+def test_values_that_cannot_be_saved_are_reported(
     qtbot: QtBot, panel: Panel, tmp_path: Path, name: str
 ) -> None:
     page = open_values(panel, "blk.1.attn_q.weight")

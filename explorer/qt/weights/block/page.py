@@ -30,7 +30,7 @@ from explorer.qt.document import LruCache
 from explorer.qt.jobs import Job, JobRunner, JobSlot, worker_count
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.block.panes import BlockPanes
-from explorer.qt.weights.block.strip import Look, Part
+from explorer.qt.weights.block.strip import BlockPart, PartKind
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import step_button
 from explorer.qt.weights.values import Place, PlaceField
@@ -539,7 +539,7 @@ class BlockPage(ReadingPage[ShownBlock]):
         self.bar.show_note(shown.note)
         self.panes.show_block(detail, shown.beside)
         if self._looked_for is not None and self._looked_for[0] == detail.index:
-            self.panes.look_at(Look(Part.WEIGHT, self._looked_for[1]))
+            self.panes.look_at(BlockPart(PartKind.WEIGHT, self._looked_for[1]))
             self._looked_for = None
         if self._sentence:
             self.panes.readout.setText(self._sentence)
@@ -616,9 +616,9 @@ class BlockPage(ReadingPage[ShownBlock]):
             return
         look, detail = self.panes.looked_at, shown.detail
         first, nbytes = 0, len(detail.stored)
-        if look is not None and look.part is Part.BYTE:
+        if look is not None and look.part is PartKind.BYTE:
             first, nbytes = look.number, 1
-        elif look is not None and look.part is Part.FIELD:
+        elif look is not None and look.part is PartKind.FIELD:
             field = detail.fields[look.number]
             first, nbytes = field.offset, field.nbytes
         self.bytes_requested.emit(subject.row, detail.extent_of(first, nbytes))

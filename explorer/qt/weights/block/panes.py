@@ -21,9 +21,9 @@ from explorer.present.explanations import BLOCK_TEXTS, picture_text
 from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.block.plot import BlockPlot
 from explorer.qt.weights.block.strip import (
+    BlockPart,
     BlockStrip,
-    Look,
-    Part,
+    PartKind,
     block_field_tint,
     links_of,
     ranges_text,
@@ -303,8 +303,8 @@ class BlockPanes(QtWidgets.QWidget):
         self._beside: Beside | None = None
         self._layout: tuple[object, ...] = ()
         self._marked: NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self.looked_at: Look | None = None
-        self._hovered: Look | None = None
+        self.looked_at: BlockPart | None = None
+        self._hovered: BlockPart | None = None
         self.strip = BlockStrip(self)
         self.fields = MarkedTable(TableModel(self), runner, self._field_brush, self)
         self.fields.setAccessibleName(self.tr("Fields of the block"))
@@ -314,9 +314,9 @@ class BlockPanes(QtWidgets.QWidget):
         self.sub_blocks = MarkedTable(TableModel(self), runner, lambda *_: None, self)
         self.sub_blocks.setAccessibleName(self.tr("Sub-blocks"))
         self._tables = {
-            Part.FIELD: self.fields,
-            Part.WEIGHT: self.weights,
-            Part.SUB_BLOCK: self.sub_blocks,
+            PartKind.FIELD: self.fields,
+            PartKind.WEIGHT: self.weights,
+            PartKind.SUB_BLOCK: self.sub_blocks,
         }
         self.readout = plain_label(self)
         self.readout.setWordWrap(True)
@@ -354,7 +354,7 @@ class BlockPanes(QtWidgets.QWidget):
             self.looked_at = None
         self._follow(self.looked_at)
 
-    def look_at(self, look: Look | None) -> None:
+    def look_at(self, look: BlockPart | None) -> None:
         """Mark something, and what belongs to it, until something else is chosen."""
         self.looked_at, self._hovered = look, None
         if look is not None and not self._exists(look):
@@ -385,50 +385,50 @@ class BlockPanes(QtWidgets.QWidget):
         row(left, (self.splitter, 1), of=self, margins=(8, 0, 0, 0), spacing=6)
 
     def _connect(self) -> None:
-        self.strip.byte_hovered.connect(lambda byte: self._hover(Part.BYTE, byte))
-        self.strip.byte_chosen.connect(lambda byte: self.look_at(Look(Part.BYTE, byte)))
-        self.plot.weight_hovered.connect(lambda weight: self._hover(Part.WEIGHT, weight))
-        self.plot.weight_chosen.connect(lambda weight: self.look_at(Look(Part.WEIGHT, weight)))
+        self.strip.byte_hovered.connect(lambda byte: self._hover(PartKind.BYTE, byte))
+        self.strip.byte_chosen.connect(lambda n: self.look_at(BlockPart(PartKind.BYTE, n)))
+        self.plot.weight_hovered.connect(lambda weight: self._hover(PartKind.WEIGHT, weight))
+        self.plot.weight_chosen.connect(lambda n: self.look_at(BlockPart(PartKind.WEIGHT, n)))
         for part, table in self._tables.items():
-            table.row_selected.connect(lambda row, part=part: self._choose(Look(part, row)))
+            table.row_selected.connect(lambda row, part=part: self._choose(BlockPart(part, row)))
             table.row_hovered.connect(lambda row, part=part: self._hover(part, row))
             table.exported.connect(self.exported)
             table.failed.connect(self.failed)
 
-    def _exists(self, look: Look) -> bool:
+    def _exists(self, look: BlockPart) -> bool:
         detail = self._detail
         if detail is None:
             return False
         counts = {
-            Part.BYTE: len(detail.stored),
-            Part.FIELD: len(detail.fields),
-            Part.SUB_BLOCK: detail.scales.size,
-            Part.WEIGHT: detail.values.size,
+            PartKind.BYTE: len(detail.stored),
+            PartKind.FIELD: len(detail.fields),
+            PartKind.SUB_BLOCK: detail.scales.size,
+            PartKind.WEIGHT: detail.values.size,
         }
         return look.number < counts[look.part]
 
-    def _choose(self, look: Look) -> None:
+    def _choose(self, look: BlockPart) -> None:
         """Take a row of a table that the user has moved to."""
         self.looked_at, self._hovered = look, None
         self._follow(look, chosen=look.part)
 
-    def _hover(self, part: Part, number: int) -> None:
-        look = Look(part, number) if number >= 0 else None
+    def _hover(self, part: PartKind, number: int) -> None:
+        look = BlockPart(part, number) if number >= 0 else None
         if look != self._hovered:
             self._hovered = look
             self._mark(look or self.looked_at)
 
-    def _follow(self, look: Look | None, chosen: Part | None = None) -> None:
+    def _follow(self, look: BlockPart | None, chosen: PartKind | None = None) -> None:
         """Mark something, and make tables stand there, but for the one where it was chosen."""
         self._mark(look)
         for part, table in self._tables.items():
             if part is not chosen:
                 table.follow(look.number if look is not None and look.part is part else -1)
         marked = np.flatnonzero(self._marked)
-        if look is not None and look.part is not Part.WEIGHT and marked.size:
+        if look is not None and look.part is not PartKind.WEIGHT and marked.size:
             self.weights.bring(int(marked[0]))
 
-    def _mark(self, look: Look | None) -> None:
+    def _mark(self, look: BlockPart | None) -> None:
         """Mark something and what belongs to it."""
         detail = self._detail
         if detail is None:

@@ -243,7 +243,7 @@ _DIGITS = 9  # of a float32: all that differ
 _MINUS = "\N{MINUS SIGN}"
 
 
-class Part(Enum):
+class PartKind(Enum):
     """What one may look at in a block."""
 
     BYTE = auto()
@@ -253,7 +253,7 @@ class Part(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BlockPart:
     """What is looked at.
 
     Attributes:
@@ -261,7 +261,7 @@ class Look:
         number: Which one.
     """
 
-    part: Part
+    part: PartKind
     number: int
 
 
@@ -280,7 +280,7 @@ class Links:
     text: str
 
 
-def links_of(detail: BlockDetail, look: Look, beside: Beside | None = None) -> Links:
+def links_of(detail: BlockDetail, look: BlockPart, beside: Beside | None = None) -> Links:
     """Return what belongs to a part of a block.
 
     Args:
@@ -289,14 +289,14 @@ def links_of(detail: BlockDetail, look: Look, beside: Beside | None = None) -> L
         beside: What the block is compared with, for the text.
     """
     number, per = look.number, detail.weights_per_scale
-    if look.part is Part.WEIGHT:
+    if look.part is PartKind.WEIGHT:
         masks = detail.bits.codes[:, number] | _scale_bits(detail, number // per)
         acting = np.arange(detail.values.size) == number
         return Links(masks, acting, _weight_text(detail, number, beside))
-    if look.part is Part.SUB_BLOCK:
+    if look.part is PartKind.SUB_BLOCK:
         acting = np.arange(detail.values.size) // per == number
         return Links(_scale_bits(detail, number), acting, _sub_block_text(detail, number))
-    if look.part is Part.BYTE:
+    if look.part is PartKind.BYTE:
         run, text = range(number, number + 1), _byte_text(detail, number)
     else:
         field, text = detail.fields[number], _field_text(detail, number)

@@ -120,7 +120,7 @@ class Map:
         self.qtbot.keyClick(self.page.plot, key, *modifiers)
         self.settle()
 
-    def told(self) -> str:
+    def message(self) -> str:
         """Return what stands in place of the plot; fails if the plot is shown."""
         state = self.page.state
         assert state.isVisible()
@@ -176,7 +176,7 @@ def test_the_mouse_reads_out_a_weight(view: Map) -> None:
     assert view.page.plot.accessibleDescription() == view.text
 
 
-def test_the_read_out_of_a_quantized_weight_tells_its_block(view: Map) -> None:
+def test_the_read_out_of_a_quantized_weight_names_its_block(view: Map) -> None:
     view.show("blk.0.ffn_down.weight")  # Q4_1: two blocks in each row of 64
     tensor = view.document.model.tensors["blk.0.ffn_down.weight"]
     view.point(3, 40)
@@ -186,7 +186,7 @@ def test_the_read_out_of_a_quantized_weight_tells_its_block(view: Map) -> None:
     assert "minimum " in view.text
 
 
-def test_the_read_out_of_a_cell_tells_its_range(view: Map) -> None:
+def test_the_read_out_of_a_cell_shows_its_range(view: Map) -> None:
     view.page.resize(320, 260)
     QApplication.processEvents()
     view.show(Q)
@@ -366,11 +366,11 @@ def test_scales_and_minima_of_blocks(view: Map) -> None:
 def test_what_a_tensor_does_not_have_is_said(view: Map) -> None:
     view.show(Q)
     view.choose(Quantity.SCALE)
-    assert "Not quantized" in view.told()
+    assert "Not quantized" in view.message()
     view.show("blk.0.ffn_up.weight")  # Q8_0
     assert view.page.plot.isVisible()
     view.choose(Quantity.MINIMUM)
-    assert "Q8_0 have no minimum" in view.told()
+    assert "Q8_0 have no minimum" in view.message()
     view.choose(Quantity.VALUE)
     assert view.page.plot.isVisible()
 
@@ -380,7 +380,7 @@ def test_errors_want_a_reference(view: Map) -> None:
     assert not view.page.references.isVisible()
     view.choose(Quantity.ABSOLUTE_ERROR)
     assert view.page.references.isVisible()
-    assert "No reference chosen" in view.told()
+    assert "No reference chosen" in view.message()
     view.references.choose(Rounding("Q4_0"))
     view.settle()
     weights = view.document.model.tensors["blk.0.ffn_up.weight"].dequantize()
@@ -394,7 +394,7 @@ def test_errors_want_a_reference(view: Map) -> None:
     assert view.image[2, 3] == pytest.approx(expected, rel=1e-6)
     view.references.choose(None)
     view.settle()
-    assert "No reference chosen" in view.told()
+    assert "No reference chosen" in view.message()
 
 
 def test_errors_that_a_type_cannot_have_say_why(view: Map) -> None:
@@ -402,8 +402,8 @@ def test_errors_that_a_type_cannot_have_say_why(view: Map) -> None:
     view.choose(Quantity.ABSOLUTE_ERROR)
     view.references.choose(Rounding("Q8_0"))
     view.settle()
-    assert "Not comparable" in view.told()
-    assert "blocks of 32" in view.told()
+    assert "Not comparable" in view.message()
+    assert "blocks of 32" in view.message()
 
 
 def test_errors_against_another_model(
@@ -416,7 +416,7 @@ def test_errors_against_another_model(
     view.show("a")
     view.choose(Quantity.ABSOLUTE_ERROR)
     view.references.choose(one)
-    assert "Matching" in view.told()
+    assert "Matching" in view.message()
     view.settle()
     found = two.model.tensors["a"].dequantize()
     np.testing.assert_array_equal(view.image, np.abs(found - weights))
@@ -425,7 +425,7 @@ def test_errors_against_another_model(
     assert "block 5, weight 6" in view.text
     view.references.set_documents([two])  # the reference was closed
     view.settle()
-    assert "No reference chosen" in view.told()
+    assert "No reference chosen" in view.message()
 
 
 def test_matrices_behind_each_other_are_shown_together_or_one_by_one(view: Map) -> None:
@@ -470,7 +470,7 @@ def test_a_tensor_without_weights(
     file = GgufFile(tensors=[TensorSpec("empty", (8, 0), F32, b"")])
     view = Map(qtbot, runner, load(file.write(tmp_path / "empty.gguf")))
     view.show("empty")
-    assert "No weights" in view.told()
+    assert "No weights" in view.message()
 
 
 def test_a_huge_tensor_streams_and_is_cancelled_at_once(
@@ -538,7 +538,7 @@ def test_closing_the_model_while_it_is_read(
     document.model.close()
     view.references.show_document(None)
     view.settle()
-    assert "could not be drawn" in view.told()
+    assert "could not be drawn" in view.message()
     view.page.show_subject(None, LruCache(1))
     assert not view.page.plot.layers
 
@@ -547,7 +547,7 @@ def test_a_file_that_was_cut_is_said_and_can_be_tried_again(view: Map, path: Pat
     content = path.read_bytes()
     os.truncate(path, 64)
     view.show("blk.3.attn_q.weight")
-    assert "weights.gguf" in view.told()
+    assert "weights.gguf" in view.message()
     path.write_bytes(content)
     # the file has another date now, so that it stays unreadable: only that it is tried counts
     view.page.state.button.click()
@@ -623,7 +623,7 @@ def test_axes_and_picture_of_an_svg_belong_together(view: Map, tmp_path: Path) -
     np.testing.assert_allclose(found, expected, atol=3)
 
 
-def test_what_cannot_be_saved_is_told_of(view: Map, tmp_path: Path) -> None:
+def test_what_cannot_be_saved_is_reported(view: Map, tmp_path: Path) -> None:
     view.show(Q)
     failures: list[ExplorerError] = []
     view.page.failed.connect(failures.append)

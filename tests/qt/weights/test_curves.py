@@ -1,4 +1,4 @@
-"""What is remembered of the histogram's controls, and what a damaged settings file makes of it."""
+"""Choices of the histogram that are saved, also from a damaged settings file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the panel shows is what the analysis tells, whether result, streamed or remembered."""
+"""Histograms read in a worker equal the analysis: at the end, while they grow, and cached."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ def test_the_figures_are_those_of_the_analysis(document: Document) -> None:
     one = subject(document, "blk.0.ffn_up.weight")
     found = read_histograms([one], HistogramRequest(), LruCache(10), Watcher())
     lines = {line.name: line.value for line in statistic_lines(found.statistics[0])}
-    told = tensor_statistics(one.tensor)
+    expected = tensor_statistics(one.tensor)
     for name in ("count", "finite", "zeros", "min", "max", "mean", "std", "rms", "skewness"):
-        assert lines[name] == getattr(told, name)
-    assert lines["step_error_rms"] == told.step_error_rms
-    assert lines["p50"] == pytest.approx(told.percentiles[50.0], abs=1e-4)
+        assert lines[name] == getattr(expected, name)
+    assert lines["step_error_rms"] == expected.step_error_rms
+    assert lines["p50"] == pytest.approx(expected.percentiles[50.0], abs=1e-4)
 
 
 def test_several_tensors_have_the_same_bins(document: Document) -> None:
@@ -163,7 +163,7 @@ def test_what_is_known_is_not_read_again(document: Document) -> None:
     assert known([one], HistogramRequest(bins=9), recent) is None
 
 
-def test_of_several_the_damaged_one_is_told_of(
+def test_of_several_the_damaged_one_is_reported(
     load: Callable[[Path], Document], tmp_path: Path
 ) -> None:
     tensors = [TensorSpec("blk.0.q.weight", (4,), 0, np.arange(4, dtype="<f4").tobytes())]

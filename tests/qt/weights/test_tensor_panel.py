@@ -104,9 +104,9 @@ def test_every_page_shows_the_chosen_tensor(panel: Panel) -> None:
     codes, scales, minima = body.blocks.pages
     for turn, name in enumerate(NAMES):
         assert picked(panel) == name
-        told = block_statistics(panel.document.model.tensors[name])
-        assert told is not None
-        assert told.minima is not None
+        expected = block_statistics(panel.document.model.tensors[name])
+        assert expected is not None
+        assert expected.minima is not None
         body.show_page(body.map)
         panel.qtbot.waitUntil(lambda: bool(body.map.plot.layers))
         panel.settle()
@@ -116,11 +116,11 @@ def test_every_page_shows_the_chosen_tensor(panel: Panel) -> None:
         panel.settle()
         assert codes.title.text().startswith(f"{name}:")
         counts = codes.panel.plot.curves[0].histogram.counts
-        assert counts.tolist() == told.code_counts.tolist()
+        assert counts.tolist() == expected.code_counts.tolist()
         body.show_page(scales)
-        assert scales.panel.plot.curves[0].mean == told.scales.moments.mean
+        assert scales.panel.plot.curves[0].mean == expected.scales.moments.mean
         body.show_page(minima)
-        assert minima.panel.plot.curves[0].mean == told.minima.moments.mean
+        assert minima.panel.plot.curves[0].mean == expected.minima.moments.mean
         body.show_page(body.block_page)
         panel.qtbot.waitUntil(lambda: body.block_page.block is not None)
         panel.settle()

@@ -16,7 +16,7 @@ from explorer.qt.weights.block.panes import (
     sub_block_columns,
     weight_columns,
 )
-from explorer.qt.weights.block.strip import Look, Part, bits_text, links_of, ranges_text
+from explorer.qt.weights.block.strip import BlockPart, PartKind, bits_text, links_of, ranges_text
 from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.quantization import TENSOR_TYPES
 from tests.helpers.grouped_tensors import AFFINE_4, grouped_tensor
@@ -52,7 +52,7 @@ def test_texts_of_numbers_and_bits() -> None:
 
 def test_a_weight_belongs_to_its_nibble_and_its_scales() -> None:
     detail = BlockReader(tensor("Q4_K")).read(1)
-    links = links_of(detail, Look(Part.WEIGHT, 40))  # sub-block 1
+    links = links_of(detail, BlockPart(PartKind.WEIGHT, 40))  # sub-block 1
     assert np.flatnonzero(links.weights).tolist() == [40]
     assert np.flatnonzero(links.masks).tolist() == [0, 1, 2, 3, 5, 9, 24]
     assert links.masks[[5, 9, 24]].tolist() == [0x3F, 0x3F, 0xF0]
@@ -66,27 +66,27 @@ def test_a_weight_belongs_to_its_nibble_and_its_scales() -> None:
 def test_a_byte_says_what_each_of_its_bits_is_for() -> None:
     detail = BlockReader(tensor("Q4_K")).read(0)
     value = detail.stored[4]
-    assert links_of(detail, Look(Part.BYTE, 4)).text == (
+    assert links_of(detail, BlockPart(PartKind.BYTE, 4)).text == (
         f"Byte 4 = 0x{value:02X}, scales:   bits 0–5 → scale of weights 0–31;  "
         "bits 6–7 → scale of weights 128–159"
     )
-    text = links_of(detail, Look(Part.BYTE, 16)).text
+    text = links_of(detail, BlockPart(PartKind.BYTE, 16)).text
     assert text.endswith("qs:   bits 0–3 → weight 0;  bits 4–7 → weight 32")
-    text = links_of(detail, Look(Part.BYTE, 2)).text
+    text = links_of(detail, BlockPart(PartKind.BYTE, 2)).text
     assert text.endswith("dmin:   all bits → minimum of weights 0–255")
     sums = BlockReader(tensor("Q8_K")).read(0)
-    links = links_of(sums, Look(Part.BYTE, 270))
+    links = links_of(sums, BlockPart(PartKind.BYTE, 270))
     assert "not read for decoding" in links.text
     assert not links.weights.any()
 
 
 def test_fields_and_sub_blocks() -> None:
     detail = BlockReader(tensor("Q4_K")).read(0)
-    links = links_of(detail, Look(Part.FIELD, 3))
+    links = links_of(detail, BlockPart(PartKind.FIELD, 3))
     assert links.weights.all()
     assert np.flatnonzero(links.masks).tolist() == list(range(16, 144))
     assert links.text.startswith("qs, 4-bit codes: ")
-    links = links_of(detail, Look(Part.SUB_BLOCK, 4))
+    links = links_of(detail, BlockPart(PartKind.SUB_BLOCK, 4))
     assert np.flatnonzero(links.weights).tolist() == list(range(128, 160))
     assert links.masks[[4, 8, 12]].tolist() == [0xC0, 0xC0, 0xFF]
     assert links.text.startswith("Weights 128–159: scale ")
@@ -98,13 +98,13 @@ def test_every_type_can_be_looked_at_everywhere(name: str) -> None:
     type_name = "Q4_0" if TENSOR_TYPES[name].block_weights % 32 == 0 else "F16"
     detail, beside = rounded(tensor(name), 2, type_name)
     for part, count in (
-        (Part.FIELD, len(detail.fields)),
-        (Part.SUB_BLOCK, detail.scales.size),
-        (Part.BYTE, len(detail.stored)),
-        (Part.WEIGHT, detail.values.size),
+        (PartKind.FIELD, len(detail.fields)),
+        (PartKind.SUB_BLOCK, detail.scales.size),
+        (PartKind.BYTE, len(detail.stored)),
+        (PartKind.WEIGHT, detail.values.size),
     ):
         for number in {0, count // 2, count - 1}:
-            links = links_of(detail, Look(part, number), beside)
+            links = links_of(detail, BlockPart(part, number), beside)
             assert links.masks.shape == (len(detail.stored),)
             assert links.text
     for row in range(len(detail.fields)):
@@ -152,14 +152,14 @@ def test_rows_of_a_code_grid_are_a_column() -> None:
     assert detail.rows is not None
     columns = weight_columns(detail)
     assert cells(columns, "row", 256) == detail.rows.indices.repeat(4).tolist()
-    text = links_of(detail, Look(Part.WEIGHT, 9)).text
+    text = links_of(detail, BlockPart(PartKind.WEIGHT, 9)).text
     assert f"row {detail.rows.indices[2]} of 512 of the grid" in text
 
 
 def test_groups_of_blobs() -> None:
     values = np.random.default_rng(1).normal(0, 1, (4, 256)).astype(np.float32)
     detail = BlockReader(grouped_tensor(AFFINE_4, values)[0]).read(5)
-    links = links_of(detail, Look(Part.WEIGHT, 63))
+    links = links_of(detail, BlockPart(PartKind.WEIGHT, 63))
     assert np.flatnonzero(links.masks).tolist() == [31, 32, 33, 34, 35]
     assert links.weights.sum() == 1
     assert cells(field_columns(detail), "field", 3) == ["weight", "scales", "biases"]

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.jobs import JobRunner
 from explorer.qt.raw.panel import RawView
-from tests.helpers.raw_views import Told, find, show_model
+from tests.helpers.raw_views import Activations, find, show_model
 from tests.helpers.slow_sources import BrokenSource, WaitingSource
 from tests.helpers.small_gguf import SmallGguf, example, model_from
 
@@ -49,11 +49,11 @@ def test_finds_bytes_forwards_and_backwards(qtbot: QtBot, view: RawView) -> None
     assert view.message.text().startswith("Type pairs of hex digits")
 
 
-def test_a_found_place_tells_its_key(qtbot: QtBot, view: RawView) -> None:
+def test_a_found_place_activates_its_key(qtbot: QtBot, view: RawView) -> None:
     show_model(qtbot, view, model_from(example().write()))
-    told = Told(view)
+    activations = Activations(view)
     find(qtbot, view, "block_count", "text")
-    assert told.places == ["llama.block_count"]
+    assert activations.places == ["llama.block_count"]
 
 
 def test_keys_search_and_escape(qtbot: QtBot, view: RawView) -> None:

@@ -22,7 +22,7 @@ from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.weights.block.page import BlockPage
 from explorer.qt.weights.block.panes import MarkedTable
-from explorer.qt.weights.block.strip import Look, Part
+from explorer.qt.weights.block.strip import BlockPart, PartKind
 from explorer.qt.widgets.plot import ThemedPlot
 from explorer.qt.widgets.table_model import ItemRole
 from explorer.quantization import dequantize, quantize
@@ -106,7 +106,7 @@ def column(table: MarkedTable, name: str) -> list[object]:
     return [model.index(row, number).data(ItemRole.RAW) for row in range(model.rowCount())]
 
 
-def test_the_tables_tell_what_the_decoder_tells(panel: Panel) -> None:
+def test_the_tables_show_what_is_decoded(panel: Panel) -> None:
     page = open_block(panel, index=5)
     assert column(page.panes.weights, "value") == decoded()[5].tolist()
     assert column(page.panes.fields, "field") == ["d", "dmin", "scales", "qs"]
@@ -159,14 +159,14 @@ def test_a_place_from_elsewhere_is_shown_and_marked(panel: Panel) -> None:
     page = open_block(panel)
     panel.view.place_chosen.emit((3, 300))
     wait_for(panel, 7)
-    assert page.panes.looked_at == Look(Part.WEIGHT, 44)
+    assert page.panes.looked_at == BlockPart(PartKind.WEIGHT, 44)
     assert page.panes.readout.text().startswith("Weight 44 (row 3, column 300): ")
     page.show_place(9, 0)  # not in the tensor
     assert page.bar.number.value() == 7
     panel.show(SMALL)
     page.show_place(1, 33)
     wait_for(panel, 3)
-    assert page.panes.looked_at == Look(Part.WEIGHT, 1)
+    assert page.panes.looked_at == BlockPart(PartKind.WEIGHT, 1)
 
 
 def test_pointing_at_a_byte_marks_its_weights(qtbot: QtBot, panel: Panel) -> None:
@@ -180,7 +180,7 @@ def test_pointing_at_a_byte_marks_its_weights(qtbot: QtBot, panel: Panel) -> Non
     panes.strip.byte_hovered.emit(-1)
     assert "→" not in panes.readout.text()  # nothing was chosen
     qtbot.mouseClick(panes.strip, LEFT, pos=spot)
-    assert panes.looked_at == Look(Part.BYTE, 16)
+    assert panes.looked_at == BlockPart(PartKind.BYTE, 16)
     panes.strip.byte_hovered.emit(3)
     panes.strip.byte_hovered.emit(-1)
     assert panes.readout.text().startswith("Byte 16 = 0x")
@@ -194,12 +194,12 @@ def test_keys_walk_over_the_bytes_and_copy_them(qtbot: QtBot, panel: Panel) -> N
     whole = page.block.detail.stored if page.block is not None else b""
     assert copied(qtbot, lambda: qtbot.keyClick(strip, KEY.Key_C, CTRL)) == whole.hex(" ")
     qtbot.keyClick(strip, KEY.Key_Right)
-    assert page.panes.looked_at == Look(Part.BYTE, 0)
+    assert page.panes.looked_at == BlockPart(PartKind.BYTE, 0)
     qtbot.keyClick(strip, KEY.Key_Right)
     qtbot.keyClick(strip, KEY.Key_Down)
-    assert page.panes.looked_at == Look(Part.BYTE, 17)
+    assert page.panes.looked_at == BlockPart(PartKind.BYTE, 17)
     qtbot.keyClick(strip, KEY.Key_Down)  # there is no such byte
-    assert page.panes.looked_at == Look(Part.BYTE, 17)
+    assert page.panes.looked_at == BlockPart(PartKind.BYTE, 17)
     qtbot.keyClick(strip, KEY.Key_Home)
     assert copied(qtbot, lambda: qtbot.keyClick(strip, KEY.Key_C, CTRL)) == f"{whole[0]:02x}"
 
@@ -208,17 +208,17 @@ def test_choosing_a_weight_marks_its_bits(qtbot: QtBot, panel: Panel) -> None:
     page = open_block(panel)
     panes = page.panes
     panes.weights.select_row(40)
-    assert panes.looked_at == Look(Part.WEIGHT, 40)
+    assert panes.looked_at == BlockPart(PartKind.WEIGHT, 40)
     assert panes.strip._masks[[5, 24]].tolist() == [0x3F, 0xF0]
     assert panes.plot.cursor_weight == 40
     qtbot.keyClick(panes.plot, KEY.Key_Right)
-    assert panes.looked_at == Look(Part.WEIGHT, 41)
+    assert panes.looked_at == BlockPart(PartKind.WEIGHT, 41)
     assert panes.weights.currentIndex().row() == 41
     qtbot.keyClick(panes.plot, KEY.Key_Left, CTRL)
-    assert panes.looked_at == Look(Part.WEIGHT, 33)
+    assert panes.looked_at == BlockPart(PartKind.WEIGHT, 33)
     page.show_block(1)  # the same weight of the next block
     wait_for(panel, 1)
-    assert panes.looked_at == Look(Part.WEIGHT, 33)
+    assert panes.looked_at == BlockPart(PartKind.WEIGHT, 33)
     assert panes.weights.currentIndex().row() == 33
 
 
@@ -249,13 +249,13 @@ def test_the_mouse_in_the_plot_reads_weights(qtbot: QtBot, panel: Panel) -> None
     assert page.block is not None
     np.testing.assert_allclose(heights, page.block.detail.values_of_levels(3), atol=1e-7)
     qtbot.mouseClick(plot.viewport(), LEFT, pos=plot.mapFromScene(place))
-    qtbot.waitUntil(lambda: page.panes.looked_at == Look(Part.WEIGHT, 100))
+    qtbot.waitUntil(lambda: page.panes.looked_at == BlockPart(PartKind.WEIGHT, 100))
 
 
-def test_many_levels_are_a_ruler_only_where_they_can_be_told_apart(panel: Panel) -> None:
+def test_many_levels_are_a_ruler_only_where_there_is_room_for_them(panel: Panel) -> None:
     page = open_block(panel)
     plot = page.panes.plot
-    page.panes.look_at(Look(Part.WEIGHT, 3))
+    page.panes.look_at(BlockPart(PartKind.WEIGHT, 3))
     assert len(plot._levels.xData) == 2 * 16
     area = plot.box.viewRect()
     area.setHeight(area.height() * 1000)
@@ -337,10 +337,10 @@ def test_a_block_seen_before_is_there_at_once(panel: Panel) -> None:
 
 def test_copies_everything_as_json_and_rows_as_text(qtbot: QtBot, panel: Panel) -> None:
     page = open_block(panel, index=6)
-    told = json.loads(copied(qtbot, page.bar.copy.click))
-    assert told["block"] == 6
-    assert told["bytes"] == stored()[6].tobytes().hex()
-    assert [weight["value"] for weight in told["weights"]] == decoded()[6].tolist()
+    record = json.loads(copied(qtbot, page.bar.copy.click))
+    assert record["block"] == 6
+    assert record["bytes"] == stored()[6].tobytes().hex()
+    assert [weight["value"] for weight in record["weights"]] == decoded()[6].tolist()
     table = page.panes.weights
     table.select_row(7)
     text = copied(qtbot, lambda: press(panel, table, KEY.Key_C))
@@ -457,7 +457,7 @@ def test_reads_only_while_it_is_visible(panel: Panel) -> None:
     panel.settle()
 
 
-def test_a_cut_file_is_told_and_can_be_tried_again(
+def test_a_cut_file_is_reported_and_can_be_tried_again(
     qtbot: QtBot, panel: Panel, candidate_path: Path
 ) -> None:
     content = candidate_path.read_bytes()
@@ -520,14 +520,14 @@ def test_a_broken_block_is_shown(
     for index in (0, 1):
         page.show_block(index)
         wait_for(panel, index)
-        page.panes.look_at(Look(Part.WEIGHT, 5))
+        page.panes.look_at(BlockPart(PartKind.WEIGHT, 5))
         assert any(word in page.panes.readout.text() for word in ("NaN", "inf"))
         page.panes.plot.grab()
     page.show_block(7)
     wait_for(panel, 7)
     assert page.bar.place.text().startswith("Row 1, 1, columns 32 to 63")
     page.show_place(3, 63)
-    assert page.panes.looked_at == Look(Part.WEIGHT, 31)
+    assert page.panes.looked_at == BlockPart(PartKind.WEIGHT, 31)
     qtbot.mouseClick(page.bar.largest, LEFT)
     wait_for(panel, 0)
     assert "largest scale: NaN" in page.panes.readout.text()
@@ -547,17 +547,17 @@ def test_the_smallest_and_largest_numbers(
         page.show_block(index)
         wait_for(panel, index)
         for weight in range(0, 32, 5):
-            page.panes.look_at(Look(Part.WEIGHT, weight))
+            page.panes.look_at(BlockPart(PartKind.WEIGHT, weight))
             page.panes.grab()
     assert page.block is not None
     assert np.isinf(page.block.detail.values).any()
-    page.panes.look_at(Look(Part.WEIGHT, 32))  # there is none
+    page.panes.look_at(BlockPart(PartKind.WEIGHT, 32))  # there is none
     assert page.panes.looked_at is None
 
 
 def test_follows_other_colours(panel: Panel) -> None:
     page = open_block(panel)
-    page.panes.look_at(Look(Part.FIELD, 2))
+    page.panes.look_at(BlockPart(PartKind.FIELD, 2))
     light = page.panes.strip.grab().toImage()
     palette = QPalette(QColor(37, 39, 43))
     QApplication.setPalette(palette)
