@@ -41,11 +41,7 @@ _FAULT: Final = "running-"  # of a process; a crash is written into it
 
 
 class CrashReports:
-    """A folder of reports, the newest 20.
-
-    Args:
-        folder: The folder; it need not exist. None where there is no place to write.
-    """
+    """A folder of the newest 20 reports; it need not exist. None: there is no place to write."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -180,10 +176,6 @@ class QtFault(RuntimeError):
 
 class Crashes(QtCore.QObject):
     """Reports faults of the program.
-
-    Args:
-        reports: Where they are written.
-        parent: The owner.
 
     Signals:
         happened: A sentence for the user, and the report; for a fault that repeats, the 1st, 10th,

@@ -94,11 +94,7 @@ def _preview(model: Model, entry: MetadataEntry) -> str:
 
 
 class LruCache:
-    """Keeps the results that were used last.
-
-    Args:
-        most: How many results are kept.
-    """
+    """Keeps the results that were used last, at most so many. Safe in any thread."""
 
     def __init__(self, most: int) -> None:
         self._most = most

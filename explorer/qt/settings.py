@@ -37,7 +37,7 @@ class Settings:
             return
         self._store.allKeys()  # reads the file
         self._damaged = self._store.status() is QSettings.Status.FormatError
-        if self._integer("version", _VERSION) != _VERSION:
+        if str(self._store.value("version", _VERSION)) != str(_VERSION):
             self._store.clear()  # written by another version, whose keys may mean other things
         self._store.setValue("version", _VERSION)
 
@@ -171,12 +171,6 @@ class Settings:
         if isinstance(value, str):  # an INI list of one element comes back as text
             return [value] if value else []
         return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
-
-    def _integer(self, key: str, default: int) -> int:
-        try:
-            return int(str(self._store.value(key, default)))
-        except ValueError:
-            return default
 
 
 def _checksum(state: bytes) -> bytes:

@@ -38,31 +38,18 @@ class Scheme(StrEnum):
 
 @dataclass(frozen=True)
 class _Ink:
-    """The colours of a scheme.
+    """The colours of a scheme."""
 
-    Attributes:
-        window: Behind controls.
-        base: Behind lists, texts and plots.
-        stripe: Behind every other row of a list.
-        text: What is read.
-        faded: What is read, but of less weight: hints, and what cannot be used now.
-        accent: Behind what is selected.
-        on_accent: What is read there.
-        link: Links.
-        warning: Problems.
-        box: What Fusion derives outlines from, 140 per cent darker; None for `window`.
-    """
-
-    window: str
-    base: str
-    stripe: str
+    window: str  # behind controls
+    base: str  # behind lists, texts and plots
+    stripe: str  # behind every other row of a list
     text: str
-    faded: str
-    accent: str
-    on_accent: str
+    faded: str  # text of less weight: hints, and what cannot be used now
+    accent: str  # behind what is selected
+    on_accent: str  # text there
     link: str
     warning: str
-    box: str | None = None
+    box: str | None = None  # Fusion derives outlines from it, 140 % darker; None for `window`
 
 
 _LIGHT: Final = _Ink(

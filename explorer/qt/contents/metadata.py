@@ -173,11 +173,7 @@ _TEXT_SHARE = 0.43  # of the width, for the text beside the longest bar
 
 
 class TypeMixChart(QtWidgets.QWidget):
-    """Horizontal bars of the bytes of each tensor type, the largest on top, with numbers as text.
-
-    Attributes:
-        labels: The text beside each bar.
-    """
+    """Bars of the bytes of each tensor type, the largest on top, with numbers as text."""
 
     accessible_role = QAccessible.Role.Chart
 
@@ -282,9 +278,6 @@ def metadata_mask(document: Document, text: str) -> NDArray[np.bool_]:
 class MetadataView(QtWidgets.QWidget):
     """The metadata of a model.
 
-    Attributes:
-        document: The model.
-
     Signals:
         key_selected: The user chose an entry; its position.
     """
@@ -333,8 +326,9 @@ class MetadataView(QtWidgets.QWidget):
 
     def focus_search(self) -> None:
         """Search in what has the focus: the value's text, or the list of keys."""
-        if self.value.holds_focus():
-            self.value.focus_search()
+        focus = QtWidgets.QApplication.focusWidget()
+        if isinstance(focus, QtWidgets.QWidget) and self.value.isAncestorOf(focus):
+            self.value.text.focus_search()
         else:
             self.list.focus_search()
 
@@ -396,15 +390,6 @@ class ValueView(QtWidgets.QWidget):
             lambda error: self._show_message(plain_text(str(error))),
         )
         job.finished.connect(self._show_stopped)
-
-    def holds_focus(self) -> bool:
-        """Whether the keyboard is in here."""
-        focus = QtWidgets.QApplication.focusWidget()
-        return isinstance(focus, QtWidgets.QWidget) and self.isAncestorOf(focus)
-
-    def focus_search(self) -> None:
-        """Open the search in the text."""
-        self.text.focus_search()
 
     def _show(self, entry: MetadataEntry, value: Value) -> None:
         if isinstance(value, Sequence) and not isinstance(value, str):

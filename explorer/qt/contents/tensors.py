@@ -29,9 +29,6 @@ _HIDDEN_AT_FIRST = ("role", "offset", "file", "problem")
 class TensorsView(ListPanel):
     """The tensors of a model.
 
-    Attributes:
-        document: The model.
-
     Signals:
         rows_selected: The user selected tensors; their content rows, the current one first.
     """

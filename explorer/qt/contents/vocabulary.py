@@ -116,11 +116,7 @@ def _token_count(content: VocabularyContent | None) -> int:
 
 
 class VocabularyView(ListPanel):
-    """The tokens of a model; they are decoded when they are first shown.
-
-    Attributes:
-        document: The model.
-    """
+    """The tokens of a model; they are decoded when they are first shown."""
 
     def __init__(self, runner: JobRunner, parent: QWidget | None = None) -> None:
         super().__init__(runner, "", "", parent)

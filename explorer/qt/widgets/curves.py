@@ -309,16 +309,7 @@ def curve_columns(curves: Sequence[HistogramCurve]) -> list[tuple[str, list[Any]
 
 @dataclass(frozen=True, slots=True)
 class BinReading:
-    """What the cursor stands on.
-
-    Attributes:
-        curve: The curve's name.
-        index: Number of the bin.
-        low: The bin's left edge.
-        high: Its right edge.
-        count: What it holds.
-        share: That as a share of all, 0 to 1.
-    """
+    """The bin under the cursor: curve, number, edges, count, and its share of all, 0 to 1."""
 
     curve: str
     index: int

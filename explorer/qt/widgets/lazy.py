@@ -22,7 +22,6 @@ class LazyTab(QWidget, Generic[View]):
         make: Builds the widget, once. It imports the widget's module: those with plots load
             pyqtgraph, which takes 150 ms, and the window is painted first.
         fill: Has the widget show what is selected; called when the tab is shown and out of date.
-        parent: Owner of the tab.
     """
 
     def __init__(

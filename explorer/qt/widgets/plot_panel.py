@@ -131,13 +131,6 @@ Readings = tuple[BinReading, ...]
 class PicturePanel(QtWidgets.QWidget):
     """Plot, table and read-out.
 
-    Args:
-        runner: Runs exports.
-        plot: The plot.
-        model: What the table shows.
-        parent: Owner of the panel.
-        table_width: Of the table, in pixels.
-
     Attributes:
         area: Where the plot is; something else may stand there for a while.
         table: The table beside it.
@@ -201,12 +194,12 @@ class PicturePanel(QtWidgets.QWidget):
         raise NotImplementedError
 
     def show_text(self, text: str) -> None:
-        """Tell what the cursor stands on; with no text, what there is to say without it."""
+        """Show what the cursor stands on; `resting` without a text."""
         self.readout.setText(text or self.resting)
         self._plot.speak(text or self.resting)
 
     def show_resting(self, text: str) -> None:
-        """Say something while the cursor is nowhere."""
+        """Show another text while the cursor is nowhere."""
         if self.readout.text() == self.resting:
             self.readout.setText(text)
         self.resting = text
@@ -218,11 +211,7 @@ class PicturePanel(QtWidgets.QWidget):
 
 
 class PlotPanel(PicturePanel):
-    """A histogram, its table, and what the bins under the cursor hold.
-
-    Attributes:
-        plot: The histogram.
-    """
+    """A histogram, its table, and what the bins under the cursor hold."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - all but the first two have a default
         self,
@@ -243,7 +232,7 @@ class PlotPanel(PicturePanel):
         self.plot.set_logarithmic(on)
 
     def show_readings(self, readings: Readings) -> None:
-        """Tell what the cursor stands on."""
+        """Show what the cursor stands on."""
         self.show_text(self._describe(readings) if readings else "")
 
     def _describe_bins(self, readings: Readings) -> str:

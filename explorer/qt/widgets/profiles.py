@@ -26,9 +26,7 @@ _HEADROOM: Final = 1.08
 class Profiles:
     """The root mean square of each row, right of a picture, and of each column, below it.
 
-    Args:
-        plot: The picture's plot item, in whose layout they are put.
-        title: What the figures are.
+    They are put into the layout of the picture's plot item.
     """
 
     def __init__(self, plot: pg.PlotItem, title: str) -> None:
@@ -108,7 +106,7 @@ class Profiles:
 
 
 class ColourBar:
-    """Which colour means what; see `Profiles` for the argument."""
+    """Which colour means what, right of a picture and its profiles."""
 
     def __init__(self, plot: pg.PlotItem) -> None:
         self._box = pg.ViewBox(enableMouse=False, enableMenu=False)
@@ -138,11 +136,8 @@ class ColourBar:
         self._axis.setTextPen(pg.mkPen(colours.text))
 
 
-# The area of a plot whose two axes are of one kind: a unit is as long on both.
-
-
 class SquareBox(ZoomBox):
-    """A `ZoomBox` that zooms along both axes alike."""
+    """A `ZoomBox` whose axes are of one kind: a unit is as long on both, and both zoom."""
 
     def __init__(self) -> None:
         super().__init__()

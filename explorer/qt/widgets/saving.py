@@ -18,14 +18,7 @@ from explorer.text import plain_text
 
 
 class FileSaver:
-    """Saves files, and reports how that went.
-
-    Args:
-        runner: Runs the writing.
-        parent: The widget that the file dialog belongs to.
-        on_done: Called with the path that was written.
-        on_failed: Called with why nothing was.
-    """
+    """Saves files, and reports the path that was written, or why nothing was."""
 
     def __init__(
         self,
@@ -34,7 +27,7 @@ class FileSaver:
         on_done: Callable[[str], None],
         on_failed: Callable[[ExplorerError], None],
     ) -> None:
-        self.runner = runner
+        self._runner = runner
         self._parent = parent
         self._on_done = on_done
         self._on_failed = on_failed
@@ -87,7 +80,7 @@ class FileSaver:
                 raise ExplorerError(what, path) from error
             return str(path)
 
-        return self.runner.run(title, run, self._on_done, self._on_failed)
+        return self._runner.run(title, run, self._on_done, self._on_failed)
 
 
 def _is_lent(path: Path) -> bool:

@@ -78,25 +78,17 @@ def array_column(
     name: str, title: str, values: NDArray[Any], text: Callable[[Any], str], tip: str
 ) -> Column:
     """Return a column of numbers, [n]; `text` writes one of them."""
-    return Column(
-        name,
-        title,
-        lambda row: text(values[row].item()),
-        lambda row: values[row].item(),
-        lambda: values,
-        numeric=True,
-        tip=tip,
-    )
+
+    def raw(row: int) -> Cell:
+        value: Cell = values[row].item()
+        return value
+
+    return Column(name, title, lambda row: text(raw(row)), raw, lambda: values, True, tip)
 
 
 @dataclass(frozen=True)
 class RowColumns(Generic[Row]):
-    """Makes the columns of a table from objects, one a row.
-
-    Attributes:
-        rows: The objects.
-        tips: Meanings of the columns, by their names.
-    """
+    """Makes the columns of a table from objects, one a row; `tips` are by names of columns."""
 
     rows: Sequence[Row]
     tips: Mapping[str, str]
@@ -125,16 +117,15 @@ class RowColumns(Generic[Row]):
         self, name: str, title: str, value: Callable[[Row], Cell], text: Callable[..., str]
     ) -> Column:
         """Return a column of numbers."""
-        rows = self.rows
-        return Column(
-            name,
-            title,
-            lambda row: text(value(rows[row])),
-            lambda row: value(rows[row]),
-            lambda: np.array([value(row) for row in rows]),
-            numeric=True,
-            tip=self.tips[name],
-        )
+
+        def raw(row: int) -> Cell:
+            return value(self.rows[row])
+
+        def keys() -> NDArray[Any]:
+            return np.array([value(row) for row in self.rows])
+
+        tip = self.tips[name]
+        return Column(name, title, lambda row: text(raw(row)), raw, keys, True, tip)
 
 
 class TableModel(QAbstractTableModel):
