@@ -243,8 +243,7 @@ class BlockDetail:
     """What a block is made of; a weight is scale * level - minimum, as `BlockLayout` says.
 
     Attributes:
-        tensor: The tensor.
-        index: Number of the block in it.
+        index: Number of the block in the tensor.
         parts: Where its bytes lie.
         stored: All its bytes, as they are in the file.
         fields: What they are; they cover `stored` without gap or overlap.

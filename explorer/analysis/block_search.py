@@ -157,7 +157,6 @@ def largest_scale(
         tensor: A quantized tensor.
         workers: Threads. The result is the same for any number.
         check: Called before every run, in the thread that reads it; raises to stop.
-        progress: Called as weights are done.
 
     Returns:
         The block; None of an empty tensor.
@@ -167,55 +166,32 @@ def largest_scale(
         SourceError: The file changed since it was opened.
     """
     own = ThreadUnpacker(tensor)
-    largest = _Largest()
 
-    def search(span: Span, check: Check) -> _Largest:
-        found = _Largest()
+    def largest_of(span: Span, check: Check) -> FoundBlock | None:
+        largest, first = None, span.start // tensor.type.block_weights
         for stored in span.runs(check):
-            found.add(own.unpacker.scales(stored).scales)
-        return found
+            scales = own.unpacker.scales(stored).scales
+            place = int(np.where(np.isfinite(scales), np.abs(scales), np.inf).argmax())
+            block, _ = divmod(place, scales.shape[1])
+            largest = _larger(largest, FoundBlock(first + block, float(scales.flat[place])))
+            first += len(scales)
+        return largest
 
-    with map_in_order(spans_of(tensor), search, workers=workers, check=check) as results:
+    largest = None
+    with map_in_order(spans_of(tensor), largest_of, workers=workers, check=check) as results:
         for span, found in results:
-            largest.combine(found)
+            largest = _larger(largest, found)
             if progress is not None:
                 progress(span.stop)
-    return largest.found
+    return largest
 
 
-class _Largest:
-    """The largest scale of a run of blocks, counted from its start.
-
-    Attributes:
-        found: Its block; None of no blocks.
-    """
-
-    def __init__(self) -> None:
-        self.found: FoundBlock | None = None
-        self._blocks = 0
-
-    def add(self, scales: NDArray[np.float32]) -> None:
-        """Add blocks, by their scales, float32 [blocks, scales of a block]."""
-        sizes = np.abs(scales)
-        sizes[~np.isfinite(sizes)] = np.inf
-        place = int(sizes.argmax())
-        self._take(FoundBlock(place // scales.shape[1], float(scales.reshape(-1)[place])))
-        self._blocks += len(scales)
-
-    def combine(self, other: _Largest) -> None:
-        """Add the blocks that follow."""
-        if other.found is not None:
-            self._take(other.found)
-        self._blocks += other._blocks
-
-    def _take(self, later: FoundBlock) -> None:
-        """Keep a block, counted behind those so far, if its scale is larger."""
-        if self.found is None or _size(later.figure) > _size(self.found.figure):
-            self.found = FoundBlock(self._blocks + later.index, later.figure)
-
-
-def _size(figure: float) -> float:
-    return abs(figure) if math.isfinite(figure) else math.inf
+def _larger(first: FoundBlock | None, later: FoundBlock | None) -> FoundBlock | None:
+    """Return the block with the larger scale, the first of equals."""
+    if first is None or later is None:
+        return first or later
+    sizes = [abs(one.figure) if math.isfinite(one.figure) else math.inf for one in (first, later)]
+    return later if sizes[1] > sizes[0] else first
 
 
 def worst_block(
@@ -232,7 +208,6 @@ def worst_block(
         tensor: A quantized tensor.
         workers: Threads. The result is the same for any number.
         check: Called before every run, in the thread that reads it; raises to stop.
-        progress: Called as weights are done.
 
     Returns:
         The block; None if nothing of the tensor is compared.

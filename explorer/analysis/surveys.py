@@ -166,8 +166,7 @@ class SurveyRow:
     """The statistics of one tensor.
 
     Attributes:
-        tensor: The tensor.
-        statistics: Its statistics; None if its weights cannot be read.
+        statistics: None if the weights cannot be read.
         error: Why they cannot, or None.
     """
 
@@ -240,9 +239,8 @@ class PairRow:
     """The errors of one pair.
 
     Attributes:
-        number: Its place among the pairs.
-        pair: The pair.
-        figures: Its errors; None if its weights cannot be read.
+        number: Place of the pair among all.
+        figures: None if the weights cannot be read.
         error: Why they cannot, or None.
     """
 

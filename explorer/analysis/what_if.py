@@ -151,8 +151,7 @@ def measure_set(  # noqa: PLR0913 - all but the first two have a default
     """Return the errors of a set in a type, over all its weights.
 
     Args:
-        tensor_set: The set.
-        type_name: A type that it can have, or `PRESENT` for the loss that the file has.
+        type_name: A type that the set can have, or `PRESENT` for the loss that the file has.
         importance: float32 [matrices, columns]; see `requantization.checked_importance`.
         workers: Threads. The result is the same to the bit for any number.
         check: Called before every run, in the thread that reads it; raises to stop.
@@ -179,12 +178,7 @@ def measure_set(  # noqa: PLR0913 - all but the first two have a default
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One walk over the weights of a set.
-
-    Attributes:
-        tensor_set: The set.
-        type_name: The type that it is rounded to, or `PRESENT`.
-    """
+    """One walk over the weights of a set, which are rounded to a type or, if `PRESENT`, are not."""
 
     tensor_set: TensorSet
     type_name: str
@@ -201,10 +195,7 @@ class Task:
 
 
 def tasks_of(sets: Sequence[TensorSet], type_name: str) -> list[Task]:
-    """Return the walks for a type; see `TensorSet.fitting`.
-
-    There are none if no set can have the type itself.
-    """
+    """Return the walks for a type (`TensorSet.fitting`); none if no set can have the type."""
     if type_name == PRESENT:
         return [Task(tensor_set, PRESENT) for tensor_set in sets]
     tasks = [Task(tensor_set, tensor_set.fitting(type_name)) for tensor_set in sets]
@@ -234,13 +225,9 @@ class TypeErrors:
 
 
 class RunningTotal:
-    """Sums of the errors of sets in one type.
+    """Sums of the errors of sets in one type."""
 
-    Args:
-        total: Weights of all sets.
-    """
-
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int) -> None:  # weights of all sets
         self._total = total
         self._sums = RunningErrors()
         self._saturated = 0.0
@@ -279,7 +266,6 @@ def missing_tasks(tasks: Sequence[Task], known: Callable[[Task], bool]) -> Itera
 # llama.cpp, `save_imatrix` in tools/imatrix/imatrix.cpp, `load_imatrix` in
 # tools/quantize/quantize.cpp.
 
-
 _SUMS: Final = ".in_sum2"
 _COUNTS: Final = ".counts"
 _MAX_WEIGHTS: Final = 1 << 26  # 1,024 experts of 65,536 columns
@@ -291,19 +277,12 @@ def is_importance_matrix(model: Model) -> bool:
 
 
 def importance_of(matrix: Model, name: str) -> NDArray[np.float32] | None:
-    """Return the importance of a tensor's columns, float32 [matrices, columns].
+    """Return the importance of a tensor's columns, float32 [matrices, columns]; None if unknown.
 
     Columns of a matrix that was never used, such as an expert's, count 1.
 
-    Args:
-        matrix: An importance matrix, opened.
-        name: The tensor's name.
-
-    Returns:
-        None if the matrix does not have the tensor.
-
     Raises:
-        ExplorerError: The matrix is not what it should be.
+        ExplorerError: The importance matrix is damaged, or of another model.
     """
     if name + _SUMS not in matrix.tensors or name + _COUNTS not in matrix.tensors:
         return None
@@ -371,11 +350,7 @@ class SizeAfter:
 
 
 def present_size(model: Model, rows: Collection[int]) -> SizeAfter:
-    """Return the present sizes.
-
-    Args:
-        rows: The tensors, by row.
-    """
+    """Return the present sizes of the tensors in some rows, and of the model."""
     columns = model.tensors.columns
     return SizeAfter(
         parameters=sum(columns.parameters[row] for row in rows),
@@ -394,8 +369,7 @@ def size_after(
 
     Args:
         present: The present sizes; the sets' tensors are among them.
-        sets: The sets that get the type.
-        type_name: The type; see `rounding.rounder`.
+        type_name: See `rounding.rounder`.
     """
     problems = [tensor_set.problem(type_name) for tensor_set in sets]
     if None not in problems:

@@ -92,8 +92,7 @@ class ComparedRow:
     """The result for one pair.
 
     Attributes:
-        match: The pair.
-        errors: Its errors; None if its weights cannot be read.
+        errors: None if the weights cannot be read.
         problem: Why they cannot, or None.
     """
 

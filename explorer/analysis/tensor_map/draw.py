@@ -198,7 +198,6 @@ def draw_map(
     The arrays of a map go on changing; see `TensorMap.copied`. The last one is complete.
 
     Args:
-        source: What is drawn.
         grid: The window and its cells, inside of the source's rows and columns.
         workers: Threads. The last map is the same to the bit for any number.
         check: Called before every run, in the thread that reads it; raises to stop.

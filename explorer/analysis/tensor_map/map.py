@@ -323,7 +323,6 @@ def weight_facts(tensor: Tensor, index: int, check: Check = never) -> WeightFact
 
     Args:
         index: Flat, row-major index of the weight.
-        check: Raises to stop.
 
     Raises:
         FormatError: The file is damaged there, or the type's weights cannot be decoded.
