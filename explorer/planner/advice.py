@@ -124,19 +124,12 @@ def _bisect(ask: Callable[[int], Trial], low: int, high: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """An answer.
+    """An answer."""
 
-    Attributes:
-        what: The question, one of `QUESTIONS`.
-        value: The answer, or None if nothing fits.
-        limited_by: What keeps it from being more (or, of the fewest, less).
-        exact: Whether no larger value can fit, see `Found`.
-    """
-
-    what: str
-    value: int | str | None
-    limited_by: str
-    exact: bool = True
+    what: str  # the question, one of `QUESTIONS`
+    value: int | str | None  # the answer, or None if nothing fits
+    limited_by: str  # what keeps it from being more (or, of the fewest, less)
+    exact: bool = True  # whether no larger value can fit, see `Found`
 
     def record(self) -> dict[str, Any]:
         """Return what JSON shows of it."""

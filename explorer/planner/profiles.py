@@ -165,12 +165,7 @@ def choose_batch(
 ) -> int:
     """Return the batch that the server chooses if none is requested.
 
-    Args:
-        cells: Context × parallel.
-        predicted: Bytes of file and cache.
-        available: Bytes of free memory.
-        devices: The GPUs.
-        flash_attention: Whether it is on.
+    `cells` are context × parallel, `predicted` the bytes of file and cache, `available` free bytes.
     """
     cuda = [device for device in devices if device.library == "CUDA"]
     if cuda and not flash_attention:

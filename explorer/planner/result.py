@@ -408,18 +408,14 @@ def _device_terms(
 
 
 def _device_graph(name: str, held: DeviceLayout, layout: Layout) -> Term:
+    name, used = f"{name}.graph", layout.graph_used
     if held.listed:
-        used = layout.graph_used
-        return _term(f"{name}.graph", held.graph, used, **{used: (held.graph, f"graph.{used}")})
-    if held.graph:
-        return _term(
-            f"{name}.graph",
-            held.graph,
-            "max(partial, full)",
-            partial=(layout.partial, "graph.partial"),
-            full=(layout.full, "graph.full; charged in an earlier pass of the search"),
-        )
-    return _term(f"{name}.graph", 0, "0")
+        return _term(name, held.graph, used, **{used: (held.graph, f"graph.{used}")})
+    if not held.graph:
+        return _term(name, 0, "0")
+    full = layout.full, "graph.full; charged in an earlier pass of the search"
+    partial = layout.partial, "graph.partial"
+    return _term(name, held.graph, "max(partial, full)", partial=partial, full=full)
 
 
 def _prediction_terms(plan: Plan, prediction: Prediction) -> Iterator[Term]:

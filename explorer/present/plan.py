@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from functools import partial
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 from explorer.errors import PlanError
@@ -184,9 +186,7 @@ class Verdict:
 def verdict(plan: Plan | None, refusal: str = "") -> Verdict:
     """Return whether a model fits.
 
-    Args:
-        plan: The plan; None if there is none.
-        refusal: Why there is none, or why Ollama would refuse to load the model.
+    `refusal` says why there is no plan, or why Ollama would refuse to load the model.
     """
     if plan is None:
         return Verdict(Level.NOT, f"No plan: {plain_text(refusal)}.")
@@ -270,9 +270,7 @@ class Suggestion:
 def suggestions(request: PlanRequest, check: Callable[[], None]) -> tuple[Suggestion, ...]:
     """Return single changes that put all layers on GPUs. For a worker: it may take a second.
 
-    Args:
-        request: What does not fit under the profile with a layout.
-        check: Called before each plan; raises to stop.
+    `check` is called before each plan; it raises to stop.
     """
     if not request.devices:
         return ()
@@ -283,12 +281,7 @@ def suggestions(request: PlanRequest, check: Callable[[], None]) -> tuple[Sugges
 
 
 def _suggestions(request: PlanRequest, check: Callable[[], None]) -> Iterator[Suggestion]:
-    settings = request.settings
-
-    def fits(**changes: Any) -> bool:
-        check()
-        return _fits(request, **changes)
-
+    settings, fits = request.settings, partial(_fits, request, check)
     if settings.num_gpu is not None and settings.num_gpu >= 0 and fits(num_gpu=None):
         words = "with as many GPU layers as fit"
         yield Suggestion(words, "Place layers automatically", {"num_gpu": None})
@@ -297,27 +290,23 @@ def _suggestions(request: PlanRequest, check: Callable[[], None]) -> Iterator[Su
         text = f"{integer_text(tokens)} tokens"
         yield Suggestion(f"at {text}", f"Use {text}", {"context": tokens})
     # the least lossy cache type that fits, with flash attention where it needs that
-    found = None
-    for name in CACHE_TYPES[1:]:  # f32 is a what-if
-        for attention in (settings.flash_attention, True):
-            known = name == settings.kv_cache_type and settings.flash_attention
-            changes = {"kv_cache_type": name, "flash_attention": attention}
-            if found is None and not known and fits(**changes):
-                found = changes
-    if found is not None:
-        words = f"with a {found['kv_cache_type']} cache"
-        button = f"Use a {found['kv_cache_type']} cache"
-        if found["flash_attention"] is True and settings.flash_attention is not True:
-            words += " and flash attention"
-        yield Suggestion(words, button, found)
+    for name, attention in product(CACHE_TYPES[1:], (settings.flash_attention, True)):
+        known = name == settings.kv_cache_type and settings.flash_attention
+        changes = {"kv_cache_type": name, "flash_attention": attention}
+        if not known and fits(**changes):
+            turned_on = attention is True and settings.flash_attention is not True
+            words = f"with a {name} cache" + (" and flash attention" if turned_on else "")
+            yield Suggestion(words, f"Use a {name} cache", changes)
+            break
     count = solve("parallel", request, check).value if (settings.parallel or 1) > 1 else None
     if isinstance(count, int):
         text = "one sequence" if count == 1 else f"{integer_text(count)} sequences"
         yield Suggestion(f"with {text}", f"Use {text}", {"parallel": count})
 
 
-def _fits(request: PlanRequest, **changes: Any) -> bool:
+def _fits(request: PlanRequest, check: Callable[[], None], **changes: Any) -> bool:
     """Return whether all layers are on GPUs and the cache has the type that is asked for."""
+    check()
     asked = replace(request, settings=replace(request.settings, **changes))
     try:
         plan = GRAPH_SIZE.plan(asked)
@@ -430,9 +419,7 @@ def amount_text(bar: Bar) -> str:
 def memory_bars(plan: Plan, host: Host | None) -> tuple[Bar, ...]:
     """Return a bar for each GPU, and one for the CPU.
 
-    Args:
-        plan: The plan.
-        host: Memory of the machine; a plan that Ollama would refuse was made without it.
+    `host` is the memory of the machine; a plan that Ollama would refuse was made without it.
     """
     layout = plan.layout
     if layout is None:

@@ -56,18 +56,17 @@ def plan_command(path: Path, inputs: PlanInputs) -> str:
 
 def device_spec(device: Device) -> str:
     """Return a GPU as `--gpu` takes it; separators of fields are removed from its name."""
-    fields = [("id", _field(device.id))]
-    if device.name.strip():
-        fields.append(("name", _field(device.name)))
-    fields += [("free", str(device.free)), ("library", _field(device.library))]
-    if device.total is not None:
-        fields.append(("total", str(device.total)))
-    fields.append(("integrated", "yes" if device.integrated else "no"))
-    if device.driver_major is not None:
-        fields.append(("driver", str(device.driver_major)))
-    if device.compute is not None:
-        fields.append(("compute", ".".join(map(str, device.compute))))
-    return ",".join(f"{key}={value}" for key, value in fields)
+    fields = {
+        "id": _field(device.id),
+        "name": _field(device.name) if device.name.strip() else None,
+        "free": device.free,
+        "library": _field(device.library),
+        "total": device.total,
+        "integrated": "yes" if device.integrated else "no",
+        "driver": device.driver_major,
+        "compute": None if device.compute is None else ".".join(map(str, device.compute)),
+    }
+    return ",".join(f"{key}={value}" for key, value in fields.items() if value is not None)
 
 
 def _field(text: str) -> str:
@@ -77,19 +76,16 @@ def _field(text: str) -> str:
 def environment_lines(plan: Plan) -> list[str]:
     """Return Ollama's variables with their values; no server accepts a cache of f32."""
     asked, effective = plan.request.settings, plan.effective
-    lines = [
-        f"{env.CONTEXT_LENGTH}={effective.context}",
-        f"{env.NUM_PARALLEL}={effective.parallel}",
-    ]
-    if asked.flash_attention is not None:
-        lines.append(f"{env.FLASH_ATTENTION}={int(asked.flash_attention)}")
-    if effective.kv_cache_type in _SERVER_TYPES and asked.kv_cache_type is not None:
-        lines.append(f"{env.KV_CACHE_TYPE}={effective.kv_cache_type}")
-    if effective.overhead:
-        lines.append(f"{env.GPU_OVERHEAD}={effective.overhead}")
-    if asked.spread is not None:
-        lines.append(f"{env.SCHED_SPREAD}={int(asked.spread)}")
-    return lines
+    accepted = effective.kv_cache_type in _SERVER_TYPES and asked.kv_cache_type is not None
+    values = {
+        env.CONTEXT_LENGTH: effective.context,
+        env.NUM_PARALLEL: effective.parallel,
+        env.FLASH_ATTENTION: None if asked.flash_attention is None else int(asked.flash_attention),
+        env.KV_CACHE_TYPE: effective.kv_cache_type if accepted else None,
+        env.GPU_OVERHEAD: effective.overhead or None,
+        env.SCHED_SPREAD: None if asked.spread is None else int(asked.spread),
+    }
+    return [f"{name}={value}" for name, value in values.items() if value is not None]
 
 
 def modelfile_lines(plan: Plan) -> list[str]:
@@ -174,11 +170,7 @@ class Stops:
 
 
 def context_stops(trained: int) -> Stops:
-    """Return the contexts of a slider; it snaps to 2k, 4k, … and to the trained one.
-
-    Args:
-        trained: Longest context that the model was trained for; 0 for no limit.
-    """
+    """Return the contexts of a slider; it snaps to 2k, 4k, … and to the trained one (0: none)."""
     most = max(MOST_CONTEXT, min(trained, _MOST_TRAINED))
     octaves = math.ceil(math.log2(most / LEAST_CONTEXT))
     values = [
@@ -255,11 +247,7 @@ def make_curves(
 ) -> Curves:
     """Plan each type at each context. For a worker: about 200 plans.
 
-    Args:
-        h: The model.
-        inputs: The other settings and the machine.
-        environment: Ollama's environment variables.
-        check: Called before each plan; raises to stop.
+    `check` is called before each plan; it raises to stop.
     """
     contexts = curve_contexts(h.trained_context)
     curves = []
