@@ -18,8 +18,8 @@ GGUF_MAX_ARRAY_ELEMENTS: Final = 1 << 30
 MAX_STRING_ELEMENTS: Final = 1 << 24
 """Most strings of one array: each must be walked over. The largest real vocabularies have 2^19."""
 
-MAX_INNER_ARRAYS: Final = 100_000
-"""Most arrays inside one array of arrays."""
+MAX_INNER_ARRAYS: Final = 50_000
+"""Most arrays inside arrays of one file: each must be walked over. Real files have none."""
 
 MAX_ARRAY_DEPTH: Final = 16
 """Deepest nesting of arrays. ggml refuses nesting at all; nothing real goes beyond 2."""

@@ -193,6 +193,7 @@ class ArrayPlace:
     offset: int  # first byte of the first element
     end: int  # first byte behind the last element
     type_name: str  # "array[string]"; of an array of arrays, after its first inner array
+    inner_arrays: int = 0  # at all depths
 
 
 def read_array_head(
@@ -268,7 +269,7 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: str) -> 
         pending[-1] -= 1
         kind, left, position = read_array_head(source, position, layout, what)
     type_name = "array[" + "[".join(names) + "]" * len(names)
-    return ArrayPlace(element_type, count, start, position, type_name)
+    return ArrayPlace(element_type, count, start, position, type_name, inner_arrays)
 
 
 def end_of_elements(

@@ -28,7 +28,7 @@ from explorer.errors import ExplorerError, FormatError, system_reason
 from explorer.formats import limits
 from explorer.formats.gguf import arrays
 from explorer.formats.gguf.arrays import Layout
-from explorer.formats.limits import MAX_DIMENSIONS, MAX_KEY_BYTES
+from explorer.formats.limits import MAX_DIMENSIONS, MAX_INNER_ARRAYS, MAX_KEY_BYTES
 from explorer.formats.model import (
     Metadata,
     MetadataEntry,
@@ -90,6 +90,7 @@ class _Cursor:
         self.source = source
         self.layout = layout
         self.position = len(MAGIC) + 4  # behind the version
+        self.inner_arrays = 0  # stepped over so far
         self._window = b""
         self._base = 0
 
@@ -272,6 +273,10 @@ def _read_value(
     if kind == arrays.ARRAY:
         place = arrays.locate_array(source, cursor.position, layout, quoted(key))
         cursor.position = place.end
+        cursor.inner_arrays += place.inner_arrays
+        if cursor.inner_arrays > MAX_INNER_ARRAYS:
+            most = f"more than {MAX_INNER_ARRAYS} arrays in arrays"
+            raise cursor.error(f"the keys up to {quoted(key)} have {most}")
         load = partial(arrays.read_array, source, place, layout)
         return place.type_name, place.count, load
     if kind in arrays.NUMBER_TYPES:
