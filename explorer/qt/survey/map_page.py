@@ -465,8 +465,8 @@ class MapPage(QtWidgets.QWidget):
     def _lay_out(self) -> None:
         label = QtWidgets.QLabel(self.tr("C&olour by"), self)
         label.setBuddy(self.colour_by)
-        bar = row(label, self.colour_by, self.by_role, 1, self.save, margins=(8, 6, 8, 4))
-        bar.insertSpacing(2, 8)
+        parts = label, self.colour_by, self.by_role, 1, self.save
+        bar = row(*parts, margins=(8, 6, 8, 4), spacing=8)
         column(bar, self.notice, self.legend, (self.map, 1), self.readout, of=self)
 
     @property

@@ -157,8 +157,7 @@ class HotSpotsPage(ListPanel):
     def _lay_out(self) -> None:
         label = QLabel(self.tr("&Rank by"), self)
         label.setBuddy(self.rank_by)
-        line = row(label, self.rank_by, self.weighted, 1, margins=(8, 6, 8, 0))
-        line.insertSpacing(2, 8)
+        line = row(label, self.rank_by, self.weighted, 1, margins=(8, 6, 8, 0), spacing=8)
         layout = self.layout()
         assert isinstance(layout, QBoxLayout)
         layout.insertLayout(0, line)

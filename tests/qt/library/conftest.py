@@ -59,7 +59,7 @@ class Panel:
         ]
 
     def settle(self) -> None:
-        """Wait until nothing runs and nothing waits to be told."""
+        """Wait until nothing runs and nothing waits to be reported."""
         quiet, began = 0, time.monotonic()
 
         def still() -> bool:

@@ -121,6 +121,6 @@ def test_json_that_grows_when_it_is_laid_out_stays_as_it_is(tmp_path: Path) -> N
     assert read_text(tmp_path / "text") == content
 
 
-def test_files_that_are_texts_are_told_by_their_names() -> None:
+def test_files_that_are_texts_are_known_by_their_names() -> None:
     names = ["LICENSE", "license.txt", "config.json", "chat.jinja", "x.safetensors", "x.bin"]
     assert [is_text_file(Path(name)) for name in names] == [True] * 4 + [False] * 2

@@ -251,7 +251,7 @@ def test_a_file_is_shown_in_the_file_manager(panel: Panel, store: OllamaStore, m
     assert "no file manager" in str(panel.failures[0])
 
 
-def test_an_orphan_opens_by_itself_and_is_told_of(panel: Panel) -> None:
+def test_an_orphan_opens_by_itself_and_is_explained(panel: Panel) -> None:
     orphan = panel.find("Ollama", "Blobs", "sha256")
     assert panel.cell(orphan, COLUMN.NOTE) == "⚠ used by no model"
     panel.click(orphan)
@@ -437,10 +437,10 @@ def test_the_layout_goes_back_to_what_it_was_at_first(panel: Panel) -> None:
 
 
 def test_the_list_of_blobs_is_exported(panel: Panel, tmp_path: Path) -> None:
-    with panel.qtbot.waitSignal(panel.view.written) as told:
+    with panel.qtbot.waitSignal(panel.view.written) as signal:
         panel.view.blobs.table.export(tmp_path / "blobs.csv")
     lines = (tmp_path / "blobs.csv").read_text().splitlines()
-    assert told.args == [str(tmp_path / "blobs.csv")]
+    assert signal.args == [str(tmp_path / "blobs.csv")]
     assert len(lines) == panel.view.blobs.model.rowCount() + 1
     (shared,) = (
         line for line in lines if line.endswith('"alpha:latest, alpha:small, beta:latest"')

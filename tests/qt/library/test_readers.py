@@ -74,7 +74,7 @@ def test_a_cancelled_reading_keeps_what_it_found(
     assert order == ["m0"]
 
 
-def test_many_changes_are_told_once(qtbot: QtBot, owner: QObject, tmp_path: Path) -> None:
+def test_many_changes_are_reported_once(qtbot: QtBot, owner: QObject, tmp_path: Path) -> None:
     watch = FolderWatch(owner)
     times: list[int] = []
     watch.changed.connect(lambda: times.append(1))
@@ -105,7 +105,7 @@ def test_a_file_is_shown_in_its_folder_and_a_folder_in_itself(tmp_path: Path) ->
     assert folder_of(tmp_path / "gone" / "file") == tmp_path / "gone"
 
 
-def test_folders_of_ones_own_are_remembered(settings_file: Path) -> None:
+def test_folders_of_the_user_are_remembered(settings_file: Path) -> None:
     settings = Settings(settings_file)
     assert settings.library_folders == []
     settings.library_folders = [Path("/one"), Path("/two, three")]

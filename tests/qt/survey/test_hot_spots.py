@@ -46,7 +46,7 @@ def page(panel: SurveyPanel) -> HotSpotsPage:
     return panel.view.hot_spots
 
 
-def test_says_once_what_weight_error_does_not_tell(panel: SurveyPanel) -> None:
+def test_says_once_what_weight_error_does_not_show(panel: SurveyPanel) -> None:
     sentence = (
         "Weight error ranks tensors of one role. It does not by itself predict the quality of a "
         "model's answers."
@@ -69,7 +69,7 @@ def test_the_worst_comes_first_by_any_figure(panel: SurveyPanel) -> None:
 def test_the_least_sqnr_is_the_worst(panel: SurveyPanel) -> None:
     panel.choose(Rounding("Q4_0"))
     panel.survey()
-    assert page(panel).chosen.name == "relative_rmse"  # nobody has chosen another one
+    assert page(panel).chosen.name == "relative_rmse"  # no other one was chosen
     by_error = panel.ranked()
     page(panel).choose_metric("sqnr_db")
     assert panel.ranked()[:3] == by_error[:3]

@@ -59,7 +59,7 @@ def test_a_cell_selects_in_tree_table_and_bytes(qtbot: QtBot, window: MainWindow
         assert window.panels.tensors.widget.table.selected_content_rows().tolist() == [row]
         assert window.panels.raw.widget.hex.cursor_offset == window.documents[0].arrays.offsets[row]
         assert marked(window) == (row, [row])
-    assert chosen == [5, 12, 0]  # nobody answers an answer
+    assert chosen == [5, 12, 0]  # no answer to an answer
     assert window.panels.currentWidget() is window.panels.survey
 
 

@@ -1,4 +1,4 @@
-"""What can be told of other types before weights are read, and in which words."""
+"""What is known of other types before weights are read, and its wording."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_the_table_in_every_state(
 
 
 class _Job:
-    """A job that nobody waits for."""
+    """A job without a window."""
 
     def check(self) -> None:
         pass

@@ -113,7 +113,7 @@ def test_what_is_not_known_is_nan(document: Document) -> None:
         assert np.isnan(shares(metric.burden(nothing))).all(), metric.name
 
 
-def test_half_of_a_group_is_told_of_what_is_known(known: Known) -> None:
+def test_figures_of_a_group_are_of_what_is_known(known: Known) -> None:
     statistics = StatisticsColumns(3)
     for name in ("std", "rms", "zeros", "finite"):
         getattr(statistics, name)[0] = getattr(known.statistics, name)[0]

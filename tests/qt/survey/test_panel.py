@@ -71,7 +71,7 @@ def test_says_what_to_do_where_there_is_nothing_to_show(
     assert "no tensors" in panel.view.state.sentence.text()
 
 
-def test_nothing_is_read_before_somebody_looks_or_asks(
+def test_nothing_is_read_before_the_panel_is_shown_or_asked(
     qtbot: QtBot, runner: JobRunner, panel: SurveyPanel, small: Document
 ) -> None:
     panel.view.hide()
@@ -89,7 +89,7 @@ def test_nothing_is_read_before_somebody_looks_or_asks(
     assert panel.view.bar.start.text().startswith("Survey all tensors (")
 
 
-def test_a_survey_tells_what_statistics_tell(panel: SurveyPanel, document: Document) -> None:
+def test_a_survey_finds_the_figures_of_statistics(panel: SurveyPanel, document: Document) -> None:
     qtbot, bar = panel.qtbot, panel.view.bar
     assert bar.start.isEnabled()
     qtbot.mouseClick(bar.start, LEFT)

@@ -117,12 +117,12 @@ def test_another_model_is_chosen_from_the_list_and_compared(qtbot: QtBot, panel:
     chooser.activated.emit(place)
     panel.settle()
     one, two = (document.model.tensors[UP] for document in reversed(panel.documents))
-    told = compare_tensors(one, two)
+    found = compare_tensors(one, two)
     shown = panel.figures()
     for name in ("rmse", "relative_rmse", "sqnr_db", "max_abs_error", "mean_error", "equal"):
-        assert shown[name] == getattr(told, name), name
-    assert shown["saturated_codes"] == told.saturated_codes
-    assert shown["p99"] == told.percentiles[99.0]
+        assert shown[name] == getattr(found, name), name
+    assert shown["saturated_codes"] == found.saturated_codes
+    assert shown["p99"] == found.percentiles[99.0]
     header = panel.view.header
     assert header.name.text() == UP
     assert header.facts.text().startswith("Q4_K against F32   ·   64 × 256")
@@ -430,7 +430,7 @@ def test_closing_the_reference_or_the_model_meanwhile_ends_the_reading(huge: Pan
     huge.settle()
 
 
-def test_a_file_cut_while_it_is_read_is_told(huge: Panel, tmp_path: Path) -> None:
+def test_a_file_cut_while_it_is_read_is_reported(huge: Panel, tmp_path: Path) -> None:
     _begin(huge)
     os.truncate(tmp_path / "1.gguf", 4096)
     page = huge.view.pictures.weights
@@ -450,14 +450,14 @@ def test_a_type_without_values_is_explained(
     panel.settle()
 
 
-def test_names_from_strangers_are_shown_as_they_are(panel: Panel) -> None:
+def test_names_from_files_are_shown_as_they_are(panel: Panel) -> None:
     panel.show(ODD, Rounding("BF16"))
     for label in panel.view.findChildren(QLabel):
         assert label.textFormat() == Qt.TextFormat.PlainText, label.text()
     assert panel.view.header.name.text() == ODD
 
 
-def test_it_says_what_weight_errors_do_not_tell(panel: Panel) -> None:
+def test_it_says_what_weight_errors_do_not_show(panel: Panel) -> None:
     panel.show(UP)
     texts = [label.text() for label in panel.view.findChildren(QLabel)]
     assert sum("does not by itself predict the quality" in text for text in texts) == 1

@@ -62,7 +62,7 @@ def test_a_second_tag_takes_the_selection_with_it(panel: Panel, store: OllamaSto
     assert panel.tree.currentIndex().parent().data() == "beta"
 
 
-def test_rows_that_come_above_do_not_move_what_one_looks_at(
+def test_rows_that_come_above_do_not_move_what_is_in_sight(
     make_panel: Callable[..., Panel], store: OllamaStore
 ) -> None:
     layer = store.layer("model", gguf_bytes("many"))

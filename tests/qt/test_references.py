@@ -78,7 +78,7 @@ def test_a_tensor_without_a_partner_says_so(qtbot: QtBot, documents: list[Docume
 
 
 def test_a_tensor_of_another_model_has_no_partner(qtbot: QtBot, documents: list[Document]) -> None:
-    """Found by the soak: a panel that is told later of the next model asks with its old tensor."""
+    """Found by the soak: a panel that follows later to the next model asks with its old tensor."""
     references = References(JobRunner())
     references.set_documents(documents)
     references.show_document(documents[1])

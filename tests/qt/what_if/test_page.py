@@ -130,15 +130,15 @@ def test_a_tensor_is_tried_at_once_and_every_figure_is_that_of_a_requantization(
     opened: Page,
 ) -> None:
     tensor = opened.model.tensors[UP]
-    for told in requantize(tensor, QUICK):
-        line = opened.lines[told.type]
-        assert told.errors is not None
+    for row in requantize(tensor, QUICK):
+        line = opened.lines[row.type]
+        assert row.errors is not None
         for name in ("rmse", "relative_rmse", "sqnr_db", "max_abs_error"):
-            assert line.cell(name) == getattr(told.errors, name)
-        assert line.cell("bytes") == told.nbytes
-        assert line.cell("bits_per_weight") == told.bits_per_weight
-        assert line.cell("bytes_change") == told.nbytes - tensor.nbytes
-        assert line.cell("saturated_codes") == pytest.approx(told.saturated_codes)
+            assert line.cell(name) == getattr(row.errors, name)
+        assert line.cell("bytes") == row.nbytes
+        assert line.cell("bits_per_weight") == row.bits_per_weight
+        assert line.cell("bytes_change") == row.nbytes - tensor.nbytes
+        assert line.cell("saturated_codes") == pytest.approx(row.saturated_codes)
     assert "All 4 types" in opened.page.progress.label.text()
     assert "come on top" in opened.page.note.text()
     now = opened.lines[""]
@@ -153,8 +153,8 @@ def test_with_the_original_the_file_has_an_error_of_its_own(opened: Page) -> Non
     opened.references.choose(opened.documents[1])
     opened.settle()
     reference = opened.documents[1].model.tensors[UP]
-    told = {row.type: row.errors for row in requantize(reference, QUICK)}
-    for name, errors in told.items():
+    errors_of = {row.type: row.errors for row in requantize(reference, QUICK)}
+    for name, errors in errors_of.items():
         assert errors is not None
         assert opened.lines[name].figure("rmse") == errors.rmse
     now = opened.lines[""]
@@ -438,9 +438,9 @@ def test_an_importance_matrix_steers_the_search(opened: Page, tmp_path: Path) ->
     opened.settle()
     assert chooser.matrix is not None
     importance = importance_of(chooser.matrix.model, UP)
-    told = next(iter(requantize(opened.model.tensors[UP], ["Q4_0"], importance)))
-    assert told.errors is not None
-    assert opened.lines["Q4_0"].figure("rmse") == told.errors.rmse != plain["Q4_0"]
+    row = next(iter(requantize(opened.model.tensors[UP], ["Q4_0"], importance)))
+    assert row.errors is not None
+    assert opened.lines["Q4_0"].figure("rmse") == row.errors.rmse != plain["Q4_0"]
     assert opened.lines["Q8_0"].figure("rmse") == plain["Q8_0"]  # nothing is searched for there
     assert "knows 1 of 1 tensors" in opened.page.note.text()
     opened.measure(Scope.SAME_ROLE)
@@ -455,9 +455,9 @@ def test_what_is_no_importance_matrix_is_refused(
     qtbot: QtBot, opened: Page, tmp_path: Path
 ) -> None:
     chooser = opened.page.controls.matrix
-    with qtbot.waitSignal(opened.view.failed) as told:
+    with qtbot.waitSignal(opened.view.failed) as signal:
         chooser.open(opened.documents[1].path)
-    assert "no importance matrix" in str(told.args[0])
+    assert "no importance matrix" in str(signal.args[0])
     assert chooser.matrix is None
     chooser.open(_matrix(tmp_path / "short.gguf", 128))  # that of another model
     opened.settle()
@@ -570,13 +570,13 @@ def test_nothing_is_read_while_hidden(
     assert not page.page.busy
     page.view.show()
     page.settle()
-    told = next(iter(requantize(page.model.tensors[NEXT], ["Q8_0"])))
-    assert told.errors is not None
-    assert page.lines["Q8_0"].figure("rmse") == told.errors.rmse
+    row = next(iter(requantize(page.model.tensors[NEXT], ["Q8_0"])))
+    assert row.errors is not None
+    assert page.lines["Q8_0"].figure("rmse") == row.errors.rmse
 
 
 def test_a_cut_file(qtbot: QtBot, opened: Page, tmp_path: Path, load: Load) -> None:
-    """One tensor says why; of a whole model the others are told all the same."""
+    """One tensor says why; of a whole model the others are shown all the same."""
     path = write_gguf(tmp_path / "cut.gguf", "llama", _arrays(), block_count=2)
     document = load(path)
     assert document.model.tensors.row_of(DOWN) == 2
