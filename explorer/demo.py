@@ -46,17 +46,11 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class DemoPaths:
-    """Where the demo lies.
+    """Where the demo lies."""
 
-    Attributes:
-        model: The GGUF file.
-        store: The Ollama store's folder, which holds `manifests` and `blobs`.
-        manifest: The model's manifest in that store.
-    """
-
-    model: Path
-    store: Path
-    manifest: Path
+    model: Path  # the GGUF file
+    store: Path  # the Ollama store's folder, which holds `manifests` and `blobs`
+    manifest: Path  # the model's manifest in that store
 
 
 def make_demo(folder: Path | None = None) -> DemoPaths:
@@ -227,17 +221,11 @@ _ENDINGS: Final = ("s", "ed", "ing", "er", "ly", "ness", "ment", "able", "ful", 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Tokens with what is said of each.
+    """Tokens with what is said of each."""
 
-    Attributes:
-        tokens: The pieces; bytes where they are no UTF-8.
-        scores: Log probabilities, falling; 0 for tokens that are no pieces of text.
-        types: docs/gguf.md, section 9, `token_type`.
-    """
-
-    tokens: list[str | bytes]
-    scores: list[float]
-    types: list[int]
+    tokens: list[str | bytes]  # the pieces; bytes where they are no UTF-8
+    scores: list[float]  # log probabilities, falling; 0 for tokens that are no pieces of text
+    types: list[int]  # docs/gguf.md, section 9, `token_type`
 
 
 def make_vocabulary() -> Vocabulary:

@@ -302,25 +302,15 @@ _COLOURS: Final = {plans.Level.FITS: "green", plans.Level.PARTLY: "yellow", plan
 
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """One model by one profile.
+    """One model by one profile."""
 
-    Attributes:
-        path: The model as it was named.
-        profile: Name of the profile.
-        plan: The plan, or None if there is none.
-        advice: The answer to --solve, or None.
-        failure: Why there is no plan.
-        reason: ``"requires full"`` or ``"system memory"`` where Ollama would refuse.
-        notes: Notes on the machine.
-    """
-
-    path: str
+    path: str  # the model as it was named
     profile: str
     plan: Plan | None = None
-    advice: Advice | None = None
-    failure: str = ""
-    reason: str | None = None
-    notes: tuple[str, ...] = ()
+    advice: Advice | None = None  # the answer to --solve, or None
+    failure: str = ""  # why there is no plan
+    reason: str | None = None  # "requires full" or "system memory" where Ollama would refuse
+    notes: tuple[str, ...] = ()  # notes on the machine
 
 
 # A block character, one for terminals without them, and a colour of `click.style`: parts differ by

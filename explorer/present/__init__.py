@@ -11,16 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One labelled figure or fact.
+    """One labelled figure or fact."""
 
-    Attributes:
-        name: Stable name, as in the JSON of the command line where it is there.
-        label: What it is called.
-        value: The figure; None if it is not known, or is a text.
-        text: The figure for people.
-    """
-
-    name: str
-    label: str
-    value: int | float | None
-    text: str
+    name: str  # stable name, as in the JSON of the command line where it is there
+    label: str  # what it is called
+    value: int | float | None  # the figure; None if it is not known, or is a text
+    text: str  # the figure for people

@@ -68,17 +68,11 @@ def shown_fits(fits: Sequence[RecipeFit], count: int) -> list[RecipeFit]:
 
 
 class Differences(NamedTuple):
-    """How a model differs from its declared recipe, or from the best one.
+    """How a model differs from its declared recipe, or from the best one."""
 
-    Attributes:
-        recipe: That recipe.
-        lines: The largest differences, as sentences.
-        more: Number of groups of tensors that are left out.
-    """
-
-    recipe: str
-    lines: list[str]
-    more: int
+    recipe: str  # that recipe
+    lines: list[str]  # the largest differences, as sentences
+    more: int  # number of groups of tensors that are left out
 
 
 def differences(fits: Sequence[RecipeFit], count: int) -> Differences:

@@ -166,17 +166,11 @@ class Source(Enum):
 
 @dataclass(frozen=True)
 class Known:
-    """All columns of a model.
+    """All columns of a model."""
 
-    Attributes:
-        arrays: Of the header.
-        statistics: Of the survey.
-        errors: Of the comparison; None without a reference.
-    """
-
-    arrays: TensorArrays
-    statistics: StatisticsColumns
-    errors: ErrorColumns | None
+    arrays: TensorArrays  # of the header
+    statistics: StatisticsColumns  # of the survey
+    errors: ErrorColumns | None  # of the comparison; None without a reference
 
     @property
     def count(self) -> int:
@@ -191,14 +185,9 @@ class Known:
 
 @dataclass(frozen=True)
 class Groups:
-    """Tensors that are shown together. A figure of a group without known values is NaN.
+    """Tensors that are shown together. A figure of a group without known values is NaN."""
 
-    Attributes:
-        codes: Group of each tensor, int64 [n].
-        count: Number of groups.
-    """
-
-    codes: NDArray[np.int64]
+    codes: NDArray[np.int64]  # group of each tensor, int64 [n]
     count: int
 
     def sums(self, values: Floats) -> Floats:
@@ -225,30 +214,20 @@ class Metric:
     Where a tensor is weighted by its parameters, its burden counts: what it adds to a sum over the
     model. Of errors and deviations that is their square, of a ratio the ratio times the number of
     weights.
-
-    Attributes:
-        name: Stable name, for files.
-        source: What has to be read for it.
-        title: Its name for the user.
-        tip: Its meaning.
-        text: The figure as text; never called with NaN.
-        of_tensors: Returns it for each tensor, float64 [n].
-        of_groups: Returns it for each group of tensors, float64 [groups].
-        burden: Returns what each tensor adds to the sum over the model, float64 [n].
-        burden_title: Name of a tensor's share of that sum.
-        low_is_worse: Whether the minimum is the worst.
     """
 
-    name: str
-    source: Source
-    title: str
+    name: str  # stable name, for files
+    source: Source  # what has to be read for it
+    title: str  # its name for the user
     tip: str
-    text: Callable[[float], str]
-    of_tensors: Callable[[Known], Floats]
+    text: Callable[[float], str]  # the figure as text; never called with NaN
+    of_tensors: Callable[[Known], Floats]  # for each tensor, float64 [n]
+    # for each group of tensors, float64 [groups]
     of_groups: Callable[[Known, Groups], Floats]
+    # what each tensor adds to the sum over the model, float64 [n]
     burden: Callable[[Known], Floats]
-    burden_title: str
-    low_is_worse: bool = False
+    burden_title: str  # name of a tensor's share of that sum
+    low_is_worse: bool = False  # whether the minimum is the worst
 
 
 def _bytes(known: Known) -> Floats:

@@ -40,17 +40,11 @@ ERRORS: Final = ("relative_rmse", "sqnr_db")
 
 @dataclass(frozen=True, slots=True)
 class PlanTarget:
-    """A machine to plan for.
+    """A machine to plan for."""
 
-    Attributes:
-        name: Its heading in the report.
-        devices: Its GPUs.
-        host: Its main memory, or None to check nothing against it.
-    """
-
-    name: str
-    devices: tuple[Device, ...]
-    host: Host | None = None
+    name: str  # its heading in the report
+    devices: tuple[Device, ...]  # its GPUs
+    host: Host | None = None  # its main memory, or None to check nothing against it
 
 
 def plan_targets(named: Sequence[Device], machine: Machine | None) -> list[PlanTarget]:
@@ -75,19 +69,14 @@ def _names(devices: Sequence[Device]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReportTensor:
-    """One tensor and what reading its weights gave.
-
-    Attributes:
-        tensor: The tensor.
-        statistics: Of its weights; None if they were not or cannot be read.
-        errors: `ERRORS` against the reference by name; empty if it was not compared.
-        failure: Why its weights or errors are missing though they should be there.
-    """
+    """One tensor and what reading its weights gave."""
 
     tensor: Tensor
+    # of its weights; None if they were not or cannot be read
     statistics: TensorStatistics | None = None
+    # `ERRORS` against the reference by name; empty if it was not compared
     errors: Mapping[str, float] = field(default_factory=dict)
-    failure: str = ""
+    failure: str = ""  # why its weights or errors are missing though they should be there
 
     @property
     def is_matrix(self) -> bool:
@@ -97,17 +86,12 @@ class ReportTensor:
 
 @dataclass(frozen=True, slots=True)
 class ComparedModel:
-    """Result of comparing all weights with a reference.
+    """Result of comparing all weights with a reference."""
 
-    Attributes:
-        matching: The pairs, and tensors without one.
-        compared: Number of pairs that were compared.
-        relative_rmse: Relative RMSE of the weights of all matrices; NaN if there are none. Norms
-            and biases are few and large and would hide them, so they are not part of it.
-    """
-
-    matching: Matching
-    compared: int
+    matching: Matching  # the pairs, and tensors without one
+    compared: int  # number of pairs that were compared
+    # Relative RMSE of the weights of all matrices; NaN if there are none. Norms and biases are few
+    # and large and would hide them, so they are not part of it.
     relative_rmse: float
 
 
@@ -123,30 +107,18 @@ class PlannedCase:
 
 @dataclass(frozen=True)
 class ReportData:
-    """All that a report says about a model.
+    """All that a report says about a model."""
 
-    Attributes:
-        model: The model, still open.
-        reference: What it was compared with, still open; None without one.
-        facts: What the model is.
-        mix: Its types by role.
-        fits: How well each recipe agrees.
-        plans: Its plans.
-        read: Whether the weights were read.
-        tensors: Every tensor, in the order of the model.
-        comparison: None without a reference.
-        damaged: The first error of weights that should be there and cannot be read, or None.
-    """
-
-    model: Model
-    reference: Model | None
+    model: Model  # the model, still open
+    reference: Model | None  # what it was compared with, still open; None without one
     facts: Facts
-    mix: Sequence[MixRow]
-    fits: Sequence[RecipeFit]
+    mix: Sequence[MixRow]  # its types by role
+    fits: Sequence[RecipeFit]  # how well each recipe agrees
     plans: Sequence[PlannedCase]
-    read: bool
-    tensors: Sequence[ReportTensor]
-    comparison: ComparedModel | None = None
+    read: bool  # whether the weights were read
+    tensors: Sequence[ReportTensor]  # every tensor, in the order of the model
+    comparison: ComparedModel | None = None  # None without a reference
+    # the first error of weights that should be there and cannot be read, or None
     damaged: ExplorerError | None = None
 
 

@@ -52,21 +52,14 @@ Cell: TypeAlias = str | Marked
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table.
+    """A table."""
 
-    Attributes:
-        head: Headings of the columns.
-        rows: Cells.
-        kinds: Classes of the columns: ``"number"`` (aligned to the right), ``"name"`` or nothing.
-        marked: Rows that are set off.
-        left_out: Number of rows that are left out.
-    """
-
-    head: Sequence[str]
+    head: Sequence[str]  # headings of the columns
     rows: Sequence[Sequence[Cell]]
+    # classes of the columns: "number" (aligned to the right), "name" or nothing
     kinds: Sequence[str]
-    marked: Collection[int]
-    left_out: int
+    marked: Collection[int]  # rows that are set off
+    left_out: int  # number of rows that are left out
 
 
 def table(  # noqa: PLR0913 - all but head and rows have a default
@@ -211,21 +204,13 @@ _STATISTICS: Final = ("min", "max", "mean", "std", "rms", "outlier_ratio", "step
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A tensor among those of its role.
-
-    Attributes:
-        found: The tensor.
-        value: The figure that it is ranked by.
-        place: Its place in its role, 1 for the maximum.
-        peers: Tensors of its role, itself included.
-        to_median: Its figure divided by the role's median; NaN where that is 0.
-    """
+    """A tensor among those of its role."""
 
     found: ReportTensor
-    value: float
-    place: int
-    peers: int
-    to_median: float
+    value: float  # the figure that it is ranked by
+    place: int  # its place in its role, 1 for the maximum
+    peers: int  # tensors of its role, itself included
+    to_median: float  # its figure divided by the role's median; NaN where that is 0
 
 
 def rank(tensors: Iterable[ReportTensor], figure: Callable[[ReportTensor], float]) -> list[Ranked]:

@@ -124,35 +124,22 @@ _BAR: Final = 19.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a bar.
+    """A part of a bar."""
 
-    Attributes:
-        name: Its name; drawn where there is room.
-        amount: Its length on the scale of the bars.
-        text: The amount for people.
-        colour: Its colour.
-    """
-
-    name: str
-    amount: float
-    text: str
+    name: str  # its name; drawn where there is room
+    amount: float  # its length on the scale of the bars
+    text: str  # the amount for people
     colour: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar.
+    """One bar."""
 
-    Attributes:
-        label: The text before it.
-        parts: Its parts, from left to right.
-        value: The text behind it.
-        limit: Where a mark is drawn, on the scale of the amounts; None for no mark.
-    """
-
-    label: str
-    parts: Sequence[Part]
-    value: str
+    label: str  # the text before it
+    parts: Sequence[Part]  # its parts, from left to right
+    value: str  # the text behind it
+    # where a mark is drawn, on the scale of the amounts; None for no mark
     limit: float | None = None
 
 
@@ -203,22 +190,14 @@ _MIN_WIDTH: Final = 560.0
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A map to draw.
+    """A map to draw."""
 
-    Attributes:
-        title: What it shows.
-        roles: Its rows, from top to bottom.
-        layers: Its columns, from left to right.
-        values: A figure by (role, layer).
-        text_of: Returns a figure as a short text.
-        logarithmic: Whether colours follow the figure's logarithm; figures of 0 are darkest then.
-    """
-
-    title: str
-    roles: Sequence[str]
-    layers: Sequence[int]
-    values: Mapping[tuple[str, int], float]
-    text_of: Callable[[float], str]
+    title: str  # what it shows
+    roles: Sequence[str]  # its rows, from top to bottom
+    layers: Sequence[int]  # its columns, from left to right
+    values: Mapping[tuple[str, int], float]  # a figure by (role, layer)
+    text_of: Callable[[float], str]  # returns a figure as a short text
+    # whether colours follow the figure's logarithm; figures of 0 are darkest then
     logarithmic: bool = False
 
     def draw(self) -> Picture:

@@ -34,17 +34,11 @@ _TITLE: Final = re.compile(r"# (.+)")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the guide.
+    """A page of the guide."""
 
-    Attributes:
-        name: Stable name: the file's without its ending.
-        title: Its first line.
-        text: The whole page, Markdown.
-    """
-
-    name: str
-    title: str
-    text: str
+    name: str  # stable name: the file's without its ending
+    title: str  # its first line
+    text: str  # the whole page, Markdown
 
     def links(self) -> list[str]:
         """Return the targets of its links."""
@@ -58,15 +52,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The target of a link.
-
-    Attributes:
-        page: The page.
-        anchor: The heading there, as GitHub writes it in links; "" for the page's start.
-    """
+    """The target of a link."""
 
     page: str
-    anchor: str = ""
+    anchor: str = ""  # the heading there, as GitHub writes it in links; "" for the page's start
 
     @classmethod
     def of_link(cls, link: str, current: str) -> Place | None:
@@ -117,15 +106,10 @@ def anchor_of(heading: str) -> str:
 
 
 class KeyLine(NamedTuple):
-    """One line of a list of keys.
+    """One line of a list of keys."""
 
-    Attributes:
-        what: What the keys do, plain text.
-        keys: The keys, several with commas between.
-    """
-
-    what: str
-    keys: str
+    what: str  # what the keys do, plain text
+    keys: str  # the keys, several with commas between
 
 
 _FILTER: Final = {"Clear the filter": "Escape", "From the filter into the list": "Down, Enter"}

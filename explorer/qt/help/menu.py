@@ -287,21 +287,13 @@ _MOVES: Final = frozenset(
 
 @dataclass(frozen=True)
 class Stop:
-    """One box of a tour.
+    """One box of a tour."""
 
-    Attributes:
-        title: A few words.
-        text: A sentence or two.
-        widget: The widget that holds the target.
-        part: Returns the target, in coordinates of the widget.
-        prepare: Called before, to make the widget visible.
-    """
-
-    title: str
-    text: str
-    widget: QtWidgets.QWidget
-    part: Callable[[], QtCore.QRect]
-    prepare: Callable[[], object] = lambda: None
+    title: str  # a few words
+    text: str  # a sentence or two
+    widget: QtWidgets.QWidget  # the widget that holds the target
+    part: Callable[[], QtCore.QRect]  # returns the target, in coordinates of the widget
+    prepare: Callable[[], object] = lambda: None  # called before, to make the widget visible
 
 
 class Tour(QtCore.QObject):
