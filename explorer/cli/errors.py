@@ -91,7 +91,7 @@ def compare_command(  # noqa: PLR0913 - one for each argument and option
             found = list(rows) if as_json else _print_pairs(comparison, rows, needed=needed)
         total = comparison.total()
     records = [errors.compared_record(row) for row in found]
-    output.save_csv(csv_path, errors.COLUMNS, map(errors.cells, records))
+    output.save_csv(csv_path, errors.COLUMNS, records)
     if as_json:
         output.write_json(errors.document((reference, candidate), records, matching, total))
     else:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar
 import click
 
 from explorer.errors import ExplorerError, system_reason
-from explorer.tabular import Cell, write_atomically, write_csv
+from explorer.tabular import write_atomically, write_csv
 from explorer.text import integer_text, plain_text, safe_json, shape_text, shorten
 
 if TYPE_CHECKING:  # `--version` needs no NumPy
@@ -104,13 +104,26 @@ def open_target(target: Path) -> Iterator[TextIO]:
 
 
 def save_csv(
-    target: Path | None, columns: Sequence[str], rows: Iterable[Mapping[str, Any] | Sequence[Cell]]
+    target: Path | None, columns: Sequence[str], records: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Write the table of --csv, if it is asked for; a row may be a record by column."""
+    """Write the table of --csv, if it is asked for; records are those of JSON."""
     if target is not None:
-        cells = ([row.get(c) for c in columns] if isinstance(row, Mapping) else row for row in rows)
+        flat = map(flat_record, records)
         with open_target(target) as stream:
-            write_csv(stream, columns, cells)
+            write_csv(stream, columns, ([row.get(name) for name in columns] for row in flat))
+
+
+def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of JSON with a column for each percentile, and lists as text."""
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        if key == "percentiles":
+            flat |= {f"percentile_{percent}": number for percent, number in (value or {}).items()}
+        elif isinstance(value, list):
+            flat[key] = ("x" if key == "shape" else "; ").join(map(str, value))
+        else:
+            flat[key] = value
+    return flat
 
 
 def on_terminal() -> bool:

@@ -12,7 +12,6 @@ import click
 
 from explorer.analysis import Histogram, SurveyRow, TensorStatistics, tensor_statistics
 from explorer.analysis.histogram import FINE_BINS, MAX_BINS, Binning
-from explorer.analysis.moments import PERCENTS
 from explorer.analysis.survey_cache import KeptSurvey, SurveyCache
 from explorer.analysis.surveys import run_survey
 from explorer.cli import options, output
@@ -135,12 +134,6 @@ _LONGEST_NAME: Final = 64
 _FIGURES: Final = (
     *("min", "max", "mean", "std", "rms", "outlier_ratio", "kurtosis", "step_error_rms"),
 )
-_EMPTY_ROW: Final[dict[str, Any]] = {
-    **dict.fromkeys(("tensor", "type", "shape", "count", "finite", "nan", "inf", "zeros")),
-    **dict.fromkeys(("min", "max", "mean", "std", "rms", "abs_max", "skewness", "kurtosis")),
-    "percentiles": dict.fromkeys(f"{percent:g}" for percent in PERCENTS),
-    **dict.fromkeys(("step_error_rms", "problem")),
-}
 
 
 @click.command("survey")
@@ -182,7 +175,8 @@ def survey_command(  # noqa: PLR0913, PLR0917 - options of the command line
             needed = csv_path is not None
             found = list(rows) if as_json else print_survey(model, rows, needed=needed)
     records = [_survey_record(row) for row in found]
-    output.save_csv(csv_path, list(_flat(_EMPTY_ROW)), map(_flat, records))
+    columns = output.flat_record(statistics.statistics_record(None) | {"problem": None})
+    output.save_csv(csv_path, list(columns), records)
     if as_json:
         output.write_json({"path": path, "tensors": records})
     damaged = list(filter(None, map(statistics.damage, found)))
@@ -199,33 +193,19 @@ def _kept(model: Model, no_cache: bool) -> KeptSurvey:
 
 def _survey_record(row: SurveyRow) -> dict[str, Any]:
     """Return a row of the JSON object; without statistics all figures are null."""
-    problem = None if row.error is None else row.error.what
-    if row.statistics is not None:
-        return statistics.statistics_record(row.statistics) | {"problem": problem}
     tensor = row.tensor
-    return _EMPTY_ROW | {
+    return statistics.statistics_record(row.statistics) | {
         "tensor": tensor.name,
         "type": tensor.type.name,
         "shape": list(tensor.shape),
         "count": tensor.parameters,
-        "problem": problem,
+        "problem": None if row.error is None else row.error.what,
     }
-
-
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with a column for each percentile and the shape as text."""
-    flat: dict[str, Any] = {}
-    for key, value in record.items():
-        if key == "percentiles":
-            flat |= {f"percentile_{percent}": number for percent, number in value.items()}
-        else:
-            flat[key] = "x".join(map(str, value)) if isinstance(value, list) else value
-    return flat
 
 
 def print_survey(model: Model, rows: Iterable[SurveyRow], *, needed: bool) -> list[SurveyRow]:
     """Print each row when it comes; see `output.print_rows`."""
-    titles = [statistics.statistic_label(name) for name in ("zeros", *_FIGURES)]
+    titles = [statistics.STATISTICS[name] for name in ("zeros", *_FIGURES)]
     titles.insert(1, "Not finite")
     subjects = map(_subject, model.tensors.rows)
     lines = output.TensorLines("tensor", titles, subjects, _LONGEST_NAME)

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 from explorer.analysis import ErrorMetrics
 from explorer.analysis.errors.compare import ComparedRow, TotalErrors
 from explorer.analysis.matching.pairing import Matching
-from explorer.present.statistics import statistic_label
-from explorer.tabular import Cell
+from explorer.present.statistics import STATISTICS
 from explorer.text import float_text, integer_text
 
 _DIGITS: Final = 5
@@ -81,7 +80,7 @@ ERROR_TEXTS: Final = {
 
 ROUNDING_TEXTS: Final = {
     "step_error_rms": Text(
-        statistic_label("step_error_rms"),
+        STATISTICS["step_error_rms"],
         "Expected error of rounding to the nearest level if weights are spread evenly: the "
         "distance of levels times the block scale, divided by the root of 12. The true error "
         "needs a reference.",
@@ -202,18 +201,6 @@ COLUMNS: Final = [
     *("saturated_codes", "notes", "problem"),
 ]
 """Columns of the CSV table."""
-
-
-def cells(record: dict[str, Any]) -> list[Cell]:
-    """Return a row of `compare --csv`."""
-    percentiles = record["percentiles"] or {}
-    flat = {
-        **record,
-        **{f"percentile_{percent}": value for percent, value in percentiles.items()},
-        "shape": "x".join(map(str, record["shape"])),
-        "notes": "; ".join(record["notes"]),
-    }
-    return [flat.get(name) for name in COLUMNS]
 
 
 def document(

@@ -41,14 +41,7 @@ STATISTICS: Final = {
     "step_error_rms": "Rounding error, RMS",
     "relative_step_error": "Step error",
 }
-"""Labels by name, in order."""
-
-_OF_MOMENTS: Final = tuple(STATISTICS)[:-2]
-
-
-def statistic_label(name: str) -> str:
-    """Return what a figure is called, by its name in `gguf-explorer stats --json`."""
-    return STATISTICS[name]
+"""Labels by the name in `gguf-explorer stats --json`, in order."""
 
 
 def statistic_text(name: str, value: float) -> str:
@@ -64,11 +57,9 @@ def statistic_text(name: str, value: float) -> str:
 
 def moment_figures(moments: Moments) -> list[Figure]:
     """Return the statistics that numbers of any kind have."""
-    found = []
-    for name in _OF_MOMENTS:
-        value = outlier_ratio(moments) if name == "outlier_ratio" else getattr(moments, name)
-        found.append(_figure(name, value))
-    return found
+    ratio = outlier_ratio(moments)
+    values = {name: getattr(moments, name, ratio) for name in tuple(STATISTICS)[:-2]}
+    return [_figure(name, value) for name, value in values.items()]
 
 
 def percentile_figures(percentiles: dict[float, float] | None) -> list[Figure]:
@@ -84,11 +75,8 @@ def percentile_figures(percentiles: dict[float, float] | None) -> list[Figure]:
 
 def statistic_figures(found: TensorStatistics) -> list[Figure]:
     """Return all statistics of a tensor."""
-    return [
-        *moment_figures(found),
-        *step_error_figures(found),
-        *percentile_figures(found.percentiles),
-    ]
+    percentiles = percentile_figures(found.percentiles)
+    return [*moment_figures(found), *step_error_figures(found), *percentiles]
 
 
 def step_error_figures(found: TensorStatistics) -> list[Figure]:
@@ -110,8 +98,8 @@ def relative_step_error(found: TensorStatistics) -> float:
 
 
 def quotient(dividend: float, divisor: float) -> float:
-    """Return `quotients` of two numbers."""
-    return float(quotients(np.array([dividend]), np.array([divisor]))[0])
+    """Return a quotient; NaN if the divisor is not above 0."""
+    return dividend / divisor if divisor > 0 else math.nan
 
 
 def quotients(dividends: Any, divisors: Any) -> Floats:
@@ -122,7 +110,7 @@ def quotients(dividends: Any, divisors: Any) -> Floats:
 
 
 def _figure(name: str, value: float) -> Figure:
-    return Figure(name, statistic_label(name), value, statistic_text(name, value))
+    return Figure(name, STATISTICS[name], value, statistic_text(name, value))
 
 
 def damage(row: SurveyRow) -> ExplorerError | None:
@@ -132,13 +120,15 @@ def damage(row: SurveyRow) -> ExplorerError | None:
     return row.error if decodable else None
 
 
-def statistics_record(found: TensorStatistics) -> dict[str, Any]:
-    """Return the fields of `stats` and `survey --json`, without the histogram."""
+def statistics_record(found: TensorStatistics | None) -> dict[str, Any]:
+    """Return the fields of `stats` and `survey --json` without the histogram; of None all null."""
     names = (
         *("tensor", "type", "shape", "count", "finite", "nan", "inf", "zeros", "min", "max"),
         *("mean", "std", "rms", "abs_max", "skewness", "kurtosis", "percentiles", "step_error_rms"),
     )
-    return {name: getattr(found, name) for name in names} | {
-        "shape": list(found.shape),
-        "percentiles": {f"{percent:g}": value for percent, value in found.percentiles.items()},
+    shape = None if found is None else list(found.shape)
+    percentiles = dict.fromkeys(PERCENTS) if found is None else found.percentiles
+    return {name: getattr(found, name, None) for name in names} | {
+        "shape": shape,
+        "percentiles": {f"{percent:g}": value for percent, value in percentiles.items()},
     }

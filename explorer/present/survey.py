@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from explorer.formats.columns import TensorArrays
 from explorer.formats.tensors import Tensor
 from explorer.present.errors import error_label, error_text
-from explorer.present.statistics import Floats, quotients, statistic_label, statistic_text
+from explorer.present.statistics import STATISTICS, Floats, quotients, statistic_text
 from explorer.text import bytes_text, float_text
 
 if TYPE_CHECKING:
@@ -342,7 +342,7 @@ METRICS: Final = (
     Metric(
         "outlier_ratio",
         Source.STATISTICS,
-        statistic_label("outlier_ratio"),
+        STATISTICS["outlier_ratio"],
         "Maximum absolute value by the root mean square of all weights: how far the largest "
         "weight stands out. Of several tensors together, the maximum.",
         partial(statistic_text, "outlier_ratio"),
@@ -377,7 +377,7 @@ METRICS: Final = (
     Metric(
         "step_error",
         Source.STATISTICS,
-        statistic_label("relative_step_error"),
+        STATISTICS["relative_step_error"],
         "Rounding error that the block scales imply (step/√12 for even steps), by the root mean "
         "square of the weights. Needs no reference; only quantized tensors have one.",
         partial(statistic_text, "relative_step_error"),

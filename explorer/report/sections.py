@@ -323,7 +323,7 @@ def _comparison(data: ReportData) -> dict[str, Any] | None:
 def _spots(ranked: Sequence[Ranked], name: str) -> Table:
     of_weights = name in statistics.STATISTICS
     text = statistics.statistic_text if of_weights else errors.error_text
-    label = statistics.statistic_label(name) if of_weights else errors.error_label(name)
+    label = statistics.STATISTICS[name] if of_weights else errors.error_label(name)
     rows = [
         (
             cut(one.found.tensor.name),
@@ -439,7 +439,7 @@ def _histograms(tensors: Sequence[ReportTensor]) -> Iterator[tuple[str, svg.Pict
 
 
 def _all_figures(tensors: Sequence[ReportTensor], *, compared: bool) -> Table:
-    head = ["tensor", "type", "shape", *map(statistics.statistic_label, _STATISTICS)]
+    head = ["tensor", "type", "shape", *(statistics.STATISTICS[name] for name in _STATISTICS)]
     head += map(errors.error_label, ERRORS) if compared else []
     rows = (tuple(_figures_row(one, compared=compared)) for one in tensors)
     return table(head, rows, total=len(tensors), numbers=range(2, len(head)), names=(0,))
