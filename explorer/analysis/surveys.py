@@ -240,13 +240,13 @@ class PairRow:
 
     Attributes:
         number: Place of the pair among all.
-        figures: None if the weights cannot be read.
+        metrics: None if the weights cannot be read.
         error: Why they cannot, or None.
     """
 
     number: int
     pair: WeightsPair
-    figures: ErrorMetrics | None
+    metrics: ErrorMetrics | None
     error: ExplorerError | None = None
 
 

@@ -207,13 +207,13 @@ class TypeErrors:
     """Errors of all sets together in a type.
 
     Attributes:
-        figures: As if all weights were those of one tensor; percentiles are not known.
+        metrics: As if all weights were those of one tensor; percentiles are not known.
         saturated: Share of saturated codes among the weights that have codes; None without any.
-        done: Weights that the figures are of.
+        done: Weights that the metrics are of.
         total: Weights of all sets.
     """
 
-    figures: ErrorMetrics
+    metrics: ErrorMetrics
     saturated: float | None
     done: int
     total: int

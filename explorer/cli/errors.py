@@ -166,7 +166,7 @@ def _subject(view: TensorView) -> output.Subject:
 
 def _summary(matching: Matching, total: TotalErrors, *, whole: bool) -> Iterator[str]:
     """Yield the lines below the rows: totals, and what was not compared."""
-    figures = total.figures
+    figures = total.metrics
     totals = ", ".join(
         f"{errors.error_label(name)} {errors.error_text(name, getattr(figures, name))}"
         for name in _TOTAL

@@ -207,7 +207,7 @@ def document(
     paths: tuple[str, str], records: list[dict[str, Any]], matching: Matching, total: TotalErrors
 ) -> dict[str, Any]:
     """Return the whole object of `compare --json`."""
-    figures = total.figures
+    figures = total.metrics
     return {
         "reference": paths[0],
         "candidate": paths[1],

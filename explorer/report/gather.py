@@ -206,9 +206,9 @@ def _with_errors(
             if found.error is not None:
                 damaged = damaged or found.error
                 columns.problems |= dict.fromkeys(rows, message(found.error))
-            if found.figures is not None:
+            if found.metrics is not None:
                 compared += 1
-                columns.put(parameter_shares(rows, parts), found.figures)
+                columns.put(parameter_shares(rows, parts), found.metrics)
     figures = zip(*(getattr(columns, name).tolist() for name in ERRORS), strict=True)
     tensors = [
         replace(

@@ -142,7 +142,7 @@ def test_pictures_take_no_longer_than_twice_the_figures(tmp_path: Path, report: 
         tensors = one.tensors["weights"], two.tensors["weights"]
         pair = MatchedPair(Match(*map(TensorView.of, tensors)))
         *_, pictured = picture_errors(pair)  # compiles
-        assert pictured.figures.rmse == compare_tensors(*tensors).rmse
+        assert pictured.metrics.rmse == compare_tensors(*tensors).rmse
         drawing, figures = float("inf"), float("inf")
         for _ in range(_RUNS):
             figures = min(figures, seconds(lambda: compare_tensors(*tensors)))

@@ -106,11 +106,11 @@ class TotalErrors:
     """Errors of all pairs together.
 
     Attributes:
-        figures: As if all weights were those of one tensor.
+        metrics: As if all weights were those of one tensor.
         bits_per_weight: Stored bits of the candidate's tensors, for each of their weights.
     """
 
-    figures: ErrorMetrics
+    metrics: ErrorMetrics
     bits_per_weight: float
 
 

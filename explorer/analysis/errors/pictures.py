@@ -203,7 +203,7 @@ class ErrorPicture:
     """Errors of a tensor; while it is read, of the weights read so far.
 
     Attributes:
-        figures: Its errors; percentiles are NaN while it is read.
+        metrics: Its errors; percentiles are NaN while it is read.
         saturated_codes: Share of the candidate's codes that are the least or the greatest of the
             type, 0 to 1; None if that is not known.
         all_pairs: References and candidates of all pairs.
@@ -216,7 +216,7 @@ class ErrorPicture:
         complete: Whether everything was read and put together.
     """
 
-    figures: ErrorMetrics
+    metrics: ErrorMetrics
     saturated_codes: float | None
     all_pairs: PairSquare
     most_pairs: PairSquare
@@ -270,16 +270,16 @@ def _picture(errors: RunningErrors, counts: AllCounts, total: int) -> ErrorPictu
     keys = counts.keys
     all_pairs, most_pairs = squares(counts)
     all_errors, most_errors = error_histograms(keys)
-    figures = errors.metrics()
+    metrics = errors.metrics()
     return ErrorPicture(
-        figures=figures,
+        metrics=metrics,
         saturated_codes=None,
         all_pairs=all_pairs,
         most_pairs=most_pairs,
         all_errors=all_errors,
         most_errors=most_errors,
         magnitudes=magnitude_histogram(sizes_of_keys(keys)),
-        done=figures.count,
+        done=metrics.count,
         total=total,
         complete=False,
     )

@@ -70,7 +70,7 @@ class WeightsPanel(PlotPanel):
 
     def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
         """Draw a range of a picture, of two types; return what to say above it."""
-        square, total = _square(picture, place), picture.figures.compared
+        square, total = _square(picture, place), picture.metrics.compared
         names = self.tr("reference, {type}"), self.tr("candidate, {type}")
         histograms = square.reference, square.candidate
         self.plot.show_curves(
@@ -107,7 +107,7 @@ class ErrorPanel(PlotPanel):
 
     def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
         """Draw a picture; see `WeightsPanel.show_picture`."""
-        figures = picture.figures
+        figures = picture.metrics
         total, mean, std = figures.compared, figures.mean_error, math.nan
         if place == SIZES:
             histogram, mean = picture.magnitudes, math.nan
@@ -156,7 +156,7 @@ class DensityPanel(PicturePanel):
     def show_picture(self, picture: ErrorPicture, types: Sequence[str], place: int) -> str:
         """Draw a picture; see `WeightsPanel.show_picture`."""
         square = _square(picture, place)
-        self._total = picture.figures.compared
+        self._total = picture.metrics.compared
         self.plot.show_square(square)
         return _left_out(square, picture)
 
@@ -181,7 +181,7 @@ def _square(picture: ErrorPicture, place: int) -> PairSquare:
 def _left_out(square: PairSquare, picture: ErrorPicture) -> str:
     if not square.outside:
         return ""
-    share = percent_text(square.outside / picture.figures.compared)
+    share = percent_text(square.outside / picture.metrics.compared)
     text = QCoreApplication.translate(
         "PicturePages", "{n} pairs ({share}) have a weight that lies outside, and are left out"
     )
@@ -320,7 +320,7 @@ class PicturePages(QObject, Reader[ErrorPicture]):
             if fresh:
                 panel.file_name = f"{subject.name}-{page.noun}"
                 panel.show_resting("")
-            if picture.figures.compared:
+            if picture.metrics.compared:
                 types = pair.reference_type, pair.candidate_type
                 page.show_plot(panel.show_picture(picture, types, page.range.currentIndex()))
             elif picture.complete:

@@ -92,7 +92,7 @@ _DIGITS: Final = 5
 
 def error_lines(picture: ErrorPicture) -> list[Line]:
     """Return the lines of a tensor's errors, some without a value while it is read."""
-    figures = picture.figures
+    figures = picture.metrics
 
     def line(name: str, shown: str = "") -> Line:
         return _line(name, ERROR_TEXTS[name], getattr(figures, name), shown)

@@ -94,9 +94,9 @@ class ComparisonContent:
         if self.measured[row.number]:
             return
         shares = self.shares[row.number]
-        if row.figures is not None:
+        if row.metrics is not None:
             self.measured[row.number] = True
-            self.errors.put(shares, row.figures)
+            self.errors.put(shares, row.metrics)
         elif row.error is not None:
             self.problems[row.number] = row.error.what
             for tensor in shares:

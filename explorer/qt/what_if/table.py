@@ -62,7 +62,7 @@ class Line:
         """Return a figure of `ErrorMetrics`; None as long as it is not known, or if it is NaN."""
         if self.known is None:
             return None
-        value = float(getattr(self.known.figures, name))
+        value = float(getattr(self.known.metrics, name))
         return None if math.isnan(value) else value
 
     def cell(self, name: str) -> float | int | None:

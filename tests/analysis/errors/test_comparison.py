@@ -129,9 +129,9 @@ def test_rows_and_their_total() -> None:
     assert "cut short" in str(rows[2].problem)
     assert told[-1] == comparison.parameters == 9
     total = comparison.total()
-    assert total.figures.count == 5
-    assert (total.figures.rmse, total.figures.mean_error) == (1, 1)
-    assert total.figures.relative_rmse == pytest.approx(np.sqrt(5 / (2 * 4 + 3 * 9)), rel=1e-15)
+    assert total.metrics.count == 5
+    assert (total.metrics.rmse, total.metrics.mean_error) == (1, 1)
+    assert total.metrics.relative_rmse == pytest.approx(np.sqrt(5 / (2 * 4 + 3 * 9)), rel=1e-15)
     assert total.bits_per_weight == 32
 
 

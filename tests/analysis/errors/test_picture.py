@@ -97,7 +97,7 @@ def _check(found: ErrorPicture, reference: Weights, candidate: Weights) -> None:
     with np.errstate(over="ignore"):
         e = (single[1] - single[0]).astype(np.float64)
     assert found.complete
-    assert found.figures.compared == finite.sum()
+    assert found.metrics.compared == finite.sum()
     for square in (found.all_pairs, found.most_pairs):
         _check_square(square, r, c)
     assert found.all_pairs.outside == 0
@@ -247,7 +247,7 @@ def test_any_number_of_threads_finds_the_same() -> None:
             )
     for name in ("all_errors", "most_errors", "magnitudes"):
         np.testing.assert_array_equal(getattr(one, name).counts, getattr(four, name).counts)
-    assert one.figures == four.figures
+    assert one.metrics == four.metrics
 
 
 def test_what_is_told_meanwhile_grows_to_what_is_told_in_the_end(
@@ -266,10 +266,10 @@ def test_what_is_told_meanwhile_grows_to_what_is_told_in_the_end(
     _check_square(first.all_pairs, *part)
     for one in told:
         assert one.all_pairs.inside == one.done
-        assert one.figures.compared == one.done
-        assert one.magnitudes.counts.sum() == one.done - one.figures.equal
+        assert one.metrics.compared == one.done
+        assert one.magnitudes.counts.sum() == one.done - one.metrics.equal
     assert found.complete
-    assert found.figures.percentiles[50.0] > 0
+    assert found.metrics.percentiles[50.0] > 0
 
 
 def test_cancelled_at_the_next_run() -> None:
@@ -308,8 +308,8 @@ def test_two_models_give_the_figures_of_a_comparison(
         match = match_models(one, two).matches[0]
         found = _picture(MatchedPair(match))
         told = compare_tensors(match.reference, match.candidate)
-        for field in fields(type(found.figures)):
-            assert getattr(found.figures, field.name) == getattr(told, field.name)
+        for field in fields(type(found.metrics)):
+            assert getattr(found.metrics, field.name) == getattr(told, field.name)
         assert found.saturated_codes == told.saturated_codes
         pair = (one.tensors[NAME].dequantize(), two.tensors[NAME].dequantize())
         _check(found, *(side.reshape(-1) for side in pair))
@@ -322,7 +322,7 @@ def test_a_rounded_tensor_gives_the_figures_of_a_requantization(tmp_path: Path, 
         tensor = model.tensors[NAME]
         found = _picture(RoundedPair(tensor, kind))
         told = next(iter(requantize(tensor, [kind])))
-        assert found.figures == told.errors
+        assert found.metrics == told.errors
         assert found.saturated_codes == told.saturated_codes
 
 

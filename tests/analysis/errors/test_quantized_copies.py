@@ -76,7 +76,7 @@ def test_a_real_safetensors_model_against_its_own_copies(
                 assert len(matching.matches) == len(arrays)
                 comparison = Comparison(matching.matches)
                 rows = {row.match.candidate.name: row.errors for row in comparison.rows()}
-                totals.append(comparison.total().figures.relative_rmse)
+                totals.append(comparison.total().metrics.relative_rmse)
             for name, errors in rows.items():
                 assert errors is not None
                 assert (errors.rmse == 0) == (name not in types)
@@ -135,7 +135,7 @@ def test_copies_of_five_types_are_ranked(
                 assert not matching.unmatched_candidate
                 comparison = Comparison(matching.matches)
                 rows = {row.match.candidate.name: row.errors for row in comparison.rows(2)}
-                total = comparison.total().figures.relative_rmse
+                total = comparison.total().metrics.relative_rmse
             for name, errors in rows.items():
                 assert errors is not None
                 if "norm" in name:

@@ -234,7 +234,7 @@ def test_quantized_on_one_side_only(tmp_path: Path) -> None:
     assert row.errors.saturated_codes is not None
     assert 0 < row.errors.saturated_codes < 0.3
     assert comparison.total().bits_per_weight == 4.5
-    assert comparison.total().figures.rmse == row.errors.rmse
+    assert comparison.total().metrics.rmse == row.errors.rmse
 
 
 @given(st.text(max_size=40))

@@ -117,7 +117,7 @@ def _check(
             assert unmatched == (left, ())
             assert not matching.not_comparable
             assert len(matching.matches) == len(gguf)
-            assert comparison.total().figures.rmse == 0
+            assert comparison.total().metrics.rmse == 0
         names = [match.candidate.name for match in found.matches]
         assert names == list(gguf)
     return found

@@ -72,13 +72,13 @@ def test_errors_are_those_of_each_tensor_by_itself(
     found = rows(models, pairs, cache, workers=2, progress=told.append)
     assert [row.number for row in found] == [0, 1, 2]
     for row in found:
-        assert row.figures is not None
+        assert row.metrics is not None
         name = row.pair.candidate_name
         alone = compare_tensors(models[0].tensors[name], models[1].tensors[name])
-        assert row.figures.rmse == alone.rmse
-        assert row.figures.percentiles == alone.percentiles
-    assert found[2].figures is not None
-    assert found[2].figures.rmse == 0
+        assert row.metrics.rmse == alone.rmse
+        assert row.metrics.percentiles == alone.percentiles
+    assert found[2].metrics is not None
+    assert found[2].metrics.rmse == 0
     assert told == sorted(told)
     assert told[-1] == sum(pair.parameters for pair in pairs)
 
@@ -92,7 +92,7 @@ def test_the_second_look_reads_no_weights(
     first = rows(models, pairs, cache)
     nothing_is_read(monkeypatch)
     for one, two in zip(first, rows(models, pairs, cache), strict=True):
-        same(one.figures, two.figures)
+        same(one.metrics, two.metrics)
 
 
 def test_another_reference_is_another_survey(
@@ -116,8 +116,8 @@ def test_rounding_is_told_against_the_tensor_itself(models: tuple[Model, Model])
     (row,) = run_errors([pair], KeptErrors(None, [pair]))
     values = ARRAYS[tensor.name].reshape(-1)
     error = dequantize(quantize(values, "Q4_0"), "Q4_0").astype(np.float64) - values
-    assert row.figures is not None
-    assert row.figures.rmse == pytest.approx(float(np.sqrt(np.mean(error**2))), rel=1e-12)
+    assert row.metrics is not None
+    assert row.metrics.rmse == pytest.approx(float(np.sqrt(np.mean(error**2))), rel=1e-12)
 
 
 def test_a_stopped_survey_goes_on(
@@ -164,7 +164,7 @@ def test_a_pair_that_cannot_be_read_does_not_end_the_others(
         found = match_models(models[0], cut).matches
         pairs = [MatchedPair(match) for match in found]
         told = list(run_errors(pairs, KeptErrors(None, pairs)))
-    assert [row.figures is None for row in told] == [False, False, True]
+    assert [row.metrics is None for row in told] == [False, False, True]
     assert told[2].error is not None
     assert "cut short" in told[2].error.what
 
@@ -175,7 +175,7 @@ def test_errors_of_another_pair_are_not_taken(
     found = rows(models, pairs, cache)
     with cache.open_errors(models[1], models[0], pairs) as kept:
         for row in found:
-            same(kept.rows[row.number], row.figures)
+            same(kept.rows[row.number], row.metrics)
     with cache.open_errors(models[1], models[0], pairs[::-1]) as kept:
         assert sorted(kept.rows) == [1]  # the one in the middle
     with cache.open_errors(models[1], models[0], pairs[:2]) as kept:

@@ -79,9 +79,9 @@ def test_the_total_is_that_of_all_weights_together(model: Model, kind: str) -> N
     losses = [_loss(ARRAYS[name], kind) for name in MATRICES]
     error, signal = (sum(sides) for sides in zip(*losses, strict=True))
     count = sum(ARRAYS[name].size for name in MATRICES)
-    assert found.figures.compared == count == found.total
-    assert found.figures.rmse == pytest.approx(np.sqrt(error / count), rel=1e-12)
-    assert found.figures.relative_rmse == pytest.approx(np.sqrt(error / signal), rel=1e-12)
+    assert found.metrics.compared == count == found.total
+    assert found.metrics.rmse == pytest.approx(np.sqrt(error / count), rel=1e-12)
+    assert found.metrics.relative_rmse == pytest.approx(np.sqrt(error / signal), rel=1e-12)
     assert (found.saturated is None) == (kind == "BF16")
 
 
@@ -97,7 +97,7 @@ def test_what_cannot_have_a_type_has_its_substitute_or_stays(
     if other:
         error += _loss(ARRAYS["blk.0.ffn_down.weight"], other)[0]
     signal = sum(_loss(ARRAYS[name], "BF16")[1] for name in MATRICES)
-    assert found.figures.relative_rmse == pytest.approx(np.sqrt(error / signal), rel=1e-12)
+    assert found.metrics.relative_rmse == pytest.approx(np.sqrt(error / signal), rel=1e-12)
     only = [piece for piece in pieces if piece.original.shape[-1] == 96]
     assert tasks_of(only, "Q4_K") == []
     assert "no whole number of blocks of 256" in (only[0].problem("Q4_K") or "")
@@ -111,7 +111,7 @@ def test_one_tensor_loses_what_a_requantization_says(model: Model, kind: str) ->
     told = next(iter(requantize(model.tensors.rows[row], [kind])))
     assert told.errors is not None
     for figure in ("rmse", "relative_rmse", "max_abs_error", "sqnr_db", "equal", "sign_flips"):
-        assert getattr(found.figures, figure) == getattr(told.errors, figure)
+        assert getattr(found.metrics, figure) == getattr(told.errors, figure)
     assert found.saturated == pytest.approx(told.saturated_codes)
 
 
@@ -127,13 +127,13 @@ def test_against_the_original(tmp_path: Path) -> None:
         assert piece.rows == (row,)
         again = _total([piece], "Q4_0").errors()
         now = _total([piece], PRESENT).errors()
-        assert again.figures == now.figures
+        assert again.metrics == now.metrics
         told = compare_tensors(one.tensors[name], two.tensors[name])
-        assert now.figures.rmse == told.rmse
+        assert now.metrics.rmse == told.rmse
         assert now.saturated == told.saturated_codes
         assert again.saturated == pytest.approx(now.saturated)
         # of the file's own weights, which are on Q4_0's grid already, next to nothing is lost
-        assert _total(own_sets(two, [row]), "Q4_0").errors().figures.rmse < now.figures.rmse / 10
+        assert _total(own_sets(two, [row]), "Q4_0").errors().metrics.rmse < now.metrics.rmse / 10
         assert original_sets(two, [], match_models(one, two)) == []
 
 
@@ -161,7 +161,7 @@ def test_an_original_in_another_order(tmp_path: Path) -> None:
         (piece,) = original_sets(two, [0], match_models(one, two))
         found = _total([piece], "Q4_0").errors()
         error, signal = _loss(ARRAYS["blk.0.ffn_down_exps.weight"], "Q4_0")
-        assert found.figures.relative_rmse == pytest.approx(np.sqrt(error / signal), rel=1e-12)
+        assert found.metrics.relative_rmse == pytest.approx(np.sqrt(error / signal), rel=1e-12)
 
 
 def test_threads_change_nothing_and_progress_is_told(tmp_path: Path) -> None:
@@ -197,11 +197,11 @@ def test_hostile_weights(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "odd.gguf", "llama", arrays)
     with open_model(path) as hostile:
         nan, line = own_sets(hostile, [0, 1])
-        figures = _total([nan], "Q8_0").errors().figures
+        figures = _total([nan], "Q8_0").errors().metrics
         assert figures.reference_not_finite == 64
         assert figures.compared == 64
         assert tasks_of([line], "Q8_0") == []
-        zeros = _total([line], "F16").errors().figures
+        zeros = _total([line], "F16").errors().metrics
         assert zeros.rmse == 0
         assert matrix_rows(hostile) == [0]
     path.write_bytes(path.read_bytes()[:-40])
@@ -244,7 +244,7 @@ def test_a_piece_that_is_left_out_leaves_the_rest_complete(model: Model) -> None
         assert not total.errors().complete
         total.add(piece, measure_set(piece, "Q8_0"))
     assert total.errors().complete
-    assert np.isnan(RunningTotal(1).errors().figures.rmse)
+    assert np.isnan(RunningTotal(1).errors().metrics.rmse)
 
 
 def test_sizes_are_those_of_the_blocks(model: Model) -> None:

@@ -260,7 +260,7 @@ def test_figures_can_be_copied(qtbot: QtBot, panel: Panel) -> None:
     text = copied(
         qtbot, lambda: qtbot.keyClick(table, KEY.Key_C, Qt.KeyboardModifier.ControlModifier)
     )
-    assert f"rmse\t{panel.picture.figures.rmse!r}" in text
+    assert f"rmse\t{panel.picture.metrics.rmse!r}" in text
 
 
 def test_the_cursor_reads_cells_with_mouse_and_keys(qtbot: QtBot, panel: Panel) -> None:
