@@ -28,11 +28,8 @@ _folders: set[str] = set()
 
 
 def note_model_file(path: Path) -> None:
-    """Note that a file is a model's, before it is opened; it stays noted."""
-    try:
-        places = {os.path.abspath(path), os.path.realpath(path)}
-    except ValueError:  # a NUL in the name: no file has such a one
-        return
+    """Note that a file, which was opened, is a model's; it stays noted."""
+    places = {os.path.abspath(path), os.path.realpath(path)}
     _noted.update(places)
     _folders.update(map(os.path.dirname, places))
 

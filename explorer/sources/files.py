@@ -110,8 +110,8 @@ class FileSource(ByteSource):
     def __init__(self, path: Path | str) -> None:
         self._seeking = threading.Lock()
         self.path = Path(path)
-        note_model_file(self.path)
         self._descriptor = FileDescriptor(self.path)
+        note_model_file(self.path)
         self.size = self._descriptor.nbytes
 
     def read_into(self, offset: int, buffer: bytearray | memoryview) -> None:
