@@ -132,8 +132,7 @@ class Plan:
     @property
     def gpu_ratio(self) -> float | None:
         """Part of the layers that is on GPUs, 0 to 1, or None where no split is claimed."""
-        layout = self.layout
-        return None if layout is None else layout.placed / layout.total_layers
+        return None if self.layout is None else self.layout.placed / self.layout.total_layers
 
     @property
     def quick_estimate_ratio(self) -> float | None:
@@ -310,26 +309,21 @@ def _layout_terms(plan: Plan, layout: Layout) -> Iterator[Term]:
     yield _sum("cpu.weights", [layout.layer_weights[i] for i in cpu], origin)
     yield _sum("cpu.kv_cache", [layout.layer_kv_cache[i] for i in cpu], origin)
     yield _sum("vram_total", [device.total for device in layout.devices], "devices[*].total")
-    yield _term(
-        "total",
-        layout.total,
-        "vram + weights + kv_cache",
-        vram=(layout.vram_total, "vram_total"),
-        weights=(layout.cpu_weights, "cpu.weights"),
-        kv_cache=(layout.cpu_kv_cache, "cpu.kv_cache"),
-    )
-    yield _term(
-        "gpu_ratio",
-        layout.placed / layout.total_layers,
-        "placed / layers",
-        placed=(layout.placed, "gpu_layers"),
-        layers=(layout.total_layers, "total_layers: the blocks and the output layer"),
-    )
-    ratio = plan.quick_estimate_ratio
-    if ratio is not None:
+    parts = {
+        "vram": (layout.vram_total, "vram_total"),
+        "weights": (layout.cpu_weights, "cpu.weights"),
+        "kv_cache": (layout.cpu_kv_cache, "cpu.kv_cache"),
+    }
+    yield _term("total", layout.total, "vram + weights + kv_cache", **parts)
+    placed = layout.placed, "gpu_layers"
+    layers = layout.total_layers, "total_layers: the blocks and the output layer"
+    ratio = layout.placed / layout.total_layers
+    yield _term("gpu_ratio", ratio, "placed / layers", placed=placed, layers=layers)
+    quick = plan.quick_estimate_ratio
+    if quick is not None:
         yield _term(
             "quick_estimate_ratio",
-            ratio,
+            quick,
             "(free - kv_cache - partial - buffer) / weights",
             free=(sum(one.free for one in plan.request.devices), "free memory of the GPUs"),
             kv_cache=(plan.kv_total, "kv_cache.total"),

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from explorer.errors import PlanError
 from explorer.planner import Device, Host
 from explorer.planner.advice import Advice, solve
-from explorer.planner.inputs import PlanResult
 from explorer.planner.layout import DeviceLayout, Layout
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import Plan, PlanRequest, Prediction
@@ -202,11 +201,6 @@ def verdict(plan: Plan | None, refusal: str = "") -> Verdict:
         return Verdict(Level.FITS, words)
     words = f"Does not fit, as predicted: {need}, where 80 % of {have} may be used."
     return Verdict(Level.NOT, words)
-
-
-def verdict_of(result: PlanResult) -> Verdict:
-    """Return whether a model fits."""
-    return verdict(result.plan, result.refusal)
 
 
 def _layout_verdict(layout: Layout) -> Verdict:
@@ -441,13 +435,8 @@ def _device_bar(number: int, title: str, held: DeviceLayout) -> Bar:
         MemoryPart(Kind.RESERVED, held.reserve_left, f"{name}.reserved"),
         MemoryPart(Kind.FREE, held.free_left),
     ]
-    return Bar(
-        title=title,
-        device=number,
-        capacity=held.device.free,
-        parts=tuple(part for part in parts if part.nbytes or part.kind is not Kind.PROJECTOR),
-        layers=layers_text(held.layers or ()),
-    )
+    shown = tuple(part for part in parts if part.nbytes or part.kind is not Kind.PROJECTOR)
+    return Bar(title, number, held.device.free, shown, layers_text(held.layers or ()))
 
 
 def _cpu_bar(layout: Layout, host: Host | None) -> Bar:
@@ -463,14 +452,8 @@ def _cpu_bar(layout: Layout, host: Host | None) -> Bar:
         if host.swap:
             left = max(0, capacity - weights - cache)
             parts.append(MemoryPart(Kind.SWAP, min(host.swap, left)))
-    return Bar(
-        title="CPU",
-        device=None,
-        capacity=capacity,
-        parts=tuple(parts),
-        layers=layers_text(layout.cpu_layers),
-        mark=host.free if host is not None and host.swap else None,
-    )
+    mark = host.free if host is not None and host.swap else None
+    return Bar("CPU", None, capacity, tuple(parts), layers_text(layout.cpu_layers), mark)
 
 
 def _predicted_bar(prediction: Prediction, on_gpus: bool) -> Bar:

@@ -67,7 +67,7 @@ class StopSlider(QtWidgets.QSlider):
     held = Signal(bool)
 
     def __init__(
-        self, stops: Stops, spoken: Callable[[int], str], parent: QtWidgets.QWidget | None = None
+        self, stops: Stops, spoken: Callable[[int], str], parent: QtWidgets.QWidget
     ) -> None:
         """Start without marks; `spoken` returns what a screen reader says of a value."""
         super().__init__(Qt.Orientation.Horizontal, parent)
@@ -230,7 +230,7 @@ class SettingRows(QtWidgets.QWidget):
         rows: The settings by name.
     """
 
-    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._state = state
         self.rows: dict[str, Setting] = {}
@@ -343,7 +343,7 @@ class SettingsControls(SettingRows):
         cache_type_edit: The same as a list.
     """
 
-    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self._trained = -1
         self._add_context()

@@ -280,9 +280,7 @@ class CurvesPage(PlannerPage):
     exported = Signal(str)
     failed = Signal(object)
 
-    def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QWidget) -> None:
         super().__init__(state, parent)
         self.plot = CurvesPlot(self)
         self._model: PlannedModel | None = None

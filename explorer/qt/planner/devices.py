@@ -175,9 +175,7 @@ class CatalogueDialog(QtWidgets.QDialog):
 
     gpu_chosen = Signal(object, int)
 
-    def __init__(
-        self, catalogue: Catalogue, runner: JobRunner, parent: QtWidgets.QWidget | None = None
-    ) -> None:
+    def __init__(self, catalogue: Catalogue, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self.setWindowTitle(self.tr("Add GPUs"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -267,9 +265,7 @@ class DevicesBox(QtWidgets.QWidget):
 
     machine_wanted = Signal()
 
-    def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
-    ) -> None:
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._state = state
         self._runner = runner

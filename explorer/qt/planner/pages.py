@@ -49,7 +49,7 @@ class PlannerPage(QtWidgets.QWidget):
     than a frame.
     """
 
-    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget | None = None) -> None:
+    def __init__(self, state: PlannerState, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self.state = state
         self._delay = single_shot(self, self._refresh_if_visible, _DELAY_MS)
@@ -82,9 +82,7 @@ class PlannerPage(QtWidgets.QWidget):
 class ComparisonPage(PlannerPage):
     """A table of candidates; the first row is the current plan, from which the others differ."""
 
-    def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
-    ) -> None:
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self.model = LiveTable(self)
         self.table = TableView(self.model, runner, self)
@@ -113,9 +111,7 @@ class ScenariosPage(ComparisonPage):
         use: Makes a scenario the current one.
     """
 
-    def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
-    ) -> None:
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, runner, parent)
         self.table.setAccessibleName(self.tr("Scenarios"))
         self.pin = self._button(self.tr("&Pin these settings"), self.tr("Keep them as a scenario"))
@@ -188,9 +184,7 @@ class ModelsPage(ComparisonPage):
 
     others_wanted = Signal()
 
-    def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
-    ) -> None:
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, runner, parent)
         self.table.setAccessibleName(self.tr("Models under the same settings"))
         self.hint = QtWidgets.QLabel(self, wordWrap=True)
@@ -233,7 +227,7 @@ class TablesPage(PlannerPage):
         state: PlannerState,
         runner: JobRunner,
         curves: Callable[[], Curves | None],
-        parent: QtWidgets.QWidget | None = None,
+        parent: QtWidgets.QWidget,
     ) -> None:
         super().__init__(state, parent)
         self._curves = curves
@@ -295,9 +289,7 @@ class WhyPage(PlannerPage):
         formula: The formula.
     """
 
-    def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
-    ) -> None:
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
         self._terms: tuple[Term, ...] = ()
         self._chosen = "total"
@@ -411,7 +403,7 @@ class ExportPage(PlannerPage):
         state: PlannerState,
         runner: JobRunner,
         picture: PlannerPicture,
-        parent: QtWidgets.QWidget | None = None,
+        parent: QtWidgets.QWidget,
     ) -> None:
         super().__init__(state, parent)
         self._edits: dict[str, QtWidgets.QPlainTextEdit] = {}

@@ -30,7 +30,7 @@ from explorer.present.plan import (
     advice_text,
     suggestions,
     suggestions_sentence,
-    verdict_of,
+    verdict,
 )
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
@@ -306,9 +306,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     announced = Signal(str)
 
-    def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
-    ) -> None:
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self._state = state
         self._current = state.current
@@ -381,7 +379,7 @@ class AnswerBar(QtWidgets.QWidget):
             self._forget_advice()
         if current.result is None:
             return
-        self._verdict = verdict_of(current.result)
+        self._verdict = verdict(current.result.plan, current.result.refusal)
         if current.result is before.result:
             self._show_sentence()
             return
@@ -404,15 +402,14 @@ class AnswerBar(QtWidgets.QWidget):
         return planned and not fits and bool(inputs.devices)
 
     def _show_sentence(self) -> None:
-        verdict = self._verdict
-        text = f"{verdict.mark}  {verdict.sentence}"
+        text = f"{self._verdict.mark}  {self._verdict.sentence}"
         if self._searched and self._can_search():
             text += f" {suggestions_sentence(self._found)}"
         if text == self.sentence.text():
             return
         self.sentence.setText(text)
         self.sentence.setToolTip(plain_tip(text))
-        if self._coloured is not verdict.level:
+        if self._coloured is not self._verdict.level:
             self._take_colours()
         self._announce_delay.start()
 
@@ -531,9 +528,7 @@ class PlannerBody(QtWidgets.QWidget):
     exported = Signal(str)
     failed = Signal(object)
 
-    def __init__(
-        self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget | None = None
-    ) -> None:
+    def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(parent)
         self.answer = AnswerBar(state, runner, self)
         self.controls = SettingsControls(state, self)

@@ -35,7 +35,7 @@ from explorer.present.plan import (
     plan_value,
     sequences_text,
     value_text,
-    verdict_of,
+    verdict,
 )
 from explorer.present.plan_export import Curves
 from explorer.qt.widgets.table_model import Column, TableModel
@@ -218,7 +218,7 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
     """Return a row for each candidate, with its differences from the first."""
     plans = [candidate.result.plan for candidate in candidates]
     names = [shorten(plain_text(candidate.name), _LONGEST_NAME) for candidate in candidates]
-    answers = [verdict_of(one.result).sentence for one in candidates]
+    answers = [verdict(one.result.plan, one.result.refusal).sentence for one in candidates]
     make = ColumnMaker(COMPARISON_TEXTS)
     return [
         make.words("name", _tr("Name"), names),

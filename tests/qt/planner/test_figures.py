@@ -15,7 +15,7 @@ from explorer.present.plan import (
     layers_asked,
     layers_text,
     memory_bars,
-    verdict_of,
+    verdict,
 )
 from explorer.qt.planner.tables import (
     Candidate,
@@ -63,9 +63,9 @@ def test_every_bar_adds_up_to_what_is_free_and_all_bars_to_the_plan(
         for part in bar.parts:
             if part.term and part.kind not in (Kind.RESERVED, Kind.PROJECTOR):
                 assert terms[part.term] == part.nbytes
-    verdict = verdict_of(outcome)
+    found = verdict(outcome.plan, outcome.refusal)
     fits = plan.fully_offloaded and not outcome.refusal and bool(devices)
-    assert (verdict.level is Level.FITS) == fits
+    assert (found.level is Level.FITS) == fits
 
 
 @few
@@ -101,8 +101,8 @@ def test_a_refused_plan_is_drawn_all_the_same() -> None:
     outcome = plan_result(small_model(blocks=30), inputs, {})
     assert outcome.reason == "requires full"
     assert outcome.plan is not None
-    assert verdict_of(outcome).level is Level.NOT
-    assert outcome.refusal in verdict_of(outcome).sentence
+    assert verdict(outcome.plan, outcome.refusal).level is Level.NOT
+    assert outcome.refusal in verdict(outcome.plan, outcome.refusal).sentence
 
 
 def test_runs_of_layers_and_sizes_read_well() -> None:
