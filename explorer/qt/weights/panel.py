@@ -29,7 +29,7 @@ from explorer.qt.widgets.curves import HistogramCurve, histogram_of
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel
 from explorer.qt.widgets.pages import Phase, PlotPage, Reader, Refusal, Request
 from explorer.qt.widgets.plot_panel import PlotPanel, Readings, percent_text
-from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
+from explorer.qt.widgets.table_model import Column, TableModel, array_column
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shape_text
 
 if TYPE_CHECKING:
@@ -45,20 +45,18 @@ _MOST_RESULTS: Final = 256  # of a model: at most 32 MiB, usually far less
 
 def code_columns(blocks: BlockStatistics) -> list[Column]:
     """Return the columns of the table of codes."""
-    levels, counts = blocks.levels.tolist(), blocks.code_counts.tolist()
-    total = max(1, sum(counts))
-    codes = RowColumns(range(len(counts)), CODE_TEXTS)
+    counts, tips = blocks.code_counts, CODE_TEXTS
+    shares = 100 * counts / max(1, int(counts.sum()))
 
     def tr(text: str) -> str:
         return QCoreApplication.translate("CodeTable", text)
 
+    level_text, share_text = partial(float_text, digits=4), partial(float_text, digits=3)
     return [
-        codes.number("code", tr("Code"), lambda code: code, str),
-        codes.number("level", tr("Level"), levels.__getitem__, partial(float_text, digits=4)),
-        codes.number("weights", tr("Weights"), counts.__getitem__, integer_text),
-        codes.number(
-            "share", tr("%"), lambda code: 100 * counts[code] / total, partial(float_text, digits=3)
-        ),
+        array_column("code", tr("Code"), np.arange(len(counts)), str, tips["code"]),
+        array_column("level", tr("Level"), blocks.levels, level_text, tips["level"]),
+        array_column("weights", tr("Weights"), counts, integer_text, tips["weights"]),
+        array_column("share", tr("%"), shares, share_text, tips["share"]),
     ]
 
 

@@ -7,6 +7,7 @@ mark; otherwise it follows the mouse.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -30,7 +31,7 @@ from explorer.qt.weights.block.strip import (
 )
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import plain_label
-from explorer.qt.widgets.table_model import Column, TableModel
+from explorer.qt.widgets.table_model import Column, TableModel, array_column
 from explorer.qt.widgets.table_view import PaddedDelegate, TableView
 from explorer.text import float_text
 
@@ -88,8 +89,8 @@ def sub_block_columns(detail: BlockDetail, beside: Beside | None = None) -> list
     def weights(row: int) -> str:
         return f"{row * per}–{row * per + per - 1}"
 
-    def different_codes(row: int) -> str:
-        return _tr("{n} of {all}").format(n=used[row], all=detail.levels.size)
+    def different_codes(count: int) -> str:
+        return _tr("{n} of {all}").format(n=count, all=detail.levels.size)
 
     tip = BLOCK_TEXTS["weights"]
     columns = [Column("weights", _tr("Weights"), weights, weights, lambda: firsts, True, tip)]
@@ -104,10 +105,8 @@ def sub_block_columns(detail: BlockDetail, beside: Beside | None = None) -> list
     if detail.minima is not None:
         tip = _tr("Effective minimum, which is subtracted")
         columns.append(_number("minimum", _tr("Minimum"), detail.minima, tip=tip))
-    tip, raw = _tr("How many different codes, and how many the type has"), used.tolist().__getitem__
-    columns.append(
-        Column("codes_used", _tr("Codes"), different_codes, raw, lambda: used, True, tip)
-    )
+    tip = _tr("How many different codes, and how many the type has")
+    columns.append(array_column("codes_used", _tr("Codes"), used, different_codes, tip))
     if beside is not None:
         squares = (beside.errors**2).reshape(count, per).mean(axis=1)
         tip = _tr("Root of the mean square error")
@@ -158,13 +157,8 @@ def _text(name: str, title: str, texts: Sequence[str], tip: str) -> Column:
 def _number(
     name: str, title: str, numbers: NDArray[np.generic], digits: int = _DIGITS, tip: str = ""
 ) -> Column:
-    values: Sequence[int | float] = numbers.tolist()
-
-    def text(row: int) -> str:
-        value = values[row]
-        return str(value) if isinstance(value, int) else float_text(value, digits)
-
-    return Column(name, title, text, values.__getitem__, lambda: numbers, numeric=True, tip=tip)
+    text = str if numbers.dtype.kind in "iu" else partial(float_text, digits=digits)
+    return array_column(name, title, numbers, text, tip)
 
 
 def _tr(text: str) -> str:
