@@ -45,16 +45,11 @@ def number_format(locale: QLocale) -> NumberFormat:
     groups = [len(digits) for digits in re.split(r"\D+", locale.toString(_PROBE))]
     if not group or decimal == group or len(groups) < 3:
         return PLAIN.numbers
-    least = next(
-        (n for n in range(_MIN_PROBED, _MAX_PROBED) if not _digits(locale, n).isdigit()),
-        _MIN_PROBED,
-    )
+    probed = range(_MIN_PROBED, _MAX_PROBED)
+    grouped = (n for n in probed if not locale.toString(10 ** (n - 1)).isdigit())
+    least = next(grouped, _MIN_PROBED)
     found = NumberFormat(decimal, group, groups[-1], groups[-2], least)
     return PLAIN.numbers if found == PLAIN.numbers else found
-
-
-def _digits(locale: QLocale, count: int) -> str:
-    return locale.toString(10 ** (count - 1))
 
 
 def use_locale(locale: QLocale, units: ByteUnits) -> None:
@@ -77,12 +72,8 @@ def use_units(units: ByteUnits, window: QWidget) -> None:
     for widget in (window, *descendants(window, QWidget)):
         # An update may delete later widgets: `isValid` knows that of our own classes only, and
         # widgets of Qt's classes have no texts of ours.
-        if not _is_of_qt(widget) and isValid(widget):
+        of_qt = type(widget).__module__.startswith("PySide6.")
+        if not of_qt and isValid(widget):
             QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.LocaleChange))
             if isValid(widget):
                 widget.update()
-
-
-def _is_of_qt(widget: QWidget) -> bool:
-    """Return whether a widget's class is Qt's own."""
-    return type(widget).__module__.partition(".")[0] == "PySide6"

@@ -339,7 +339,10 @@ class MainWindow(QtWidgets.QMainWindow):
         """Open the search over everything."""
         from explorer.qt import quick_open  # noqa: PLC0415 - not needed for the first paint
 
-        quick_open.show_quick_open(self, self)
+        kind = quick_open.ResultKind
+        reveal = {kind.KEY: self.reveal_key, kind.TENSOR: self.reveal_tensor}
+        reveal[kind.MODEL] = lambda document, _: self.reveal_model(document)
+        quick_open.show_quick_open(self, self.documents, self.runner, reveal)
 
     def _ask_reference(self) -> None:
         path = ask_reference(self)

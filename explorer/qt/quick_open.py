@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QDialog, QLineEdit, QListView, QVBoxLayout, QWidget
 
 from explorer.formats.tensors import natural_key
@@ -30,7 +30,7 @@ _NO_WORD: Final = re.compile(r"[\W_]")
 
 
 class ResultKind(Enum):
-    """What a result leads to."""
+    """What a result leads to, in words."""
 
     MODEL = "model"
     KEY = "key"
@@ -162,12 +162,7 @@ class FoundList(QAbstractListModel):
         self.endResetModel()
 
     def _text(self, entry: Entry) -> str:
-        place = {
-            ResultKind.MODEL: self.tr("model"),
-            ResultKind.KEY: self.tr("key"),
-            ResultKind.TENSOR: self.tr("tensor"),
-            ResultKind.ACTION: self.tr("command"),
-        }[entry.kind]
+        place = self.tr(entry.kind.value)
         if entry.document is not None and entry.kind is not ResultKind.MODEL:
             place += f" — {plain_text(entry.document.title)}"
         return f"{entry.text}    ({place})"
@@ -278,41 +273,30 @@ class QuickOpen(QDialog):
         return super().eventFilter(watched, event)
 
 
-class Window(Protocol):
-    """What the search needs of the window."""
+def show_quick_open(
+    parent: QWidget,
+    documents: Sequence[Document],
+    runner: JobRunner,
+    reveal: Mapping[ResultKind, Callable[[Document, int], None]],
+) -> None:
+    """Open the search over models and the commands of a window, and go to what is chosen.
 
-    documents: list[Document]
-    runner: JobRunner
-
-    def reveal_model(self, document: Document) -> None:
-        """Show a model."""
-
-    def reveal_key(self, document: Document, position: int) -> None:
-        """Show a metadata entry."""
-
-    def reveal_tensor(self, document: Document, row: int) -> None:
-        """Show a tensor."""
-
-
-def show_quick_open(window: Window, parent: QWidget) -> None:
-    """Open the search over the models and commands of a window; `parent` is the window too."""
+    Args:
+        parent: The window.
+        documents: Its models, also after some of them were closed.
+        runner: Runs the search.
+        reveal: Shows a model, a key or a tensor by its position.
+    """
     commands = [action for action in parent.actions() if action.text()]
-    texts = [plain_title(action) for action in commands]
-    dialog = QuickOpen(search_sources(window.documents, texts), window.runner, parent)
-    dialog.chosen.connect(lambda entry: _go(window, entry, commands))
+
+    def go(entry: Entry) -> None:
+        if entry.document is None:
+            # once the dialog is gone: the command may open another one
+            QTimer.singleShot(0, commands[entry.position].trigger)
+        elif entry.document in documents:
+            reveal[entry.kind](entry.document, entry.position)
+
+    sources = search_sources(documents, [plain_title(action) for action in commands])
+    dialog = QuickOpen(sources, runner, parent)
+    dialog.chosen.connect(go)
     dialog.open()
-
-
-def _go(window: Window, entry: Entry, commands: Sequence[QAction]) -> None:
-    document = entry.document
-    if entry.kind is ResultKind.ACTION:
-        # once the dialog is gone: the command may open another one
-        QTimer.singleShot(0, commands[entry.position].trigger)
-    elif document is None or document not in window.documents:
-        return
-    elif entry.kind is ResultKind.MODEL:
-        window.reveal_model(document)
-    elif entry.kind is ResultKind.KEY:
-        window.reveal_key(document, entry.position)
-    else:
-        window.reveal_tensor(document, entry.position)

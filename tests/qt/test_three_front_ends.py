@@ -33,6 +33,7 @@ from explorer.report.sections import report_html
 from explorer.text import float_text
 from tests.helpers.error_views import ErrorsPanel
 from tests.helpers.model_pairs import write_gguf
+from tests.helpers.overview import shown_facts
 from tests.helpers.survey_views import SurveyPanel
 from tests.helpers.weight_views import Panel as WeightsPanel
 from tests.qt.planner.plan_models import GIB, MACHINE, write_model
@@ -144,7 +145,7 @@ def test_the_facts_of_a_model(qtbot: QtBot, load: Load, quantized: Path, capsys:
     view = OverviewView()
     qtbot.addWidget(view)
     view.show_document(load(quantized))
-    window = dict(view.facts())
+    window = shown_facts(view)
     heading = view.widget().findChildren(QLabel)[0].text()
     printed = pairs_of(lines[1 : 1 + len(terms)])
     written = dict(zip(terms, texts, strict=True))

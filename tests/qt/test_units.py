@@ -15,6 +15,7 @@ from explorer.qt.references import Rounding
 from explorer.qt.settings import Settings
 from explorer.text import PLAIN, ByteUnits, notation, set_notation
 from tests.helpers.everywhere import dialogs, everywhere, named, settle, visible
+from tests.helpers.overview import shown_facts
 from tests.helpers.seen_texts import texts_of
 
 _BINARY = re.compile(r"\d\s?(Ki|Mi|Gi|Ti)B")
@@ -81,4 +82,4 @@ def test_every_panel_that_is_open_tells_sizes_anew(
             texts = [seen.text for seen in texts_of(widget) if seen.kind in {"cell", "label"}]
             assert not any(map(_BINARY.search, texts)), name
     _trigger(window, ByteUnits.BINARY)
-    assert _BINARY.search(dict(window.panels.overview.widget.facts())["Size of tensors"])
+    assert _BINARY.search(shown_facts(window.panels.overview.widget)["Size of tensors"])

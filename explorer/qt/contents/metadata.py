@@ -15,7 +15,6 @@ from explorer.formats import MetadataEntry, NumberArray, Problem
 from explorer.formats.columns import text_ranks
 from explorer.formats.model import Value
 from explorer.formats.tensors import TypeShare
-from explorer.present import Figure
 from explorer.present.explanations import ARRAY_TEXTS, FACT_TEXTS, METADATA_TEXTS, picture_text
 from explorer.present.model import model_facts, scalar_text, type_text
 from explorer.qt.document import Document
@@ -64,11 +63,6 @@ class OverviewView(QtWidgets.QScrollArea):
         spoken = self.tr("No model is open") if document is None else plain_text(document.title)
         self.setAccessibleDescription(spoken)
 
-    def facts(self) -> list[tuple[str, str]]:
-        """Return what is known of the model, as label and text."""
-        found = [] if self._document is None else _facts(self._document)
-        return [(one.label, plain_text(one.text)) for one in found]
-
     def _fill_empty(self, layout: QtWidgets.QVBoxLayout) -> None:
         page = layout.parentWidget()
         layout.addStretch(1)
@@ -102,7 +96,9 @@ class OverviewView(QtWidgets.QScrollArea):
         form.setVerticalSpacing(6)
         form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
         form.setFieldGrowthPolicy(QtWidgets.QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
-        for fact in _facts(document):
+        for fact in model_facts(document.model, document.facts):
+            if fact.name == "name":  # it is the heading
+                continue
             text = plain_text(fact.text)
             label = _text(fact.label, page)
             label.setWordWrap(False)
@@ -138,12 +134,6 @@ class OverviewView(QtWidgets.QScrollArea):
         super().changeEvent(event)
         if event.type() in (QEvent.Type.LocaleChange, QEvent.Type.PaletteChange):
             self._build()
-
-
-def _facts(document: Document) -> list[Figure]:
-    """Return what is known of the model, beside its name, which is the heading."""
-    found = model_facts(document.model, document.facts)
-    return [one for one in found if one.name != "name"]
 
 
 def _heading(text: str, parent: QtWidgets.QWidget, scale: float) -> QtWidgets.QLabel:

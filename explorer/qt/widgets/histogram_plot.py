@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -389,8 +389,8 @@ class HistogramPlot(ThemedPlot):
         self._line.setPos(x)
         self.bins_read.emit(readings)
 
-    def _step_cursor(self, place: Callable[[int, int], int]) -> None:
-        """Move to a bin of the first curve: `place` gets the bin it is in and their number."""
+    def _step_cursor(self, bins_on: int) -> None:
+        """Move so many bins of the highlighted curve, or the first, to the right."""
         if not self.curves:
             return
         curve = self.curves[self.highlighted or 0]
@@ -398,7 +398,7 @@ class HistogramPlot(ThemedPlot):
         bins = curve.histogram.counts.size
         x = curve.mean if self._cursor_x is None else self._cursor_x
         index = int(np.searchsorted(edges, x, side="right")) - 1 if math.isfinite(x) else 0
-        index = min(max(place(min(max(index, 0), bins - 1), bins), 0), bins - 1)
+        index = min(max(min(max(index, 0), bins - 1) + bins_on, 0), bins - 1)
         self._move_cursor(float(edges[index] + edges[index + 1]) / 2)
 
     # Qt
@@ -409,7 +409,7 @@ class HistogramPlot(ThemedPlot):
             super().keyPressEvent(event)
             return
         far = event.modifiers() & Qt.KeyboardModifier.ControlModifier
-        self._step_cursor(lambda index, _bins: index + step * (_FAR if far else 1))
+        self._step_cursor(step * (_FAR if far else 1))
 
 
 _LABEL_GAP: Final = 6.0  # pixels between a point and its name

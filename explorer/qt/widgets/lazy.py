@@ -22,6 +22,9 @@ class LazyTab(QWidget, Generic[View]):
         make: Builds the widget, once. It imports the widget's module: those with plots load
             pyqtgraph, which takes 150 ms, and the window is painted first.
         fill: Has the widget show what is selected; called when the tab is shown and out of date.
+
+    Attributes:
+        built: The widget as it is; None if it was not built yet.
     """
 
     def __init__(
@@ -32,41 +35,36 @@ class LazyTab(QWidget, Generic[View]):
     ) -> None:
         super().__init__(parent)
         self._make, self._fill = make, fill
-        self._widget: View | None = None
+        self.built: View | None = None
         self._stale = True
         self._layout = column(of=self)
 
     @property
-    def built(self) -> View | None:
-        """The widget as it is; None if it was not built yet."""
-        return self._widget
-
-    @property
     def widget(self) -> View:
         """The widget, built if necessary and up to date."""
-        if self._widget is None:
-            self._widget = self._make()
-            self._layout.addWidget(self._widget)
-            self.setFocusProxy(self._widget)
+        if self.built is None:
+            self.built = self._make()
+            self._layout.addWidget(self.built)
+            self.setFocusProxy(self.built)
         if self._stale:
             self._stale = False
             try:
-                self._fill(self._widget)
+                self._fill(self.built)
             finally:
-                self._widget.show()
-        return self._widget
+                self.built.show()
+        return self.built
 
     def refresh(self) -> None:
         """Fill the widget: now if the tab is shown, else when it is shown next."""
         self._stale = True
         if self.isVisible():
             _ = self.widget
-        elif self._widget is not None:
-            self._widget.hide()  # its pages would start to read what it showed before
+        elif self.built is not None:
+            self.built.hide()  # its pages would start to read what it showed before
 
     def catch_up(self) -> None:
         """Fill the widget now if it exists: it may hold a model that is being closed."""
-        if self._widget is not None:
+        if self.built is not None:
             _ = self.widget
 
     # Qt

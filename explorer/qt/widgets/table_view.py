@@ -71,6 +71,7 @@ class PaddedHeader(QtWidgets.QHeaderView):
         option.text = f"{_BLANK}{option.text}{_BLANK}"
 
 
+ROW_PADDING = 7
 _SAMPLE_ROWS = 100
 _WIDEST_CHARACTERS = 60
 
@@ -109,7 +110,7 @@ class TableView(QtWidgets.QTableView):
         self.setHorizontalScrollMode(QtWidgets.QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setTextElideMode(Qt.TextElideMode.ElideRight)
         self.verticalHeader().hide()
-        self._fit_rows()
+        self.verticalHeader().setDefaultSectionSize(self.fontMetrics().height() + ROW_PADDING)
         header = self.horizontalHeader()
         header.setHighlightSections(False)
         # Painting a header asks whether all of its column is selected, cell by cell: seconds for
@@ -124,7 +125,7 @@ class TableView(QtWidgets.QTableView):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._show_menu)
         self._make_actions()
-        self.activated.connect(self._open_row)
+        self.activated.connect(lambda index: self.row_opened.emit(model.content_row(index)))
         self.selectionModel().selectionChanged.connect(lambda *_: self.selection_moved.emit())
 
     def _make_actions(self) -> None:
@@ -313,12 +314,6 @@ class TableView(QtWidgets.QTableView):
         menu.addAction(self.tr("Fit widths")).triggered.connect(self.fit_columns)
         menu.popup(self.horizontalHeader().mapToGlobal(place))
 
-    def _open_row(self, index: QtCore.QModelIndex) -> None:
-        self.row_opened.emit(self.table.content_row(index))
-
-    def _fit_rows(self) -> None:
-        self.verticalHeader().setDefaultSectionSize(QFontMetrics(self.font()).height() + 7)
-
     # Qt
 
     def changeEvent(self, event: QtCore.QEvent) -> None:
@@ -335,9 +330,6 @@ class TableView(QtWidgets.QTableView):
         super().currentChanged(current, previous)
         if current.isValid():
             self.row_selected.emit(self.table.content_row(current))
-
-
-ROW_PADDING = 7
 
 
 class RoomyDelegate(QtWidgets.QStyledItemDelegate):

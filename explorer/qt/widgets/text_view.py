@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6 import QtGui
-from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 
 from explorer.qt.theme import monospace_font
@@ -127,9 +127,6 @@ class _Margin(QWidget):
         self._text = text
 
     # Qt
-
-    def sizeHint(self) -> QSize:
-        return QSize(self._text.margin_width(), 0)
 
     def paintEvent(self, event: QtGui.QPaintEvent) -> None:
         self._text.paint_margin(event)
