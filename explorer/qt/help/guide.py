@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from PySide6 import QtGui, QtWidgets
-from PySide6.QtCore import QByteArray, QEvent, Qt, QUrl, Signal
+from PySide6.QtCore import QEvent, Qt, QUrl
 from PySide6.QtGui import QAction, QKeySequence
 
 from explorer.paths import resource
+from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.table_view import FilterBar, RoomyDelegate
 
 ORDER: Final = (
@@ -436,7 +437,6 @@ def _text_tables(frame: QtGui.QTextFrame) -> Iterator[QtGui.QTextTable]:
         yield from _text_tables(child)
 
 
-_NAME: Final = int(Qt.ItemDataRole.UserRole) + 1
 _WIDTH, _HEIGHT = 900, 640
 _TOPICS_WIDTH: Final = 220
 
@@ -453,12 +453,8 @@ class HelpWindow(QtWidgets.QDialog):
         search: The line above the topics.
         topics: The titles of the pages.
         text: The page.
-
-    Signals:
-        closed: The window was closed.
+        splitter: Has topics and text.
     """
-
-    closed = Signal()
 
     def __init__(
         self,
@@ -477,9 +473,7 @@ class HelpWindow(QtWidgets.QDialog):
         self.topics.setAccessibleName(self.tr("Topics"))
         self.topics.setItemDelegate(RoomyDelegate(self.topics))
         self.topics.setUniformItemSizes(True)
-        for page in pages:
-            item = QtWidgets.QListWidgetItem(page.title, self.topics)
-            item.setData(_NAME, page.name)
+        self.topics.addItems([page.title for page in pages])
         self.text = GuideText(
             lambda name: text_of(self._pages[name]) if name in self._pages else None, self
         )
@@ -487,9 +481,8 @@ class HelpWindow(QtWidgets.QDialog):
         self._lay_out()
         self.search.changed.connect(self._filter)
         self.search.left_down.connect(lambda: self.topics.setFocus(Qt.FocusReason.OtherFocusReason))
-        self.topics.currentItemChanged.connect(lambda item, _: self._choose(item))
+        self.topics.currentRowChanged.connect(self._choose)
         self.text.historyChanged.connect(self._page_shown)
-        self.finished.connect(lambda _: self.closed.emit())
         self.resize(_WIDTH, _HEIGHT)
 
     @property
@@ -497,46 +490,26 @@ class HelpWindow(QtWidgets.QDialog):
         """Name of the page that is shown."""
         return self.text.place.page
 
-    @property
-    def splitter_state(self) -> QByteArray:
-        """Widths of topics and text."""
-        return self._splitter.saveState()
-
-    @splitter_state.setter
-    def splitter_state(self, state: QByteArray) -> None:
-        self._splitter.restoreState(state)
-
     def open_page(self, name: str, anchor: str = "") -> None:
         """Show a page; of an unknown name, the first one."""
-        self.text.show_place(
-            Place(name if name in self._pages else next(iter(self._pages)), anchor)
-        )
-
-    def shown_topics(self) -> list[str]:
-        """Return the names of the pages that the search leaves."""
-        return [item.data(_NAME) for item in self._items() if not item.isHidden()]
-
-    def _items(self) -> list[QtWidgets.QListWidgetItem]:
-        return [self.topics.item(row) for row in range(self.topics.count())]
+        known = name if name in self._pages else next(iter(self._pages))
+        self.text.show_place(Place(known, anchor))
 
     def _make_commands(self) -> None:
         tr, text, keys, make = self.tr, self.text, QtGui.QKeySequence.StandardKey, self._action
         self.back = make("◂", tr("Back"), text.backward, keys.Back)
         self.forward = make("▸", tr("Forward"), text.forward, keys.Forward)
         self.larger = make("A+", tr("Larger text"), lambda: text.zoom_by(1), keys.ZoomIn)
-        self.smaller = make(
-            "A\N{MINUS SIGN}", tr("Smaller text"), lambda: text.zoom_by(-1), keys.ZoomOut
-        )
+        smaller = "A\N{MINUS SIGN}"
+        self.smaller = make(smaller, tr("Smaller text"), lambda: text.zoom_by(-1), keys.ZoomOut)
         self.normal = make("A", tr("Normal text"), lambda: text.set_zoom(1.0), "Ctrl+0")
         make("", tr("Search"), self.search.focus, keys.Find)
         make("", tr("Next place"), text.find_next, keys.FindNext)
         make("", tr("Previous place"), lambda: text.find_next(forward=False), keys.FindPrevious)
-        for action, available in (
-            (self.back, text.backwardAvailable),
-            (self.forward, text.forwardAvailable),
-        ):
+        text.backwardAvailable.connect(self.back.setEnabled)
+        text.forwardAvailable.connect(self.forward.setEnabled)
+        for action in (self.back, self.forward):
             action.setEnabled(False)
-            available.connect(action.setEnabled)
 
     def _action(
         self,
@@ -546,10 +519,7 @@ class HelpWindow(QtWidgets.QDialog):
         keys: QtGui.QKeySequence.StandardKey | str,
     ) -> QtGui.QAction:
         action = QtGui.QAction(text, self)
-        if isinstance(keys, str):
-            action.setShortcut(QtGui.QKeySequence(keys))
-        else:
-            action.setShortcuts(QtGui.QKeySequence.keyBindings(keys))
+        action.setShortcuts([QKeySequence(keys)] if isinstance(keys, str) else keys)
         shown = action.shortcut().toString(QtGui.QKeySequence.SequenceFormat.NativeText)
         action.setToolTip(f"{name} ({shown})" if shown else name)
         action.triggered.connect(lambda _=False: slot())
@@ -557,55 +527,44 @@ class HelpWindow(QtWidgets.QDialog):
         return action
 
     def _lay_out(self) -> None:
-        bar = QtWidgets.QHBoxLayout()
-        bar.setContentsMargins(6, 6, 6, 4)
-        bar.setSpacing(4)
-        for action in (self.back, self.forward, None, self.smaller, self.normal, self.larger):
-            if action is None:
-                bar.addStretch(1)
-                continue
-            button = QtWidgets.QToolButton(self)
-            button.setDefaultAction(action)
-            button.setAccessibleName(action.toolTip())
-            bar.addWidget(button)
-        left, right = QtWidgets.QVBoxLayout(), QtWidgets.QVBoxLayout()
-        left.addWidget(self.search)
-        left.addWidget(self.topics)
-        right.addLayout(bar)
-        right.addWidget(self.text)
-        self._splitter = QtWidgets.QSplitter(self)
-        for column in (left, right):
-            column.setContentsMargins(0, 0, 0, 0)
-            column.setSpacing(0)
+        back, forward, smaller, normal, larger = map(
+            self._button, (self.back, self.forward, self.smaller, self.normal, self.larger)
+        )
+        bar = row(*(back, forward, 1, smaller, normal, larger), margins=(6, 6, 6, 4), spacing=4)
+        self.splitter = QtWidgets.QSplitter(self)
+        for parts in ((self.search, self.topics), (bar, self.text)):
             side = QtWidgets.QWidget(self)
-            side.setLayout(column)
-            self._splitter.addWidget(side)
-        self._splitter.setStretchFactor(1, 1)
-        self._splitter.setChildrenCollapsible(False)
-        self._splitter.setSizes([_TOPICS_WIDTH, _WIDTH - _TOPICS_WIDTH])
-        layout = QtWidgets.QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._splitter)
+            column(*parts, of=side)
+            self.splitter.addWidget(side)
+        self.splitter.setStretchFactor(1, 1)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.setSizes([_TOPICS_WIDTH, _WIDTH - _TOPICS_WIDTH])
+        column(self.splitter, of=self)
+
+    def _button(self, action: QtGui.QAction) -> QtWidgets.QToolButton:
+        button = QtWidgets.QToolButton(self)
+        button.setDefaultAction(action)
+        button.setAccessibleName(action.toolTip())
+        return button
 
     def _page_shown(self) -> None:
         page = self._pages.get(self.page)
         if page is None:
             return
-        for item in self._items():
-            if item.data(_NAME) == page.name and item is not self.topics.currentItem():
-                self.topics.setCurrentItem(item)
+        self.topics.setCurrentRow(list(self._pages).index(page.name))
         self.setWindowTitle(self.tr("{page}: guide to GGUF Explorer").format(page=page.title))
 
-    def _choose(self, item: QtWidgets.QListWidgetItem | None) -> None:
-        if item is not None and item.data(_NAME) != self.page:
-            self.open_page(item.data(_NAME))
+    def _choose(self, place: int) -> None:
+        name = list(self._pages)[place]
+        if place >= 0 and name != self.page:
+            self.open_page(name)
             if self.search.text:
                 self.text.find_next()
 
     def _filter(self, text: str) -> None:
         found = {page.name for page in pages_with(list(self._pages.values()), text)}
-        for item in self._items():
-            item.setHidden(item.data(_NAME) not in found)
+        for place, name in enumerate(self._pages):
+            self.topics.setRowHidden(place, name not in found)
         words = self.tr("1 topic") if len(found) == 1 else self.tr("{n} topics")
         self.search.status.setText(words.format(n=len(found)) if text.strip() else "")
         self.text.mark(text.split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -19,6 +19,7 @@ from explorer.qt.help import guide as guides
 from explorer.qt.help.guide import HelpWindow
 from explorer.qt.panels import Panels
 from explorer.qt.settings import Settings
+from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import plain_label
 
 _GAP: Final = 6  # pixels between a box and its target
@@ -30,12 +31,12 @@ _TREE_HEIGHT: Final = 220  # of the tree, only the upper part is framed: the box
 
 
 class Side(Enum):
-    """The side of its target on which a box stands."""
+    """The side of its target on which a box stands, as a direction."""
 
-    BELOW = auto()
-    RIGHT = auto()
-    LEFT = auto()
-    ABOVE = auto()
+    BELOW = (0, 1)
+    RIGHT = (1, 0)
+    LEFT = (-1, 0)
+    ABOVE = (0, -1)
 
 
 class Placement(NamedTuple):
@@ -78,17 +79,10 @@ def place_beside(
 
 def _beside(size: QtCore.QSize, target: QtCore.QRect, side: Side) -> QtCore.QRect:
     """Return a box beside its target, centred on it."""
-    area = _centred(size, target.center())
-    match side:
-        case Side.BELOW:
-            area.moveTop(target.bottom() + 1 + _GAP)
-        case Side.ABOVE:
-            area.moveBottom(target.top() - 1 - _GAP)
-        case Side.RIGHT:
-            area.moveLeft(target.right() + 1 + _GAP)
-        case Side.LEFT:
-            area.moveRight(target.left() - 1 - _GAP)
-    return area
+    across, along = (size + target.size() + QtCore.QSize(1, 1)).toTuple()
+    x, y = side.value
+    shift = QtCore.QPoint(x * (across // 2 + _GAP), y * (along // 2 + _GAP))
+    return _centred(size, target.center() + shift)
 
 
 def _centred(size: QtCore.QSize, middle: QtCore.QPoint) -> QtCore.QRect:
@@ -100,10 +94,10 @@ def _centred(size: QtCore.QSize, middle: QtCore.QPoint) -> QtCore.QRect:
 def _inside(area: QtCore.QRect, room: QtCore.QRect) -> QtCore.QRect:
     """Return a box moved into the room, as far as it fits."""
     moved = QtCore.QRect(area)
-    moved.moveRight(min(moved.right(), room.right()))
-    moved.moveLeft(max(moved.left(), room.left()))
-    moved.moveBottom(min(moved.bottom(), room.bottom()))
-    moved.moveTop(max(moved.top(), room.top()))
+    moved.moveBottomRight(
+        QtCore.QPoint(min(area.right(), room.right()), min(area.bottom(), room.bottom()))
+    )
+    moved.moveTopLeft(QtCore.QPoint(max(moved.left(), room.left()), max(moved.top(), room.top())))
     return moved
 
 
@@ -137,7 +131,10 @@ class Callout(QtWidgets.QWidget):
         self.skip = self._button(self.tr("&Skip the tour"), self.skipped)
         self.back = self._button(self.tr("&Back"), self.back_wanted)
         self.next = self._button(self.tr("&Next"), self.next_wanted)
-        self._lay_out()
+        line = row(self.count, 1, self.skip, self.back, self.next, margins=(0, 6, 0, 0))
+        parts = (self.title, (self.text, 1), line)
+        edge = _ARROW + 12
+        column(*parts, of=self, margins=(edge, edge, edge, edge), spacing=-1)
         left_to_right = Qt.LayoutDirection.LeftToRight
         for key, slot in (
             (Qt.Key.Key_Escape, self.skipped.emit),
@@ -189,48 +186,27 @@ class Callout(QtWidgets.QWidget):
         button.clicked.connect(lambda _=False: signal.emit())
         return button
 
-    def _lay_out(self) -> None:
-        line = QtWidgets.QHBoxLayout()
-        line.addWidget(self.count)
-        line.addStretch(1)
-        for button in (self.skip, self.back, self.next):
-            line.addWidget(button)
-        layout = QtWidgets.QVBoxLayout(self)
-        edge = _ARROW + 12
-        layout.setContentsMargins(edge, edge, edge, edge)
-        layout.addWidget(self.title)
-        layout.addWidget(self.text, 1)
-        layout.addSpacing(6)
-        layout.addLayout(line)
-
     def _outline(self) -> QtGui.QPainterPath:
         box = QtCore.QRectF(self.rect()).adjusted(_ARROW, _ARROW, -_ARROW, -_ARROW)
         path = QtGui.QPainterPath()
         path.addRoundedRect(box, _RADIUS, _RADIUS)
         if self._side is None:
             return path
+        x, y = self._side.value
+        reach, inner = _ARROW + _RADIUS, box.adjusted(1, 1, -1, -1)
+        foot = QtCore.QPointF(  # inside the box, at the edge that faces the target
+            min(max(float(self._tip.x()), box.left() + reach), box.right() - reach),
+            min(max(float(self._tip.y()), box.top() + reach), box.bottom() - reach),
+        )
+        if x:
+            foot.setX(inner.left() if x > 0 else inner.right())
+        else:
+            foot.setY(inner.top() if y > 0 else inner.bottom())
+        along, across = QtCore.QPointF(x, y) * _ARROW, QtCore.QPointF(y, x) * _ARROW
         arrow = QtGui.QPainterPath()
-        arrow.addPolygon(QtGui.QPolygonF(self._arrow(box)))
+        arrow.addPolygon(QtGui.QPolygonF([foot - across, foot - along, foot + across]))
         arrow.closeSubpath()
         return path.united(arrow)
-
-    def _arrow(self, box: QtCore.QRectF) -> list[QtCore.QPointF]:
-        """Return the corners of the arrow; its foot is inside the box."""
-        reach = _ARROW + _RADIUS
-        x = min(max(float(self._tip.x()), box.left() + reach), box.right() - reach)
-        y = min(max(float(self._tip.y()), box.top() + reach), box.bottom() - reach)
-        match self._side:
-            case Side.BELOW:
-                edge, tip = box.top() + 1, QtCore.QPointF(x, box.top() - _ARROW + 1)
-            case Side.ABOVE:
-                edge, tip = box.bottom() - 1, QtCore.QPointF(x, box.bottom() + _ARROW - 1)
-            case Side.RIGHT:
-                edge, tip = box.left() + 1, QtCore.QPointF(box.left() - _ARROW + 1, y)
-            case _:
-                edge, tip = box.right() - 1, QtCore.QPointF(box.right() + _ARROW - 1, y)
-        if self._side in (Side.BELOW, Side.ABOVE):
-            return [QtCore.QPointF(x - _ARROW, edge), tip, QtCore.QPointF(x + _ARROW, edge)]
-        return [QtCore.QPointF(edge, y - _ARROW), tip, QtCore.QPointF(edge, y + _ARROW)]
 
     # Qt
 
@@ -299,13 +275,6 @@ class Stop:
 class Tour(QtCore.QObject):
     """Shows stops one after another, while the window works as always.
 
-    Args:
-        window: The window.
-        stops: The stops.
-
-    Attributes:
-        callout: The box.
-
     Signals:
         ended: The tour is over, or was skipped.
     """
@@ -318,10 +287,8 @@ class Tour(QtCore.QObject):
         self._stops = tuple(stops)
         self._at = 0
         self._watched: list[QtWidgets.QWidget] = []
-        self._turn = QtCore.QTimer(
-            self
-        )  # a move sends many events; one update after them is enough
-        self._turn.setSingleShot(True)
+        # a move sends many events; one update after them is enough
+        self._turn = QtCore.QTimer(self, singleShot=True)
         self._turn.timeout.connect(self._follow)
         self._focus_before: QtWidgets.QWidget | None = None
         self._frame = TargetFrame(window)
@@ -503,13 +470,6 @@ _ZOOM_NOTE = "help_zoom"
 class Help(QObject):
     """Opens guide and tour, and explains figures.
 
-    Args:
-        window: The window.
-        actions: Its commands.
-        open_models: Its tree.
-        panels: Its panels.
-        settings: Remembered settings.
-
     Attributes:
         guide: The window of the guide while it is open.
         tour: The tour while it is running.
@@ -570,13 +530,12 @@ class Help(QObject):
         self._settings.tour_done = True
         stops = tour_stops(self._window.menuBar(), self._open_models, self._panels)
         self.tour = Tour(self._window, stops)
-        self.tour.ended.connect(self._forget_tour)
+        self.tour.ended.connect(partial(setattr, self, "tour", None))
         self.tour.start()
 
     def start_tour_once(self) -> None:
         """Show the tour at the very first start of the program."""
-        settings = self._settings
-        if not settings.tour_done and not settings.recent:
+        if not self._settings.tour_done and not self._settings.recent:
             self.start_tour()
 
     def close(self) -> None:
@@ -597,23 +556,20 @@ class Help(QObject):
         pages = [*guides.load_guide(), guides.keys_page(commands, titles)]
         made = HelpWindow(pages, lambda page: guides.with_keys(page, commands), self._window)
         made.restoreGeometry(settings.layout("help"))
-        made.splitter_state = settings.layout("help_splitter")
+        made.splitter.restoreState(settings.layout("help_splitter"))
         zoom = settings.note(_ZOOM_NOTE)
         if zoom.isascii() and zoom.isdigit() and len(zoom) < 4:  # else it is damaged
             made.text.set_zoom(int(zoom) / 100)
-        made.closed.connect(self._forget_guide)
+        made.finished.connect(self._forget_guide)
         return made
 
     def _forget_guide(self) -> None:
         guide, settings = self.guide, self._settings
         if guide is not None:
             settings.set_layout("help", guide.saveGeometry())
-            settings.set_layout("help_splitter", guide.splitter_state)
+            settings.set_layout("help_splitter", guide.splitter.saveState())
             settings.set_note(_ZOOM_NOTE, str(round(100 * guide.text.zoom)))
         self.guide = None
-
-    def _forget_tour(self) -> None:
-        self.tour = None
 
 
 def explain_focus() -> str:
