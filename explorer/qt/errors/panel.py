@@ -194,11 +194,8 @@ AnyPanel: TypeAlias = WeightsPanel | ErrorPanel | DensityPanel
 class PicturePage(PlotPage[AnyPanel]):
     """A page of errors: a plot, the choice of its range, and the table of figures.
 
-    Args:
-        kind: The panel with the plot.
+    Attributes:
         noun: What it shows, for names of files.
-        runner: Runs exports.
-        table: The figures.
 
     Signals:
         exported: A file was written; its path.

@@ -49,8 +49,6 @@ class SelectedRow:
     """A selected row of either list.
 
     Attributes:
-        name: Its name.
-        path: Its file or folder, if it has one.
         digest: Of a blob: ``sha256:`` and 64 digits, or the hub's etag; else empty.
         run_command: What makes Ollama run it; empty if it cannot.
         own_folder: The folder, if it is one that the user added.

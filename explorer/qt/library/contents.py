@@ -42,13 +42,9 @@ _PARTS: Final = ("weight", "scale", "bias", "global scale")
 
 
 class TensorRows:
-    """Rows of a model's tensors, by file, then by group or layer; made page by page.
+    """Rows of an open model's tensors, by file, then by group or layer; made page by page.
 
     Usable after the model is closed.
-
-    Args:
-        model: The model, open.
-        check: Called now and then; raises to give up.
     """
 
     def __init__(self, model: Model, check: Check) -> None:

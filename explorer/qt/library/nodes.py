@@ -289,11 +289,9 @@ def _searched_text(node: Node) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A sum over selected rows.
+    """The number of models and other rows among selected rows, and their sum.
 
     Attributes:
-        models: Number of models.
-        others: Number of other rows.
         nbytes: Bytes on disk; what is shared counts once.
         apart: Sum of the rows' sizes; more than `nbytes` where blobs are shared.
     """

@@ -261,13 +261,10 @@ class LibraryView(LibraryWidgets):
     """Every store of this machine, its models and its blobs.
 
     Args:
-        runner: Background work.
+        runner: Runs scans and readings.
         settings: Where folders of the user's own are remembered, and the panel's layout.
         parent: The window.
-        places: Returns the stores to read; those of this machine if None. Called in a worker.
-
-    Attributes:
-        commands: The commands on the selected rows.
+        places: Returns the stores to read; called in a worker.
 
     Signals:
         open_requested: The path of a model to open.

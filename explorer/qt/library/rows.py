@@ -97,11 +97,9 @@ class Row:
     """One row. What is not known is None or empty.
 
     Attributes:
-        kind: What it stands for.
         key: Identifies it among its siblings, also after the next scan.
         title: Its name, safe to show; of a tensor without what the rows above it say.
         name: The whole name as the model has it, of a tensor; else empty.
-        parameters: Number of weights.
         quantization: How its weights are stored, safe to show.
         nbytes: Bytes on disk; what is shared is counted once in a sum.
         modified: Time of the last change, seconds since 1970.
@@ -206,7 +204,7 @@ def store_row(place: Place, entries: Sequence[Entry], store: Store | None = None
     """Return the row of a store with all that is below it.
 
     Args:
-        place: Where it is.
+        place: The store.
         entries: Its models, or those found so far.
         store: The result of its scan; None while the scan runs.
     """
@@ -370,10 +368,9 @@ MOST_WATCHED: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a scan has found.
+    """What a scan has found: a row for each store, with all that is below it.
 
     Attributes:
-        rows: A row for each store, with all that is below it.
         entry_count: Models found.
         stores: All stores; empty while the scan runs.
         watched: Folders in which a change would change the listing; the most important first.

@@ -9,7 +9,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, Qt, Signal
-from PySide6.QtWidgets import QProgressBar, QPushButton, QSplitter, QWidget
+from PySide6.QtWidgets import QComboBox, QProgressBar, QPushButton, QSplitter, QWidget
 
 from explorer.analysis.recipes.fits import (
     Deviation,
@@ -23,7 +23,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.present.explanations import MIX_TEXTS, RECIPE_TEXTS, picture_text
 from explorer.present.recipes import layers_text, verdict
-from explorer.present.survey import Source
+from explorer.present.survey import METRICS, Source
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.references import ReferenceBar
@@ -393,6 +393,13 @@ class Notice(QWidget):
         self.button.setVisible(bool(missing) and session.state is SurveyState.READY)
         self.button.setText(start_text(session))
         self.setVisible(bool(text) and session.content is not None)
+
+
+def list_metrics(choice: QComboBox) -> None:
+    """Add all metrics to a list of choices."""
+    for metric in METRICS:
+        choice.addItem(metric.title, metric.name)
+        choice.setItemData(choice.count() - 1, metric.tip, Qt.ItemDataRole.ToolTipRole)
 
 
 def start_text(session: SurveySession) -> str:

@@ -15,7 +15,7 @@ from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
 from explorer.present.statistics import Floats
 from explorer.present.survey import METRICS, Groups, Known, Metric, Source, metric_named
-from explorer.qt.survey.bar import Notice
+from explorer.qt.survey.bar import Notice, list_metrics
 from explorer.qt.survey.map_paint import (
     Colouring,
     MapLayout,
@@ -428,10 +428,7 @@ class MapPage(QtWidgets.QWidget):
         self.colour_by = QtWidgets.QComboBox(self)
         self.colour_by.setAccessibleName(self.tr("Colour by"))
         self.colour_by.addItem(self.tr("Type"), "")
-        for metric in METRICS:
-            self.colour_by.addItem(metric.title, metric.name)
-            place = self.colour_by.count() - 1
-            self.colour_by.setItemData(place, metric.tip, Qt.ItemDataRole.ToolTipRole)
+        list_metrics(self.colour_by)
         self.by_role = QtWidgets.QCheckBox(self.tr("&Each role by itself"), self)
         self.by_role.setToolTip(self.tr("Colours go from the minimum to the maximum of each role"))
         self.notice = Notice(session, self)

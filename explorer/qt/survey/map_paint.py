@@ -46,17 +46,7 @@ class LineKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the map.
-
-    Attributes:
-        top: Its upper edge.
-        height: Its height.
-        kind: What it shows.
-        section: Number of its section.
-        row: Row of the section.
-        first: The first column that it shows.
-        count: Number of columns that it shows.
-    """
+    """A line of the map; of cells, `count` columns from `first` on in a row of its section."""
 
     top: float
     height: float
@@ -71,7 +61,6 @@ class MapLayout:
     """The places of a grid's cells.
 
     Attributes:
-        grid: The grid.
         lines: All lines from top to bottom.
         label_width: Width of the column of layer numbers.
         cell_width: Width of a role.
@@ -85,7 +74,7 @@ class MapLayout:
         """Lay a grid out.
 
         Args:
-            grid: What to lay out.
+            grid: The cells.
             width: The room there is; wider grids are as wide as they must be.
             line_height: Height of a line of text.
             advance: Returns the width of a text.

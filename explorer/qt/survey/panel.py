@@ -18,7 +18,7 @@ from explorer.present.survey import METRICS, Known, Metric, metric_named, shares
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
-from explorer.qt.survey.bar import Notice, SurveyBar, TypeMixPage
+from explorer.qt.survey.bar import Notice, SurveyBar, TypeMixPage, list_metrics
 from explorer.qt.survey.map_page import MapPage
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.widgets.building import row
@@ -132,11 +132,7 @@ class HotSpotsPage(ListPanel):
         self._chose = False  # whether the user chose what to rank by
         self.rank_by = QComboBox(self)
         self.rank_by.setAccessibleName(self.tr("Rank by"))
-        for metric in METRICS:
-            self.rank_by.addItem(metric.title, metric.name)
-            self.rank_by.setItemData(
-                self.rank_by.count() - 1, metric.tip, Qt.ItemDataRole.ToolTipRole
-            )
+        list_metrics(self.rank_by)
         self._set_metric(_FIRST_METRIC)
         self.weighted = QCheckBox(self.tr("&Weighted by parameters"), self)
         self.weighted.setToolTip(
@@ -306,7 +302,7 @@ class SurveyView(TabbedPanel):
     ) -> None:
         super().__init__(parent)
         self._document: Document | None = None
-        self._row = self._marked = -1
+        self._row = -1
         session = self.session = SurveySession(runner, references, self)
         session.failed.connect(self.failed)
         self.bar = SurveyBar(session, self)
@@ -381,9 +377,7 @@ class SurveyView(TabbedPanel):
         return page
 
     def _fill_hot_spots(self, page: HotSpotsPage) -> None:
-        if self._row != self._marked:
-            self._marked = self._row
-            page.select_tensor(self._row)
+        page.select_tensor(self._row)
         page.refresh()
 
     def _make_type_mix(self, runner: JobRunner) -> TypeMixPage:

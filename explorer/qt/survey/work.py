@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -205,24 +204,18 @@ def _problem(tensors: Iterable[Tensor]) -> str | None:
     return None
 
 
-@contextmanager
-def kept_statistics(model: Model) -> Iterator[KeptSurvey]:
-    """Open the statistics kept of a model."""
+def kept_statistics(model: Model) -> KeptSurvey:
+    """Return the statistics kept of a model; a context manager."""
     cache = SurveyCache.of_user()
-    with KeptSurvey(None, model) if cache is None else cache.open(model, slim=True) as kept:
-        yield kept
+    return KeptSurvey(None, model) if cache is None else cache.open(model, slim=True)
 
 
-@contextmanager
-def kept_errors(model: Model, content: ComparisonContent) -> Iterator[KeptErrors]:
-    """Open the errors kept of a model."""
-    cache = SurveyCache.of_user()
-    with (
-        KeptErrors(None, content.pairs)
-        if cache is None
-        else cache.open_errors(model, content.against, content.pairs)
-    ) as kept:
-        yield kept
+def kept_errors(model: Model, content: ComparisonContent) -> KeptErrors:
+    """Return the errors kept of a model; a context manager."""
+    cache, pairs = SurveyCache.of_user(), content.pairs
+    if cache is None:
+        return KeptErrors(None, pairs)
+    return cache.open_errors(model, content.against, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +248,6 @@ class SurveyWork:
 
     Rows are put into a queue as they are found; the GUI thread takes them out with each report of
     progress. So nothing is copied, and no row is lost however rare reports are.
-
-    Args:
-        content: The model.
-        comparison: The errors to measure too, or None.
     """
 
     def __init__(self, content: SurveyContent, comparison: ComparisonContent | None) -> None:

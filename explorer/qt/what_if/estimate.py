@@ -134,7 +134,7 @@ def memory_plans(
     """Return the plans of a model with other types of tensors.
 
     Args:
-        model: The model.
+        model: What to plan.
         inputs: The settings and devices to plan for.
         types: The types of tensors by row, for each plan by its name.
         check: Called for each plan; raises to stop.
@@ -197,9 +197,7 @@ class WhatIfRequest:
     """Tensors, and the types to try.
 
     Attributes:
-        document: The model.
         rows: Tensors that would get another type, by row; None for all matrices of the model.
-        types: The types.
         source: What is rounded; None for the model's own weights.
         matrix: How much columns count, or None.
         inputs: What to plan for; None for something usual.
@@ -230,7 +228,6 @@ class WhatIfEstimate:
     """What is known before weights are read.
 
     Attributes:
-        request: The request.
         sets: What would get other types.
         against_source: Whether the sets are those of the source model.
         alone: Tensors that the source model does not have; they stay as they are.
@@ -407,12 +404,10 @@ _MOST_WORKERS: Final = 8  # each holds about 6 MiB
 
 @dataclass(frozen=True, slots=True)
 class WhatIfState:
-    """What is known by now.
+    """What is known by now, and the work done of all.
 
     Attributes:
         errors: By type, and for `PRESENT`.
-        done: Work done.
-        total: What that will be.
         type_name: The type that is being measured; None before the first and behind the last.
         failures: Tensors that cannot be read, by name, with the reason.
     """
@@ -425,11 +420,7 @@ class WhatIfState:
 
 
 class WhatIfWork:
-    """Measures what an estimate does not know; made on the GUI thread, runs in a worker.
-
-    Attributes:
-        control: Pauses it.
-    """
+    """Measures what an estimate does not know; made on the GUI thread, runs in a worker."""
 
     def __init__(self, estimate: WhatIfEstimate, cache: WhatIfCache) -> None:
         self.control = SurveyControl()

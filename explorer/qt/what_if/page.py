@@ -130,10 +130,6 @@ _CHART_HEIGHT, _TABLE_HEIGHT = 360, 260
 class WhatIfPanel(PicturePanel):
     """Chart and table, one above the other.
 
-    Attributes:
-        chart: Error against bits per weight.
-        model: What the table shows.
-
     Signals:
         marked: Another line was marked; None if none is.
     """
@@ -289,10 +285,6 @@ class WhatIfPage(ReadingPage[_Estimated | WhatIfState]):
     """A chart and a table of types: first an estimate, then the errors that were measured.
 
     Attributes:
-        controls: The line above.
-        note: What errors are measured against.
-        panel: Chart and table.
-        progress: The line below.
         estimate: What is shown; None while nothing is.
         plan_inputs: Returns the inputs of the planner for a model; None for something usual.
 

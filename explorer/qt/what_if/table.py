@@ -119,7 +119,6 @@ class WhatIfColumns:
     """The columns of a table of lines, which are replaced as more is measured.
 
     Attributes:
-        lines: The lines.
         planned: What the memory is planned for, in words.
     """
 
