@@ -167,6 +167,7 @@ _MANY_LINES: Final = re.compile(f"[\x00-\x08\x0b-\x1f{_UNSAFE}]")
 _JSON: Final = re.compile(f"[{_UNSAFE}]")
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
+_MOST_QUOTED: Final = 120
 _COUNT_UNITS: Final = ("", "K", "M", "B", "T", "Q")
 
 
@@ -213,6 +214,12 @@ def _escape_json(match: re.Match[str]) -> str:
 def shorten(text: str, limit: int) -> str:
     """Return at most `limit` characters of a text, with an ellipsis where it was cut."""
     return text if len(text) <= limit else text[: max(0, limit - 1)] + "…"
+
+
+def quoted(text: str) -> str:
+    """Return untrusted text in quotes for a message: escaped, and not longer than a line."""
+    shown = repr(shorten(text, _MOST_QUOTED))
+    return shorten(shown, 2 * _MOST_QUOTED)  # a byte that is no text takes four or six characters
 
 
 def bytes_text(nbytes: int) -> str:

@@ -14,6 +14,7 @@ from explorer.text import (
     float_text,
     integer_text,
     plain_text,
+    quoted,
     safe_json,
     shape_text,
     shorten,
@@ -112,3 +113,10 @@ def test_numbers_and_shapes() -> None:
     assert shape_text((2048, 640)) == "2,048 × 640"
     assert shape_text(()) == "1"
     assert shorten("abcdef", 4) == "abc…"
+
+
+def test_a_quoted_text_is_escaped_and_no_longer_than_some_lines() -> None:
+    assert quoted("a\n") == r"'a\n'"
+    assert quoted("x" * 120) == f"'{'x' * 120}'"
+    assert len(quoted("x" * 10_000)) < 125
+    assert len(quoted("\udcff" * 10_000)) == 240

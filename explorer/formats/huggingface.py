@@ -17,8 +17,9 @@ from explorer.formats.limits import MAX_SHARDS
 from explorer.formats.model import Model, ProblemLog, Severity
 from explorer.formats.safetensors.open import SafetensorsFile, build_model, open_file
 from explorer.formats.side_files import LEADS_OUT, escapes, hub_cache, link_escapes, read_config
-from explorer.formats.strict_json import RepeatedKeys, read_json_file, shorten
+from explorer.formats.strict_json import RepeatedKeys, read_json_file
 from explorer.formats.tensors import natural_key
+from explorer.text import quoted
 
 INDEX_SUFFIX: Final = ".safetensors.index.json"
 _SUFFIX: Final = ".safetensors"
@@ -101,7 +102,7 @@ def _choose_gguf(folder: Path, names: list[str]) -> str:
         what = "holds no model files (.safetensors or .gguf); choose a folder that does"
         raise FormatError(what, folder)
     if len(main) > 1:
-        listed = ", ".join(map(shorten, main[:_SHOWN])) + (", …" if len(main) > _SHOWN else "")
+        listed = ", ".join(map(quoted, main[:_SHOWN])) + (", …" if len(main) > _SHOWN else "")
         raise FormatError(f"holds {len(main)} GGUF models ({listed}); choose one", folder)
     return main[0]
 
@@ -119,7 +120,7 @@ def _read_index(path: Path, log: ProblemLog) -> _Index:
     shards: dict[str, list[str]] = {}
     for name, file in places.items():
         if not isinstance(file, str):
-            what = f"is an index that names no file for tensor {shorten(name)}; download it again"
+            what = f"is an index that names no file for tensor {quoted(name)}; download it again"
             raise FormatError(what, path)
         shards.setdefault(file, []).append(name)
     if len(shards) > MAX_SHARDS:
@@ -191,7 +192,7 @@ def _open_all(folder: Path, names: list[str], log: ProblemLog) -> Model:
 
 def _none_opens(path: Path, log: ProblemLog) -> FormatError:
     first = next(p for p in log.problems() if p.severity is Severity.ERROR)
-    what = f"none of its files can be opened; {shorten(first.where)}: {first.what}"
+    what = f"none of its files can be opened; {quoted(first.where)}: {first.what}"
     return FormatError(what, path)
 
 
@@ -205,7 +206,7 @@ def _leave_out(
 ) -> None:
     """Drop tensors that another shard holds too, so that nothing is counted twice."""
     for tensor in [tensor for tensor in file.names if tensor in copies]:
-        what = f"is also in {shorten(name)}; the one in {shorten(owners[tensor])} is shown"
+        what = f"is also in {quoted(name)}; the one in {quoted(owners[tensor])} is shown"
         log.add_error(tensor, what)
     if copies:
         file.leave_out(copies)
@@ -225,14 +226,14 @@ def _compare_with_index(files: dict[str, SafetensorsFile], index: _Index, log: P
         for name in opened.names:
             place = places.get(name)
             if place is None:
-                log.add_warning(name, f"is in {shorten(file)}, but not in the index")
+                log.add_warning(name, f"is in {quoted(file)}, but not in the index")
             elif place != file:
-                what = f"is in {shorten(file)}, the index says {shorten(place)}"
+                what = f"is in {quoted(file)}, the index says {quoted(place)}"
                 log.add_error(name, what)
     for file in files:
         for name in index.shards[file]:
             if name not in owners:
-                what = f"is not in {shorten(file)}, where the index says it is, nor elsewhere"
+                what = f"is not in {quoted(file)}, where the index says it is, nor elsewhere"
                 log.add_error(name, what)
     found = sum(spec.nbytes for opened in files.values() for spec in opened.specs)
     if index.total_bytes not in {None, found} and len(files) == len(index.shards):

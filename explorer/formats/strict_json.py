@@ -38,7 +38,6 @@ _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F])|.)", re.DOTALL
 )
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
-_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +78,6 @@ class RepeatedKeys(dict[str, Any]):
     """
 
     repeated: tuple[str, ...] = ()
-
-
-def shorten(text: str) -> str:
-    """Quote a text of unknown length for a message."""
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
 def read_text(source: ByteSource, offset: int, length: int) -> JsonText:

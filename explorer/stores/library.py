@@ -17,12 +17,12 @@ from explorer.formats import Problem, Severity, open_model
 from explorer.formats.facts import Facts, describe
 from explorer.formats.ollama.manifest import MANIFESTS, SCHEME, OllamaName, parse_name
 from explorer.formats.ollama.open import open_manifest
-from explorer.formats.strict_json import shorten
 from explorer.parallel import Check, never
 from explorer.stores.entries import Entry, Place, Store, StoreKind
 from explorer.stores.folders import Scan, folder_models
 from explorer.stores.huggingface import hub_models, llama_cpp_models
 from explorer.stores.ollama import models_folder, ollama_models
+from explorer.text import quoted
 
 _SHOWN = 5
 _FINDERS: Final = {
@@ -154,6 +154,6 @@ def _not_found(name: OllamaName, roots: Sequence[Path]) -> SourceError:
     library = read_library([Place(StoreKind.OLLAMA, root) for root in roots])
     known = [entry.name for store in library.stores for entry in store.entries]
     near = get_close_matches(str(name), known, n=_SHOWN) or known[:_SHOWN]
-    hint = f"; there are: {', '.join(map(shorten, near))}" if near else ""
+    hint = f"; there are: {', '.join(map(quoted, near))}" if near else ""
     places = ", ".join(map(str, roots)) or "no folder"
     return SourceError(f"the Ollama store ({places}) has no model {str(name)!r}{hint}")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from explorer.errors import ExplorerError, FormatError
 from explorer.formats.limits import MAX_JSON_FILE_BYTES
-from explorer.formats.strict_json import RepeatedKeys, json_depth, read_json_file, shorten
+from explorer.formats.strict_json import RepeatedKeys, json_depth, read_json_file
 from tests.helpers.rewriting import rewrite
 
 VALUES = st.recursive(
@@ -105,8 +105,3 @@ def test_long_files_are_refused_unread(tmp_path: Path) -> None:
         file.truncate(MAX_JSON_FILE_BYTES + 1)
     with pytest.raises(FormatError, match="at most"):
         read_json_file(path)
-
-
-def test_shorten() -> None:
-    assert shorten("a\n") == r"'a\n'"
-    assert len(shorten("x" * 10_000)) < 100

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from explorer.formats.gguf.open import DEFAULT_ALIGNMENT, quoted
+from explorer.formats.gguf.open import DEFAULT_ALIGNMENT
 from explorer.formats.model import MetadataEntry, Model, ModelFile, Problem, Severity
 from explorer.formats.tensors import Tensor
+from explorer.text import quoted
 
 WHERE: Final = "llama.cpp"
 """What such a problem has as its place (docs/interface.md, `check`)."""

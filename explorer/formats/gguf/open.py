@@ -43,6 +43,7 @@ from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.tensors import FileTensors, Spec, table_of
 from explorer.quantization import ggml_type
 from explorer.sources import ByteSource, FileSource
+from explorer.text import quoted
 
 MAGIC: Final = b"GGUF"
 DEFAULT_ALIGNMENT: Final = 32
@@ -51,7 +52,6 @@ SHARD_NAME: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\
 _INT64_MAX: Final = (1 << 63) - 1
 _WINDOW_BYTES: Final = 1 << 14
 _RECORDS_BYTES: Final = 1 << 18  # longer than any record
-_MOST_QUOTED: Final = 120
 # Other files found under a model's name, by their first bytes.
 _LOOKS_LIKE: Final = (
     (b"lmgg", "an old GGML file (before GGUF); convert it with llama.cpp"),
@@ -66,14 +66,6 @@ _LOOKS_LIKE: Final = (
     (b"<", "a web page or XML; the download failed or needs a login"),
     (b"{", "JSON text"),
 )
-
-
-def quoted(name: str) -> str:
-    """Return a name from the file for a message: escaped, and not longer than a line."""
-    shown = repr(name[:_MOST_QUOTED])
-    if len(name) <= _MOST_QUOTED and len(shown) <= 2 * _MOST_QUOTED:
-        return shown
-    return f"{shown[: 2 * _MOST_QUOTED]}…"  # a byte that is not text takes four or six characters
 
 
 class _Cursor:

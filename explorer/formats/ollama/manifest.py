@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from explorer.errors import FormatError
 from explorer.formats.side_files import escapes
-from explorer.formats.strict_json import read_json_file, shorten
-from explorer.text import plain_text
+from explorer.formats.strict_json import read_json_file
+from explorer.text import plain_text, quoted
 
 SCHEME: Final = "ollama:"
 """Begins a name where a path may stand too."""
@@ -75,7 +75,7 @@ def parse_name(text: str) -> OllamaName:
         if name.valid:
             return name
     what = "is not a model's name; names look like llama3, llama3:8b or hf.co/org/repository:Q4_0"
-    raise FormatError(f"{shorten(text)} {what}")
+    raise FormatError(f"{quoted(text)} {what}")
 
 
 MANIFESTS: Final = "manifests"
@@ -194,7 +194,7 @@ def _read_layer(value: Any, kind: str) -> Layer:
         nbytes = None
     match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
-        shown = shorten(digest) if isinstance(digest, str) else "(not a text)"
+        shown = quoted(digest) if isinstance(digest, str) else "(not a text)"
         fault = f"its digest {shown} is no SHA-256, so no blob is opened for it"
         return Layer(kind, "", nbytes, name, fault)
     unknown = None if nbytes is not None else "the manifest does not say its size"

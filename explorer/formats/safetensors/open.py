@@ -41,11 +41,11 @@ from explorer.formats.strict_json import (
     decode_value,
     read_text,
     scan_integers,
-    shorten,
 )
 from explorer.formats.tensors import FileTensors, Spec, Tensor, table_of
 from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource, FileSource
+from explorer.text import quoted
 
 METADATA: Final = "__metadata__"
 _FIELDS: Final = ("dtype", "shape", "data_offsets")
@@ -126,7 +126,7 @@ def _read_dtype(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("its dtype is not a text")  # noqa: TRY004 - becomes a FormatError
     if value not in SAFETENSORS_TYPES:
-        raise ValueError(f"its dtype {shorten(value)} is unknown")
+        raise ValueError(f"its dtype {quoted(value)} is unknown")
     return value
 
 
@@ -338,14 +338,14 @@ class _Walk:
             begin, end = _read_integers(offsets, "data_offsets", 2)
             key = (_read_dtype(dtype), tuple(_read_integers(shape, "shape")))
         except ValueError as error:
-            raise self._text.error(f"tensor {shorten(name)}: {error}", start) from None
+            raise self._text.error(f"tensor {quoted(name)}: {error}", start) from None
         spec = self._specs.get(key)
         if spec is None:
             spec = _make_spec(*key)
             if spec.fault is None:
                 self._specs[key] = spec
         if spec.fault is not None:
-            fault = self._text.error(f"tensor {shorten(name)}: {spec.fault}", start)
+            fault = self._text.error(f"tensor {quoted(name)}: {spec.fault}", start)
             self._faults.append((len(self._file.names), fault))
         return spec, begin, end, position
 
@@ -388,11 +388,11 @@ def sort_and_check(file: SafetensorsFile, log: ProblemLog) -> None:
             file.damage[row] = what
             log.add_error(name, what)
         elif end > available:
-            incomplete.append(shorten(name))
+            incomplete.append(quoted(name))
         if begin > covered:
             log.add_error(name, f"{begin - covered} bytes before it belong to no tensor")
         elif begin < covered:
-            log.add_error(name, f"shares bytes with tensor {shorten(owner)}, or lies in it")
+            log.add_error(name, f"shares bytes with tensor {quoted(owner)}, or lies in it")
         if end > covered:
             covered, owner = end, name
     if covered < available:
