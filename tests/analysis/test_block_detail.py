@@ -162,7 +162,7 @@ def test_a_big_endian_block(name: str) -> None:
     np.testing.assert_array_equal(other.bits.codes[at], one.bits.codes[order[at]])
 
 
-def test_what_has_no_blocks_is_told() -> None:
+def test_a_tensor_without_blocks_is_refused() -> None:
     with pytest.raises(ExplorerError, match="not quantized"):
         BlockReader(float_tensor([1.0, 2.0]))
     with pytest.raises(FormatError, match="cut"):
@@ -259,16 +259,21 @@ def test_a_block_as_json() -> None:
     detail = BlockReader(candidate).read(1)
     pair = MatchedPair(Match(TensorView.of(reference), TensorView.of(candidate)))
     record = block_record(detail, read_beside([pair], candidate, (256, 256)))
-    told = json.loads(json.dumps(record, allow_nan=False))
-    assert told["tensor"] == "made.weight"
-    assert (told["type"], told["block"], told["row"], told["columns"]) == ("Q4_K", 1, 0, [256, 511])
-    assert told["bytes"] == detail.stored.hex()
-    assert [field["name"] for field in told["fields"]] == [f.name for f in detail.fields]
-    assert len(told["weights"]) == 256
-    first = told["weights"][0]
+    loaded = json.loads(json.dumps(record, allow_nan=False))
+    assert loaded["tensor"] == "made.weight"
+    assert (loaded["type"], loaded["block"], loaded["row"], loaded["columns"]) == (
+        "Q4_K",
+        1,
+        0,
+        [256, 511],
+    )
+    assert loaded["bytes"] == detail.stored.hex()
+    assert [field["name"] for field in loaded["fields"]] == [f.name for f in detail.fields]
+    assert len(loaded["weights"]) == 256
+    first = loaded["weights"][0]
     assert first["value"] == float(detail.values[0])
     assert first["error"] == float(detail.values[0]) - float(reference.dequantize()[0, 256])
-    assert told["sub_blocks"][1]["scale"] == float(detail.scales[1])
+    assert loaded["sub_blocks"][1]["scale"] == float(detail.scales[1])
     broken = replace(detail, values=np.full(256, np.nan, np.float32))
     assert block_record(broken)["weights"][0]["value"] is None
 

@@ -138,7 +138,7 @@ def test_permuted_rows_lead_to_the_stored_block() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_searches_stop_when_they_are_told(workers: int) -> None:
+def test_searches_can_be_cancelled(workers: int) -> None:
     _, tensor = _eights()
     with pytest.raises(_Stop):
         largest_scale(tensor, workers, _stop)

@@ -54,7 +54,7 @@ def test_short_names(role: str, suffix: str, label: str) -> None:
     assert column_of(role, suffix).label == label
 
 
-def test_what_nobody_knows_stands_behind() -> None:
+def test_unknown_roles_stand_behind_the_others() -> None:
     roles = ["aaa", "ffn_down", "post_ffw_norm", "attn_norm"]
     ordered = sorted(roles, key=lambda role: column_of(role).rank)
     assert ordered == ["attn_norm", "ffn_down", "post_ffw_norm", "aaa"]

@@ -298,7 +298,7 @@ def test_a_file_that_differs_from_its_label() -> None:
     assert f"{100 * declared.share:.1f} % of the weights" in sentence
 
 
-def test_a_wrong_label_is_told() -> None:
+def test_a_wrong_label_is_reported() -> None:
     made = as_made_by(qwen3_like(), "Q3_K_S", dense(28), file_type="Q6_K")
     sentence = verdict(made, compare_with_recipes(made))
     assert sentence.startswith("The file says Q6_K; ")
@@ -321,7 +321,7 @@ def test_an_earlier_state_of_the_rules_is_recognized() -> None:
     assert "as it was before spring 2026" in verdict(model, [best])
 
 
-def test_quantized_norms_are_told() -> None:
+def test_quantized_norms_are_reported() -> None:
     lines = [*dense(1), ("blk.0.ffn_gate_inp.weight", (256, 256))]
     types = {n: t for n, t in types_of(qwen3_like(lines), "Q8_0").items() if t is not None}
     types["blk.0.ffn_gate_inp.weight"] = "Q8_0"

@@ -61,8 +61,8 @@ def test_every_type_there_is() -> None:
         ("int8", "affine6", "affine5", "int4", "affine3", "affine2"),
         ("mxfp8", "nvfp4", "mxfp4"),
     ):
-        told = [losses[name] for name in order]
-        assert told == sorted(told), order
+        reported = [losses[name] for name in order]
+        assert reported == sorted(reported), order
     sizes = {name: found[name].bits_per_weight for name in ("int4", "int8", "mxfp8", "nvfp4")}
     assert sizes == {"int4": 4.5, "int8": 8.5, "mxfp8": 8.25, "nvfp4": 4.5}
 
@@ -70,11 +70,11 @@ def test_every_type_there_is() -> None:
 def test_threads_and_runs_change_nothing() -> None:
     values = _weights(SPAN_WEIGHTS // 256 + RUN_WEIGHTS // 256 + 3)
     tensor = float_tensor(values)
-    told: list[int] = []
+    reported: list[int] = []
     before = own_threads()
-    one = list(requantize(tensor, ["Q8_0", "int8"], progress=told.append))
-    assert told == sorted(told)
-    assert told[-1] == 2 * tensor.parameters
+    one = list(requantize(tensor, ["Q8_0", "int8"], progress=reported.append))
+    assert reported == sorted(reported)
+    assert reported[-1] == 2 * tensor.parameters
     for workers in (2, 3):
         assert list(requantize(tensor, ["Q8_0", "int8"], workers=workers)) == one
     assert set(own_threads()) <= set(before)
@@ -166,7 +166,7 @@ def test_names_in_any_case() -> None:
     assert rounder("int4/128").type.block_weights == 128
 
 
-def test_weights_that_cannot_be_told() -> None:
+def test_weights_that_cannot_be_rounded() -> None:
     with pytest.raises(FormatError, match="cut short"):
         requantize(tensor_of("F32", bytes(1024), (256,), damage="cut short"), ["Q8_0"])
 

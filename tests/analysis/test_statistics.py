@@ -195,7 +195,7 @@ def test_cancelling_leaves_no_thread() -> None:
         assert set(own_threads()) <= set(before)
 
 
-def test_damage_is_told_before_anything_is_read() -> None:
+def test_damage_is_reported_before_anything_is_read() -> None:
     source = CountingSource(bytes(8))
     with pytest.raises(FormatError, match="cut short"):
         tensor_statistics(tensor_of("F32", source, (2,), damage="cut short"))

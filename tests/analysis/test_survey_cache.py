@@ -86,10 +86,10 @@ def test_the_second_look_reads_no_weights(
     assert [row.tensor.name for row in first] == ["blocks", "unknown", "nothing", "none", "last"]
     assert first[1].error is not None
     asked = _nothing_is_read(monkeypatch)
-    told: list[int] = []
-    second = _rows(model, cache, progress=told.append)
+    reported: list[int] = []
+    second = _rows(model, cache, progress=reported.append)
     assert asked == ["unknown"]  # there is nothing to be kept of it
-    assert told[-1] == 2 * model.parameters
+    assert reported[-1] == 2 * model.parameters
     for one, two in zip(first, second, strict=True):
         if one.statistics is not None:
             assert two.statistics is not None
@@ -156,7 +156,7 @@ def test_a_paused_survey_waits_until_it_is_resumed_or_cancelled(
     thread.join(PATIENCE_S)
     assert done == ["cancelled"]
     control.pause()
-    assert not control.paused  # nobody would ever resume it
+    assert not control.paused  # it would never resume
 
 
 def _execute(cache: SurveyCache, *commands: str) -> None:

@@ -108,15 +108,15 @@ def test_one_tensor_loses_what_a_requantization_says(model: Model, kind: str) ->
     row = model.tensors.row_of("blk.0.attn_q.weight")
     assert row is not None
     found = _total(own_sets(model, [row]), kind).errors()
-    told = next(iter(requantize(model.tensors.rows[row], [kind])))
-    assert told.errors is not None
+    reported = next(iter(requantize(model.tensors.rows[row], [kind])))
+    assert reported.errors is not None
     for figure in ("rmse", "relative_rmse", "max_abs_error", "sqnr_db", "equal", "sign_flips"):
-        assert getattr(found.metrics, figure) == getattr(told.errors, figure)
-    assert found.saturated == pytest.approx(told.saturated_codes)
+        assert getattr(found.metrics, figure) == getattr(reported.errors, figure)
+    assert found.saturated == pytest.approx(reported.saturated_codes)
 
 
 def test_against_the_original(tmp_path: Path) -> None:
-    """The original is rounded, and what the file has lost already is told beside it."""
+    """The original is rounded, and what the file has lost already is shown beside it."""
     name = "blk.0.attn_q.weight"
     write_gguf(tmp_path / "one.gguf", "llama", ARRAYS)
     write_gguf(tmp_path / "two.gguf", "llama", ARRAYS, {name: "Q4_0"})
@@ -128,9 +128,9 @@ def test_against_the_original(tmp_path: Path) -> None:
         again = _total([piece], "Q4_0").errors()
         now = _total([piece], PRESENT).errors()
         assert again.metrics == now.metrics
-        told = compare_tensors(one.tensors[name], two.tensors[name])
-        assert now.metrics.rmse == told.rmse
-        assert now.saturated == told.saturated_codes
+        reported = compare_tensors(one.tensors[name], two.tensors[name])
+        assert now.metrics.rmse == reported.rmse
+        assert now.saturated == reported.saturated_codes
         assert again.saturated == pytest.approx(now.saturated)
         # of the file's own weights, which are on Q4_0's grid already, next to nothing is lost
         assert _total(own_sets(two, [row]), "Q4_0").errors().metrics.rmse < now.metrics.rmse / 10
@@ -164,16 +164,16 @@ def test_an_original_in_another_order(tmp_path: Path) -> None:
         assert found.metrics.relative_rmse == pytest.approx(np.sqrt(error / signal), rel=1e-12)
 
 
-def test_threads_change_nothing_and_progress_is_told(tmp_path: Path) -> None:
+def test_threads_change_nothing_and_progress_is_reported(tmp_path: Path) -> None:
     values = {"x.weight": RANDOM.normal(0, 1, (RUN_WEIGHTS // 128, 512)).astype(np.float32)}
     with open_model(write_gguf(tmp_path / "x.gguf", "llama", values)) as big:
         (piece,) = own_sets(big, [0])
-        told: list[int] = []
+        reported: list[int] = []
         before = own_threads()
-        one = measure_set(piece, "Q8_0", progress=told.append)
+        one = measure_set(piece, "Q8_0", progress=reported.append)
         other = measure_set(piece, "Q8_0", workers=3)
-        assert told == sorted(told)
-        assert told[-1] == piece.parameters
+        assert reported == sorted(reported)
+        assert reported[-1] == piece.parameters
         assert set(own_threads()) <= set(before)
         assert one.sums.metrics() == other.sums.metrics()
 
@@ -184,9 +184,9 @@ def test_importance_is_obeyed(model: Model) -> None:
     importance[::4] = 100
     checked = checked_importance(importance, piece.original)
     weighed = measure_set(piece, "Q4_K", checked).sums.metrics()
-    told = next(iter(requantize(model.tensors.rows[1], ["Q4_K"], importance)))
-    assert told.errors is not None
-    assert weighed.rmse == told.errors.rmse
+    reported = next(iter(requantize(model.tensors.rows[1], ["Q4_K"], importance)))
+    assert reported.errors is not None
+    assert weighed.rmse == reported.errors.rmse
     assert weighed.rmse != measure_set(piece, "Q4_K").sums.metrics().rmse
 
 

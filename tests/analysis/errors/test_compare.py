@@ -76,10 +76,10 @@ def test_threads_change_no_bit() -> None:
     before = own_threads()
     one = compare_tensors(reference, candidate)
     for workers in (2, 3):
-        told: list[int] = []
-        two = compare_tensors(reference, candidate, workers, progress=told.append)
+        reported: list[int] = []
+        two = compare_tensors(reference, candidate, workers, progress=reported.append)
         _same(one, two)
-        assert told == [SPAN_WEIGHTS, 2 * SPAN_WEIGHTS, count]
+        assert reported == [SPAN_WEIGHTS, 2 * SPAN_WEIGHTS, count]
     assert set(own_threads()) <= set(before)
     assert (one.reference_not_finite, one.candidate_not_finite) == (2, 2)
     assert one.compared == count - 2
@@ -123,11 +123,11 @@ def test_rows_and_their_total() -> None:
     damaged = TensorView.of(tensor_of("F32", bytes(16), (4,), damage="cut short"))
     pairs = [*zip(views, shifted, strict=True), (damaged, damaged)]
     comparison = Comparison([Match(*pair) for pair in pairs])
-    told: list[int] = []
-    rows = list(comparison.rows(progress=told.append))
+    reported: list[int] = []
+    rows = list(comparison.rows(progress=reported.append))
     assert [row.errors is None for row in rows] == [False, False, True]
     assert "cut short" in str(rows[2].problem)
-    assert told[-1] == comparison.parameters == 9
+    assert reported[-1] == comparison.parameters == 9
     total = comparison.total()
     assert total.metrics.count == 5
     assert (total.metrics.rmse, total.metrics.mean_error) == (1, 1)

@@ -142,7 +142,7 @@ def test_a_tensor_has_no_error_against_itself() -> None:
 
 
 def test_a_tiny_angle_keeps_its_digits() -> None:
-    """A float64 dot product would tell 1 - cosine as 0, or as noise."""
+    """A float64 dot product would give 0 for 1 - cosine, or as noise."""
     random = np.random.default_rng(2)
     reference = random.normal(size=50_000).astype(np.float32)
     candidate = np.nextafter(reference, np.float32(np.inf))

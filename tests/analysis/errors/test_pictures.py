@@ -250,21 +250,19 @@ def test_any_number_of_threads_finds_the_same() -> None:
     assert one.metrics == four.metrics
 
 
-def test_what_is_told_meanwhile_grows_to_what_is_told_in_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pictures_grow_to_the_complete_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("explorer.analysis.errors.pictures._SNAPSHOT_SECONDS", 0.0)
     monkeypatch.setattr("explorer.analysis.errors.pictures._SNAPSHOT_SHARE", 1e9)
     random = np.random.default_rng(10)
     reference = random.normal(0, 0.02, 24 * RUN_WEIGHTS).astype(np.float32)
     candidate = np.round(reference, 2).astype(np.float32)
-    *told, found = picture_errors(Arrays(reference, candidate))
-    assert [one.done for one in told] == [8 * RUN_WEIGHTS * n for n in (1, 2, 3)]
-    assert not any(one.complete for one in told)
-    first = told[0]
+    *reported, found = picture_errors(Arrays(reference, candidate))
+    assert [one.done for one in reported] == [8 * RUN_WEIGHTS * n for n in (1, 2, 3)]
+    assert not any(one.complete for one in reported)
+    first = reported[0]
     part = reference[: first.done].astype(np.float64), candidate[: first.done].astype(np.float64)
     _check_square(first.all_pairs, *part)
-    for one in told:
+    for one in reported:
         assert one.all_pairs.inside == one.done
         assert one.metrics.compared == one.done
         assert one.magnitudes.counts.sum() == one.done - one.metrics.equal
@@ -307,10 +305,10 @@ def test_two_models_give_the_figures_of_a_comparison(
     with open_model(paths[0]) as one, open_model(paths[1]) as two:
         match = match_models(one, two).matches[0]
         found = _picture(MatchedPair(match))
-        told = compare_tensors(match.reference, match.candidate)
+        reported = compare_tensors(match.reference, match.candidate)
         for field in fields(type(found.metrics)):
-            assert getattr(found.metrics, field.name) == getattr(told, field.name)
-        assert found.saturated_codes == told.saturated_codes
+            assert getattr(found.metrics, field.name) == getattr(reported, field.name)
+        assert found.saturated_codes == reported.saturated_codes
         pair = (one.tensors[NAME].dequantize(), two.tensors[NAME].dequantize())
         _check(found, *(side.reshape(-1) for side in pair))
 
@@ -321,9 +319,9 @@ def test_a_rounded_tensor_gives_the_figures_of_a_requantization(tmp_path: Path, 
     with open_model(path) as model:
         tensor = model.tensors[NAME]
         found = _picture(RoundedPair(tensor, kind))
-        told = next(iter(requantize(tensor, [kind])))
-        assert found.metrics == told.errors
-        assert found.saturated_codes == told.saturated_codes
+        reported = next(iter(requantize(tensor, [kind])))
+        assert found.metrics == reported.errors
+        assert found.saturated_codes == reported.saturated_codes
 
 
 def test_a_file_that_was_cut_and_shapes_that_differ_are_refused(tmp_path: Path) -> None:

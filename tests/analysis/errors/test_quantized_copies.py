@@ -151,22 +151,22 @@ def test_copies_of_five_types_are_ranked(
             assert 0.1 < found[-1] < 0.5
 
 
-def test_what_if_tells_the_same(real_model: Path, tmp_path: Path) -> None:
+def test_what_if_finds_the_same(real_model: Path, tmp_path: Path) -> None:
     """Rounding in memory gives the errors that a file of that type has."""
     name = "blk.0.attn_output.weight"
     with open_model(real_model) as model:
         tensor = model.tensors[name]
-        told = {row.type: row for row in requantize(tensor, _TYPES)}
+        reported = {row.type: row for row in requantize(tensor, _TYPES)}
         values = {name: tensor.dequantize()}
         for kind in _TYPES:
             path = write_gguf(tmp_path / f"{kind}.gguf", "gemma3", values, {name: kind})
             with open_model(path) as copy:
                 comparison = Comparison(match_models(model, copy).matches)
                 (row,) = comparison.rows()
-                assert copy.tensors[name].nbytes == told[kind].nbytes
+                assert copy.tensors[name].nbytes == reported[kind].nbytes
             assert row.errors is not None
-            found = told[kind].errors
+            found = reported[kind].errors
             assert found is not None
             assert row.errors.rmse == found.rmse
             assert row.errors.percentiles == found.percentiles
-            assert row.errors.saturated_codes == told[kind].saturated_codes
+            assert row.errors.saturated_codes == reported[kind].saturated_codes

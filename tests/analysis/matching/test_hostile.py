@@ -1,4 +1,4 @@
-"""Names that rules know with shapes that nobody thought of: told, never raised."""
+"""Names that rules know, with unexpected shapes: reported, never raised."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def test_any_shapes(
                     assert row.errors is not None, row.problem
                     if pair[0] is pair[1]:
                         assert not row.errors.max_abs_error > 0
-                told = {*found.unmatched_reference}
-                told |= {one.reference_name for one in found.not_comparable if one.reference_name}
-                told |= {t.name for match in found.matches for t in match.reference.tensors}
-                missing = set(pair[0].tensors) - told
-                # several tensors that do not fit together are told as one
+                known = {*found.unmatched_reference}
+                known |= {one.reference_name for one in found.not_comparable if one.reference_name}
+                known |= {t.name for match in found.matches for t in match.reference.tensors}
+                missing = set(pair[0].tensors) - known
+                # several tensors that do not fit together are reported as one
                 assert not missing or any("tensors)" in str(pair) for pair in found.not_comparable)
 
 

@@ -142,15 +142,15 @@ def test_releases_of_hugging_face(turned: bool, tmp_path: Path) -> None:
     assert found.not_comparable == ()
 
 
-def test_shapes_that_differ_are_told(tmp_path: Path) -> None:
+def test_shapes_that_differ_are_reported(tmp_path: Path) -> None:
     one = arrays_of({"blk.0.ffn_up.weight": (8, 4), "blk.0.ffn_norm.weight": (4,)})
     two = arrays_of({"blk.0.ffn_up.weight": (6, 4), "blk.0.ffn_norm.weight": (1, 4)})
     two["blk.0.ffn_norm.weight"][:] = one["blk.0.ffn_norm.weight"]
     found = _matched(_gguf(tmp_path / "1.gguf", one), _gguf(tmp_path / "2.gguf", two))
     assert _pairs(found) == [("blk.0.ffn_norm.weight",) * 2]
-    (told,) = found.not_comparable
-    assert told.reference_name == told.candidate_name == "blk.0.ffn_up.weight"
-    assert told.reason == "shapes differ: [8, 4] and [6, 4]"
+    (reported,) = found.not_comparable
+    assert reported.reference_name == reported.candidate_name == "blk.0.ffn_up.weight"
+    assert reported.reason == "shapes differ: [8, 4] and [6, 4]"
 
 
 def test_heads_that_are_not_known(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_heads_that_are_not_known(tmp_path: Path) -> None:
     assert "not those of 3 heads" in _matched(wrong, one).not_comparable[0].reason
 
 
-def test_parts_that_do_not_fit_are_told(tmp_path: Path) -> None:
+def test_parts_that_do_not_fit_are_reported(tmp_path: Path) -> None:
     kv_b = arrays_of({"model.layers.0.self_attn.kv_b_proj.weight": (16, 7)})
     one = write_safetensors(tmp_path / "hf", kv_b)
     made = arrays_of({"blk.0.attn_k_b.weight": (3, 7, 5), "blk.0.attn_v_b.weight": (2, 90, 7)})

@@ -68,8 +68,8 @@ def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_are_those_of_each_tensor_by_itself(
     models: tuple[Model, Model], pairs: list[WeightsPair], cache: SurveyCache
 ) -> None:
-    told: list[int] = []
-    found = rows(models, pairs, cache, workers=2, progress=told.append)
+    reported: list[int] = []
+    found = rows(models, pairs, cache, workers=2, progress=reported.append)
     assert [row.number for row in found] == [0, 1, 2]
     for row in found:
         assert row.metrics is not None
@@ -79,8 +79,8 @@ def test_errors_are_those_of_each_tensor_by_itself(
         assert row.metrics.percentiles == alone.percentiles
     assert found[2].metrics is not None
     assert found[2].metrics.rmse == 0
-    assert told == sorted(told)
-    assert told[-1] == sum(pair.parameters for pair in pairs)
+    assert reported == sorted(reported)
+    assert reported[-1] == sum(pair.parameters for pair in pairs)
 
 
 def test_the_second_look_reads_no_weights(
@@ -110,7 +110,7 @@ def test_another_reference_is_another_survey(
         assert kept.rows == {}
 
 
-def test_rounding_is_told_against_the_tensor_itself(models: tuple[Model, Model]) -> None:
+def test_rounding_is_measured_against_the_tensor_itself(models: tuple[Model, Model]) -> None:
     tensor = models[0].tensors["blk.0.attn_q.weight"]
     pair = RoundedPair(tensor, "Q4_0")
     (row,) = run_errors([pair], KeptErrors(None, [pair]))
@@ -140,7 +140,7 @@ def test_a_stopped_survey_goes_on(
         rows(models, pairs, cache)
 
 
-def test_somebody_else_may_end_a_pause() -> None:
+def test_another_check_may_end_a_pause() -> None:
     control = SurveyControl()
     control.pause()
     looks: list[int] = []
@@ -163,10 +163,10 @@ def test_a_pair_that_cannot_be_read_does_not_end_the_others(
     with open_model(path) as cut:
         found = match_models(models[0], cut).matches
         pairs = [MatchedPair(match) for match in found]
-        told = list(run_errors(pairs, KeptErrors(None, pairs)))
-    assert [row.metrics is None for row in told] == [False, False, True]
-    assert told[2].error is not None
-    assert "cut short" in told[2].error.what
+        reported = list(run_errors(pairs, KeptErrors(None, pairs)))
+    assert [row.metrics is None for row in reported] == [False, False, True]
+    assert reported[2].error is not None
+    assert "cut short" in reported[2].error.what
 
 
 def test_errors_of_another_pair_are_not_taken(

@@ -23,13 +23,13 @@ def _threads() -> list[str]:
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_results_and_progress_come_in_order(workers: int) -> None:
     sizes = [5, 7, LARGE, 9, 2, 2 * LARGE, 2 * LARGE, 1]
-    told: list[int] = []
+    steps: list[int] = []
     alone: list[int] = []
 
-    def work(item: int, threads: int, check: Check, tell: Progress) -> int:
+    def work(item: int, threads: int, check: Check, report: Progress) -> int:
         check()
-        assert tell is not None
-        tell(sizes[item])
+        assert report is not None
+        report(sizes[item])
         if threads == 1:
             alone.append(item)
         else:
@@ -38,12 +38,12 @@ def test_results_and_progress_come_in_order(workers: int) -> None:
 
     def hear(done: int) -> None:
         assert threading.current_thread() is threading.main_thread()
-        told.append(done)
+        steps.append(done)
 
     found = map_tensors(sizes, work, workers=workers, check=never, walks=2, progress=hear)
     assert list(found) == list(range(8))
-    assert told == sorted(told)
-    assert told[-1] == 2 * sum(sizes)
+    assert steps == sorted(steps)
+    assert steps[-1] == 2 * sum(sizes)
     if workers == 2:
         assert sorted(alone) == [0, 1, 2, 3, 4, 5, 7]
     elif workers == 1:
@@ -52,22 +52,22 @@ def test_results_and_progress_come_in_order(workers: int) -> None:
 
 
 def test_progress_of_other_threads_is_reported_while_the_caller_waits() -> None:
-    reported, told = threading.Event(), list[int]()
+    reported, steps = threading.Event(), list[int]()
 
-    def work(_item: int, _workers: int, _check: Check, tell: Progress) -> None:
-        assert tell is not None
-        tell(4)
+    def work(_item: int, _workers: int, _check: Check, report: Progress) -> None:
+        assert report is not None
+        report(4)
         assert reported.wait(PATIENCE_S)
 
     def hear(done: int) -> None:
         assert threading.current_thread() is threading.main_thread()
-        told.append(done)
+        steps.append(done)
         if done == 8:
             reported.set()
 
     list(map_tensors([10] * 2, work, workers=2, check=never, progress=hear))
-    assert 8 in told
-    assert told[-1] == 20
+    assert 8 in steps
+    assert steps[-1] == 20
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_one_is_shared_that_would_keep_others_waiting_or_is_huge(
 ) -> None:
     found: list[int] = []
 
-    def work(item: int, threads: int, _check: Check, _tell: Progress) -> None:
+    def work(item: int, threads: int, _check: Check, _report: Progress) -> None:
         if threads == workers:
             found.append(item)
 
@@ -99,7 +99,7 @@ def test_one_is_shared_that_would_keep_others_waiting_or_is_huge(
 def test_others_go_on_while_one_takes_long() -> None:
     others = threading.Semaphore(0)
 
-    def work(item: int, _workers: int, _check: Check, _tell: Progress) -> int:
+    def work(item: int, _workers: int, _check: Check, _report: Progress) -> int:
         if item:
             others.release()
         else:
@@ -113,7 +113,7 @@ def test_others_go_on_while_one_takes_long() -> None:
 def test_small_ones_are_worked_on_at_once() -> None:
     meeting = threading.Barrier(2, timeout=PATIENCE_S)
 
-    def work(_item: int, workers: int, _check: Check, _tell: Progress) -> int:
+    def work(_item: int, workers: int, _check: Check, _report: Progress) -> int:
         meeting.wait()  # passes only if two are here
         return workers
 
@@ -131,7 +131,7 @@ def test_what_stops_it_arrives_and_leaves_nothing_running() -> None:
 
         return check
 
-    def work(item: int, _workers: int, check: Check, _tell: Progress) -> int:
+    def work(item: int, _workers: int, check: Check, _report: Progress) -> int:
         check()
         return item
 

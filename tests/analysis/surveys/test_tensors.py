@@ -26,8 +26,8 @@ def model(tmp_path: Path) -> Model:
 
 def test_a_row_for_each_tensor(model: Model) -> None:
     with model:
-        told: list[int] = []
-        rows = list(survey(model, workers=2, progress=told.append))
+        reported: list[int] = []
+        rows = list(survey(model, workers=2, progress=reported.append))
         assert [row.tensor.name for row in rows] == ["first", "unknown", "last"]
         first, unknown, last = rows
         assert first.statistics is not None
@@ -38,8 +38,8 @@ def test_a_row_for_each_tensor(model: Model) -> None:
         assert "unknown (99)" in str(unknown.error)
         assert last.statistics is not None
         assert last.statistics.mean == pytest.approx(7 / 3)
-        assert told == sorted(told)
-        assert told[-1] == 2 * model.parameters
+        assert reported == sorted(reported)
+        assert reported[-1] == 2 * model.parameters
 
 
 def test_rows_come_one_by_one_and_work_stops_with_the_reader(model: Model) -> None:

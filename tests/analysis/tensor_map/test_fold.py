@@ -241,7 +241,7 @@ def test_only_what_is_in_the_window_is_read() -> None:
     assert source.runs == [(4 * (row * 8192 + 4000), 64) for row in (10, 11, 12)]
 
 
-def test_what_there_is_so_far_is_told_and_does_not_change_afterwards() -> None:
+def test_a_copy_of_the_map_so_far_does_not_change() -> None:
     matrix = matrix_of(4096, 1024)
     tensor = float_tensor(matrix)
     whole = whole_of(tensor)
@@ -259,7 +259,7 @@ class _Stopped(Exception):
     pass
 
 
-def test_it_stops_when_it_is_told_to() -> None:
+def test_drawing_can_be_cancelled() -> None:
     calls = 0
 
     def check() -> None:

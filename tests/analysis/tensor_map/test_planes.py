@@ -103,7 +103,7 @@ def test_errors_of_zeros_infinities_and_no_numbers() -> None:
     relative = all_of(pair_source(pair, Quantity.RELATIVE_ERROR)).reshape(4, 32)
     assert (relative[0] == 0).all()
     assert relative[1, 3] == np.inf
-    assert np.isnan(relative[2]).all()  # told in an infinite RMS, any error would be none
+    assert np.isnan(relative[2]).all()  # divided by an infinite RMS, any error would be 0
     assert np.isnan(relative[3, 0])
     assert (relative[3, 1:] == 0).all()
     absolute = all_of(pair_source(pair, Quantity.ABSOLUTE_ERROR)).reshape(4, 32)
