@@ -13,7 +13,7 @@ from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QCoreApplication, Qt, Signal
 
 from explorer.errors import ExplorerError
-from explorer.qt.actions import Actions, Appearance
+from explorer.qt.actions import Actions, offer_appearance
 from explorer.qt.contents.open_models import OpenModelsView
 from explorer.qt.crashes import Crashes, CrashReports
 from explorer.qt.document import Document, load_document
@@ -146,7 +146,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.runner = JobRunner(self)
         self.crashes = Crashes(CrashReports.of_user(), self)
         self.actions_ = Actions(self)
-        self.appearance = Appearance(settings, self.actions_, self)
+        offer_appearance(settings, self.actions_, self)
         self._make_views()
         self._make_menus()
         self._connect()

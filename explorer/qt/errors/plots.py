@@ -96,7 +96,7 @@ class DensityPlot(ThemedPlot):
         self.square = square
         self._draw()
         if square is not None:
-            self.set_home(_area(square))
+            self.box.set_home(_area(square))
         self._read()
 
     def set_logarithmic(self, on: bool) -> None:

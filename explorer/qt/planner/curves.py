@@ -236,7 +236,7 @@ class CurvesPlot(ThemedPlot):
         longest = max(map(self.fontMetrics().horizontalAdvance, texts), default=0) + _NAME_GAP
         share = min(longest / max(self.box.width(), 1), _MOST_FOR_NAMES)  # of the plot's width
         whole = width * (1 + _MARGIN) / (1 - share)
-        self.set_home(QRectF(low - _MARGIN * width, 0, whole, top))
+        self.box.set_home(QRectF(low - _MARGIN * width, 0, whole, top))
 
     def _add(self, item: Any) -> None:
         self.addItem(item)

@@ -206,7 +206,7 @@ class WhatIfChart(ThemedPlot):
         self._draw_ring()
         self._draw_names()
         self._marks.show(self._present_marks())
-        self.set_home(self._whole())
+        self.box.set_home(self._whole())
         self._place_names()
 
     def _dot(self, point: ChartPoint) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class SmallMultiples(QWidget):
         """Draw other histograms."""
         self.curves = curves
         self.current = min(self.current, len(curves) - 1)
-        self._fit()
+        self.setMinimumHeight(self._rows * _CELL_HEIGHT)
         self.update()
 
     def set_logarithmic(self, on: bool) -> None:
@@ -106,9 +106,6 @@ class SmallMultiples(QWidget):
     @property
     def _rows(self) -> int:
         return max(1, -(-len(self.curves) // self._columns))
-
-    def _fit(self) -> None:
-        self.setMinimumHeight(self._rows * _CELL_HEIGHT)
 
     def _plot_area(self, cell: QRect) -> QRectF:
         line = QtGui.QFontMetrics(self.font()).height()
@@ -187,7 +184,7 @@ class SmallMultiples(QWidget):
 
     def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self.setMinimumHeight(self._rows * _CELL_HEIGHT)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

@@ -245,9 +245,6 @@ class HistogramPlot(ThemedPlot):
 
     # Drawing
 
-    _what = ""
-    _unit = ""
-
     @property
     def _several(self) -> bool:
         return len(self.curves) > 1
@@ -272,7 +269,7 @@ class HistogramPlot(ThemedPlot):
         self._marks.show(self._marks_of(marked) if self.shows_marks and marked else [])
         self._draw_legend()
         if self.curves:
-            self.set_home(self._whole(floor))
+            self.box.set_home(self._whole(floor))
 
     def _draw_legend(self) -> None:
         """Name the curves where each has a colour of its own."""

@@ -102,7 +102,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
         return bool(self._history)
 
     def set_home(self, area: QRectF) -> None:
-        """Say what everything is; it is shown unless the user has zoomed."""
+        """Set what a reset shows; show it unless the user has zoomed."""
         self.home = area
         if not self._history:
             self._show(area)
@@ -306,10 +306,6 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         fill = QtGui.QColor(self.colours.background)
         fill.setAlpha(_LEGEND_ALPHA)
         legend.setBrush(pg.mkBrush(fill))
-
-    def set_home(self, area: QRectF) -> None:
-        """Show an area unless the user has zoomed, and come back to it on reset."""
-        self.box.set_home(area)
 
     def forget_zoom(self) -> None:
         """Show everything: the content has become another one."""

@@ -159,10 +159,7 @@ class ProgressLine(QWidget):
             widget.setVisible(on)
 
     def _press(self) -> None:
-        if self.running:
-            self.cancel_requested.emit()
-        else:
-            self.resume_requested.emit()
+        (self.cancel_requested if self.running else self.resume_requested).emit()
 
 
 _LONGEST = 100

@@ -151,7 +151,7 @@ class BlockPlot(ThemedPlot):
         self._draw_other(places)
         self._draw_edges(detail)
         self._draw_legend()
-        self.set_home(self._whole(detail))
+        self.box.set_home(self._whole(detail))
         self._draw_marks()
 
     @property
