@@ -1,6 +1,8 @@
 """What a model is, in the words of its metadata (GGUF) or its config.json (Hugging Face).
 
-A value that has not the type that it should have is "not known" (None) and never an error.
+A value of the wrong type is "not known" (None) and never an error. The planner reads some of the
+same keys (`planner/hyperparameters.py`): it fills in the reference's defaults, and raises where
+this returns None.
 """
 
 from __future__ import annotations
@@ -49,34 +51,36 @@ class Facts:
 def describe(model: Model) -> Facts:
     """Return what a model is. Reads small values of the header only, and never raises."""
     architecture = _attempt(lambda: model.architecture)
-    said = _Said(model, architecture or "")
-    heads = said.counts("attention.head_count", "num_attention_heads", "n_head", "num_heads")
+    fields = _Fields(model, architecture or "")
+    heads = fields.counts("attention.head_count", "num_attention_heads", "n_head", "num_heads")
     kv_heads = (
-        said.counts("attention.head_count_kv", "num_key_value_heads", "n_head_kv")
+        fields.counts("attention.head_count_kv", "num_key_value_heads", "n_head_kv")
         or heads  # without the key there is one for each head
     )
-    width = said.count("embedding_length", "hidden_size", "n_embd", "d_model")
+    width = fields.count("embedding_length", "hidden_size", "n_embd", "d_model")
     derived = width // max(heads) if width and heads and max(heads) else None
-    inner = said.counts("feed_forward_length", "intermediate_size", "n_inner", "d_ff")
+    inner = fields.counts("feed_forward_length", "intermediate_size", "n_inner", "d_ff")
     positions = ("max_position_embeddings", "n_positions", "seq_length", "n_ctx")
     return Facts(
         name=_attempt(lambda: model.name),
         architecture=architecture,
-        file_type=_attempt(lambda: _file_type(model, said)),
+        file_type=_attempt(lambda: _file_type(model, fields)),
         parameters=model.parameters or None,
         nbytes=model.nbytes or None,
         bits_per_weight=model.bits_per_weight or None,
-        context_length=said.count("context_length", *positions),
-        layers=said.count("block_count", "num_hidden_layers", "n_layer", "num_layers"),
+        context_length=fields.count("context_length", *positions),
+        layers=fields.count("block_count", "num_hidden_layers", "n_layer", "num_layers"),
         embedding_length=width,
         feed_forward_length=range_text(inner),
         heads=range_text(heads),
         kv_heads=range_text(kv_heads),
-        key_length=said.count("attention.key_length", "head_dim") or derived,
-        value_length=said.count("attention.value_length", "v_head_dim", "head_dim") or derived,
-        vocabulary=_vocabulary(model, said),
-        experts=said.count("expert_count", "num_local_experts", "num_experts", "n_routed_experts"),
-        experts_used=said.count("expert_used_count", "num_experts_per_tok"),
+        key_length=fields.count("attention.key_length", "head_dim") or derived,
+        value_length=fields.count("attention.value_length", "v_head_dim", "head_dim") or derived,
+        vocabulary=_vocabulary(model, fields),
+        experts=fields.count(
+            "expert_count", "num_local_experts", "num_experts", "n_routed_experts"
+        ),
+        experts_used=fields.count("expert_used_count", "num_experts_per_tok"),
         tokenizer=_attempt(lambda: _tokenizer(model.metadata)),
         license=_attempt(lambda: model.metadata.text("general.license.name"))
         or _attempt(lambda: model.metadata.text("general.license")),
@@ -100,7 +104,7 @@ def _attempt(read: Callable[[], str | None]) -> str | None:
         return None
 
 
-class _Said:
+class _Fields:
     """Values of `{architecture}.…` keys and of config.json, where they have the right type."""
 
     def __init__(self, model: Model, architecture: str) -> None:
@@ -154,14 +158,16 @@ def _all_counts(values: object) -> list[int] | None:
     return numbers if good and any(numbers) else None
 
 
-def _file_type(model: Model, said: _Said) -> str | None:
+def _file_type(model: Model, fields: _Fields) -> str | None:
     value = model.metadata.integer(FILE_TYPE_KEY)
     if value is not None:
         return enum_name(FILE_TYPE_KEY, value)
-    quantization = next((v for v in said.config("quantization_config") if isinstance(v, dict)), {})
+    quantization = next(
+        (v for v in fields.config("quantization_config") if isinstance(v, dict)), {}
+    )
     labels = (model.metadata.text("ollama.config.file_type"), quantization.get("quant_method"))
     label = next((text for text in labels if isinstance(text, str) and text), None)
-    plain = (text for text in said.config("torch_dtype", "dtype") if isinstance(text, str))
+    plain = (text for text in fields.config("torch_dtype", "dtype") if isinstance(text, str))
     return label or _usual_quantization(model) or next(filter(None, plain), None)
 
 
@@ -174,12 +180,12 @@ def _usual_quantization(model: Model) -> str | None:
     return max(nbytes, key=lambda name: (nbytes[name], name), default=None)
 
 
-def _vocabulary(model: Model, said: _Said) -> int | None:
+def _vocabulary(model: Model, fields: _Fields) -> int | None:
     tokens = model.metadata.entry("tokenizer.ggml.tokens")
     return (
-        said.count("vocab_size")
+        fields.count("vocab_size")
         or (_count(tokens.length) if tokens is not None else None)
-        or next(filter(None, map(_count, said.config("vocab_size"))), None)
+        or next(filter(None, map(_count, fields.config("vocab_size"))), None)
     )
 
 

@@ -211,29 +211,17 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """One file of a model, and where its parts lie.
+    """One file of a model, and where its parts lie."""
 
-    Attributes:
-        source: The open file.
-        header_bytes: Bytes before the first byte of tensor data, padding included.
-        table_offset: First byte of the tensor table (GGUF), or of the header's text (safetensors).
-        record_offsets: First byte of each tensor's record in the header (GGUF), in table order.
-        table_end: First byte behind the tensor table.
-        first_tensor: Row of the file's first tensor in the model's table.
-        version: Version of the format (GGUF), or None. Shards may differ.
-        byte_order: ``"little"`` or ``"big"``.
-        alignment: Alignment of tensor data in bytes.
-    """
-
-    source: ByteSource
-    header_bytes: int
-    table_offset: int = 0
-    record_offsets: Sequence[int] = ()
-    table_end: int = 0
-    first_tensor: int = 0
-    version: int | None = None
+    source: ByteSource  # the open file
+    header_bytes: int  # bytes before the first byte of tensor data, padding included
+    table_offset: int = 0  # of the tensor table (GGUF) or the text of the header (safetensors)
+    record_offsets: Sequence[int] = ()  # first byte of each tensor's record (GGUF), in table order
+    table_end: int = 0  # first byte behind the tensor table
+    first_tensor: int = 0  # row of the file's first tensor in the model's table
+    version: int | None = None  # of the format (GGUF), or None; shards may differ
     byte_order: Literal["little", "big"] = "little"
-    alignment: int = 1
+    alignment: int = 1  # of tensor data, in bytes
 
     @property
     def path(self) -> Path:

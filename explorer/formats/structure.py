@@ -84,24 +84,14 @@ class FieldKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A run of bytes with one meaning.
+    """A run of bytes with one meaning."""
 
-    Attributes:
-        kind: What it is.
-        offset: First byte in the file.
-        nbytes: Number of bytes, at least 1.
-        label: What of, in words that follow the kind: of a length ``"key general.name"``.
-            Holds names from the file, so it is not safe to show as it is.
-        key: The metadata key that it belongs to, or None.
-        tensor_row: Row in the model's table of the tensor that it belongs to, or None.
-    """
-
-    kind: FieldKind
-    offset: int
-    nbytes: int
-    label: str
-    key: str | None = None
-    tensor_row: int | None = None
+    kind: FieldKind  # what it is
+    offset: int  # first byte in the file
+    nbytes: int  # number of bytes, at least 1
+    label: str  # what of, as "key general.name"; has names from the file: not safe to show
+    key: str | None = None  # the metadata key that it belongs to, or None
+    tensor_row: int | None = None  # row in the table of the tensor that it belongs to, or None
 
     @property
     def end(self) -> int:

@@ -107,7 +107,7 @@ _DIGITS: Final = re.compile(r"(\d{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class TensorName:
-    """A tensor's name, taken apart."""
+    """The parts of a tensor's name."""
 
     stack: str  # prefix of the stack of layers ("blk", "v.blk", "model.layers"), or ""
     layer: int | None  # layer number within the stack, or None outside the layers
@@ -116,7 +116,7 @@ class TensorName:
 
 @lru_cache(maxsize=65_536)
 def parse_name(name: str) -> TensorName:
-    """Take a tensor's name apart; any text is accepted."""
+    """Parse a tensor's name; any text is accepted."""
     if len(name) > _MAX_NAME:
         return TensorName("", None, name)
     match = _LAYER.match(name)
@@ -176,22 +176,14 @@ class GroupedWeights:
     """The parts of a quantized weight whose scales are arrays of their own.
 
     docs/safetensors_and_blobs.md, section 3; MLX and Ollama store weights so.
-
-    Attributes:
-        weight: Packed codes: U32 [..., rows, columns * bits / 32], or U8 with two codes each.
-        scales: One for each group: [..., rows, columns / group size].
-        biases: The value of code 0 in each group, shaped as `scales`; affine modes only.
-        global_scale: F32, one for all or one for each row; some nvfp4 weights only.
-        layout: How codes and scales make values.
-        groups_per_global_scale: Consecutive groups that share one global scale; 0 without any.
     """
 
-    weight: StoredArray
-    scales: StoredArray
-    biases: StoredArray | None
-    global_scale: StoredArray | None
-    layout: GroupedLayout
-    groups_per_global_scale: int = 0
+    weight: StoredArray  # packed: U32 [..., rows, columns * bits / 32], or U8 with two codes each
+    scales: StoredArray  # one for each group: [..., rows, columns / group size]
+    biases: StoredArray | None  # value of code 0 in each group, shaped as scales; affine only
+    global_scale: StoredArray | None  # F32, one for all or for each row; some nvfp4 only
+    layout: GroupedLayout  # how codes and scales make values
+    groups_per_global_scale: int = 0  # consecutive groups that share one; 0 without any
 
     @property
     def arrays(self) -> tuple[StoredArray, ...]:
@@ -319,21 +311,13 @@ class TensorGroup:
 
 @dataclass(frozen=True)
 class TensorColumns:
-    """The table of a model's tensors, a column for each field, in file order.
+    """The table of a model's tensors, a column for each field, in file order."""
 
-    Attributes:
-        names: Names; a damaged file may repeat one.
-        shapes: Shapes, outermost first.
-        types: Tensor types.
-        parameters: Weights of each tensor.
-        nbytes: Stored bytes of each tensor; 0 where the type's size is unknown.
-    """
-
-    names: list[str] = field(default_factory=list)
-    shapes: list[Shape] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # a damaged file may repeat one
+    shapes: list[Shape] = field(default_factory=list)  # outermost dimension first
     types: list[TensorType] = field(default_factory=list)
-    parameters: list[int] = field(default_factory=list)
-    nbytes: list[int] = field(default_factory=list)
+    parameters: list[int] = field(default_factory=list)  # weights of each tensor
+    nbytes: list[int] = field(default_factory=list)  # stored bytes; 0 where unknown
 
     @classmethod
     def of(cls, names: list[str], tensors: Sequence[Spec | Tensor]) -> Self:

@@ -261,23 +261,14 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """A model's tokens; a token's id is its position.
+    """A model's tokens; a token's id is its position."""
 
-    Attributes:
-        tokens: The tokens as stored.
-        tokenizer: Kind of tokenizer (`tokenizer.ggml.model`: ``"gpt2"``, ``"llama"``, …), or None.
-        scores: Scores, NaN where the file has too few, float64 [n]; None if it has none.
-        types: Token types, -1 where the file has too few, int64 [n]; None if it has none.
-        special: Id by what it is for: ``"bos"``, ``"eos"``, ``"unknown"``, ``"padding"``, …
-        problems: What is wrong with the vocabulary.
-    """
-
-    tokens: StringArray
-    tokenizer: str | None = None
-    scores: NDArray[np.float64] | None = None
-    types: NDArray[np.int64] | None = None
-    special: Mapping[str, int] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
+    tokens: StringArray  # the tokens as stored
+    tokenizer: str | None = None  # its kind ("gpt2", "llama", …), or None
+    scores: NDArray[np.float64] | None = None  # NaN where there are too few, float64 [n]
+    types: NDArray[np.int64] | None = None  # -1 where there are too few, int64 [n]; None if none
+    special: Mapping[str, int] = field(default_factory=dict)  # id by use: "bos", "unknown", …
+    problems: tuple[Problem, ...] = ()  # what is wrong with the vocabulary
 
     def __len__(self) -> int:
         return len(self.tokens)

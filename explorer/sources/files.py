@@ -349,23 +349,14 @@ class Found:
 
 @dataclass
 class ByteSearch:
-    """One search.
+    """A search for bytes in a file."""
 
-    Attributes:
-        source: The file.
-        pattern: What to find; not empty.
-        start: Forwards, the first place where it may begin; backwards, the first where it may not.
-        forward: Direction.
-        check: Called for each chunk; raises to stop.
-        report: Called now and then with (bytes done, bytes in all).
-    """
-
-    source: ByteSource
-    pattern: bytes
-    start: int
+    source: ByteSource  # the file
+    pattern: bytes  # what to find; not empty
+    start: int  # forwards, the first place where a match may begin; backwards, where it may not
     forward: bool
-    check: Callable[[], None]
-    report: Callable[[int, int], None]
+    check: Callable[[], None]  # called for each chunk; raises to stop
+    report: Callable[[int, int], None]  # called now and then with (bytes done, bytes in all)
 
     def run(self) -> Found | None:
         """Return the next place, or None if the bytes are nowhere in the file.
