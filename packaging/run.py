@@ -4,11 +4,12 @@
   python3 packaging/run.py tests [PYTEST ARGS]   run the tests
   python3 packaging/run.py -- [ARGUMENTS ...]    start the program with these arguments (-- --help)
   python3 packaging/run.py --newest ...          any of these, with the newest dependencies
+  python3 packaging/run.py --yes ...             any of these, without the question
 
 The first start makes .venv in the checkout and installs the project into it, with the versions
 that packaging/lock/ lists. On Debian and Ubuntu it also installs the system libraries that Qt
-needs. Later starts only check. --newest ignores the lock; the next start without it installs
-the locked versions again. To start afresh, delete .venv.
+needs, and asks first on a terminal. Later starts only check. --newest ignores the lock; the next
+start without it installs the locked versions again. To start afresh, delete .venv.
 
 A bare machine has only the standard library, so this file uses nothing else. Tools such as uv
 are faster, but do not install system libraries. The lock lists files for Linux; other systems
@@ -116,14 +117,25 @@ def missing_from_system(task: Task, root: Path) -> dict[str, str]:
     return missing
 
 
-def install_packages(missing: dict[str, str]) -> None:
-    """Install Debian packages; use sudo unless root runs this."""
+def agreed(question: str) -> bool:
+    """Ask on the terminal; without one, as in CI, there is nobody to ask."""
+    if not (sys.stdin and sys.stdin.isatty()):
+        return True
+    print(f"run.py: {question} [Y/n] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"", "y", "yes"}
+
+
+def install_packages(missing: dict[str, str], *, yes: bool = False) -> None:
+    """Install Debian packages for the whole system, once the user agrees; use sudo unless root."""
     say(f"missing on this system: {', '.join(missing)}")
     install = ["apt-get", "install", "-y", "--no-install-recommends", *missing.values()]
     sudo = [] if getattr(os, "geteuid", lambda: 1)() == 0 else ["sudo"]
     if not all(shutil.which(program) for program in [*sudo, "apt-get"]):
         fail(f"please install these and start again; on Debian, as root: {' '.join(install)}")
-    say(f"running {' '.join([*sudo, *install])}")
+    command = " ".join([*sudo, *install])
+    if not yes and not agreed(f"run {command}?"):
+        fail("nothing was installed; install these packages yourself, and start again")
+    say(f"running {command}")
     # One dead source fails the update; the others may still have the packages.
     succeeds([*sudo, "apt-get", "update", "-q"])
     if not succeeds([*sudo, *install]):
@@ -225,11 +237,15 @@ def main(arguments: list[str]) -> int:
         return 0
     if not OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
         fail(f"Python 3.11 to 3.14 is needed; this is {PYTHON_VERSION}")
-    newest = arguments[:1] == ["--newest"]
-    task, rest = choose(arguments[1:] if newest else arguments)
+    flags = set()
+    while arguments[:1] in (["--newest"], ["--yes"]):
+        flags.add(arguments[0])
+        arguments = arguments[1:]
+    newest = "--newest" in flags
+    task, rest = choose(arguments)
     try:
         if missing := missing_from_system(task, ROOT):
-            install_packages(missing)
+            install_packages(missing, yes="--yes" in flags)
         if newest or not installed_extras(ROOT).issuperset(task.extras):
             install_project(ROOT, task, newest)
         if task is TESTS:

@@ -1,6 +1,7 @@
 """Tests of ``packaging/run.py``, without network, packages or a second Python."""
 
 import importlib.util
+import io
 import os
 import subprocess
 import sys
@@ -107,6 +108,31 @@ def test_what_is_missing_is_named_where_there_is_no_apt_get(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SystemExit, match=r"apt-get install .* libno-such-library9$"):
         run.install_packages(ABSENT)
+
+
+@needs_sh
+@pytest.mark.parametrize(("answer", "runs"), [("n", False), ("", True), ("y", True)])
+def test_packages_of_the_system_are_installed_once_the_user_agrees(
+    run: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, runs: bool
+) -> None:
+    log = tmp_path / "log"
+    for name in ("apt-get", "sudo"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho "$0 $*" >> {log}\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    terminal = io.StringIO(f"{answer}\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    if runs:
+        run.install_packages(ABSENT)
+        assert "install -y --no-install-recommends libno-such-library9" in log.read_text()
+    else:
+        with pytest.raises(SystemExit, match=r"^run\.py: nothing was installed"):
+            run.install_packages(ABSENT)
+        assert not log.exists()
+        run.install_packages(ABSENT, yes=True)
+        assert log.exists()
 
 
 def test_nothing_is_installed_in_a_new_checkout(run: ModuleType, tmp_path: Path) -> None:
