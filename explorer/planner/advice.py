@@ -56,15 +56,11 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search.
+    """The result of a search."""
 
-    Attributes:
-        value: The largest value that fits, or None.
-        exact: Whether it surely is the largest. If not, the search was cut short: the value fits
-            and the one above it does not, but a still larger one might.
-    """
-
-    value: int | None
+    value: int | None  # the largest value that fits, or None
+    # Whether it surely is the largest. If not, the search was cut short: the value fits and the one
+    # above it does not, but a still larger one might.
     exact: bool = True
 
 

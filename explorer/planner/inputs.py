@@ -76,17 +76,13 @@ class PlanInputs:
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """Result of planning: a `Plan`, or the reason there is none.
+    """Result of planning: a `Plan`, or the reason there is none."""
 
-    Attributes:
-        plan: The plan; where Ollama would refuse it, the one that it would have made otherwise,
-            which shows how much memory is missing. None if the inputs cannot be planned at all.
-        refusal: Why Ollama would refuse, or why there is no plan; empty if all is well.
-        reason: ``"requires full"`` or ``"system memory"`` where Ollama would refuse, or None.
-    """
-
+    # The plan; where Ollama would refuse it, the one that it would have made otherwise, which shows
+    # how much memory is missing. None if the inputs cannot be planned at all.
     plan: Plan | None
-    refusal: str = ""
+    refusal: str = ""  # why Ollama would refuse, or why there is no plan; empty if all is well
+    # ``"requires full"`` or ``"system memory"`` where Ollama would refuse, or None
     reason: str | None = None
 
 

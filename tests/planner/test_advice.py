@@ -19,7 +19,7 @@ GPU = (Device("0", "CUDA", 2 * GIB),)
 
 
 def fits(request: PlanRequest, **changes: object) -> bool:
-    """Tell whether all layers are on GPUs, by making the plan."""
+    """Return whether all layers are on GPUs, by making the plan."""
     asked = replace(request.settings, **changes)  # type: ignore[arg-type]
     try:
         return plan(request.h, asked, request.devices, host=request.host).fully_offloaded

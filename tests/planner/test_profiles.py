@@ -45,7 +45,7 @@ def test_the_head_size_divides_by_the_most_heads() -> None:
 @pytest.mark.parametrize(
     ("vram", "context"), [(22, 4096), (23, 32_768), (46, 32_768), (47, 262_144)]
 )
-def test_the_context_that_nobody_asked_for(vram: int, context: int) -> None:
+def test_the_default_context(vram: int, context: int) -> None:
     device = Device("0", "CUDA", GIB, total=vram * GIB)
     assert predict(None, device, context_length=1 << 20).effective.context == context
     assert predict(None, device).effective.context == min(context, 32_768)  # the trained one
@@ -79,9 +79,7 @@ def test_some_families_run_one_sequence(family: str) -> None:
         (32_769, 1, 0, 512),
     ],
 )
-def test_the_batch_that_nobody_asked_for(
-    cells: int, predicted: int, available: int, batch: int
-) -> None:
+def test_the_default_batch(cells: int, predicted: int, available: int, batch: int) -> None:
     assert choose_batch(cells, predicted, available, [GPU], flash_attention=True) == batch
 
 

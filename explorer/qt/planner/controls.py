@@ -334,13 +334,7 @@ class SettingRows(QtWidgets.QWidget):
 class SettingsControls(SettingRows):
     """All settings of a plan.
 
-    Attributes:
-        context: Slider of the context.
-        context_edit: The same as text.
-        parallel: Slider of the sequences.
-        parallel_edit: The same as a number.
-        cache_type: Slider of the KV cache's type.
-        cache_type_edit: The same as a list.
+    `context`, `parallel` and `cache_type` are sliders; `context_edit` and so on are their fields.
     """
 
     def __init__(self, state: PlannerState, parent: QtWidgets.QWidget) -> None:

@@ -378,10 +378,8 @@ class DevicesBox(QtWidgets.QWidget):
     def _lay_out(self) -> None:
         buttons, memory = QtWidgets.QHBoxLayout(), QtWidgets.QHBoxLayout()
         fill(buttons, self.add, self.remove, self.sets, None, spacing=4)
-        ram, swap = (
-            buddy_label(self.tr("&Main memory"), self.ram),
-            buddy_label(self.tr("S&wap"), self.swap),
-        )
+        ram = buddy_label(self.tr("&Main memory"), self.ram)
+        swap = buddy_label(self.tr("S&wap"), self.swap)
         fill(memory, ram, self.ram, swap, self.swap, spacing=6)
         layout = QtWidgets.QVBoxLayout(self)
         fill(layout, self.table, self.notes, buttons, memory, spacing=4)
@@ -405,7 +403,7 @@ class _DeviceView(QtWidgets.QTableView):
     """
 
     def __init__(self, model: DeviceTable, parent: QtWidgets.QWidget) -> None:
-        super().__init__(parent)
+        super().__init__(parent, showGrid=False, wordWrap=False)
         self._devices = model
         self.setModel(model)
         self.setItemDelegate(PaddedDelegate(self))
@@ -418,8 +416,6 @@ class _DeviceView(QtWidgets.QTableView):
         self.setDragDropOverwriteMode(False)
         self.setDropIndicatorShown(True)
         self.setTabKeyNavigation(False)
-        self.setShowGrid(False)
-        self.setWordWrap(False)
         self.verticalHeader().hide()
         header = self.horizontalHeader()
         header.setHighlightSections(False)

@@ -72,7 +72,7 @@ def test_says_that_no_single_change_helps(qtbot: QtBot, panel: Panel) -> None:
     panel.settle()
 
 
-def test_tells_a_refusal_and_draws_what_is_short(panel: Panel) -> None:
+def test_shows_a_refusal_and_draws_what_is_short(panel: Panel) -> None:
     panel.state.replace_inputs(devices=())
     panel.state.replace_inputs(host=Host(1 * GIB))
     panel.settle()

@@ -29,7 +29,7 @@ def _open_catalogue(qtbot: QtBot, panel: Panel) -> CatalogueDialog:
 def test_plans_for_this_machine_at_first(panel: Panel) -> None:
     assert panel.state.inputs.devices == MACHINE.devices
     assert panel.state.inputs.host == MACHINE.host
-    assert not panel.state.history.can_undo  # nobody did anything yet
+    assert not panel.state.history.can_undo  # nothing was changed yet
     assert panel.body.devices.ram.text() == "64 GiB"
     assert panel.body.devices.swap.text() == "8 GiB"
 

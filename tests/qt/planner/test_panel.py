@@ -47,7 +47,7 @@ def test_explains_itself_and_offers_the_demo(qtbot: QtBot, empty: PlannerView) -
     assert empty.body is None
 
 
-def test_reads_nothing_of_a_model_that_nobody_looks_at(
+def test_reads_no_model_while_it_is_hidden(
     qtbot: QtBot, runner: JobRunner, document: Document, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Document] = []

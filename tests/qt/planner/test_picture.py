@@ -26,7 +26,7 @@ def _colours(image: QImage) -> Counter[int]:
     return Counter(image.pixel(x, y) for x in range(image.width()) for y in range(image.height()))
 
 
-def test_hovering_a_part_tells_bytes_and_formula(panel: Panel) -> None:
+def test_hovering_a_part_shows_bytes_and_formula(panel: Panel) -> None:
     plan = panel.assert_shown()
     bars = panel.body.picture.bars
     area = bars.part_area((0, 0))
