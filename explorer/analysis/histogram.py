@@ -91,7 +91,7 @@ class Binning:
         if edges is None:
             reach = max(abs(low), abs(high)) * 2.0**-20
             edges = _edges(low - reach, high + reach, bins, np.dtype(np.float64))
-        assert edges is not None  # 2^20 bins of 2^-20 of a value are told apart by float64
+        assert edges is not None  # float64 distinguishes 2^20 bins of 2^-20 of a value
         return cls(edges)
 
     @classmethod
@@ -111,7 +111,7 @@ class Binning:
 
     @cached_property
     def _geometry(self) -> NDArray[Any]:
-        """What `count_bins` wants to know, in the edges' type.
+        """The argument `geometry` of `count_bins`, in the edges' type.
 
         A place that the kernel works out is wrong by up to 4 roundings of a number up to `bins`,
         and an edge by 2 of those and one of the greatest edge. Twice as much is taken, and
@@ -267,35 +267,24 @@ class RunningKeys:
             self._all.append(own)
         kernel_api.kernels().count_keys(values, own)
 
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """What was counted, int64 [KEYS]; a thread that is at work may have counted a bit more."""
-        return sum(list(self._all), np.zeros(kernel_api.KEYS, np.int64))
+    def histogram(self, low: float, high: float, bins: int, *, whole: bool) -> Histogram:
+        """Return a histogram from `low` to `high` whose counts are approximate.
 
-
-def rough_histogram(
-    counts: NDArray[np.int64], low: float, high: float, bins: int, *, whole: bool
-) -> Histogram:
-    """Return a histogram whose counts are approximate.
-
-    Args:
-        counts: From `RunningKeys`.
-        low: First edge.
-        high: Last edge.
-        bins: Number of bins.
-        whole: Whether the edges are the least and the greatest weight: then the sum of the counts
-            is right.
-    """
-    if not low < high:
-        low, high = (low - 0.5, high + 0.5) if low == high else (0.0, 1.0)
-    edges = np.linspace(low, high, bins + 1)
-    # Borders between keys, in the order of numbers: of -inf, …, of -0 and 0, …, of inf.
-    positive = (np.arange(_FINITE + 1, dtype=np.uint32) << 16).view(np.float32).astype(np.float64)
-    borders = np.concatenate((-positive[::-1], positive))
-    negative = counts[_HALF : _HALF + _FINITE][::-1]
-    weights = np.concatenate((negative, [0], counts[:_FINITE]))
-    below = np.concatenate(([0], np.cumsum(weights)))
-    at_edges = np.rint(np.interp(edges, borders, below)).astype(np.int64)
-    if whole:
-        at_edges[0], at_edges[-1] = 0, below[-1]
-    return Histogram(low, high, edges, np.diff(at_edges))
+        Args:
+            whole: Whether the edges are the least and the greatest weight: then the sum of the
+                counts is right. A thread that is at work may have counted a bit more.
+        """
+        if not low < high:
+            low, high = (low - 0.5, high + 0.5) if low == high else (0.0, 1.0)
+        edges = np.linspace(low, high, bins + 1)
+        # Borders between keys, in the order of numbers: of -inf, …, of -0 and 0, …, of inf.
+        borders = (np.arange(_FINITE + 1, dtype=np.uint32) << 16).view(np.float32)
+        borders = np.concatenate((-borders[::-1], borders)).astype(np.float64)
+        counts = sum(list(self._all), np.zeros(kernel_api.KEYS, np.int64))
+        negative = counts[_HALF : _HALF + _FINITE][::-1]
+        weights = np.concatenate((negative, [0], counts[:_FINITE]))
+        below = np.concatenate(([0], np.cumsum(weights)))
+        at_edges = np.rint(np.interp(edges, borders, below)).astype(np.int64)
+        if whole:
+            at_edges[0], at_edges[-1] = 0, below[-1]
+        return Histogram(low, high, edges, np.diff(at_edges))

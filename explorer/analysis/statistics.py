@@ -19,13 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.analysis.blocks import RunningScales, ThreadUnpacker, is_quantized, level_error
-from explorer.analysis.histogram import (
-    Binning,
-    Histogram,
-    RunningCounts,
-    RunningKeys,
-    rough_histogram,
-)
+from explorer.analysis.histogram import Binning, Histogram, RunningCounts, RunningKeys
 from explorer.analysis.moments import PERCENTS, Moments, RunningMoments, percentiles
 from explorer.formats.tensors import Shape, Tensor
 from explorer.formats.weights import Span, check_decodable, spans_of
@@ -126,8 +120,7 @@ class GrowingStatistics:
         """Return an approximate histogram over their range so far, or over the given one."""
         assert self._keys is not None  # asked for at the beginning
         low, high = self._range or (self._moments.low, self._moments.high)
-        counts, whole = self._keys.counts, self._range is None
-        return rough_histogram(counts, low, high, self._bins, whole=whole)
+        return self._keys.histogram(low, high, self._bins, whole=self._range is None)
 
     def _gather(self, span: Span, check: Check) -> RunningMoments:
         moments = RunningMoments()

@@ -214,8 +214,8 @@ class WeightReader:
 
     def read_into(self, start: int, out: Values, check: Check = never) -> None:
         """Fill `out`, float32 [n], C-contiguous, with the weights from `start` on."""
-        self._check_run(start, start + out.size)
         position, stop = start, start + out.size
+        self._check_run(position, stop)
         while position < stop:
             check()
             rest = out[position - start :]

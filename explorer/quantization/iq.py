@@ -115,14 +115,9 @@ def stored_grid(grid: Grid) -> NDArray[np.int8]:
     return rows
 
 
-def _signs_of_codes() -> NDArray[np.uint8]:
-    codes = np.arange(128, dtype=np.uint8)
-    odd = np.bitwise_count(codes) & np.uint8(1)
-    signs: NDArray[np.uint8] = codes | odd << np.uint8(7)
-    return signs
+_SIGN_CODES: Final = np.arange(128, dtype=np.uint8)
 
-
-SIGNS_OF_CODE: Final = _signs_of_codes()
+SIGNS_OF_CODE: Final = _SIGN_CODES | (np.bitwise_count(_SIGN_CODES) & np.uint8(1)) << np.uint8(7)
 """The 8 signs of a 7-bit sign code, one a bit: minus signs come in even numbers (`ksigns_iq2xs`).
 
 uint8 [128], small enough for kernels to have it as a global.
@@ -215,9 +210,8 @@ def _walk_iq1_m(blocks: Any, out: Any, scales: Any, grid: Any) -> None:
 #                                                             66  qh     2 bits x 32
 #                                                             74  scales 4 bits x 16
 #
-#     IQ2_XXS, for sub-block B    | index, 8 bits x 4 |  | scale | sign code of group 3 | 2 | 1 |
-#     0 |
-#                                                          4 bits  7 bits each
+#     IQ2_XXS, for sub-block B    | index, 8 bits x 4 |
+#                                 | scale, 4 bits | sign code of group 3, 7 bits | 2 | 1 | 0 |
 #     IQ2_XS, for a group         | sign code, 7 bits | index, 9 bits |
 #     IQ2_S, for a group          index = qs | qh << 8
 #

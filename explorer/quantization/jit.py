@@ -75,7 +75,7 @@ event.register("numba:compile", _Compilations())
 
 
 class _ArraysApart(Compiler):  # type: ignore[misc]
-    """Numba's compiler, told that no two arrays given to a kernel overlap.
+    """Numba's compiler, with the promise that no two arrays given to a kernel overlap.
 
     Else LLVM guards each loop with a comparison of addresses, and gives short loops up: NVFP4 then
     decodes at 1.2 instead of 5.6 G weights/s.
@@ -99,7 +99,7 @@ def kernel(function: Function) -> Function:
     return kept
 
 
-# What reading a pickle that was cut short or overwritten raises ("The Python Library", pickle)
+# Raised by reading a pickle that was cut short or overwritten ("The Python Library", pickle)
 _DAMAGED: Final = (
     *(pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError),
     *(KeyError, TypeError, ValueError),

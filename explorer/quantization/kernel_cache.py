@@ -1,6 +1,6 @@
 """The folder that keeps compiled kernels: one for each version of their sources, guarded.
 
-What lies there is executed. So the folder must be this user's and closed to others; else a private
+Its content is executed. So the folder must be this user's and closed to others; else a private
 temporary one is used. Each file ends in a digest (`seal`), which is checked before anything in it
 is used (`is_sound`).
 
@@ -199,7 +199,7 @@ def source_digest(package: Path = _PACKAGE) -> str:
 
     Args:
         package: The folder of the package `explorer`. A frozen program may lack sources, and is
-            then told apart by its version.
+            then identified by its version.
     """
     digest = blake2b(__version__.encode(), digest_size=8)
     for pattern in SOURCES:

@@ -117,10 +117,8 @@ def family(type_name: str) -> str:
     return _FAMILY_OF[type_name]
 
 
-def _module(type_name: str, apart: Mapping[str, str] = MappingProxyType({})) -> Any:
-    """Import a family's module, or the one that a part of the family has for itself."""
-    name = family(type_name)
-    return import_module(f"explorer.quantization.{apart.get(name, name)}")
+def _module(name: str) -> Any:
+    return import_module(f"explorer.quantization.{name}")
 
 
 @cache
@@ -133,8 +131,7 @@ def decoder(type_name: str) -> Decoder:
     Raises:
         KeyError: There is none; see `has_decoder`.
     """
-    kernels: Mapping[str, Decoder] = _module(type_name).DECODERS
-    kernel = kernels[type_name]
+    kernel: Decoder = _module(family(type_name)).DECODERS[type_name]
     kind = TENSOR_TYPES[type_name]
 
     def decode(blocks: Blocks, out: Weights) -> None:
@@ -157,7 +154,7 @@ BLOCK: Final = 256
 
 
 class Work(NamedTuple):
-    """Arrays that a kernel works in; it is given them, since arguments are known not to overlap.
+    """Arrays that a kernel works in; arguments are known not to overlap.
 
     Attributes:
         x: float32 [BLOCK]: a block's weights.
@@ -203,13 +200,12 @@ kernel is compiled once for each of the two. All C-contiguous and apart in memor
 Encoder: TypeAlias = Callable[[Weights, Weights | None, Blocks], None]
 """encode(values, importance, blocks) fills `blocks`; see `Encode`."""
 
-_PLAIN: Final = ("F32", "F16", "BF16")
-_LEGACY: Final = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q1_0", "Q2_0")
-_K: Final = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
-_IQ: Final = ("IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS")
-_OTHERS: Final = ("TQ1_0", "TQ2_0", "MXFP4", "NVFP4")
-_TYPES: Final = frozenset({*_PLAIN, *_LEGACY, *_K, *_IQ, *_OTHERS})
-_WEIGHTED: Final = frozenset({"Q4_0", "Q4_1", "Q5_0", "Q5_1", *_K, *_IQ})
+_WEIGHTED: Final = frozenset(
+    {
+        *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
+        *("IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS"),
+    }
+)
 _AT_RUN_TIME: Final = "ggml makes it of activations while a model runs; no file has it"
 _NEEDS_MATRIX: Final = "ggml makes it only with an importance matrix, and this program not at all"
 _NO_SCALE: Final = "it has no scales, so weights would have to be scaled before"
@@ -221,7 +217,7 @@ WITHOUT_ENCODER: Final[Mapping[str, str]] = MappingProxyType(
         **{
             name: _NO_SCALE
             for name, kind in TENSOR_TYPES.items()
-            if not kind.quantized and name not in _TYPES
+            if not kind.quantized and name not in {"F32", "F16", "BF16"}
         },
     }
 )
@@ -230,7 +226,7 @@ WITHOUT_ENCODER: Final[Mapping[str, str]] = MappingProxyType(
 
 def has_encoder(type_name: str) -> bool:
     """Return whether weights can be rounded to that type; loads nothing."""
-    return type_name in _TYPES
+    return type_name in TENSOR_TYPES and type_name not in WITHOUT_ENCODER
 
 
 def uses_importance(type_name: str) -> bool:
@@ -249,8 +245,8 @@ def encoder(type_name: str) -> Encoder:
     """
     if not has_encoder(type_name):
         raise KeyError(type_name)
-    kernels: Mapping[str, Encode] = _module(type_name, _ENCODER_MODULES).ENCODERS
-    kernel = kernels[type_name]
+    name = family(type_name)
+    kernel: Encode = _module(_ENCODER_MODULES.get(name, name)).ENCODERS[type_name]
     kind = TENSOR_TYPES[type_name]
 
     def encode(values: Weights, importance: Weights | None, blocks: Blocks) -> None:
@@ -360,8 +356,7 @@ def block_layout(type_name: str) -> BlockLayout:
     """
     if not has_block_layout(type_name):
         raise KeyError(type_name)
-    layouts: Mapping[str, BlockLayout] = _module(type_name).LAYOUTS
-    return _checked(layouts[type_name], TENSOR_TYPES[type_name])
+    return _checked(_module(family(type_name)).LAYOUTS[type_name], TENSOR_TYPES[type_name])
 
 
 def _checked(parts: BlockLayout, kind: TensorType) -> BlockLayout:

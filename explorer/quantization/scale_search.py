@@ -112,8 +112,7 @@ def first_of(x: Any, value: Any, count: Any) -> Any:
 # Eight sub-blocks side by side, in the lanes of vector registers.
 #
 # Within one sub-block nothing could be vectorized, because float sums keep their order. So `x`
-# and `w` hold weight i of sub-block k at [8 i + k], and `lanes` the figure F of sub-block k at [F
-# + k].
+# and `w` hold weight i of sub-block k at [8 i + k], and `lanes` its figure F at [F + k].
 
 
 SCALE: Final = 0 * LANES  # results

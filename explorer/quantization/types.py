@@ -151,8 +151,7 @@ def ggml_type(type_id: int) -> TensorType:
 # A code is a sign, an exponent and a mantissa, highest bit first (E8M0: an exponent alone)::
 #
 #     exponent > 0   (-1)^sign * 2^(exponent - bias) * (1 + mantissa / 2^M)
-#     exponent = 0   (-1)^sign * 2^(1 - bias) * mantissa / 2^M          (a subnormal number, or
-#     zero)
+#     exponent = 0   (-1)^sign * 2^(1 - bias) * mantissa / 2^M          (subnormal, or zero)
 #
 # Formats differ in how they spend their last codes: on infinities and NaN as IEEE 754 does
 # (E5M2), on one NaN for each sign (E4M3), on numbers only (the sub-byte ones), or, in the FNUZ

@@ -46,9 +46,9 @@ def _check(found: Moments, values: NDArray[np.float32]) -> None:
     std = math.sqrt(math.fsum((distance / scale) ** 2) / finite.size) * scale
     assert found.std == pytest.approx(std, rel=1e-12, abs=1e-15 * scale)
     if std > 1e-7 * scale:  # less is rounding of the weights themselves
-        told = (found.skewness, found.kurtosis)
+        shape = (found.skewness, found.kurtosis)
         expected_shape = (np.mean((distance / std) ** 3), np.mean((distance / std) ** 4))
-        assert told == pytest.approx(expected_shape, rel=1e-9, abs=1e-9)
+        assert shape == pytest.approx(expected_shape, rel=1e-9, abs=1e-9)
 
 
 _ANY = hnp.arrays(

@@ -126,22 +126,22 @@ def test_a_line_of_many_chunks_needs_little_memory(chunk: int) -> None:
 def test_writing_tells_how_far_it_is_and_can_be_stopped(write: object) -> None:
     assert callable(write)
     tensor = float_tensor(np.zeros(CHUNK_WEIGHTS + 1024), (513, 1024))
-    told: list[int] = []
+    done: list[int] = []
     checks: list[None] = []
 
     def stop() -> None:
         checks.append(None)
-        if told:
+        if done:
             raise Stop
 
     stream = io.StringIO() if write is write_csv else io.BytesIO()
     with pytest.raises(Stop):
-        write(tensor, stream, stop, told.append)
-    assert told == [CHUNK_WEIGHTS]
+        write(tensor, stream, stop, done.append)
+    assert done == [CHUNK_WEIGHTS]
     assert checks
-    told.clear()
-    write(tensor, stream, progress=told.append)
-    assert told == [CHUNK_WEIGHTS, tensor.parameters]
+    done.clear()
+    write(tensor, stream, progress=done.append)
+    assert done == [CHUNK_WEIGHTS, tensor.parameters]
 
 
 @pytest.mark.parametrize("write", [write_csv, write_npy])

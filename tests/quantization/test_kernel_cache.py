@@ -137,7 +137,7 @@ def test_a_temporary_folder_goes_with_its_process(tmp_path: Path) -> None:
     assert not list(temporary.iterdir())
 
 
-def test_folders_that_nobody_uses_are_removed(cache: Path) -> None:
+def test_unused_folders_are_removed(cache: Path) -> None:
     old, recent, other = cache / "kernels-old", cache / "kernels-recent", cache / "demo-1"
     for folder in (old, recent, other):
         (folder / "inner").mkdir(parents=True)

@@ -163,7 +163,7 @@ def test_golden_values_and_the_bytes_that_mlx_made(
     shared_data: Path, shared_reference: Path
 ) -> None:
     golden = np.load(shared_reference / "blob_golden.npz")
-    told = json.loads(bytes(golden["__info__"]))
+    info = json.loads(bytes(golden["__info__"]))
     seen = set()
     for model, header, data in _blobs(shared_data / "ollama_store" / "models"):
         metadata = header.pop("__metadata__", None) or {}
@@ -180,7 +180,7 @@ def test_golden_values_and_the_bytes_that_mlx_made(
             assert found.layout is not None
             assert found.shape is not None
             described = (found.layout.name, found.layout.group_size, list(found.shape))
-            assert described == tuple(told[key][f] for f in ("quant_type", "group_size", "shape"))
+            assert described == tuple(info[key][f] for f in ("quant_type", "group_size", "shape"))
             factor = None if raw[3] is None else raw[3].view(np.float32)
             out = np.empty(found.shape, np.float32)
             decode_groups(found.layout, StoredGroups(raw[0], raw[1], raw[2], factor), out)
@@ -190,7 +190,7 @@ def test_golden_values_and_the_bytes_that_mlx_made(
                 for ours, stored in zip((made.packed, made.scales, made.biases), raw, strict=False):
                     assert ours is stored is None or np.array_equal(ours, stored)
             seen.add(key)
-    assert seen == told.keys()
+    assert seen == info.keys()
     assert len(seen) == 49
 
 
@@ -372,7 +372,7 @@ def test_a_layout_as_a_tensor_type() -> None:
         (Mode.MXFP4, 4, 32, "U8", "BF16"),
     ],
 )
-def test_layouts_that_nobody_writes(fields: tuple[Any, ...]) -> None:
+def test_layouts_that_do_not_exist(fields: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match="no such layout"):
         GroupedLayout(*fields)
 

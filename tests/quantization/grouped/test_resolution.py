@@ -104,7 +104,7 @@ def test_ratios_with_one_meaning(ratio: int, name: str, size: int) -> None:
         (12, "affine6", 64, ["affine3 in groups of 128"]),
     ],
 )
-def test_ambiguous_ratios_are_told_as_guesses(
+def test_ambiguous_ratios_are_reported_as_guesses(
     ratio: int, name: str, size: int, others: list[str]
 ) -> None:
     scale = Part("F16", (8, 3))
@@ -201,7 +201,7 @@ def test_a_group_size_that_is_none(group_size: str) -> None:
     assert len(found.problem) < 200
 
 
-def test_a_quant_type_that_nobody_knows() -> None:
+def test_an_unknown_quant_type() -> None:
     found = resolve(_affine_parts(5, 64), "int\x1b5", "64")
     assert _sizes(found) == ("affine5", 64)
     assert found.problem == r"the metadata has an unknown quant_type, “int\x1b5”"
