@@ -19,18 +19,17 @@ from explorer.analysis.recipes.fits import (
     type_mix,
 )
 from explorer.analysis.recipes.rules import RULES_SOURCE
-from explorer.errors import ExplorerError
 from explorer.formats.model import Model
 from explorer.present.explanations import MIX_TEXTS, RECIPE_TEXTS, picture_text
 from explorer.present.recipes import layers_text, verdict
 from explorer.present.survey import METRICS, Source
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.jobs import JobRunner
 from explorer.qt.references import ReferenceBar
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import ElidedLabel, plain_label
-from explorer.qt.widgets.pages import ContentPage
+from explorer.qt.widgets.pages import ReadingPage, Request
 from explorer.qt.widgets.progress import Pace
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
@@ -122,7 +121,7 @@ def _signed_bytes(nbytes: int) -> str:
     return sign + bytes_text(abs(nbytes))
 
 
-class TypeMixPage(ContentPage):
+class TypeMixPage(ReadingPage[TypeMix]):
     """Types by role, the recipes that fit best, and how the file differs from the selected one.
 
     Signals:
@@ -141,7 +140,6 @@ class TypeMixPage(ContentPage):
         self._document: Document | None = None
         self._mix: TypeMix | None = None
         self._known: WeakKeyDictionary[Document, TypeMix] = WeakKeyDictionary()
-        self._looking = JobSlot(runner, self)
         self.verdict = plain_label(self)
         self.verdict.setWordWrap(True)
         self.verdict.setContentsMargins(8, 8, 8, 6)
@@ -157,10 +155,10 @@ class TypeMixPage(ContentPage):
         self.caption = plain_label(self)
         self.caption.setWhatsThis(picture_text("deviations"))
         self.caption.setContentsMargins(8, 6, 8, 4)
-        self.state.pressed.connect(self.refresh)
         self.recipes.row_selected.connect(self._show_deviations)
-        session.replaced.connect(self._let_go)
+        session.replaced.connect(self.refresh)
         self._lay_out()
+        self.begin_life(runner, (self,))
 
     def _table(self, runner: JobRunner, name: str) -> TableView:
         table = TableView(TableModel(self), runner, self)
@@ -186,44 +184,37 @@ class TypeMixPage(ContentPage):
         column(self.verdict, (splitter, 1), source, of=self.content)
 
     def refresh(self) -> None:
-        """Show the current model; compare it in a worker if that was not done yet."""
-        document = self._session.document
-        if document is self._document and (self._mix is not None or self._looking.busy):
-            return
-        self._let_go()
-        self._document = document
+        """Show the current model once the page is visible; drop any other one now."""
+        if self._session.document is self._document:
+            self.load()
+        else:
+            self._document = self._session.document
+            self.restart()
+
+    def clear(self) -> None:
+        self._mix = None
+
+    def request(self) -> Request[TypeMix] | None:
+        document = self._document
         if document is None:
-            return
-        known = self._known.get(document)
-        if known is not None:
-            self._show(known)
-            return
-        self.show_message(self.tr("Comparing with known recipes…"), "")
-
-        def done(mix: TypeMix) -> None:
-            self._known[document] = mix
-            self._show(mix)
-
-        self._looking.run(
-            self.tr("Comparing with known recipes"),
-            lambda _job: TypeMix.of(document.model),
-            done,
-            self._fail,
+            return None
+        return Request(
+            key=document,
+            title=self.tr("Comparing with known recipes"),
+            heading=self.tr("Comparing with known recipes…"),
+            failure=self.tr("The types could not be compared"),
+            work=lambda _job: TypeMix.of(document.model),
+            known=lambda: self._known.get(document),
         )
 
-    def _let_go(self) -> None:
-        """Drop a model that is not the current one, also while another page is in front."""
-        if self._session.document is not self._document:
-            self._document = self._mix = None
-            self._looking.cancel()
-
-    def _show(self, mix: TypeMix) -> None:
-        self._mix = mix
-        self.verdict.setText(mix.verdict)
-        self._fill(self.roles, mix_columns(mix.rows), len(mix.rows))
-        self._fill(self.recipes, fit_columns(mix.fits, mix.nbytes), len(mix.fits))
-        declared = next((row for row, fit in enumerate(mix.fits) if fit.declared), 0)
-        if mix.fits:
+    def show_result(self, result: TypeMix) -> None:
+        assert self._document is not None
+        self._mix = self._known[self._document] = result
+        self.verdict.setText(result.verdict)
+        self._fill(self.roles, mix_columns(result.rows), len(result.rows))
+        self._fill(self.recipes, fit_columns(result.fits, result.nbytes), len(result.fits))
+        if result.fits:
+            declared = next((row for row, fit in enumerate(result.fits) if fit.declared), 0)
             self.recipes.select_row(declared)
         else:
             self._fill(self.deviations, [], 0)
@@ -244,10 +235,6 @@ class TypeMixPage(ContentPage):
     def _fill(table: TableView, columns: list[Column], count: int) -> None:
         table.table.set_content(columns, count)
         table.show_columns(QByteArray())
-
-    def _fail(self, error: ExplorerError) -> None:
-        heading = self.tr("The types could not be compared")
-        self.show_message(heading, str(error), self.tr("Try again"))
 
 
 _STEPS = 1000
