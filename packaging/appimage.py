@@ -64,7 +64,7 @@ def build_appimage() -> Path:
 
 @contextmanager
 def mounted() -> Iterator[Path]:
-    """Mount the image where nobody could foresee it, as the runtime does."""
+    """Mount the image at a random place, as the runtime does."""
     place = Path(tempfile.mkdtemp(prefix=".mount_GGUF_E"))
     run(["mount", "-t", "squashfs", "-o", "loop,ro", IMAGE, place])
     try:

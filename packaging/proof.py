@@ -71,7 +71,7 @@ def files_of(folder: Path) -> Mapping[Path, int]:
 
 
 def smallest_quantized_tensor(program: Started, model: Path) -> dict[str, Any]:
-    """Return what the program tells of the tensor that is quickest to decode by a kernel.
+    """Return what the program prints about the tensor that is quickest to decode by a kernel.
 
     Raises:
         PackagingError: The model has no quantized tensor.
@@ -124,7 +124,7 @@ def prove_window(program: Started, model: Path, *, kernels: bool = True) -> Path
         kernels: Whether kernels are to be compiled, and the views shown that need them.
 
     Returns:
-        The first screenshot, for somebody to look at.
+        The first screenshot, to be looked at.
 
     Raises:
         PackagingError: Something is not as promised.

@@ -1,4 +1,4 @@
-"""A screen that nobody sees, on which a program is started, looked at and closed as a user does.
+"""An invisible screen, on which a program is started, looked at and closed as a user does.
 
 The program gets no help: it is found by its window's title, closed with Ctrl+Q, and what it shows
 is taken from the X server. Needs Xvfb, xdotool, xprop and ImageMagick's import.
@@ -115,7 +115,7 @@ class Shown:
         self.window = window
 
     def has_icon(self) -> bool:
-        """Tell whether the window has told the desktop its icon."""
+        """Return whether the window has given the desktop its icon."""
         return "Icon (" in self.screen.x("xprop", "-id", self.window, "_NET_WM_ICON")
 
     def take_keyboard(self) -> None:
@@ -139,7 +139,7 @@ class Shown:
         time.sleep(SHOWN_S)
         self.press("Return")
         time.sleep(SHOWN_S)
-        self.take_keyboard()  # nobody has it once a dialog is gone
+        self.take_keyboard()  # no window has it once a dialog is gone
 
     def close(self) -> None:
         """Close the program with Ctrl+Q.

@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         session = tool("dbus-run-session", "dbus")
-        if "GGUF_EXPLORER_BUS" not in os.environ:  # a bus where nobody else is
+        if "GGUF_EXPLORER_BUS" not in os.environ:  # a bus of its own
             environment = {**os.environ, "GGUF_EXPLORER_BUS": "own"}
             os.execve(session, [session, "--", sys.executable, __file__, *arguments], environment)
         BUILD.mkdir(exist_ok=True)

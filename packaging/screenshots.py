@@ -75,7 +75,7 @@ def take_sheet(scheme: str, scale: str, views: list[str], models: list[Path]) ->
     settle(app, lambda: len(window.documents) == len(models) and not window.runner.jobs)
     document = window.documents[0]
     window.show_document(None)
-    # a picture shows nobody's folders
+    # pictures show no private folders
     object.__setattr__(document, "path", Path("/models") / document.path.name)
     window.show_document(document)
     window.open_models.reveal_model(document)
@@ -155,7 +155,7 @@ def show_library(window) -> None:  # type: ignore[no-untyped-def]
     from explorer.stores import Place, StoreKind  # noqa: PLC0415
 
     sample = ROOT.parent / "shared" / "data" / "ollama_store" / "models"
-    folder = Path(tempfile.mkdtemp()) / "models"  # a picture shows nobody's folders
+    folder = Path(tempfile.mkdtemp()) / "models"  # pictures show no private folders
     shutil.copytree(sample if sample.is_dir() else make_demo().store, folder)
     view = window.panels.library.widget
     view.scanner.places = lambda: [Place(StoreKind.OLLAMA, folder)]
@@ -178,7 +178,7 @@ def show_library(window) -> None:  # type: ignore[no-untyped-def]
 
 
 def show_planner(window) -> None:  # type: ignore[no-untyped-def]
-    """Plan for a GPU that does not quite hold the model, and for nobody's own machine."""
+    """Plan for a GPU that does not quite hold the model, and not for this machine."""
     from PySide6.QtWidgets import QApplication  # noqa: PLC0415
 
     from explorer.planner import Device, Host  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Starts a program on Wayland: Weston, in a window of the screen that nobody sees.
+"""Starts a program on Wayland: Weston, in a window of the invisible screen.
 
 Weston's own screen would take no keys; in a window of X it takes those of xdotool, and passes them
 on as a compositor does.

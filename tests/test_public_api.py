@@ -1,4 +1,4 @@
-"""The Python API that users script against (interface.md): each name is there, and is no module."""
+"""The Python API that users script against (docs/interface.md): each name is there, no module."""
 
 from __future__ import annotations
 

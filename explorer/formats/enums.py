@@ -1,6 +1,6 @@
 """Names of numbers that GGUF metadata uses as enumerations.
 
-The numbers are those of gguf.md sections 6 and 9 (llama.cpp, include/llama.h: `enum llama_ftype`,
+The numbers are those of docs/gguf.md sections 6 and 9 (llama.cpp, include/llama.h: `llama_ftype`,
 `llama_token_attr`'s older sibling `llama_token_type`, `llama_pooling_type`; src/llama-hparams.h:
 `llama_expert_gating_func_type`). A number that is not in a table is shown as it is: new ones appear
 in files before they appear here.

@@ -1,6 +1,6 @@
 """Limits that a header must keep, so that a hostile one is refused before it costs anything.
 
-Those of ggml are gguf.md section 2 (ggml/src/gguf.cpp). The others are ours, each far above what
+Those of ggml are docs/gguf.md section 2 (ggml/src/gguf.cpp). Others are ours, each far above what
 any real model has, and chosen so that opening stays within 100 MB and one second whatever a file
 claims.
 """

@@ -1,6 +1,6 @@
 """The vocabulary that a GGUF file carries: tokens, scores, types and special ids.
 
-Keys are those of gguf.md section 9. Files lie: arrays of one vocabulary differ in length, tokens
+Keys are those of docs/gguf.md section 9. Files lie: arrays of a vocabulary differ in length, tokens
 are numbers, ids point beyond the end. What can be used is used, and the rest is a problem to show.
 """
 
@@ -39,7 +39,9 @@ SPACE_MARK: Final = "\u2581"
 NO_TYPE: Final = -1
 """In place of a token type that the file does not give."""
 
-_LITERAL_TYPES: Final = frozenset({2, 3, 4})  # unknown, control, user-defined (gguf.md section 9)
+_LITERAL_TYPES: Final = frozenset(
+    {2, 3, 4}
+)  # unknown, control, user-defined (docs/gguf.md section 9)
 _BYTE_TYPE: Final = 6
 
 _BYTE_TOKEN: Final = re.compile("<0x([0-9A-Fa-f]{2})>")

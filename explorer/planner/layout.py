@@ -1,4 +1,4 @@
-"""Where each layer of a model goes, and what every GPU then holds (planner.md sections 6 and 7).
+"""Where each layer of a model goes, and what each GPU then holds (docs/planner.md sections 6, 7).
 
 Source: Ollama, llm/server.go, `llamaServer.Load`, `createLayout`, `buildLayout`, `verifyLayout`.
 Where Ollama would wrap below zero or never end, memory is clamped at 0 and the search stops.

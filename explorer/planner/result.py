@@ -178,8 +178,8 @@ def quick_ratio(vram: int, kv_total: int, partial: int, buffer: int, weights: in
     """Return (VRAM - KV cache - partial graph - buffer) / weights, a rule of thumb for one GPU.
 
     It charges the cache of all blocks to the GPU and leaves out the minimum, the overhead and the
-    output layer (planner.md section 8): an estimate to show beside the layout, not an answer. It
-    may be below 0 or above 1.
+    output layer (docs/planner.md section 8): an estimate to show beside the layout, not an answer.
+    It may be below 0 or above 1.
     """
     return (vram - kv_total - partial - buffer) / weights
 

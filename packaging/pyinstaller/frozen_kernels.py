@@ -1,4 +1,4 @@
-"""Tells Numba where a frozen program keeps compiled kernels; loaded by Numba alone.
+"""Sets where a frozen program keeps compiled kernels; loaded by Numba alone.
 
 Numba names a kernel's folder by a digest of the absolute path of its source. An AppImage lies at
 another path at each start, and a program that was unpacked may be moved: every kernel would be

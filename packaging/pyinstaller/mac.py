@@ -1,4 +1,4 @@
-"""What a macOS application tells the system about itself: Info.plist."""
+"""Info.plist: what macOS reads about the application."""
 
 from __future__ import annotations
 

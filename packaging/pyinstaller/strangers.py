@@ -1,4 +1,4 @@
-"""Tells which installed packages are no part of the program.
+"""Finds installed packages that are no part of the program.
 
 PyInstaller follows every import, those too that a library only tries: pyqtgraph offers matplotlib,
 Numba colours its listings with Pygments. Whether they come along must not depend on what else the

@@ -35,7 +35,7 @@ DROPPED = (
     "PySide6/Qt/plugins/imageformats/libqtiff.so",
     "PySide6/Qt/plugins/imageformats/libqwbmp.so",
     "PySide6/Qt/plugins/imageformats/libqwebp.so",
-    "*/lib-dynload/readline.*",  # nobody types Python into it
+    "*/lib-dynload/readline.*",  # the program has no Python prompt
     "*/lib-dynload/_curses*",
     "numba/np/ufunc/omppool.*",  # no kernel is parallel in itself; and libgomp comes with it
     "numba/np/ufunc/tbbpool.*",
@@ -68,7 +68,7 @@ _NEEDED = re.compile(r"^\s+NEEDED\s+(\S+)$", re.MULTILINE)
 
 
 def matches(place: str, patterns: Iterable[str]) -> bool:
-    """Tell whether a file's place or its mere name matches one of the patterns."""
+    """Return whether a file's place or its mere name matches one of the patterns."""
     name = PurePosixPath(place).name
     return any(fnmatch(place, pattern) or fnmatch(name, pattern) for pattern in patterns)
 
@@ -80,7 +80,7 @@ def needed_by(file: str) -> set[str]:
 
 
 def is_library(entry: Entry) -> bool:
-    """Tell whether a file is there only because another one needs it."""
+    """Return whether a file is there only because another one needs it."""
     place, _, kind = entry
     folder = str(PurePosixPath(place).parent)
     python = PurePosixPath(place).name.startswith("libpython")  # the loader opens it

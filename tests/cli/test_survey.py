@@ -111,10 +111,10 @@ def test_a_model_without_tensors(tmp_path: Path, capsys: Capture) -> None:
 def test_the_second_survey_reads_no_weights(
     path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = []
+    outputs = []
     for options in ([], ["--json"]):
         assert main(["survey", str(path), *options]) == 0
-        told.append(capsys.readouterr().out)
+        outputs.append(capsys.readouterr().out)
     read: list[str] = []
 
     def refuse(tensor: Tensor, **_rest: object) -> TensorStatistics:
@@ -124,11 +124,11 @@ def test_the_second_survey_reads_no_weights(
     with monkeypatch.context() as patch:
         patch.setattr("explorer.analysis.surveys.tensor_statistics", refuse)
         assert main(["survey", str(path)]) == 0
-        assert capsys.readouterr().out.splitlines()[3:] == told[0].splitlines()[3:]
+        assert capsys.readouterr().out.splitlines()[3:] == outputs[0].splitlines()[3:]
         assert read == ["newer"]  # of which nothing can be kept
         assert main(["survey", str(path), "--json"]) == 0
         rows = json.loads(capsys.readouterr().out)["tensors"]
-        assert rows[0] == json.loads(told[1])["tensors"][0]
+        assert rows[0] == json.loads(outputs[1])["tensors"][0]
         read.clear()
         main(["survey", str(path), "--no-cache"])
         assert read == ["=evil\x1b[0m", "newer", "none", "norm"]

@@ -35,7 +35,7 @@ def test_header_as_ggml_reads_it(real_model: Path, shared_reference: Path) -> No
 
 
 def test_what_the_model_is(real_model: Path) -> None:
-    """gguf.md section 6 tells what a "Q4_K_M" of this model holds."""
+    """docs/gguf.md section 6 says what a "Q4_K_M" of this model holds."""
     with open_model(real_model) as model:
         assert model.architecture == "gemma3"
         assert (model.version, model.byte_order, model.alignment) == (3, "little", 32)

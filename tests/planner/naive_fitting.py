@@ -1,4 +1,4 @@
-"""The search for a layout as planner.md section 7 describes it, layer by layer, without shortcuts.
+"""The search for a layout as docs/planner.md section 7 has it, layer by layer, without shortcuts.
 
 Slow and plain, to compare with `explorer.planner.layout`.
 """

@@ -1,4 +1,4 @@
-"""The table of tensor types, against gguf.md section 7, the gguf package and safetensors' rules."""
+"""The table of tensor types, against docs/gguf.md section 7, the gguf package and safetensors."""
 
 from __future__ import annotations
 

@@ -274,8 +274,8 @@ def spread(rows: Sequence[int], most: int = MOST_TENSORS) -> list[int]:
 def sibling_factors(document: Document, row: int) -> list[str]:
     """Return tensors whose factor applies to an NVFP4 tensor's weights but is not in its blocks.
 
-    gguf.md section 8: converted files carry a further float32 factor in `….scale`, and one for the
-    activations in `….input_scale`; ggml's own decoding does not apply them either.
+    docs/gguf.md section 8: converted files have another float32 factor in `….scale`, and one
+    for activations in `….input_scale`; ggml's own decoding does not apply them either.
     """
     tensor = document.model.tensors.rows[row]
     if tensor.type.name != "NVFP4" or tensor.grouped is not None:

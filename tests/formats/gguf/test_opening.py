@@ -1,4 +1,4 @@
-"""What a good file must give: every value type, version, byte order (gguf.md sections 1 to 3)."""
+"""What a good file gives: every value type, version, byte order (docs/gguf.md sections 1 to 3)."""
 
 from __future__ import annotations
 

@@ -95,11 +95,11 @@ def test_every_filter_term_works(demo_path: Path) -> None:
         assert 0 < found[term] <= len(arrays), term
 
 
-def test_every_kind_of_filter_term_is_told() -> None:
+def test_every_kind_of_filter_term_is_listed() -> None:
     from explorer.formats.tensor_filter import _EXAMPLES
 
-    told = " ".join(first_cells(PAGES["tensors"]))
-    assert [key for key in _EXAMPLES if not re.search(rf"\b{key}[:<>=]", told)] == []
+    listed = " ".join(first_cells(PAGES["tensors"]))
+    assert [key for key in _EXAMPLES if not re.search(rf"\b{key}[:<>=]", listed)] == []
 
 
 def test_every_vocabulary_term_works(demo_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_limits_are_those_of_the_program() -> None:
     }
 
 
-def test_words_are_in_order_and_told_once() -> None:
+def test_words_are_in_order_and_listed_once() -> None:
     words = re.findall(r"^\*\*(.+?)\*\*:", PAGES["words"].text, re.MULTILINE)
     assert words == sorted(words, key=str.casefold)
     assert len(words) == len(set(words)) > 40
