@@ -1,8 +1,10 @@
-"""The walk over strings in NumPy must give what the plain loop gives."""
+"""Arrays of GGUF metadata: skipping them, and reading their first elements."""
 
 from __future__ import annotations
 
+import struct
 import time
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -10,15 +12,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from explorer.errors import FormatError
-from explorer.formats.gguf import arrays as gguf_strings
-from explorer.formats.gguf.arrays import STRING, Layout, end_of_elements, walk_strings
+from explorer.errors import ExplorerError, FormatError
+from explorer.formats import Model, open_model
+from explorer.formats.gguf import arrays
+from explorer.formats.gguf.arrays import (
+    STRING,
+    Layout,
+    end_of_elements,
+    first_elements,
+    walk_strings,
+)
 from explorer.sources import MemorySource
 from tests.helpers.stopwatch import in_time
 
 _Order = Literal["little", "big"]
 
-strings = st.lists(
+_TEXTS = st.lists(
     st.one_of(
         st.binary(max_size=12),
         st.just(b""),
@@ -56,7 +65,7 @@ _KINDS: list[tuple[int, _Order]] = [(4, "little"), (4, "big"), (8, "little"), (8
 @pytest.mark.parametrize(
     ("window", "few"), [(8, 0), (9, 0), (16, 64), (31, 0), (64, 0), (1 << 18, 0)]
 )
-@given(texts=strings, before=st.binary(max_size=9), after=st.binary(max_size=20))
+@given(texts=_TEXTS, before=st.binary(max_size=9), after=st.binary(max_size=20))
 @example(texts=[b""] * 40, before=b"", after=b"")
 @example(texts=[b"a", b""] * 20, before=b"", after=b"\x01")
 @example(texts=[b"y" * 255, b"z" * 256, b"y" * 255], before=b"", after=b"")
@@ -69,8 +78,8 @@ def test_equals_the_plain_loop(
     before: bytes,
     after: bytes,
 ) -> None:
-    monkeypatch.setattr(gguf_strings, "_WINDOW_BYTES", window)
-    monkeypatch.setattr(gguf_strings, "_FEW", few)
+    monkeypatch.setattr(arrays, "_WINDOW_BYTES", window)
+    monkeypatch.setattr(arrays, "_FEW", few)
     for width, order in _KINDS:
         content = before + _pack(texts, width, order) + after
         layout = Layout(order, width)
@@ -94,7 +103,7 @@ def test_a_vocabulary_of_many_windows(order: _Order, width: int) -> None:
     assert _walk(content, 4, len(texts), width, order) == _plain_walk(texts, width, 4)
 
 
-@given(texts=strings.filter(bool), data=st.data())
+@given(texts=_TEXTS.filter(bool), data=st.data())
 def test_cut_anywhere_is_an_error(texts: list[bytes], data: st.DataObject) -> None:
     for width, order in _KINDS:
         content = _pack(texts, width, order)
@@ -151,3 +160,53 @@ def test_hostile_strings_cost_little(texts: list[bytes]) -> None:
     total = sum(len(piece) for piece in walk_strings(source, 0, len(many), Layout("little", 8)))
     assert in_time(time.process_time() - started, 1.0)
     assert total == len(many) + 1
+
+
+def text(raw: bytes) -> bytes:
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def file_of(tmp_path: Path, *values: tuple[int, bytes]) -> Path:
+    """A file with the keys k0, k1 … of these value types and bytes (docs/gguf.md, section 1)."""
+    keys = b"".join(
+        text(b"k%d" % i) + struct.pack("<I", kind) + raw for i, (kind, raw) in enumerate(values)
+    )
+    path = tmp_path / "arrays.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) + keys)
+    return path
+
+
+def string_array(*items: bytes) -> bytes:
+    return struct.pack("<IQ", 8, len(items)) + b"".join(map(text, items))
+
+
+def heads(model: Model, count: int) -> list[object]:
+    return [first_elements(model, entry, count) for entry in model.metadata.entries]
+
+
+def test_only_as_many_as_asked_for(tmp_path: Path) -> None:
+    numbers = struct.pack("<IQ", 4, 1000) + struct.pack("<1000I", *range(1000))
+    tokens = string_array(*(b"t%d" % i for i in range(500)), b"\xff")
+    inner = struct.pack("<IQ3i", 5, 3, -1, 2, 3)
+    nested = struct.pack("<IQ", 9, 3) + inner + string_array(b"x", b"y", b"z") + inner
+    path = file_of(tmp_path, (9, numbers), (9, tokens), (9, nested), (9, string_array()))
+    with open_model(path) as model:
+        assert heads(model, 2) == [[0, 1], ["t0", "t1"], [[-1, 2], ["x", "y"]], []]
+        assert not any("value" in vars(entry) for entry in model.metadata.entries)
+        full = heads(model, 10_000)
+        assert full[1] == list(model.metadata.entries[1].value)  # type: ignore[arg-type]
+        assert heads(model, 2)[1] == ["t0", "t1"]  # now from memory
+
+
+def test_strings_too_long_to_show_are_refused(tmp_path: Path) -> None:
+    path = file_of(tmp_path, (9, string_array(b"x" * (2 << 20))))
+    with open_model(path) as model, pytest.raises(ExplorerError, match="too long"):
+        heads(model, 1)
+
+
+def test_a_closed_file_is_an_error_of_ours(tmp_path: Path) -> None:
+    path = file_of(tmp_path, (9, string_array(b"x")))
+    with open_model(path) as model:
+        pass
+    with pytest.raises(ExplorerError):
+        heads(model, 1)
