@@ -6,15 +6,19 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import explorer.planner
-from explorer.planner import Device, Settings, plan
+from explorer.errors import PlanError
+from explorer.planner import Device, Host, Settings, plan
 from explorer.planner.advice import solve
-from explorer.planner.inputs import plan_record
+from explorer.planner.inputs import PlanInputs, devices_of, plan_record
 from explorer.planner.tensor_groups import group_list
 from tests.helpers.small_gguf import SmallGguf, model_from
-from tests.planner.models import GIB, MIB, small_model
+from tests.planner.models import GIB, MIB, random_devices, random_settings, small_model
 
 GPU = Device("0", "CUDA", 900 * MIB, name="Small GPU")
 
@@ -168,3 +172,29 @@ def test_names_from_files_are_shown_as_plain_text() -> None:
     p = plan(h, Settings(context=1 << 20), [Device("0", "CUDA", 900 * MIB, name="\x1b]0;x")])
     texts = [*p.notes, *p.warnings, *(i.origin for t in p.terms for i in t.inputs.values())]
     assert not any("\x1b" in text or "\u202e" in text for text in texts)
+
+
+@hypothesis.settings(max_examples=40)
+@given(random_settings, random_devices(), st.sampled_from([None, Host(GIB), Host(1, 2, 3, True)]))
+def test_inputs_survive_being_saved(
+    asked: Settings, devices: list[Device], host: Host | None
+) -> None:
+    inputs = PlanInputs(asked, tuple(devices), host, "ollama-0.30")
+    assert PlanInputs.from_record(json.loads(json.dumps(inputs.record()))) == inputs
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"free": None}, {"free": True}, {"total": "much"}, {"compute": ["8", "6"]}, {"id": None}],
+)
+def test_a_saved_device_that_is_damaged_is_one_clear_error(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PlanError):
+        devices_of([{"id": "0", "library": "CUDA", "free": GIB} | wrong])
+
+
+def test_a_saved_switch_that_is_no_boolean_is_left_alone() -> None:
+    record = PlanInputs(Settings(spread=True), (GPU,), Host(GIB)).record()
+    record["settings"] |= {"spread": "yes", "require_full": 1}
+    record["host"]["macos"] = "no"
+    read = PlanInputs.from_record(json.loads(json.dumps(record)))
+    assert read == PlanInputs(Settings(), (GPU,), Host(GIB))

@@ -9,6 +9,7 @@ import pytest
 from explorer.planner import Device, Hyperparameters, Settings
 from explorer.planner import advice as planner_advice
 from explorer.planner.advice import Advice
+from explorer.planner.devices import parse_context, parse_size
 from explorer.planner.profiles import profile_named
 from explorer.planner.result import Plan, PlanRequest
 from explorer.present.plan import (
@@ -16,9 +17,11 @@ from explorer.present.plan import (
     Level,
     advice_changes,
     advice_text,
+    context_text,
     layers_text,
     plan_figure,
     plan_figures,
+    size_text,
     verdict,
 )
 from explorer.text import exact_text
@@ -88,3 +91,20 @@ def test_each_answer_has_a_title_and_a_setting(what: str) -> None:
     assert advice_changes(answer).keys() <= {part.name for part in fields(Settings)}
     assert advice_text(Advice(what, None, "memory")) == f"{QUESTIONS[what].title}: none. memory."
     assert not advice_changes(Advice(what, None, "memory"))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"), [(32_768, "32k"), (1 << 20, "1M"), (40_960, "40,960"), (512, "512")]
+)
+def test_contexts_are_written_as_they_are_typed(tokens: int, text: str) -> None:
+    assert context_text(tokens) == text
+    assert parse_context(text) == tokens
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 1023, 512 << 20, 24 * GIB, 22 * GIB + GIB // 2])
+def test_short_sizes_are_exact(nbytes: int) -> None:
+    assert parse_size(size_text(nbytes)) == nbytes
+
+
+def test_a_long_size_is_rounded() -> None:
+    assert size_text(24_567_890_123) == "22.9 GiB"

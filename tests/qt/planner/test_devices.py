@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.hardware.catalogue import load_catalogue
 from explorer.planner import Device
-from explorer.qt.planner.devices import FREE, NAME, CatalogueDialog
+from explorer.qt.planner.devices import FREE, NAME, CatalogueDialog, added
 from explorer.qt.widgets.table_model import ItemRole
 from tests.qt.planner.plan_models import GIB, MACHINE, Panel
 
@@ -153,3 +153,10 @@ def test_sets_are_remembered_chosen_and_forgotten(
     assert "2 \\u00d7 small & odd" in panel.notes.note("planner")
     box.forget.actions()[0].trigger()
     assert panel.state.sets == {}
+
+
+def test_added_devices_have_ids_of_their_own() -> None:
+    devices = added((Device("1", "CUDA", 1),), Device("0", "CUDA", 5), 3)
+    assert [device.id for device in devices] == ["1", "0", "2", "3"]
+    devices = added(devices, Device("0", "ROCm", 5))
+    assert len({device.key for device in devices}) == 5

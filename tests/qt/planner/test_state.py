@@ -1,4 +1,4 @@
-"""The planner's state without a window: history, stops, saving, curves, and what is taken away."""
+"""The planner's state without a window: history, saving, scenarios."""
 
 from __future__ import annotations
 
@@ -7,25 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.errors import PlanError
 from explorer.hardware.detect import Machine
-from explorer.planner import Device, Host, Settings
-from explorer.planner.devices import parse_context, parse_gpu, parse_size
-from explorer.planner.inputs import PlanInputs
-from explorer.present.plan import context_text, size_text
-from explorer.present.plan_export import (
-    Stops,
-    context_stops,
-    curve_contexts,
-    device_spec,
-    make_curves,
-    parallel_stops,
-    server_command,
-)
-from explorer.qt.planner.devices import added
+from explorer.planner import Device, Host
+from explorer.present.plan_export import server_command
 from explorer.qt.planner.state import (
     MOST_SCENARIOS,
     CurrentPlan,
@@ -33,7 +21,7 @@ from explorer.qt.planner.state import (
     PlannedModel,
     PlannerState,
 )
-from tests.planner.models import GIB, random_devices, random_settings, small_model
+from tests.planner.models import GIB, small_model
 
 few = settings(max_examples=40)
 
@@ -90,67 +78,6 @@ def test_a_change_after_undo_forgets_what_was_undone() -> None:
     history.value = 9
     history.undo()
     assert history.value == 0
-
-
-@few
-@given(st.integers(0, 1 << 26) | st.integers(500, 2100))
-@example(513)
-def test_every_context_has_its_nearest_stop(trained: int) -> None:
-    stops = context_stops(trained)
-    assert list(stops.values) == sorted(set(stops.values))
-    for snap in stops.snaps:
-        assert stops.values[stops.position(snap)] == snap
-    for power in range(11, 21):
-        assert 1 << power in stops.snaps
-    if 512 <= trained <= 1 << 24:
-        assert trained in stops.snaps
-        assert trained <= stops.values[-1]
-    assert stops.values[0] == 512
-
-
-@few
-@given(st.integers(1, 1 << 21), st.integers(-3, 3))
-def test_steps_go_the_right_way_from_any_value(value: int, steps: int) -> None:
-    stops = context_stops(131_072)
-    stepped = stops.step(value, steps)
-    if steps > 0 and value < stops.values[-1]:
-        assert stepped > value
-    if steps < 0 and value > stops.values[0]:
-        assert stepped < value
-    assert stepped in stops.values
-
-
-def test_stops_of_sequences_hold_all_small_numbers() -> None:
-    stops = parallel_stops()
-    assert set(range(1, 9)) <= set(stops.values)
-    assert stops.values[-1] == 64
-    assert Stops([3], []).position(7) == 0
-
-
-@pytest.mark.parametrize(
-    ("tokens", "text"), [(32_768, "32k"), (1 << 20, "1M"), (40_960, "40,960"), (512, "512")]
-)
-def test_contexts_are_written_as_they_are_typed(tokens: int, text: str) -> None:
-    assert context_text(tokens) == text
-    assert parse_context(text) == tokens
-
-
-@pytest.mark.parametrize("nbytes", [0, 1, 1023, 512 << 20, 24 * GIB, 22 * GIB + GIB // 2])
-def test_short_sizes_are_exact(nbytes: int) -> None:
-    assert parse_size(size_text(nbytes)) == nbytes
-
-
-def test_a_long_size_is_rounded() -> None:
-    assert size_text(24_567_890_123) == "22.9 GiB"
-
-
-@few
-@given(random_settings, random_devices(), st.sampled_from([None, Host(GIB), Host(1, 2, 3, True)]))
-def test_inputs_survive_being_saved(
-    settings_: Settings, devices: list[Device], host: Host | None
-) -> None:
-    inputs = PlanInputs(settings_, tuple(devices), host, "ollama-0.30")
-    assert PlanInputs.from_record(json.loads(json.dumps(inputs.record()))) == inputs
 
 
 _NAMES = [
@@ -252,37 +179,3 @@ def test_a_separate_projector_is_part_of_the_plan() -> None:
     assert state.inputs.settings.projector_bytes == 0  # another model has none
     command = server_command(model.path, plan, model.projector)
     assert command.endswith("--mmproj p.gguf")
-
-
-def test_curves_end_at_the_trained_context_and_can_be_stopped() -> None:
-    assert curve_contexts(40_960)[-1] == 40_960
-    assert curve_contexts(0)[-1] == 1 << 20
-    asked = 0
-
-    def check() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 5:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        make_curves(small_model(), PlanInputs(), {}, check)
-
-
-@few
-@given(random_devices())
-def test_a_device_is_described_so_that_the_command_line_reads_it(devices: list[Device]) -> None:
-    for position, device in enumerate(devices):
-        named = replace(
-            device, name="A, strange = name\x1b", driver_major=12, total=device.free + 1
-        )
-        read = parse_gpu(device_spec(named), position + 5)
-        assert replace(read, name="") == replace(named, name="")
-        assert read.name == "A strange name\\x1b"
-
-
-def test_added_devices_have_ids_of_their_own() -> None:
-    devices = added((Device("1", "CUDA", 1),), Device("0", "CUDA", 5), 3)
-    assert [device.id for device in devices] == ["1", "0", "2", "3"]
-    devices = added(devices, Device("0", "ROCm", 5))
-    assert len({device.key for device in devices}) == 5

@@ -1,0 +1,86 @@
+"""Settings of a plan for other programs, stops of sliders, and memory against context."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from explorer.planner import Device
+from explorer.planner.devices import parse_gpu
+from explorer.planner.inputs import PlanInputs
+from explorer.present.plan_export import (
+    Stops,
+    context_stops,
+    curve_contexts,
+    device_spec,
+    make_curves,
+    parallel_stops,
+)
+from tests.planner.models import random_devices, small_model
+
+few = settings(max_examples=40)
+
+
+@few
+@given(st.integers(0, 1 << 26) | st.integers(500, 2100))
+@example(513)
+def test_every_context_has_its_nearest_stop(trained: int) -> None:
+    stops = context_stops(trained)
+    assert list(stops.values) == sorted(set(stops.values))
+    for snap in stops.snaps:
+        assert stops.values[stops.position(snap)] == snap
+    for power in range(11, 21):
+        assert 1 << power in stops.snaps
+    if 512 <= trained <= 1 << 24:
+        assert trained in stops.snaps
+        assert trained <= stops.values[-1]
+    assert stops.values[0] == 512
+
+
+@few
+@given(st.integers(1, 1 << 21), st.integers(-3, 3))
+def test_steps_go_the_right_way_from_any_value(value: int, steps: int) -> None:
+    stops = context_stops(131_072)
+    stepped = stops.step(value, steps)
+    if steps > 0 and value < stops.values[-1]:
+        assert stepped > value
+    if steps < 0 and value > stops.values[0]:
+        assert stepped < value
+    assert stepped in stops.values
+
+
+def test_stops_of_sequences_hold_all_small_numbers() -> None:
+    stops = parallel_stops()
+    assert set(range(1, 9)) <= set(stops.values)
+    assert stops.values[-1] == 64
+    assert Stops([3], []).position(7) == 0
+
+
+def test_curves_end_at_the_trained_context_and_can_be_stopped() -> None:
+    assert curve_contexts(40_960)[-1] == 40_960
+    assert curve_contexts(0)[-1] == 1 << 20
+    asked = 0
+
+    def check() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 5:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        make_curves(small_model(), PlanInputs(), {}, check)
+
+
+@few
+@given(random_devices())
+def test_a_device_is_described_so_that_the_command_line_reads_it(devices: list[Device]) -> None:
+    for position, device in enumerate(devices):
+        named = replace(
+            device, name="A, strange = name\x1b", driver_major=12, total=device.free + 1
+        )
+        read = parse_gpu(device_spec(named), position + 5)
+        assert replace(read, name="") == replace(named, name="")
+        assert read.name == "A strange name\\x1b"
