@@ -38,28 +38,23 @@ def check_decodable(tensor: Tensor) -> None:
     Raises:
         FormatError: The file is damaged there, or the tensor's type is not known or has no values.
     """
-    what = _fault(tensor)
-    if what is not None:
-        raise FormatError(f"tensor {tensor.name!r}: {what}", tensor.file, tensor.offset)
-
-
-def _fault(tensor: Tensor) -> str | None:
-    kind = tensor.type
+    kind, grouped = tensor.type, tensor.grouped
+    needed, found = kind.nbytes(tensor.parameters), tensor.nbytes
+    if grouped is not None and grouped.global_scale is not None:
+        found -= grouped.global_scale.extent.nbytes
     if kind.known and tensor.damage is not None:
-        return tensor.damage
-    if tensor.grouped is None and not has_decoder(kind.name):
+        what = tensor.damage
+    elif grouped is None and not has_decoder(kind.name):
         reason = WITHOUT_DECODER.get(kind.name, "this program does not know the type")
-        return f"weights of type {kind.name} cannot be decoded: {reason}"
-    needed = kind.nbytes(tensor.parameters)
-    found = tensor.nbytes
-    if tensor.grouped is not None and tensor.grouped.global_scale is not None:
-        found -= tensor.grouped.global_scale.extent.nbytes
-    if needed != found:
-        return (
+        what = f"weights of type {kind.name} cannot be decoded: {reason}"
+    elif needed != found:
+        what = (
             f"{tensor.parameters} weights of type {kind.name} do not take "
             f"the {found} bytes that the file has for them"
         )
-    return None
+    else:
+        return
+    raise FormatError(f"tensor {tensor.name!r}: {what}", tensor.file, tensor.offset)
 
 
 class _Items:

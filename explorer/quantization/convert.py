@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,57 +171,40 @@ def _importance(given: Any, kind: TensorType, count: int) -> Weights | None:
 # fields are those of `docs/gguf.md`, section 8. Kernels know little-endian blocks only.
 
 
-class Numbers(NamedTuple):
-    """Numbers of one width in a block, one behind the other or at equal distances.
-
-    Attributes:
-        offset: First byte of the first one.
-        width: Bytes of each.
-        repeats: How many.
-        stride: Bytes from one to the next.
-    """
-
-    offset: int
-    width: int
-    repeats: int
-    stride: int
-
-
-def _run(offset: int, width: int, repeats: int = 1) -> Numbers:
-    return Numbers(offset, width, repeats, width)
-
-
-NUMBERS: Final[Mapping[str, tuple[Numbers, ...]]] = MappingProxyType(
+NUMBERS: Final[Mapping[str, tuple[tuple[int, int, int], ...]]] = MappingProxyType(
     {
-        **dict.fromkeys(("F16", "BF16", "I16", "U16"), (_run(0, 2),)),
-        **dict.fromkeys(("F32", "I32", "U32"), (_run(0, 4),)),
-        **dict.fromkeys(("F64", "I64", "U64"), (_run(0, 8),)),
-        "C64": (_run(0, 4, 2),),
-        **dict.fromkeys(("Q4_0", "Q8_0", "Q1_0", "Q2_0", "IQ4_NL"), (_run(0, 2),)),
-        **dict.fromkeys(("Q4_1", "Q8_1", "Q4_K", "Q5_K"), (_run(0, 2, 2),)),
-        "Q5_0": (_run(0, 2), _run(2, 4)),
-        "Q5_1": (_run(0, 2, 2), _run(4, 4)),
-        "Q2_K": (_run(80, 2, 2),),
-        "Q3_K": (_run(108, 2),),
-        "Q6_K": (_run(208, 2),),
-        "Q8_K": (_run(0, 4), _run(260, 2, 16)),
-        **dict.fromkeys(("IQ2_S", "IQ3_S"), (_run(0, 2),)),
-        "IQ1_S": (_run(0, 2), _run(34, 2, 8)),
-        "IQ1_M": (_run(48, 2, 4),),
-        "IQ2_XXS": (_run(0, 2), Numbers(6, 4, 8, 8)),
-        "IQ2_XS": (_run(0, 2, 33),),
-        "IQ3_XXS": (_run(0, 2), _run(66, 4, 8)),
-        "IQ4_XS": (_run(0, 2, 2),),
-        "TQ1_0": (_run(52, 2),),
-        "TQ2_0": (_run(64, 2),),
+        **dict.fromkeys(("F16", "BF16", "I16", "U16"), ((0, 2, 1),)),
+        **dict.fromkeys(("F32", "I32", "U32"), ((0, 4, 1),)),
+        **dict.fromkeys(("F64", "I64", "U64"), ((0, 8, 1),)),
+        "C64": ((0, 4, 2),),
+        **dict.fromkeys(("Q4_0", "Q8_0", "Q1_0", "Q2_0", "IQ4_NL"), ((0, 2, 1),)),
+        **dict.fromkeys(("Q4_1", "Q8_1", "Q4_K", "Q5_K"), ((0, 2, 2),)),
+        "Q5_0": ((0, 2, 1), (2, 4, 1)),
+        "Q5_1": ((0, 2, 2), (4, 4, 1)),
+        "Q2_K": ((80, 2, 2),),
+        "Q3_K": ((108, 2, 1),),
+        "Q6_K": ((208, 2, 1),),
+        "Q8_K": ((0, 4, 1), (260, 2, 16)),
+        **dict.fromkeys(("IQ2_S", "IQ3_S"), ((0, 2, 1),)),
+        "IQ1_S": ((0, 2, 1), (34, 2, 8)),
+        "IQ1_M": ((48, 2, 4),),
+        "IQ2_XXS": ((0, 2, 1), *((6 + 8 * sub, 4, 1) for sub in range(8))),
+        "IQ2_XS": ((0, 2, 33),),
+        "IQ3_XXS": ((0, 2, 1), (66, 4, 8)),
+        "IQ4_XS": ((0, 2, 2),),
+        "TQ1_0": ((52, 2, 1),),
+        "TQ2_0": ((64, 2, 1),),
     }
 )
-"""By type name; types that are not here have no number of several bytes."""
+"""By type name: offset of the first number of a run, bytes of each, how many.
+
+Types that are not here have no number of several bytes.
+"""
 
 
 def swap_byte_order(type_name: str, blocks: Blocks) -> None:
     """Turn round every number of several bytes, in place; blocks: uint8 [n, block_bytes]."""
-    for offset, width, repeats, stride in NUMBERS.get(type_name, ()):
-        for place in range(offset, offset + repeats * stride, stride):
+    for offset, width, count in NUMBERS.get(type_name, ()):
+        for place in range(offset, offset + count * width, width):
             number = blocks[:, place : place + width]
             number[...] = number[:, ::-1].copy()

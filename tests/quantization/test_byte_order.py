@@ -16,11 +16,8 @@ _QUANTIZED = [n for n, kind in TENSOR_TYPES.items() if kind.quantized and n != "
 
 def _bytes_of(name: str) -> list[tuple[int, int]]:
     """Return (offset, width) of each number."""
-    return [
-        (number.offset + i * number.stride, number.width)
-        for number in NUMBERS.get(name, ())
-        for i in range(number.repeats)
-    ]
+    runs = NUMBERS.get(name, ())
+    return [(offset + i * width, width) for offset, width, count in runs for i in range(count)]
 
 
 def test_numbers_lie_inside_their_blocks_and_apart() -> None:
