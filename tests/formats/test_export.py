@@ -123,7 +123,7 @@ def test_a_line_of_many_chunks_needs_little_memory(chunk: int) -> None:
 
 
 @pytest.mark.parametrize("write", [write_csv, write_npy])
-def test_writing_tells_how_far_it_is_and_can_be_stopped(write: object) -> None:
+def test_writing_reports_progress_and_can_be_cancelled(write: object) -> None:
     assert callable(write)
     tensor = float_tensor(np.zeros(CHUNK_WEIGHTS + 1024), (513, 1024))
     done: list[int] = []

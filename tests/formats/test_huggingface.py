@@ -35,14 +35,14 @@ def sharded(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told(model: Model) -> list[tuple[str, str, str]]:
+def problems_of(model: Model) -> list[tuple[str, str, str]]:
     return [(p.severity.value, p.where, p.what) for p in model.problems]
 
 
 def test_shards_are_one_model(sharded: Path) -> None:
     for path in (sharded, sharded / INDEX):
         with open_model(path) as model:
-            assert told(model) == []
+            assert problems_of(model) == []
             assert model.path == path
             assert list(model.tensors) == ["a", "b", "c"]
             assert [t.read()[:2] for t in model.tensors.rows] == [b"\0\1", b"\2\3", b"\0\1"]
@@ -55,7 +55,7 @@ def test_missing_and_broken_shards_are_problems(sharded: Path) -> None:
     (sharded / FIRST).unlink()
     with open_model(sharded) as model:
         assert list(model.tensors) == ["c"]
-        (severity, where, what) = told(model)[0]
+        (severity, where, what) = problems_of(model)[0]
         assert (severity, where) == ("error", FIRST)
         assert "does not exist" in what
         assert "2 tensors of the index" in what
@@ -70,7 +70,7 @@ def test_cut_shard_still_lists(sharded: Path) -> None:
     with open_model(sharded) as model:
         assert model.tensors["c"].damage is not None
         assert model.tensors["a"].damage is None
-        assert [where for _, where, _ in told(model)] == [SECOND]
+        assert [where for _, where, _ in problems_of(model)] == [SECOND]
 
 
 def test_index_and_shards_that_differ(sharded: Path) -> None:
@@ -79,7 +79,7 @@ def test_index_and_shards_that_differ(sharded: Path) -> None:
     with open_model(sharded) as model:
         assert sorted(t.name for t in model.tensors.rows) == ["a", "b", "c", "new"]
         assert model.tensors["b"].file.name == SECOND
-        found = {(where, what) for _, where, what in told(model)}
+        found = {(where, what) for _, where, what in problems_of(model)}
         assert ("a", f"is in '{FIRST}', the index says '{SECOND}'") in found
         assert ("b", f"is also in '{FIRST}'; the one in '{SECOND}' is shown") in found
         assert ("new", f"is in '{SECOND}', but not in the index") in found
@@ -116,7 +116,7 @@ def test_names_that_leave_the_folder_are_never_opened(
     monkeypatch.setattr(os, "open", spy)
     with open_model(sharded) as model:
         assert list(model.tensors) == ["c"]
-        assert any("outside the folder" in what for _, _, what in told(model))
+        assert any("outside the folder" in what for _, _, what in problems_of(model))
     assert {Path(path).name for path in opened} == {INDEX, SECOND}
 
 
@@ -128,7 +128,7 @@ def test_names_that_cannot_be_opened_are_problems(name: str, sharded: Path) -> N
     write_index(sharded, {"x": name, "c": SECOND})
     with open_model(sharded) as model:
         assert list(model.tensors) == ["c"]
-        assert told(model)[0][0] == "error"
+        assert problems_of(model)[0][0] == "error"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_broken_index(content: str, sharded: Path) -> None:
     assert caught.value.path == sharded / INDEX
     with open_model(sharded) as model:  # the folder opens without it
         assert list(model.tensors) == ["a", "b", "c"]
-        assert told(model)[0][:2] == ("error", INDEX)
+        assert problems_of(model)[0][:2] == ("error", INDEX)
 
 
 @given(
@@ -175,7 +175,9 @@ def test_repeated_name_in_index(sharded: Path) -> None:
     text = (sharded / INDEX).read_text().replace('"a":', f'"a": "{FIRST}", "a":')
     (sharded / INDEX).write_text(text)
     with open_model(sharded) as model:
-        assert [(severity, where) for severity, where, _ in told(model)] == [("warning", "a")]
+        assert [(severity, where) for severity, where, _ in problems_of(model)] == [
+            ("warning", "a")
+        ]
 
 
 def test_the_standard_index_comes_first(sharded: Path) -> None:
@@ -198,12 +200,14 @@ def test_folder_without_index(tmp_path: Path) -> None:
     (tmp_path / "._model-2.safetensors").write_bytes(b"made by macOS")
     with open_model(tmp_path) as model:
         assert list(model.tensors) == ["b", "a", "c"]
-        assert [(s, w) for s, w, _ in told(model)] == [("warning", "consolidated.safetensors")]
+        assert [(s, w) for s, w, _ in problems_of(model)] == [
+            ("warning", "consolidated.safetensors")
+        ]
     (tmp_path / "model-2.safetensors").unlink()
     (tmp_path / "model-10.safetensors").unlink()
     with open_model(tmp_path) as model:
         assert list(model.tensors) == ["z"]
-        assert told(model) == []
+        assert problems_of(model) == []
 
 
 def test_two_files_with_the_same_tensor(tmp_path: Path) -> None:
@@ -219,7 +223,7 @@ def test_two_files_with_the_same_tensor(tmp_path: Path) -> None:
         ]
         assert model.tensors["z"].damage is not None  # damage moves with the rows
         assert model.tensors["y"].damage is None
-        assert ("error", "x") in [(s, w) for s, w, _ in told(model)]
+        assert ("error", "x") in [(s, w) for s, w, _ in problems_of(model)]
 
 
 def test_folder_of_nothing(tmp_path: Path) -> None:
@@ -333,7 +337,7 @@ def test_links_out_of_the_cache_are_never_opened(indexed: bool, tmp_path: Path) 
         write_index(snapshot, {"a": FIRST, "secret": SECOND})
     with open_model(snapshot) as model:
         assert list(model.tensors) == ["a"]
-        assert [where for _, where, _ in told(model)] == [SECOND]
+        assert [where for _, where, _ in problems_of(model)] == [SECOND]
 
 
 def test_a_shard_that_is_a_link(sharded: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -350,7 +354,7 @@ def test_a_shard_that_is_a_link(sharded: Path, tmp_path_factory: pytest.TempPath
     (sharded / FIRST).symlink_to(elsewhere)
     with open_model(sharded) as model:
         assert list(model.tensors) == ["c"]
-        assert "outside the folder" in told(model)[0][2]
+        assert "outside the folder" in problems_of(model)[0][2]
 
 
 @pytest.mark.parametrize("name", ["config.json", INDEX])
@@ -364,7 +368,11 @@ def test_a_side_file_that_leads_out_is_not_read(
     (sharded / name).symlink_to(outside)
     with open_model(sharded) as model:
         assert list(model.tensors) == ["a", "b", "c"]
-        assert ("error", name, "is a link out of the model's folder; it is not read") in told(model)
+        assert (
+            "error",
+            name,
+            "is a link out of the model's folder; it is not read",
+        ) in problems_of(model)
         assert not model.config
         assert "config.secret" not in model.metadata
 
@@ -378,7 +386,7 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
 
 def test_files_are_closed(sharded: Path) -> None:
     if not Path("/proc/self/fd").exists():
-        pytest.skip("counts open files as Linux tells them")
+        pytest.skip("counts open files as Linux lists them")
     before = len(os.listdir("/proc/self/fd"))
     open_model(sharded).close()
     (sharded / FIRST).write_bytes(tensors_bytes([])[:-1])

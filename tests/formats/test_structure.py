@@ -160,7 +160,7 @@ def test_each_shard_has_its_own_version_and_byte_order(
         assert raws[index][name.offset : name.end] == b"t%d" % index
 
 
-def test_tells_padding_from_unused_bytes() -> None:
+def test_padding_is_distinguished_from_unused_bytes() -> None:
     raw = example().write()
     model = model_from(raw)
     structure = Structure(model)

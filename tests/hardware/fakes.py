@@ -17,7 +17,7 @@ class NVMLError(Exception):
 
 @dataclass
 class FakeGpu:
-    """One GPU as NVML tells of it; None is a question that it refuses."""
+    """One GPU as NVML describes it; None is a question that it refuses."""
 
     name: str | bytes = "NVIDIA L4"
     free: int | None = 22 * GIB

@@ -102,7 +102,7 @@ def test_cards_of_others_are_left_alone(places: Places) -> None:
         assert (found.devices, found.notes) == ([], [])
 
 
-def test_an_intel_card_is_told_of(places: Places) -> None:
+def test_an_intel_card_is_reported(places: Places) -> None:
     card = {"vendor": "0x8086\n", "tile0/physical_vram_size_bytes": "0x300000000\n"}
     write_card(places.drm, 3, card)
     found = amd_devices(places)

@@ -1,4 +1,4 @@
-"""NVML: what it tells becomes devices; whatever it refuses is a note, never an error."""
+"""NVML: its answers become devices; what it refuses is a note, never an error."""
 
 from __future__ import annotations
 

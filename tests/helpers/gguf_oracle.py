@@ -50,9 +50,9 @@ def assert_same_as_gguf_package(path: Path) -> None:
         assert list(model.tensors) == [tensor.name for tensor in reader.tensors]
         if reader.tensors:
             assert model.data_offset == reader.data_offset
-        for tensor, told in zip(model.tensors.rows, reader.tensors, strict=True):
-            assert tensor.shape[::-1] == tuple(told.shape.tolist())
-            assert tensor.type.name == told.tensor_type.name
-            assert tensor.parameters == told.n_elements
-            assert tensor.nbytes == told.n_bytes
-            assert tensor.offset == told.data_offset
+        for tensor, peer in zip(model.tensors.rows, reader.tensors, strict=True):
+            assert tensor.shape[::-1] == tuple(peer.shape.tolist())
+            assert tensor.type.name == peer.tensor_type.name
+            assert tensor.parameters == peer.n_elements
+            assert tensor.nbytes == peer.n_bytes
+            assert tensor.offset == peer.data_offset

@@ -165,7 +165,9 @@ def test_no_permission(file: Path) -> None:
         FileSource(file)
 
 
-def test_no_permission_as_the_system_tells_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_permission_as_the_system_reports_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
@@ -422,7 +424,7 @@ def closed_between(path: Path, pool: DescriptorPool) -> FileSource:
     return source
 
 
-def test_a_file_that_vanished_is_told(pool: DescriptorPool, paths: list[Path]) -> None:
+def test_a_file_that_vanished_is_an_error(pool: DescriptorPool, paths: list[Path]) -> None:
     source = closed_between(paths[0], pool)
     paths[0].unlink()
     for _ in range(2):
@@ -432,7 +434,7 @@ def test_a_file_that_vanished_is_told(pool: DescriptorPool, paths: list[Path]) -
     source.close()
 
 
-def test_a_replaced_file_is_told_even_if_it_looks_the_same(
+def test_a_replaced_file_is_an_error_even_if_it_looks_the_same(
     pool: DescriptorPool, paths: list[Path]
 ) -> None:
     source = closed_between(paths[0], pool)
@@ -448,7 +450,7 @@ def test_a_replaced_file_is_told_even_if_it_looks_the_same(
 
 
 @pytest.mark.parametrize("size", [99, 101, 100])
-def test_a_changed_file_is_told(pool: DescriptorPool, paths: list[Path], size: int) -> None:
+def test_a_changed_file_is_an_error(pool: DescriptorPool, paths: list[Path], size: int) -> None:
     source = closed_between(paths[0], pool)
     paths[0].write_bytes(bytes(size))
     os.utime(paths[0], ns=(1, 1))
@@ -457,7 +459,7 @@ def test_a_changed_file_is_told(pool: DescriptorPool, paths: list[Path], size: i
     source.close()
 
 
-def test_something_else_in_its_place_is_told(pool: DescriptorPool, paths: list[Path]) -> None:
+def test_something_else_in_its_place_is_an_error(pool: DescriptorPool, paths: list[Path]) -> None:
     source = closed_between(paths[0], pool)
     paths[0].unlink()
     paths[0].mkdir()

@@ -122,7 +122,7 @@ def test_llama_cpp_flat_and_as_a_hub_cache(tmp_path: Path) -> None:
     assert store.nbytes == 8
 
 
-def test_a_folder_without_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "_MAX_FILES", 2)
     put(tmp_path, "many/a.gguf", "many/b.gguf", "many/c.gguf", "d.gguf")
     store = scan(tmp_path)

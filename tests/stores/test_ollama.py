@@ -31,7 +31,7 @@ def scan(root: Path) -> Store:
     return store
 
 
-def told(entry: Entry) -> str:
+def problem_texts(entry: Entry) -> str:
     return "; ".join(problem.what for problem in entry.problems)
 
 
@@ -200,7 +200,7 @@ def test_a_hostile_model_is_marked_and_all_else_is_listed(
     assert good.problems == ()
     assert details["good:latest"].architecture == "llama"
     assert bad.problems
-    assert what in told(bad)
+    assert what in problem_texts(bad)
     assert details["hostile:bad"].architecture is None
     inside = os.path.realpath(ollama.models)
     assert all(os.path.realpath(path).startswith(inside) for path in opened)
@@ -224,8 +224,8 @@ def test_names_that_deceive_are_marked(ollama: OllamaStore, tag: str) -> None:
     ollama.manifest([ollama.layer("model", GGUF)], f"registry.ollama.ai/library/m/{tag}")
     (entry,) = scan(ollama.models).entries
     assert entry.name == f"m:{tag}"
-    assert "not a name that Ollama accepts" in told(entry)
-    assert ("cannot be seen" in told(entry)) == (tag[1] in "\n\u202e")
+    assert "not a name that Ollama accepts" in problem_texts(entry)
+    assert ("cannot be seen" in problem_texts(entry)) == (tag[1] in "\n\u202e")
 
 
 def test_only_the_fourth_level_holds_manifests(ollama: OllamaStore) -> None:
@@ -240,7 +240,10 @@ def test_a_folder_of_manifests_that_is_a_link_is_not_followed(
     (tmp_path / "outside" / "n" / "m").mkdir(parents=True)
     (ollama.manifests / "host").symlink_to(tmp_path / "outside")
     (entry,) = scan(ollama.models).entries
-    assert (entry.name, told(entry)) == ("host", "is a link out of the store; it is not followed")
+    assert (entry.name, problem_texts(entry)) == (
+        "host",
+        "is a link out of the store; it is not followed",
+    )
 
 
 @pytest.fixture
@@ -254,7 +257,7 @@ def test_a_closed_namespace(two_models: OllamaStore, monkeypatch: pytest.MonkeyP
     close_folder(monkeypatch, two_models.manifests / "host" / "one")
     closed, other = scan(two_models.models).entries
     assert (closed.name, other.name) == ("host/one", "host/two/m:t")
-    assert "permission denied" in told(closed)
+    assert "permission denied" in problem_texts(closed)
     assert other.problems == ()
 
 

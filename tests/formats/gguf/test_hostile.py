@@ -136,11 +136,11 @@ def test_cut_inside_the_data(accept: Accept) -> None:
     assert model.tensors["whole"].read() == bytes(64)
     with pytest.raises(FormatError, match="half"):
         model.tensors["half"].read()
-    told = problem_texts(model)
-    assert "error" in told
-    assert "96 bytes are missing" in told
-    assert "2 of 3" in told
-    assert "half" in told
+    reported = problem_texts(model)
+    assert "error" in reported
+    assert "96 bytes are missing" in reported
+    assert "2 of 3" in reported
+    assert "half" in reported
 
 
 # Row 8

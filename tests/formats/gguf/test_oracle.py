@@ -53,13 +53,13 @@ def test_expected_values(shared_data: Path, name: str) -> None:
         assert model.version == expected["version"]
         assert len(model.tensors) == expected["n_tensors"]
         assert list(model.metadata) == list(expected["kv"])
-        for key, told in expected["kv"].items():
+        for key, peer in expected["kv"].items():
             entry = model.metadata.entry(key)
             assert entry is not None
             kind, element = _type_names(entry)
-            assert kind == told["type"], key
+            assert kind == peer["type"], key
             if kind != "ARRAY":
-                value, wanted = entry.value, told["value"]
+                value, wanted = entry.value, peer["value"]
                 if isinstance(wanted, dict):  # a long text, by its digest
                     assert isinstance(value, str)
                     assert len(value) == wanted["chars"]
@@ -67,8 +67,8 @@ def test_expected_values(shared_data: Path, name: str) -> None:
                 else:
                     assert (_shown(value) if isinstance(value, str) else value) == wanted, key
                 continue
-            assert element == told["elem"], key
-            assert entry.length == told["n"], key
+            assert element == peer["elem"], key
+            assert entry.length == peer["n"], key
             values = [_shown(v) if isinstance(v, str) else v for v in entry.value]
-            assert values[:3] == told["first"], key
-            assert values[-3:] == told["last"], key
+            assert values[:3] == peer["first"], key
+            assert values[-3:] == peer["last"], key

@@ -74,9 +74,9 @@ def test_a_shard_is_missing(folder: Path, missing: int, opened: int) -> None:
 def test_many_shards_are_missing(folder: Path) -> None:
     path = (folder / shard_name(2)).rename(folder / "big-00002-of-99999.gguf")
     with open_gguf(path) as model:
-        told = dict(problems(model))
+        reported = dict(problems(model))
         assert any("99998 of 99999" in what for _, what in problems(model))
-        assert all(len(what) < 500 for what in told.values())
+        assert all(len(what) < 500 for what in reported.values())
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_another_shard_is_cut_in_its_data(folder: Path) -> None:
 def test_the_keys_contradict_the_names(folder: Path) -> None:
     shard(3, count=4).write(folder / shard_name(2))
     with open_gguf(folder / shard_name(1)) as model:
-        told = [what for where, what in problems(model) if where == shard_name(2)]
-        assert any("split.no is 2" in what for what in told)
-        assert any("split.count is 4" in what for what in told)
+        reported = [what for where, what in problems(model) if where == shard_name(2)]
+        assert any("split.no is 2" in what for what in reported)
+        assert any("split.count is 4" in what for what in reported)
 
 
 @pytest.mark.parametrize("value", [("split.count", STRING, "3"), ("split.no", U32, 1 << 31)])
@@ -238,8 +238,8 @@ def test_each_file_has_its_own_version_byte_order_and_alignment(tmp_path: Path) 
         file.alignment = alignment
         file.write(tmp_path / shard_name(number))
     with open_gguf(tmp_path / shard_name(2)) as model:
-        told = [(file.version, file.byte_order, file.alignment) for file in model.files]
-        assert told == [(3, "big", 64), (1, "little", 32), (2, "little", 128)]
+        reported = [(file.version, file.byte_order, file.alignment) for file in model.files]
+        assert reported == [(3, "big", 64), (1, "little", 32), (2, "little", 128)]
         assert (model.version, model.byte_order) == (3, "big")
 
 

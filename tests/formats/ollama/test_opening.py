@@ -100,7 +100,7 @@ def store(tmp_path: Path) -> OllamaStore:
     return OllamaStore(tmp_path / "models")
 
 
-def told(model: Model) -> dict[str, str]:
+def problems_of(model: Model) -> dict[str, str]:
     return {problem.where: problem.what for problem in model.problems}
 
 
@@ -251,7 +251,7 @@ def test_a_type_that_contradicts_the_shapes(store: OllamaStore) -> None:
     layer = store.tensor("m", quantized("m", [2], 6, 64), metadata)
     with open_model(store.manifest([layer])) as model:
         assert model.tensors["m"].type.name == "affine6"
-        assert "int4" in told(model)["m"]
+        assert "int4" in problems_of(model)["m"]
 
 
 def test_scales_that_fit_nothing_leave_the_weight_as_it_is_stored(store: OllamaStore) -> None:
@@ -262,7 +262,7 @@ def test_scales_that_fit_nothing_leave_the_weight_as_it_is_stored(store: OllamaS
             "m.scale": "BF16",
             "m.bias": "BF16",
         }
-        assert "is not known" in told(model)["m"]
+        assert "is not known" in problems_of(model)["m"]
 
 
 def test_draft_tensors_are_listed_last_and_not_counted(store: OllamaStore) -> None:
@@ -305,7 +305,7 @@ def test_broken_layers_stay_in_the_list(store: OllamaStore, tmp_path: Path) -> N
     no_digest = {"mediaType": good["mediaType"], "name": "none", "size": 1}
     layers = [good, missing, cut, link, traversal, empty, junk, {"mediaType": 1}, 7, no_digest]
     with open_model(store.manifest([*layers, {**good, "name": "again", "size": 1}])) as model:
-        problems = told(model)
+        problems = problems_of(model)
         rows = {t.name: t for t in model.tensors.rows}
         assert list(rows) == [
             *("good", "missing", "cut", "link", "up", "empty", "junk", "none", "again")
@@ -328,7 +328,7 @@ def test_a_name_in_two_layers_counts_once(store: OllamaStore) -> None:
     layers = [store.tensor("a", [("a", "F32", [2])]), store.tensor("a", [("a", "F32", [3])])]
     with open_model(store.manifest(layers)) as model:
         assert [t.shape for t in model.tensors.rows] == [(2,)]
-        assert "more than one layer" in told(model)["a"]
+        assert "more than one layer" in problems_of(model)["a"]
 
 
 def test_nothing_usable_is_an_error(store: OllamaStore) -> None:

@@ -107,7 +107,7 @@ def test_damage_of_a_companion_is_damage_of_the_tensor(tmp_path: Path) -> None:
         assert "a.biases" in (model.tensors["a.weight"].damage or "")
 
 
-def test_one_guess_is_told_for_all(tmp_path: Path) -> None:
+def test_one_guess_is_reported_for_all(tmp_path: Path) -> None:
     path = write_tensors(tmp_path / "m.safetensors", *mlx("a", [2], 4, 64), *mlx("b", [2], 4, 64))
     with open_model(path) as model:
         assert [kind for _, kind, _ in listed(model)] == ["int4", "int4"]
