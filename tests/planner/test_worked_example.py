@@ -1,7 +1,8 @@
 """Command-R 35B (08-2024) with 32,000 tokens on 24 GiB, as an example of how to ask for a plan.
 
-docs/planner.md section 8. The quick estimate of 71.6 % is a rule of thumb from rounded figures (24
-GB of memory, 19 GB of weights, 0.5 GB of buffer, all of them GiB in truth). The layout is the answer.
+docs/planner.md section 8. The quick estimate of 71.6 % is a rule of thumb from rounded figures
+(24 GB of memory, 19 GB of weights, 0.5 GB of buffer, all of them GiB in truth). The layout is the
+answer.
 """
 
 from __future__ import annotations
