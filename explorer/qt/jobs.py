@@ -146,7 +146,7 @@ def drop_frames(error: BaseException | None) -> None:
 
 
 class JobRunner(QtCore.QObject):
-    """Starts jobs, lists those that run, and ends them when the window closes.
+    """Starts jobs, lists the running ones, and ends them when the window closes.
 
     Attributes:
         jobs: Jobs that have not finished, oldest first.

@@ -278,7 +278,7 @@ class MainWindow(QtWidgets.QMainWindow):
         self.open_demo(with_store=True)
 
     def open_demo(self, *, with_store: bool = False) -> None:
-        """Make the demo model if it is not there, and open it; list its store too if asked."""
+        """Make the demo model if it is not there, and open it; list its store in the library."""
 
         def show(demo: DemoPaths) -> None:
             self.open_paths([demo.model])

@@ -65,7 +65,7 @@ class Panels(QTabWidget):
         self._runner, self._settings = runner, settings
         self._demo_store: Path | None = None
         self._tabs: list[LazyTab[Any]] = []
-        self._tables: dict[str, TableView] = {}  # those that were built, by the name of the panel
+        self._tables: dict[str, TableView] = {}  # the built ones, by the name of the panel
         self.selection = Selection(self)
         self.references = References(runner, self)
         self.references.failed.connect(self.failed)
@@ -115,7 +115,7 @@ class Panels(QTabWidget):
         return tab
 
     def set_documents(self, documents: Sequence[Document]) -> None:
-        """Take the open models; no panel keeps one that was closed."""
+        """Set the open models; no panel keeps one that was closed."""
         closed = set(self.references.documents).difference(documents)
         self.references.set_documents(documents)
         self.planner.refresh()
@@ -140,7 +140,7 @@ class Panels(QTabWidget):
         return view
 
     def show_demo_store(self, models: Path) -> None:
-        """List the demo's store in the library too, for one who has downloaded nothing."""
+        """List the demo's store in the library too, for users who have downloaded nothing."""
         self._demo_store = models
         if self.library.built is not None:
             self.library.built.rescan()
@@ -299,7 +299,7 @@ class Panels(QTabWidget):
             self._settings.histogram = weights.choices.to_text()
 
     def reset_layout(self) -> None:
-        """Give columns and splitters their default sizes."""
+        """Reset columns and splitters to their default sizes."""
         library, metadata, weights = self.library.built, self.metadata.built, self.weights.built
         if metadata is not None:
             metadata.splitter.restoreState(self._settings.layout("metadata_splitter"))

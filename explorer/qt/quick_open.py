@@ -279,11 +279,11 @@ def show_quick_open(
     runner: JobRunner,
     reveal: Mapping[ResultKind, Callable[[Document, int], None]],
 ) -> None:
-    """Open the search over models and the commands of a window, and go to what is chosen.
+    """Open the search over models and the commands of the window `parent`; go to what is chosen.
 
     Args:
         parent: The window.
-        documents: Its models, also after some of them were closed.
+        documents: Its models; the list changes when some are closed.
         runner: Runs the search.
         reveal: Shows a model, a key or a tensor by its position.
     """

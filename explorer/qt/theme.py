@@ -95,7 +95,7 @@ _OUTLINED_CONTRAST: Final = (*_OUTLINED_DARK, "QAbstractButton", "QLineEdit", "Q
 
 
 def apply_scheme(scheme: Scheme) -> None:
-    """Give the application its palette."""
+    """Set the palette of the application."""
     hints = QGuiApplication.styleHints()
     light_or_dark = Qt.ColorScheme.Light if scheme is Scheme.LIGHT else Qt.ColorScheme.Dark
     hints.setColorScheme(Qt.ColorScheme.Unknown if scheme is Scheme.SYSTEM else light_or_dark)

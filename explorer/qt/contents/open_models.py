@@ -93,7 +93,7 @@ class Node:
         return self.make is not None if self.waiting is None else bool(self.waiting)
 
     def next_page(self, count: int) -> list[Node]:
-        """Take the next children off the waiting list."""
+        """Return the next children, which are then no longer waiting."""
         if self.waiting is None:
             self.waiting = list(self.make() if self.make else ())
             self.waiting.reverse()  # taken from the end
@@ -228,7 +228,7 @@ class TreeModel(QtCore.QAbstractItemModel):
         return self.index_of(node)
 
     def remove(self, document: Document) -> None:
-        """Take a model out."""
+        """Remove a model."""
         row = next(i for i, node in enumerate(self.roots) if node.document is document)
         self.beginRemoveRows(QModelIndex(), row, row)
         del self.roots[row]
@@ -379,7 +379,7 @@ class OpenModelsView(QWidget):
         self.tree.expand(self.model.add(document, row))
 
     def remove(self, document: Document) -> None:
-        """Take a model out."""
+        """Remove a model."""
         self.model.remove(document)
 
     def reveal_model(self, document: Document) -> None:

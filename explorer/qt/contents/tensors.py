@@ -102,28 +102,22 @@ class TensorsView(ListPanel):
         self._show_totals()
 
     def _show_totals(self) -> None:
-        document = self.document
-        if document is None:
+        if self.document is None:
             return
-        parameters, nbytes = tensor_totals(document.arrays, self.model.rows)
-        text = self.tr("Shown: {count}, {parameters} parameters, {size}").format(
-            count=self._count(self.model.rowCount()),
-            parameters=count_text(parameters),
-            size=bytes_text(nbytes),
-        )
+        shown = self.tr("Shown: {count}, {parameters} parameters, {size}")
+        totals = [self._total(shown, self.document, self.model.rows)]
         selected = self.table.selected_content_rows()
         if len(selected):
-            parameters, nbytes = tensor_totals(document.arrays, selected)
-            text += self.tr("   ·   Selected: {count}, {parameters} parameters, {size}").format(
-                count=self._count(len(selected)),
-                parameters=count_text(parameters),
-                size=bytes_text(nbytes),
-            )
-        self._totals.setText(text)
+            text = self.tr("Selected: {count}, {parameters} parameters, {size}")
+            totals.append(self._total(text, self.document, selected))
+        self._totals.setText("   ·   ".join(totals))
 
-    def _count(self, count: int) -> str:
-        words = self.tr("{count} tensor") if count == 1 else self.tr("{count} tensors")
-        return words.format(count=integer_text(count))
+    def _total(self, text: str, document: Document, rows: NDArray[np.intp]) -> str:
+        parameters, nbytes = tensor_totals(document.arrays, rows)
+        tensors = self.tr("{count} tensor") if len(rows) == 1 else self.tr("{count} tensors")
+        count = tensors.format(count=integer_text(len(rows)))
+        parameters_text = count_text(parameters)
+        return text.format(count=count, parameters=parameters_text, size=bytes_text(nbytes))
 
     # Qt
 

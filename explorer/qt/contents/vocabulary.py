@@ -79,12 +79,11 @@ MOST_TOKENS: Final = 600_000
 
 
 class RecentVocabularies:
-    """The contents of vocabulary tables shown last, by model; those of closed models go.
+    """The contents of the vocabulary tables shown last, by model, while the models are open.
 
     A decoded vocabulary of 262,144 tokens takes some 100 MB: the bound counts tokens.
 
-    Args:
-        most_tokens: Tokens to keep together; the one shown last stays in any case.
+    The one shown last stays in any case.
     """
 
     def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
@@ -101,7 +100,7 @@ class RecentVocabularies:
         return content
 
     def add(self, document: Document, content: VocabularyContent | None) -> None:
-        """Keep a content, and drop those that were not used for longest."""
+        """Keep a content, and drop the least recently used beyond the bound."""
         self._contents.pop(document, None)
         self._contents[document] = content
         count = sum(map(_token_count, self._contents.values()))

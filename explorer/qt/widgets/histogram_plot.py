@@ -78,7 +78,7 @@ class Marks:
         self.restyle()
 
     def restyle(self) -> None:
-        """Take the plot's colours."""
+        """Draw in the plot's colours."""
         colours = self._plot.colours
         for place, (line, name) in enumerate(zip(self._lines, self._names, strict=True)):
             shown = place < len(self._marks)

@@ -40,7 +40,7 @@ class CountAxis(pg.AxisItem):  # type: ignore[misc] # pyqtgraph has no types
         self.logarithmic = False
 
     def set_logarithmic(self, on: bool) -> None:
-        """Take heights for logarithms, written as whole powers of ten, or not."""
+        """Treat heights as logarithms, and label whole powers of ten, or not."""
         self.logarithmic = on
         self.picture = None
         self.update()
@@ -84,7 +84,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
         home: The area that shows everything.
 
     Signals:
-        zoomed: The user zoomed, or took a zoom back.
+        zoomed: The user zoomed, or undid a zoom.
     """
 
     zoomed = Signal()
@@ -98,7 +98,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
 
     @property
     def is_zoomed(self) -> bool:
-        """Whether something else than everything is shown."""
+        """Whether the user has zoomed."""
         return bool(self._history)
 
     def set_home(self, area: QRectF) -> None:
@@ -108,7 +108,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
             self._show(area)
 
     def forget(self) -> None:
-        """Show everything: the zooms were of something else."""
+        """Show everything and forget the zooms: the content is another one."""
         self._history.clear()
         self._show(self.home)
 
@@ -120,7 +120,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
         self.zoomed.emit()
 
     def zoom_by(self, factor: float, x: float) -> None:
-        """Make what is shown so much narrower around `x`."""
+        """Narrow the area by a factor around `x`."""
         self.zoom_to(self.narrowed(factor, QPointF(x, self.viewRect().center().y())))
 
     def pan_by(self, share: float) -> None:
@@ -129,7 +129,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
         self.zoom_to(area.translated(area.width() * share, 0))
 
     def go_back(self) -> None:
-        """Take the last zoom back."""
+        """Undo the last zoom."""
         if self._history:
             before = self._history.pop()
             # the view before the first zoom was everything, which may have grown since
@@ -143,7 +143,7 @@ class ZoomBox(pg.ViewBox):  # type: ignore[misc] # pyqtgraph has no types
             self.zoomed.emit()
 
     def narrowed(self, factor: float, centre: QPointF) -> QRectF:
-        """Return what is shown, so much narrower around a place."""
+        """Return the shown area, narrowed by a factor around a place."""
         area, x = QRectF(self.viewRect()), centre.x()
         left, right = x - (x - area.left()) / factor, x + (area.right() - x) / factor
         return QRectF(left, area.top(), right - left, area.height())
@@ -300,7 +300,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         self.restyle()
 
     def clear_legend(self, legend: Any) -> None:
-        """Take everything out of a legend of pyqtgraph, and give it the plot's colours."""
+        """Empty a legend of pyqtgraph, and set the plot's colours."""
         legend.clear()
         legend.setLabelTextColor(self.colours.text)
         fill = QtGui.QColor(self.colours.background)
@@ -308,7 +308,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         legend.setBrush(pg.mkBrush(fill))
 
     def forget_zoom(self) -> None:
-        """Show everything: the content has become another one."""
+        """Show everything and forget the zooms: the content is another one."""
         self.box.forget()
         self._show_zoom()
 
@@ -321,7 +321,7 @@ class ThemedPlot(pg.PlotWidget):  # type: ignore[misc] # pyqtgraph has no types
         raise NotImplementedError
 
     def paint_on_paper(self, painter: QtGui.QPainter, area: QRectF) -> None:
-        """Draw in the colours of paper, and take the window's own again."""
+        """Draw in the colours of paper, and restore the window's."""
         colours = self.colours
         self.use_colours(PlotColours.on_paper())
         try:

@@ -237,11 +237,8 @@ class PlotPanel(PicturePanel):
 
     def _describe_bins(self, readings: Readings) -> str:
         first = readings[0]
-        parts = [
-            self.tr("{low} to {high}").format(
-                low=float_text(first.low, 5), high=float_text(first.high, 5)
-            )
-        ]
+        low, high = float_text(first.low, 5), float_text(first.high, 5)
+        parts = [self.tr("{low} to {high}").format(low=low, high=high)]
         if len(readings) == 1:
             parts.append(self.tr("{count} weights").format(count=integer_text(first.count)))
             parts.append(percent_text(first.share))

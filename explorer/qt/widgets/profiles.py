@@ -85,7 +85,7 @@ class Profiles:
             axis.setTicks([[]])
 
     def restyle(self, colours: PlotColours) -> None:
-        """Take other colours."""
+        """Draw in other colours."""
         for curve in self._curves:
             curve.setPen(pg.mkPen(colours.accent, width=1))
         for axis in (self._column_axis, self._row_axis):
@@ -131,7 +131,7 @@ class ColourBar:
         self._box.setRange(xRange=(0, 1), yRange=(low, high), padding=0)
 
     def restyle(self, colours: PlotColours) -> None:
-        """Take other colours for the numbers."""
+        """Draw the numbers in other colours."""
         self._axis.setPen(pg.mkPen(colours.grid))
         self._axis.setTextPen(pg.mkPen(colours.text))
 

@@ -19,7 +19,7 @@ _FORESEEABLE_S = 3.0  # and the time that is left nothing before that
 
 
 class Pace:
-    """Measures from the first figure on that it gets."""
+    """Measures the speed of work since its first report."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int, int] | None = None
@@ -53,7 +53,7 @@ class Pace:
         return text
 
     def forget(self) -> None:
-        """Measure from the next figure on."""
+        """Measure from the next report on."""
         self._first = None
 
 
@@ -87,8 +87,8 @@ class ProgressLine(QWidget):
         running: Whether something is under way.
 
     Signals:
-        cancel_requested: The user wants it to end.
-        resume_requested: The user wants what was ended after all.
+        cancel_requested: The user cancels.
+        resume_requested: The user resumes what was cancelled.
     """
 
     cancel_requested = Signal()
@@ -144,7 +144,7 @@ class ProgressLine(QWidget):
         self.button.setToolTip("")
 
     def finish(self) -> None:
-        """Take the line away."""
+        """Hide the line."""
         self.running = False
         self._compiling.stop()
         self._set_shown(False)

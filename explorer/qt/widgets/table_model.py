@@ -24,7 +24,7 @@ Row = TypeVar("Row")
 
 
 class ItemRole(IntEnum):
-    """Our roles; every item model of the program answers those that apply."""
+    """Roles of the program's item models; each model answers those that apply."""
 
     RAW = Qt.ItemDataRole.UserRole + 1
     """The value itself, for export and tests."""

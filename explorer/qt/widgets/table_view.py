@@ -143,13 +143,15 @@ class TableView(QtWidgets.QTableView):
         """Restore widths, order and visibility of the columns, or choose them.
 
         Args:
-            state: What the header remembered; may be empty.
-            hidden: Names of columns to hide if nothing was remembered.
+            state: Saved state of the header; may be empty.
+            hidden: Names of columns to hide if nothing was saved.
         """
         header = self.horizontalHeader()
         header.setStretchLastSection(False)
-        restored = self._restore(state)
-        if not restored:
+        if self._restore(state):
+            self.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())
+        else:
+            header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)  # new content is unsorted
             # a hidden section that gets a width leaves a gap: show all, then hide
             for number in range(header.count()):
                 self.setColumnHidden(number, False)
@@ -160,14 +162,9 @@ class TableView(QtWidgets.QTableView):
         visible = self._visible_columns()
         numeric = bool(visible) and self.table.columns[visible[-1]].numeric
         header.setStretchLastSection(bool(visible) and not numeric)
-        # new content comes unsorted: sort it as the header says, or let it say nothing
-        if not restored:
-            header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
-        else:
-            self.sortByColumn(header.sortIndicatorSection(), header.sortIndicatorOrder())
 
     def _restore(self, state: QtCore.QByteArray) -> bool:
-        """Take what a header remembered; return whether it was that of a table like this one."""
+        """Restore a header's state; return whether it was that of a table like this one."""
         header = self.horizontalHeader()
         before = header.saveState()
         if state.isEmpty() or not header.restoreState(state):
@@ -178,7 +175,7 @@ class TableView(QtWidgets.QTableView):
         return False
 
     def fit_columns(self) -> None:
-        """Give each column the width of its header and its first rows."""
+        """Set each column to the width of its header and its first rows."""
         for number, width in enumerate(self._fitting_widths()):
             self.setColumnWidth(number, width)
 
