@@ -104,20 +104,22 @@ class TensorsView(ListPanel):
     def _show_totals(self) -> None:
         if self.document is None:
             return
-        shown = self.tr("Shown: {count}, {parameters} parameters, {size}")
-        totals = [self._total(shown, self.document, self.model.rows)]
+        shown = self._total(self.document, self.model.rows)
+        totals = [self.tr("Shown: {total}").format(total=shown)]
         selected = self.table.selected_content_rows()
         if len(selected):
-            text = self.tr("Selected: {count}, {parameters} parameters, {size}")
-            totals.append(self._total(text, self.document, selected))
+            total = self._total(self.document, selected)
+            totals.append(self.tr("Selected: {total}").format(total=total))
         self._totals.setText("   ·   ".join(totals))
 
-    def _total(self, text: str, document: Document, rows: NDArray[np.intp]) -> str:
+    def _total(self, document: Document, rows: NDArray[np.intp]) -> str:
         parameters, nbytes = tensor_totals(document.arrays, rows)
-        tensors = self.tr("{count} tensor") if len(rows) == 1 else self.tr("{count} tensors")
-        count = tensors.format(count=integer_text(len(rows)))
-        parameters_text = count_text(parameters)
-        return text.format(count=count, parameters=parameters_text, size=bytes_text(nbytes))
+        tensors = self.tr("{n} tensor") if len(rows) == 1 else self.tr("{n} tensors")
+        return self.tr("{tensors}, {parameters} parameters, {size}").format(
+            tensors=tensors.format(n=integer_text(len(rows))),
+            parameters=count_text(parameters),
+            size=bytes_text(nbytes),
+        )
 
     # Qt
 
