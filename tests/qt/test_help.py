@@ -13,7 +13,7 @@ from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.help.guide import KEYS_PAGE, HelpWindow, command_lines, panel_lines
+from explorer.qt.help.guide import KEYS_PAGE, PANEL_KEYS, HelpWindow, command_keys
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
 from explorer.qt.settings import Settings
@@ -44,16 +44,15 @@ def test_the_guide_opens_at_the_panel_in_front(qtbot: QtBot, window: MainWindow)
 
 
 def test_each_panel_has_a_page_that_ends_with_its_keys(window: MainWindow) -> None:
-    lines = panel_lines()
     names = [window.panels.widget(n).objectName() for n in range(window.panels.count())]
-    assert names == list(lines)
+    assert names == list(PANEL_KEYS)
     for name in names:
         window.help.show_guide(name)
         text = guide_of(window).text.toPlainText()
         assert guide_of(window).page == name
-        for line in (*lines[name], *command_lines(window.actions())):
-            assert line.what in text, name
-            assert line.keys in text, name
+        for what, keys in (*PANEL_KEYS[name].items(), *command_keys(window.actions()).items()):
+            assert what in text, name
+            assert keys in text, name
     guide_of(window).reject()
 
 
@@ -65,8 +64,8 @@ def test_the_page_of_keys_lists_every_command_and_panel(window: MainWindow) -> N
     for action in window.actions():
         keys = action.shortcut().toString(QKeySequence.SequenceFormat.NativeText)
         assert keys in text, action.text()
-    for lines in panel_lines().values():
-        assert all(line.what in text for line in lines)
+    for keys in PANEL_KEYS.values():
+        assert all(what in text for what in keys)
     guide.reject()
 
 
@@ -101,7 +100,7 @@ def test_every_key_of_every_panel_is_listed(
     missing = []
     for place in range(window.panels.count()):
         page = window.panels.widget(place)
-        known = {key for line in panel_lines()[page.objectName()] for key in listed(line.keys)}
+        known = {key for line in PANEL_KEYS[page.objectName()].values() for key in listed(line)}
         known |= {"=", "Cancel"}  # "+" without Shift; a key that few keyboards have
         missing += [
             f"{page.objectName()}: {keys} ({name})"

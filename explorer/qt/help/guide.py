@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QEvent, Qt, QUrl
@@ -106,13 +106,6 @@ def anchor_of(heading: str) -> str:
 # command of every panel with these lists.
 
 
-class KeyLine(NamedTuple):
-    """One line of a list of keys."""
-
-    what: str  # what the keys do, plain text
-    keys: str  # the keys, several with commas between
-
-
 _FILTER: Final = {"Clear the filter": "Escape", "From the filter into the list": "Down, Enter"}
 _TABLE: Final = {
     "Copy the selected rows": "Ctrl+C",
@@ -127,7 +120,7 @@ _PLOT: Final = {
     "Plot: see all of it": "Home",
     "Plot: save picture or data": "Ctrl+S",
 }
-_PANELS: Final[Mapping[str, Mapping[str, str]]] = {
+PANEL_KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "library": {
         **_FILTER,
         "Open the model": "Enter",
@@ -203,6 +196,8 @@ _PANELS: Final[Mapping[str, Mapping[str, str]]] = {
         "Stop searching": "Escape",
     },
 }
+"""The keys of each panel, by its object name: what they do, and keys with commas between."""
+
 _GUIDE: Final = {
     "Search the guide": "Ctrl+F",
     "Next place on the page, previous place": "F3, Shift+F3",
@@ -219,56 +214,37 @@ def plain_title(action: QAction) -> str:
     return action.text().replace("&", "").removesuffix("…")
 
 
-def command_lines(actions: Iterable[QAction]) -> list[KeyLine]:
-    """Return a line for each command that has keys."""
+def command_keys(actions: Iterable[QAction]) -> dict[str, str]:
+    """Return the keys of each command that has some, by its title."""
     native = QKeySequence.SequenceFormat.NativeText
-    return [
-        KeyLine(plain_title(action), action.shortcut().toString(native))
+    return {
+        plain_title(action): action.shortcut().toString(native)
         for action in actions
         if not action.shortcut().isEmpty()
-    ]
+    }
 
 
-def panel_lines() -> dict[str, list[KeyLine]]:
-    """Return the keys of each panel, by its object name."""
-    return {name: _lines(keys) for name, keys in _PANELS.items()}
-
-
-def _lines(keys: Mapping[str, str]) -> list[KeyLine]:
-    return [KeyLine(*line) for line in keys.items()]
-
-
-def with_keys(page: Page, commands: Sequence[KeyLine]) -> str:
-    """Return the text of a page; of a panel's page, with its keys and those of the window.
-
-    Args:
-        page: The page.
-        commands: Keys of the window's commands.
-    """
-    if page.name not in _PANELS:
+def with_keys(page: Page, commands: Mapping[str, str]) -> str:
+    """Return the text of a page; of a panel's page, with its keys and those of the window."""
+    if page.name not in PANEL_KEYS:
         return page.text
-    parts = {"Keys of this panel": panel_lines()[page.name], "Keys everywhere": commands}
+    parts = {"Keys of this panel": PANEL_KEYS[page.name], "Keys everywhere": commands}
     return f"{page.text.rstrip()}\n\n{_tables(parts)}"
 
 
-def keys_page(commands: Sequence[KeyLine], titles: Mapping[str, str]) -> Page:
-    """Return the page that lists all keys.
-
-    Args:
-        commands: Keys of the window's commands.
-        titles: Titles of the panels, by their object names.
-    """
-    parts = {"Everywhere": commands, "This guide": _lines(_GUIDE)}
-    parts |= {titles[name].translate(_MARKUP): lines for name, lines in panel_lines().items()}
+def keys_page(commands: Mapping[str, str], titles: Mapping[str, str]) -> Page:
+    """Return the page that lists all keys; `titles` are the panels', by their object names."""
+    parts = {"Everywhere": commands, "This guide": _GUIDE}
+    parts |= {titles[name].translate(_MARKUP): keys for name, keys in PANEL_KEYS.items()}
     return page_of(KEYS_PAGE, f"# Keyboard shortcuts\n\n{_tables(parts)}")
 
 
-def _tables(parts: Mapping[str, Sequence[KeyLine]]) -> str:
+def _tables(parts: Mapping[str, Mapping[str, str]]) -> str:
     """Return a heading and a table for each part that has keys."""
     blocks = []
     for heading, lines in parts.items():
         if lines:
-            rows = [f"| {line.what.translate(_MARKUP)} | `{line.keys}` |" for line in lines]
+            rows = [f"| {what.translate(_MARKUP)} | `{keys}` |" for what, keys in lines.items()]
             blocks.append("\n".join([f"## {heading}\n", "| What | Keys |", "| --- | --- |", *rows]))
     return "\n\n".join(blocks) + "\n"
 

@@ -552,7 +552,7 @@ class Help(QObject):
             for place in range(panels.count())
             if (page := panels.widget(place)) is not None
         }
-        commands = guides.command_lines(self._window.actions())
+        commands = guides.command_keys(self._window.actions())
         pages = [*guides.load_guide(), guides.keys_page(commands, titles)]
         made = HelpWindow(pages, lambda page: guides.with_keys(page, commands), self._window)
         made.restoreGeometry(settings.layout("help"))

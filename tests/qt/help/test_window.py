@@ -13,22 +13,21 @@ from pytestqt.qtbot import QtBot
 from explorer.qt.help.guide import (
     KEYS_PAGE,
     ORDER,
+    PANEL_KEYS,
     HelpWindow,
-    KeyLine,
     Page,
     keys_page,
     load_guide,
-    panel_lines,
     with_keys,
 )
 from explorer.qt.theme import Scheme, apply_scheme
 
 ALT, CONTROL = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.ControlModifier
-COMMANDS = [KeyLine("Find | *everything*", "Ctrl+|")]
+COMMANDS = {"Find | *everything*": "Ctrl+|"}
 
 
 def pages() -> list[Page]:
-    titles = dict.fromkeys(panel_lines(), "Panel")
+    titles = dict.fromkeys(PANEL_KEYS, "Panel")
     return [*load_guide(), keys_page(COMMANDS, titles)]
 
 
