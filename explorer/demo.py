@@ -56,8 +56,7 @@ class DemoPaths:
 def make_demo(folder: Path | None = None) -> DemoPaths:
     """Return the demo model and store, after making them if they are not there.
 
-    Args:
-        folder: Where to keep them; the program's cache folder if None.
+    They are kept in the program's cache folder if no other is named.
 
     Raises:
         SourceError: The folder cannot be written.
@@ -206,11 +205,7 @@ BOS, EOS, UNKNOWN = 1, 2, 0
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6  # docs/gguf.md, section 9
 _SPACE: Final = "▁"  # SentencePiece's sign of a word's beginning
 _CONTROL_TOKENS: Final = (
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|tool_call|>",
-    "<|tool_result|>",
-    "<|pad|>",
+    *("<|im_start|>", "<|im_end|>", "<|tool_call|>", "<|tool_result|>", "<|pad|>"),
 )
 _USER_TOKENS: Final = ("\n\n", "\t", "    ", "```", "https://", "\u200d", "\u202e")
 # Pieces that are no UTF-8 by themselves: parts of 你, of an emoji, and a byte of no encoding.
@@ -230,11 +225,12 @@ class Vocabulary:
 
 def make_vocabulary() -> Vocabulary:
     """Return the vocabulary, always the same."""
-    special: list[tuple[str | bytes, int]] = [("<unk>", _UNKNOWN), ("<s>", _CONTROL)]
-    special += [("</s>", _CONTROL)]
-    special += [(f"<0x{byte:02X}>", _BYTE) for byte in range(256)]
-    special += [(token, _CONTROL) for token in _CONTROL_TOKENS]
-    special += [(token, _USER) for token in _USER_TOKENS]
+    special: list[tuple[str | bytes, int]] = [
+        *(("<unk>", _UNKNOWN), ("<s>", _CONTROL), ("</s>", _CONTROL)),
+        *((f"<0x{byte:02X}>", _BYTE) for byte in range(256)),
+        *((token, _CONTROL) for token in _CONTROL_TOKENS),
+        *((token, _USER) for token in _USER_TOKENS),
+    ]
     unused = [(f"<unused{i}>", _UNUSED) for i in range(_UNUSED_COUNT)]
     room = TOKEN_COUNT - len(special) - len(unused)
     taken = {token for token, _ in special}
@@ -365,13 +361,7 @@ _VERSION: Final = 3
 _STRING: Final = 8
 _ARRAY: Final = 9
 # Value types: id and struct's code
-_NUMBERS: Final = {
-    "uint32": (4, "I"),
-    "int32": (5, "i"),
-    "float32": (6, "f"),
-    "bool": (7, "?"),
-    "uint64": (10, "Q"),
-}
+_NUMBERS: Final = {"uint32": (4, "I"), "int32": (5, "i"), "float32": (6, "f"), "bool": (7, "?")}
 
 Text: TypeAlias = str | bytes  # bytes where they are not UTF-8
 Scalar: TypeAlias = Text | int | float | bool
