@@ -2,7 +2,7 @@
 
 Each stack of layers (a vision encoder's beside the language model's) is a section of its own; what
 lies outside of layers stands before or behind them. Experts that are a tensor each share a cell.
-Only names are looked at.
+Only names are read.
 """
 
 from __future__ import annotations

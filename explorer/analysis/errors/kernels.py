@@ -196,7 +196,7 @@ def count_pairs(reference: Any, candidate: Any, state: Any, work: Any) -> None:
     are where their level or key is asked for: at an edge, that is the one towards 0.
 
     Each piece goes through a loop that is vectorized and takes all numbers to be finite and of a
-    usual size. What others there are is put right behind it, if there are any.
+    usual size. The codes and places of others are corrected behind it.
 
     Args:
         reference: float32 [n].
@@ -232,7 +232,7 @@ def count_pairs(reference: Any, candidate: Any, state: Any, work: Any) -> None:
             place |= u32(i32(np.floor(y * scale)) + i32(_HALF)) << u32(_ROW_BITS)
             place |= u32(i32(np.floor(x * scale)) + i32(_HALF))
             places[i] = place
-        if suspects and _set_right(reference, candidate, start, above, work):
+        if suspects and _correct_unusual(reference, candidate, start, above, work):
             state[at.NEXT] = start
             return
         for i in range(size):
@@ -242,8 +242,8 @@ def count_pairs(reference: Any, candidate: Any, state: Any, work: Any) -> None:
 
 
 @routine
-def _set_right(reference: Any, candidate: Any, start: Any, above: Any, work: Any) -> Any:
-    """Put right what numbers that are not usual have got; return whether a level is too high."""
+def _correct_unusual(reference: Any, candidate: Any, start: Any, above: Any, work: Any) -> Any:
+    """Correct codes and places of unusual numbers; return whether a level is above the top."""
     codes, places = work.codes, work.places
     size = reference.size - start
     size = size if size < at.PIECE else at.PIECE
