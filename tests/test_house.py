@@ -32,8 +32,6 @@ SINGLE_IMPORTERS = 40
 
 LONG: dict[str, str] = {
     "measure": "one kernel: all moments in one walk over the weights",
-    "tensor_columns": "a table of columns",
-    "tensor_statistics": "20 lines of it document the arguments",
     "tour_stops": "a table of texts",
     "HexView": "one widget: painting, keys and accessibility",
 }
