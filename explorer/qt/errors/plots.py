@@ -42,7 +42,7 @@ class CellReading:
 
 
 class CountBar(ColourBar):
-    """Which colour means how many pairs."""
+    """The legend: numbers of pairs by colour."""
 
     def show_counts(
         self, most: int, logarithmic: bool, colours: pg.ColorMap

@@ -86,7 +86,6 @@ class DetailPane(QtWidgets.QWidget):
             self._say(heading_of(node), facts_of(node))
 
     def show_file(self, file: StoredFile | None) -> None:
-        """Show a blob."""
         self._jobs.cancel()
         if file is None:
             self.show_node(None)
@@ -325,7 +324,7 @@ class LibraryView(LibraryWidgets):
         self.details.finished.connect(self._end_details)
         self.watch.changed.connect(self._rescan_changed)
         self.tree.opened.connect(self.commands.open_node)
-        self.tree.looked.connect(self._prefer_visible)
+        self.tree.sight_changed.connect(self._prefer_visible)
         self.tree.current_moved.connect(self.pane.show_node)
         self.tree.selection_moved.connect(self._show_total)
         self.blobs.file_chosen.connect(self.pane.show_file)

@@ -352,7 +352,7 @@ _ANSWERS: Final[dict[int, Callable[[Node, int], Any]]] = {
 
 # The view
 
-_LOOK_MS: Final = 60
+_SIGHT_MS: Final = 60
 _SAMPLES: Final = {
     LibraryColumn.NAME: "hf.co/organisation/Some-Model-GGUF:Q4",
     LibraryColumn.ARCHITECTURE: "deepseek2 moe",
@@ -385,13 +385,13 @@ class LibraryTree(QTreeView):
 
     Signals:
         opened: The user entered or double-clicked a model, or something in one; its `Node`.
-        looked: The rows in sight may be others than before.
+        sight_changed: The rows in sight may be others than before.
         selection_moved: Other rows are selected.
         current_moved: Another row is current; its `Node`, or None.
     """
 
     opened = Signal(object)
-    looked = Signal()
+    sight_changed = Signal()
     selection_moved = Signal()
     current_moved = Signal(object)
 
@@ -421,16 +421,16 @@ class LibraryTree(QTreeView):
         header.setStretchLastSection(True)
         self.setSortingEnabled(True)
         self.reset_columns()
-        self._look = QtCore.QTimer(self, singleShot=True, interval=_LOOK_MS)
-        self._look.timeout.connect(self._look_around)
+        self._sight_timer = QtCore.QTimer(self, singleShot=True, interval=_SIGHT_MS)
+        self._sight_timer.timeout.connect(self._check_sight)
         self.expanded.connect(partial(self._follow_branch, expanded=True))
         self.collapsed.connect(partial(self._follow_branch, expanded=False))
         self.activated.connect(self._activate)
-        self.verticalScrollBar().valueChanged.connect(self._look_soon)
+        self.verticalScrollBar().valueChanged.connect(self._check_sight_soon)
         model.modelReset.connect(self._restore)
         model.rowsInserted.connect(self._span_notes)
-        model.rowsInserted.connect(self._look_soon)
-        model.rowsRemoved.connect(self._look_soon)
+        model.rowsInserted.connect(self._check_sight_soon)
+        model.rowsRemoved.connect(self._check_sight_soon)
         self.selectionModel().selectionChanged.connect(self._report_selection)
         self.selectionModel().currentChanged.connect(self._report_current)
 
@@ -511,7 +511,7 @@ class LibraryTree(QTreeView):
             node.expanded = expanded
             if expanded and self._kept is None and not node.every:  # no reset is under way
                 self.library.load(node)
-        self._look_soon()
+        self._check_sight_soon()
 
     def _span_notes(self, parent: QModelIndex, first: int, last: int) -> None:
         """Give a sentence that stands in place of rows the width of all columns."""
@@ -545,7 +545,7 @@ class LibraryTree(QTreeView):
         self._report_selection()
         if current is not was_current:
             self.current_moved.emit(current)
-        QtCore.QTimer.singleShot(0, self, self._look_around)
+        QtCore.QTimer.singleShot(0, self, self._check_sight)
 
     def _moved(self, node: Node) -> Node | None:
         """Find a model that moved to another branch, as it does when it gets a second tag."""
@@ -582,11 +582,11 @@ class LibraryTree(QTreeView):
             first = index.siblingAtColumn(0)
             self.setExpanded(first, not self.isExpanded(first))
 
-    def _look_soon(self) -> None:
-        if not self._look.isActive():
-            self._look.start()
+    def _check_sight_soon(self) -> None:
+        if not self._sight_timer.isActive():
+            self._sight_timer.start()
 
-    def _look_around(self) -> None:
+    def _check_sight(self) -> None:
         """Make rows of branches in sight: open ones without any, and those whose end is seen."""
         for node in self.visible_nodes():
             above = node.parent
@@ -594,10 +594,10 @@ class LibraryTree(QTreeView):
                 self.library.load(node)
             if above is not None and above.pending and node is above.children[-1]:
                 self.library.load(above)
-        self.looked.emit()
+        self.sight_changed.emit()
 
     # Qt
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._look_soon()
+        self._check_sight_soon()

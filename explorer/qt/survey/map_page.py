@@ -349,14 +349,12 @@ class MapPicture:
         self._legend = painter.legend_height(QFontMetricsF(font), painter.layout.width)
 
     def size(self) -> QSize:
-        """Return its size."""
         layout = self._painter.layout
         width, height = layout.width, layout.height + self._legend
         shrunk = min(1.0, math.sqrt(_MOST_PIXELS / (width * height)))
         return QSize(max(1, int(width * shrunk)), max(1, int(height * shrunk)))
 
     def paint_on_paper(self, painter: QPainter, area: QRectF) -> None:
-        """Draw it."""
         layout = self._painter.layout
         painter.save()
         painter.setFont(self._font)
@@ -454,7 +452,7 @@ class MapPage(QtWidgets.QWidget):
         self.save.clicked.connect(self.ask_save)
         self.map.save_requested.connect(self.ask_save)
         self.map.copy_requested.connect(self._copy)
-        session.replaced.connect(self._let_go)
+        session.replaced.connect(self._drop_previous)
         self.map.cell_read.connect(self._read)
         self.map.cell_chosen.connect(self._choose)
         self.map.cell_opened.connect(lambda cell: self.tensor_opened.emit(self._row_of(cell)))
@@ -498,7 +496,7 @@ class MapPage(QtWidgets.QWidget):
         self.save.setEnabled(colouring is not None)
         self._read(-1)
 
-    def _let_go(self) -> None:
+    def _drop_previous(self) -> None:
         """Drop models that are not the current ones, also while another page is in front."""
         if self._session.content is not self._content:
             self._content = None

@@ -54,7 +54,7 @@ class HotSpots:
         of_tensors = {column.name: column for column in tensor_columns(document)}
         self._tensors = [of_tensors[name] for name in _OF_TENSORS]
 
-    def learn(self, known: Known, metric: Metric) -> None:
+    def update(self, known: Known, metric: Metric) -> None:
         """Take the figures known by now."""
         self.metric = metric
         for each in METRICS:
@@ -62,7 +62,6 @@ class HotSpots:
         self._values[SHARE] = shares(metric.burden(known))
 
     def columns(self) -> list[Column]:
-        """Return the columns."""
         tip = _tr("What this tensor adds to the sum over all tensors: size counts.")
         share = self._column(SHARE, self.metric.burden_title, percent_text, tip)
         metrics = (
@@ -148,7 +147,7 @@ class HotSpotsPage(ListPanel):
         self.bar.changed.connect(self._filter)
         self.table.row_selected.connect(self._choose)
         self.table.row_opened.connect(self.tensor_opened)
-        session.replaced.connect(self._let_go)
+        session.replaced.connect(self._drop_previous)
 
     def _lay_out(self) -> None:
         label = QLabel(self.tr("&Rank by"), self)
@@ -192,7 +191,7 @@ class HotSpotsPage(ListPanel):
         if before != (self._document, self.chosen):
             self._rank()
 
-    def _let_go(self) -> None:
+    def _drop_previous(self) -> None:
         """Drop a model that is not the current one, also while another page is in front."""
         content = self._session.content
         if content is None or content.document is not self._document:
@@ -223,7 +222,7 @@ class HotSpotsPage(ListPanel):
         known = self._session.known
         if self._spots is None or known is None:
             return
-        self._spots.learn(known, self.chosen)
+        self._spots.update(known, self.chosen)
         self.model.renew(self._spots.columns())
         last = self.model.columnCount() - 1  # where the reasons are
         self.table.setColumnHidden(last, not bool(self._session.with_reason().any()))
@@ -411,8 +410,8 @@ class SurveyView(TabbedPanel):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.session.want(True)
+        self.session.set_visible(True)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        self.session.want(False)
+        self.session.set_visible(False)

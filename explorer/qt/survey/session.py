@@ -65,7 +65,7 @@ class SurveySession(QObject):
         self.progress: SurveyProgress | None = None
         self._contents: WeakKeyDictionary[Document, SurveyContent] = WeakKeyDictionary()
         self._chosen: Reference = None
-        self._wanted = False
+        self._visible = False
         self._reading = JobSlot(runner, self)
         self._surveying = JobSlot(runner, self)
         self._work: SurveyWork | None = None
@@ -98,7 +98,7 @@ class SurveySession(QObject):
 
     @property
     def missing_bytes(self) -> int:
-        """Stored bytes that would be read of them."""
+        """Stored bytes that a survey would read."""
         nbytes = 0
         if self.content is not None:
             nbytes += int(self.content.document.arrays.nbytes[self.content.missing].sum())
@@ -144,13 +144,13 @@ class SurveySession(QObject):
         self.content = None if document is None else self._contents.get(document)
         self.comparison = None
         self._chosen = None
-        self._look()
+        self._read_next()
 
-    def want(self, on: bool) -> None:
-        """Read what is kept from now on, or no more: the panel is visible, or hidden."""
-        self._wanted = on
+    def set_visible(self, on: bool) -> None:
+        """Read what is kept from now on, or no more."""
+        self._visible = on
         if on:
-            self._look()
+            self._read_next()
 
     def start(self) -> None:
         """Read the weights of what is not known; resume a paused survey."""
@@ -168,13 +168,11 @@ class SurveySession(QObject):
         self.state_changed.emit()
 
     def pause(self) -> None:
-        """Pause the survey."""
         if self._work is not None:
             self._work.control.pause()
             self.state_changed.emit()
 
     def resume(self) -> None:
-        """Resume the survey."""
         if self._work is not None:
             self._work.control.resume()
             self.state_changed.emit()
@@ -198,14 +196,14 @@ class SurveySession(QObject):
             self._work = self.progress = None
             survey.take()
             self.grown.emit()
-            self._look()
+            self._read_next()
 
     # Reading what is kept
 
-    def _look(self) -> None:
+    def _read_next(self) -> None:
         """Read what is kept and not read yet, one thing after the other, while it is wanted."""
         document = self.document
-        if document is not None and self._wanted and not self._reading.busy:
+        if document is not None and self._visible and not self._reading.busy:
             if self.content is None:
                 self._read(lambda job: work.read_content(document, job), self._show_content)
             elif self.comparison is None:
@@ -231,11 +229,11 @@ class SurveySession(QObject):
 
     def _show_content(self, content: SurveyContent) -> None:
         self._contents[content.document] = self.content = content
-        self._look()
+        self._read_next()
 
     def _show_comparison(self, comparison: ComparisonContent) -> None:
         self.comparison = comparison
-        self._look()
+        self._read_next()
 
     def _forget_closed(self) -> None:
         """Drop models that were closed: what is known of one holds it."""
@@ -253,4 +251,4 @@ class SurveySession(QObject):
             self.comparison = self._chosen = None  # a closed model is not kept
             if self.content is not None:
                 self._reading.cancel()
-        self._look()
+        self._read_next()

@@ -281,7 +281,6 @@ class SurveyWork:
                 statistics.problems[number] = row.error.what
 
     def run(self, job: Job) -> None:
-        """Do the work."""
         self.control.obey(job.check)
         if self._missing.any():
             self._survey(job)
@@ -320,7 +319,6 @@ class SurveyWork:
         job.publish(publish)
 
     def progress(self) -> SurveyProgress:
-        """Return the progress."""
         done, first = self._done, self._tensors.weights
         nbytes = self._tensors.bytes_at(min(done, first))
         nbytes += self._pairs.bytes_at(max(0.0, done - first))

@@ -74,7 +74,7 @@ class ImportanceMatrix:
 
     @classmethod
     def load(cls, path: Path) -> ImportanceMatrix:
-        """Open one; in a worker.
+        """Open a file; in a worker.
 
         Raises:
             ExplorerError: It cannot be opened, or is something else.
@@ -379,7 +379,7 @@ class SourceFollower:
         self.waiting = False
 
     def follow(self) -> None:
-        """Look at what is chosen now."""
+        """Take what is chosen now."""
         references = self._references
         chosen = references.chosen
         stays = isinstance(chosen, Rounding) and references.document is self._document
@@ -433,7 +433,7 @@ class WhatIfWork:
         self._done = 0
 
     def run(self, job: Job) -> WhatIfState:
-        """Do it; in a worker.
+        """Measure; in a worker.
 
         Raises:
             ExplorerError: The only tensor cannot be read.

@@ -28,7 +28,7 @@ _FIGURES: Final = ("rmse", "relative_rmse", "sqnr_db", "max_abs_error")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The tensors in a type.
+    """A line of the table: the tensors in a type.
 
     Attributes:
         type_name: The type; `PRESENT` for the tensors as they are.
@@ -127,7 +127,6 @@ class WhatIfColumns:
         self.planned = ""
 
     def columns(self) -> list[Column]:
-        """Return the columns."""
         tips = WHAT_IF_TEXTS
         memory, bits = self.planned, partial(float_text, digits=5)
         return [
