@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtCore import QLocale
-from PySide6.QtWidgets import QApplication, QSpinBox
+from PySide6.QtCore import QCoreApplication, QEvent, QLocale, QObject
+from PySide6.QtWidgets import (
+    QApplication,
+    QComboBox,
+    QDialog,
+    QListWidget,
+    QMainWindow,
+    QScrollBar,
+    QSpinBox,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.locale_numbers import number_format, use_locale
+from explorer.qt.locale_numbers import descendants, number_format, use_locale
 from explorer.text import PLAIN, ByteUnits, NumberFormat, notation, set_notation
 
 
@@ -60,3 +71,40 @@ def test_fields_of_qt_have_the_digits_of_the_program(
     box.setRange(0, 9999)
     box.setValue(1234)
     assert box.text() == "1234"
+
+
+@pytest.fixture
+def window(qtbot: QtBot) -> QMainWindow:
+    window = QMainWindow()
+    qtbot.addWidget(window)
+    return window
+
+
+@pytest.mark.parametrize("kind", [QObject, QWidget, QScrollBar])
+def test_it_finds_what_qt_finds_in_the_same_order(window: QMainWindow, kind: type[QObject]) -> None:
+    _fill(window)
+    found = list(descendants(window, kind))
+    assert found == window.findChildren(kind)
+    assert len(found) > 3
+
+
+def test_nothing_is_kept_of_what_is_deleted(window: QMainWindow) -> None:
+    def look() -> Counter[str]:
+        dialog = _fill(window)
+        assert dialog in list(descendants(window, QWidget))
+        dialog.deleteLater()
+        del dialog
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        gc.collect()
+        return Counter(type(one).__name__ for one in gc.get_objects() if isinstance(one, QObject))
+
+    before = look()
+    for _ in range(3):
+        assert look() == before
+
+
+def _fill(window: QMainWindow) -> QDialog:
+    dialog = QDialog(window)
+    QComboBox(dialog).addItem("one")
+    QListWidget(dialog)
+    return dialog

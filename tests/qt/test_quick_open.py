@@ -1,19 +1,36 @@
-"""The dialog of Ctrl+K, with keys and mouse; the search behind it waits where a test says so."""
+"""Ctrl+K: what the search finds, in which order, and where a choice leads."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PySide6.QtCore import Qt
+from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from explorer.qt.jobs import JobRunner
-from explorer.qt.quick_open import Entry, QuickOpen, ResultKind, SearchSource
+from explorer.formats.tensors import natural_key
+from explorer.qt.document import Document
+from explorer.qt.jobs import Cancelled, JobRunner
+from explorer.qt.quick_open import (
+    MOST_FOUND,
+    Entry,
+    FoundList,
+    QuickOpen,
+    ResultKind,
+    SearchSource,
+    search,
+    search_sources,
+)
+from explorer.qt.widgets.table_model import ItemRole
 from explorer.qt.widgets.table_view import ROW_PADDING
 from tests.helpers.patience import PATIENCE_S
+from tests.helpers.window import unsafe_characters
 
 KEY = Qt.Key
 TEXTS = [f"name {number}" for number in range(300)] + ["other"]
@@ -125,3 +142,141 @@ def test_rows_have_room_and_names_for_screen_readers(dialog: QuickOpen) -> None:
     assert height >= dialog.fontMetrics().height() + ROW_PADDING
     assert dialog.edit.accessibleName() == "Go to"
     assert dialog.results.accessibleName() == "Results"
+
+
+def found(query: str, *texts: str) -> list[str]:
+    result = search([SearchSource(ResultKind.ACTION, texts)], query)
+    return [texts[entry.position] for entry in result.entries]
+
+
+def test_every_word_must_occur_whatever_its_case() -> None:
+    texts = ("blk.1.attn_q.weight", "blk.10.attn_q.weight", "blk.1.ffn")
+    assert found("Q.weight BLK.1", *texts) == ["blk.1.attn_q.weight", "blk.10.attn_q.weight"]
+    assert found("nothing", *texts) == []
+
+
+def test_no_words_give_the_first_entries_and_never_too_many() -> None:
+    many = [f"name {number:04}" for number in range(500)]
+    assert found("  ", *many) == many[:MOST_FOUND]
+    assert found("name", *many) == many[:MOST_FOUND]
+    assert search([SearchSource(ResultKind.ACTION, many)], "name").count == 500
+
+
+def test_everything_is_offered_and_the_few_come_first(small: Document, demo: Document) -> None:
+    sources = search_sources([small, demo], ["Quit", "Open file"])
+    kinds = [entry.kind for entry in search(sources, "").entries]
+    keys = len(demo.model.metadata.entries)
+    few = [ResultKind.MODEL] * 2 + [ResultKind.ACTION] * 2
+    assert kinds == few + [ResultKind.KEY] * (5 + keys) + [ResultKind.TENSOR] * 34
+    assert search(sources, "").count == len(kinds)
+
+
+def test_a_tensor_is_found_with_its_model(small: Document, demo: Document) -> None:
+    entry, *others = search(search_sources([demo, small], []), "blk.10").entries
+    assert others == []
+    names = small.model.tensors.columns.names
+    assert (names[entry.position], entry.text) == ("blk.10.attn_norm.weight",) * 2
+    assert entry.document is small
+
+
+def test_the_exact_layer_ranks_first_in_natural_order(small: Document) -> None:
+    texts = [entry.text for entry in search(search_sources([small], []), "attn 1").entries]
+    assert texts == [f"blk.{layer}.attn_norm.weight" for layer in (1, 10, 11)]
+
+
+def test_equals_of_several_sources_are_in_the_order_of_the_sources() -> None:
+    sources = [
+        SearchSource(ResultKind.ACTION, ["b open", "re-opened"]),
+        SearchSource(ResultKind.KEY, ["a open", "openly"]),
+    ]
+    assert [entry.text for entry in search(sources, "open").entries] == [
+        "b open", "a open", "openly", "re-opened",
+    ]  # fmt: skip
+
+
+def test_a_search_can_be_given_up(small: Document) -> None:
+    def stop() -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        search(search_sources([small], []), "attn", stop)
+
+
+def test_hostile_names_are_safe_and_short(hostile: Document) -> None:
+    sources = search_sources([hostile], [])
+    listed = search(sources, "").entries
+    assert not any(unsafe_characters(entry.text) for entry in listed)
+    assert max(len(entry.text) for entry in listed) <= 300
+    assert search(sources, "<b>bold</b> img").entries[0].text.startswith("<b>bold")
+
+
+def test_the_list_keeps_qts_contract(qtmodeltester: ModelTester, demo: Document) -> None:
+    model = FoundList()
+    qtmodeltester.check(model)
+    sources = search_sources([demo], ["Quit"])
+    model.set_entries(search(sources, "").entries)
+    qtmodeltester.check(model)
+    assert model.index(0).data() == f"{demo.title}    (model)"
+    assert model.index(1).data() == "Quit    (command)"
+    last = model.index(model.rowCount() - 1)
+    assert last.data() == f"{last.data(ItemRole.RAW)}    (tensor — {demo.title})"
+    assert last.data(Qt.ItemDataRole.ToolTipRole) is None
+    model.set_entries(search(sources, "attn").entries)
+    model.set_entries(())
+    assert model.rowCount() == 0
+
+
+def test_an_exact_layer_number_ranks_before_a_digit_of_another() -> None:
+    names = [
+        "blk.10.attn_k.weight", "blk.0.attn_norm.weight", "blk.20.attn_v.weight", "blk.0.ffn.weight"
+    ]  # fmt: skip
+    assert found("attn 0", *names) == [names[1], names[0], names[2]]
+    assert found("0 attn_k", *names) == [names[0]]
+
+
+def test_whole_words_then_starts_then_natural_order() -> None:
+    names = ["reoutput", "outputs", "the output", "output.10", "output.9", "Output"]
+    assert found("output", *names) == [
+        "Output", "output.9", "output.10", "the output", "outputs", "reoutput",
+    ]  # fmt: skip
+
+
+def test_a_word_may_hold_signs_and_is_looked_for_as_it_is() -> None:
+    names = ["a.b_c", "a_b.c", "xa.b_c"]
+    assert found("a.b", *names) == ["a.b_c", "xa.b_c"]
+    assert found("_", *names) == ["a.b_c", "a_b.c", "xa.b_c"]
+    assert found("::", *names) == []
+
+
+def test_line_ends_and_other_scripts_in_names() -> None:
+    names = ["two\nlines", "größe 1", "日本 語", "", "\udcff"]
+    assert found("lines", *names) == ["two\nlines"]
+    assert found("größe", *names) == ["größe 1"]
+    assert found("語", *names) == ["日本 語"]
+    assert len(found("", *names)) == 5
+
+
+def test_no_names_are_fine() -> None:
+    assert found("x") == found("") == []
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.text("ab.0 1\n", max_size=6), max_size=12),
+    st.lists(st.text("ab.01", min_size=1, max_size=2), min_size=1, max_size=3),
+)
+def test_it_finds_what_a_plain_search_finds(names: list[str], words: list[str]) -> None:
+    result = search([SearchSource(ResultKind.ACTION, names)], " ".join(words))
+    places = [entry.position for entry in result.entries]
+    assert sorted(places) == [i for i, name in enumerate(names) if all(w in name for w in words)]
+    assert result.count == len(places)
+
+    def key(place: int) -> tuple[object, ...]:
+        name = names[place]
+        whole = re.split(r"[\W_]", name)
+        simple = [word for word in words if word.isalnum()]
+        missed = sum(word not in whole for word in simple) if simple == words else None
+        return missed, not name.startswith(words[0]), natural_key(name)
+
+    keys = [key(place) for place in places if all(word.isalnum() for word in words)]
+    assert keys == sorted(keys)

@@ -1,4 +1,4 @@
-"""Every list's table: copying, exporting, sorting by its header."""
+"""The table: columns, copies, exports, sorting by keys, and room between columns."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtCore import QByteArray, QPoint, QRect, Qt
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFileDialog, QTableWidget, QWidget
 from pytestqt.qtbot import QtBot
 
+from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
-from explorer.qt.widgets.table_model import ItemRole
+from explorer.qt.widgets.table_model import Column, ItemRole, TableModel
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.window import copied
 
@@ -104,3 +107,62 @@ def test_what_a_table_of_more_columns_remembered_is_not_taken(table: TableView) 
     wider = QTableWidget(2, len(table.table.columns) + 3)
     table.show_columns(wider.horizontalHeader().saveState())
     assert table.horizontalHeader().count() == len(table.table.columns)
+
+
+_LEAST_ROOM = 5  # pixels; a blank of the smallest font that is read
+
+
+@pytest.fixture
+def padded(qtbot: QtBot, runner: JobRunner) -> TableView:
+    model = TableModel()
+    view = TableView(model, runner)
+    model.setParent(view)
+    qtbot.addWidget(view)
+    names = ["left", "middle", "right"]
+    columns = [
+        Column(name, "HHHH", lambda row: "8888", lambda row: 8888, lambda: np.zeros(3), numeric)
+        for name, numeric in zip(names, (True, False, True), strict=True)
+    ]
+    model.set_content(columns, 3)
+    view.resize(500, 200)
+    view.show()
+    view.show_columns(QByteArray())
+    return view
+
+
+def ink(widget: QWidget, area: QRect) -> tuple[int, int]:
+    """Return the pixels left and right of what is painted in an area, which is not empty."""
+    image = widget.grab(area).toImage().convertToFormat(QImage.Format.Format_Grayscale8)
+    pixels = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), -1)
+    pixels = pixels[4:-4, : image.width()].astype(int)  # without the lines around
+    background = pixels[:, 3]
+    columns = np.flatnonzero((np.abs(pixels - background[:, None]) > 60).any(axis=0))
+    inside = columns[(columns > 1) & (columns < image.width() - 2)]  # without the line between
+    assert len(inside)
+    return int(inside[0]), int(image.width() - 1 - inside[-1])
+
+
+def test_no_text_touches_the_next_column(padded: TableView) -> None:
+    for column, numeric in enumerate((True, False, True)):
+        area = padded.visualRect(padded.table.index(1, column))
+        left, right = ink(padded.viewport(), area)
+        assert (right if numeric else left) >= _LEAST_ROOM
+        assert (left if numeric else right) >= _LEAST_ROOM
+
+
+def test_titles_stand_where_their_cells_stand(padded: TableView) -> None:
+    header = padded.horizontalHeader()
+    for column, numeric in enumerate((True, False, True)):
+        place = header.sectionViewportPosition(column)
+        area = QRect(place, 0, header.sectionSize(column), header.height())
+        title = ink(header.viewport(), area)
+        cell = ink(padded.viewport(), padded.visualRect(padded.table.index(1, column)))
+        edge = 1 if numeric else 0
+        assert abs(title[edge] - cell[edge]) <= 3
+        assert title[edge] >= _LEAST_ROOM
+
+
+def test_what_is_copied_has_no_padding(padded: TableView) -> None:
+    index = padded.table.index(0, 1)
+    assert index.data() == "8888"
+    assert padded.table.cells([0], [0, 1, 2]) == [[8888, 8888, 8888]]

@@ -1,10 +1,13 @@
-"""Background work: result, failure, crash, cancelling and closing in the middle."""
+"""Background work: result, failure, crash, what is published, cancelling and closing."""
 
 from __future__ import annotations
 
 import gc
+import sys
 import threading
+import time
 import weakref
+from itertools import count
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError, SourceError
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job, JobRunner, keep_gui_responsive
 from tests.helpers.patience import PATIENCE_MS, PATIENCE_S
 
 
@@ -228,3 +231,101 @@ def test_what_a_job_holds_is_freed(qtbot: QtBot, runner: JobRunner) -> None:
         return not any(reference() for reference in held)
 
     qtbot.waitUntil(freed)
+
+
+def ignore(_: object) -> None:
+    """Take a result."""
+
+
+def test_values_arrive_on_the_gui_thread_at_most_20_times_a_second(
+    qtbot: QtBot, qapp: QApplication, runner: JobRunner
+) -> None:
+    made: list[int] = []
+    told: list[tuple[int, bool]] = []
+
+    def op(job: Job) -> float:
+        start = time.monotonic()
+        for number in count():
+            if number >= 400 and len(told) >= 2:  # the GUI thread may have been held up meanwhile
+                break
+            job.check()
+            job.publish(lambda number=number: made.append(number) or number)  # type: ignore[misc]
+            time.sleep(0.001)
+        return time.monotonic() - start
+
+    results: list[float] = []
+    job = runner.run("Publishing", op, results.append, ignore)
+    job.published.connect(
+        lambda value: told.append((value, QThread.currentThread() is qapp.thread()))
+    )
+    qtbot.waitUntil(lambda: bool(results))
+    assert 2 <= len(told) <= results[0] / 0.05 + 1
+    assert len(made) <= results[0] / 0.05 + 1  # a value nobody sees is not made
+    assert [value for value, _ in told] == sorted(value for value, _ in told)
+    assert all(on_gui for _, on_gui in told)
+
+
+def test_a_busy_gui_thread_gets_the_latest_value_only(qtbot: QtBot, runner: JobRunner) -> None:
+    done = threading.Event()
+
+    def op(job: Job) -> None:
+        for number in range(4):
+            job.publish(lambda number=number: number)  # type: ignore[misc]
+            time.sleep(0.06)
+        done.set()
+
+    told: list[Any] = []
+    job = runner.run("Publishing", op, ignore, ignore)
+    job.published.connect(told.append)
+    assert done.wait(PATIENCE_S)  # the GUI thread hears nothing meanwhile
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert told == [3]
+
+
+def test_nothing_is_told_after_a_cancel(qtbot: QtBot, runner: JobRunner) -> None:
+    published = threading.Event()
+
+    def op(job: Job) -> None:
+        job.publish(lambda: "value")
+        published.set()
+
+    told: list[Any] = []
+    job = runner.run("Publishing", op, ignore, ignore)
+    job.published.connect(told.append)
+    assert published.wait(PATIENCE_S)
+    job.cancel()
+    qtbot.waitUntil(lambda: not runner.jobs)
+    assert told == []
+
+
+def settings() -> tuple[float, tuple[int, int, int]]:
+    return sys.getswitchinterval(), gc.get_threshold()
+
+
+def test_the_collector_and_the_lock_are_as_before() -> None:
+    before = settings()
+    with keep_gui_responsive():
+        assert sys.getswitchinterval() < before[0]
+        assert gc.get_threshold()[2] > 1_000_000
+        with keep_gui_responsive():
+            assert sys.getswitchinterval() < before[0]
+        assert sys.getswitchinterval() < before[0]  # the first one still works
+    assert settings() == before
+
+
+def test_an_error_gives_them_back_too() -> None:
+    before = settings()
+    with pytest.raises(ZeroDivisionError), keep_gui_responsive():
+        raise ZeroDivisionError
+    assert settings() == before
+
+
+def test_ends_in_another_order_give_them_back_too() -> None:
+    before = settings()
+    first, second = keep_gui_responsive(), keep_gui_responsive()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() < before[0]
+    second.__exit__(None, None, None)
+    assert settings() == before

@@ -1,0 +1,296 @@
+"""The panels Overview and Metadata: facts, chart, problems, keys, values and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
+from pytestqt.modeltest import ModelTester
+from pytestqt.qtbot import QtBot
+
+from explorer.formats.columns import text_ranks
+from explorer.qt.contents.metadata import (
+    OverviewView,
+    TypeMixChart,
+    array_columns,
+    metadata_columns,
+    metadata_mask,
+)
+from explorer.qt.document import Document
+from explorer.qt.main_window import MainWindow
+from explorer.qt.widgets.table_model import ItemRole, TableModel
+from tests.helpers.gguf_writer import ARRAY, STRING, U32, Array, GgufFile, TensorSpec, small_model
+from tests.helpers.overview import shown_facts
+from tests.helpers.window import HOSTILE, unsafe_characters
+
+Load = Callable[[Path], Document]
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> OverviewView:
+    view = OverviewView()
+    qtbot.addWidget(view)
+    view.resize(800, 700)
+    view.show()
+    return view
+
+
+def texts(view: OverviewView) -> list[str]:
+    return [label.text() for label in view.widget().findChildren(QLabel)]
+
+
+def chart(view: OverviewView) -> TypeMixChart:
+    return view.widget().findChildren(TypeMixChart)[0]
+
+
+def test_without_a_model_it_says_how_to_open_one(view: OverviewView) -> None:
+    assert "No model is open" in texts(view)
+    assert any("Ctrl+O" in text for text in texts(view))
+    assert shown_facts(view) == {}
+
+
+def test_it_tells_what_the_file_says(view: OverviewView, load: Load, tmp_path: Path) -> None:
+    keys: list[tuple[str | bytes, int, object]] = [
+        ("general.architecture", STRING, "llama"),
+        ("general.name", STRING, "Little"),
+        ("general.license", STRING, "mit"),
+        ("general.file_type", U32, 1),
+        ("llama.block_count", U32, 2),
+        ("llama.context_length", U32, 4096),
+        ("llama.embedding_length", U32, 64),
+        ("llama.feed_forward_length", U32, 256),
+        ("llama.attention.head_count", U32, 8),
+        ("llama.attention.head_count_kv", U32, 2),
+        ("tokenizer.ggml.model", STRING, "gpt2"),
+        ("tokenizer.ggml.tokens", ARRAY, Array(STRING, ["a", "b", "c"])),
+    ]
+    tensors = [TensorSpec("token_embd.weight", (64, 3), 1, bytes(384))]
+    document = load(GgufFile(keys=keys, tensors=tensors).write(tmp_path / "little.gguf"))
+    view.show_document(document)
+    assert shown_facts(view) == {
+        "Format": "GGUF version 3",
+        "Architecture": "llama",
+        "Parameters": "192 (192)",
+        "File type": "F16",
+        "Size of tensors": "384 B",
+        "Bits per weight": "16",
+        "Context length": "4,096 tokens",
+        "Layers": "2",
+        "Embedding length": "64",
+        "Feed-forward length": "256",
+        "Attention heads": "8",
+        "KV heads": "2",
+        "Key length": "8",
+        "Value length": "8",
+        "Vocabulary": "3 tokens",
+        "Tokenizer": "gpt2",
+        "Licence": "mit",
+        "Tensors": "1",
+        "Metadata keys": "12",
+        "Alignment": "32 bytes",
+        "Data offset": f"{document.model.data_offset:,} bytes",
+    }
+    shown = texts(view)
+    assert shown[0] == "Little"
+    assert shown[1] == str(document.path)
+    assert not any("Problems" in text for text in shown)
+
+
+def test_the_chart_says_its_numbers_as_text(view: OverviewView, demo: Document) -> None:
+    view.show_document(demo)
+    labels = chart(view).labels
+    assert len(labels) == len(demo.facts.types)
+    first = demo.facts.types[0]
+    assert labels[0].startswith(f"{100 * first.share:.1f} %")
+    assert labels[0].endswith(" tensor" if first.tensors == 1 else " tensors")
+    assert sum(share.share for share in demo.facts.types) == pytest.approx(1)
+
+
+def test_problems_are_told_and_not_too_many(view: OverviewView, load: Load, tmp_path: Path) -> None:
+    tensors = [TensorSpec(f"t{number}", (4,), 0, b"", 1 << 40) for number in range(80)]
+    document = load(GgufFile(tensors=tensors).write(tmp_path / "cut.gguf"))
+    view.show_document(document)
+    problems = document.model.problems
+    assert len(problems) >= 1
+    shown = texts(view)
+    assert f"Problems: {len(problems)}" in shown
+    marked = [text for text in shown if text.startswith(("✘", "⚠"))]
+    assert len(marked) == min(50, len(problems))
+    assert problems[0].what in marked[0]
+
+
+def test_another_model_takes_the_place_of_the_first(
+    view: OverviewView, demo: Document, small: Document
+) -> None:
+    view.show_document(demo)
+    view.show_document(small)
+    chart(view)
+    assert shown_facts(view)["Layers"] == "12"
+    assert texts(view)[0] == "Twelve"
+    view.show_document(None)
+    assert "No model is open" in texts(view)
+
+
+@pytest.fixture
+def twelve(make_window: Callable[..., MainWindow], small_path: Path) -> MainWindow:
+    window = make_window(small_path)
+    window.panels.setCurrentWidget(window.panels.metadata)
+    return window
+
+
+def test_the_filter_finds_keys_and_values(qtbot: QtBot, twelve: MainWindow) -> None:
+    panel = twelve.panels.metadata.widget.list
+    qtbot.keyClicks(panel.bar.edit, "needle")
+    assert [panel.model.index(0, 0).data(), panel.model.rowCount()] == ["some.text", 1]
+    twelve.panels.selection.select_key(0)  # hidden by the filter
+    assert panel.bar.text == ""
+    assert panel.table.selected_content_rows().tolist() == [0]
+
+
+def test_values_are_shown_in_full(qtbot: QtBot, twelve: MainWindow) -> None:
+    view = twelve.panels.metadata.widget
+    view.list.table.select_row(4)
+    text = "first line\nsecond needle line\nthird"
+    qtbot.waitUntil(lambda: view.value.text.text.toPlainText() == text)
+    view.list.table.select_row(3)
+    qtbot.waitUntil(view.value.array.isVisible)
+    elements = view.value.elements
+    assert [elements.index(row, 1).data(ItemRole.RAW) for row in range(3)] == [30, -10, 20]
+
+
+@pytest.mark.parametrize("row", [3, 4])
+def test_a_value_goes_with_its_model(qtbot: QtBot, twelve: MainWindow, row: int) -> None:
+    value = twelve.panels.metadata.widget.value
+    twelve.panels.metadata.widget.list.table.select_row(row)
+    qtbot.waitUntil(lambda: value.text.isVisible() or value.array.isVisible())
+    assert value.text.text.toPlainText() or value.elements.content_count
+    twelve.close_document(twelve.documents[0])
+    assert value.text.text.toPlainText() == ""
+    assert value.elements.content_count == 0
+    assert value.elements.columns == ()
+
+
+def table(document: Document) -> TableModel:
+    model = TableModel()
+    model.set_content(metadata_columns(document), len(document.model.metadata.entries))
+    return model
+
+
+@pytest.mark.parametrize("name", ["demo", "hostile"])
+def test_it_keeps_qts_contract(
+    name: str, request: pytest.FixtureRequest, qtmodeltester: ModelTester
+) -> None:
+    document = request.getfixturevalue(name)
+    model = table(document)
+    qtmodeltester.check(model)
+    for column in range(3):
+        model.sort(column, Qt.SortOrder.DescendingOrder)
+        qtmodeltester.check(model)
+    model.set_filter(metadata_mask(document, "general"))
+    assert model.rowCount() > 0
+    qtmodeltester.check(model)
+
+
+def test_rows_show_key_type_and_value(small: Document) -> None:
+    model = table(small)
+    rows = model.cells(range(5), range(3))
+    assert rows == [
+        ["general.architecture", "string", "llama"],
+        ["general.name", "string", "Twelve"],
+        ["llama.block_count", "uint32", "12"],
+        ["some.numbers", "int32[3]", "[30, -10, 20]"],
+        ["some.text", "string", "first line\\nsecond needle line\\nthird"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("", [0, 1, 2, 3, 4]),
+        ("GENERAL", [0, 1]),
+        ("twelve", [1]),
+        ("uint32", [2]),
+        ("needle some", [4]),
+        ("needle general", []),
+    ],
+)
+def test_every_word_must_occur_in_key_type_or_value(
+    small: Document, text: str, rows: list[int]
+) -> None:
+    assert np.flatnonzero(metadata_mask(small, text)).tolist() == rows
+
+
+def test_ranks_are_in_natural_order() -> None:
+    assert text_ranks(["blk.10", "blk.2", "blk.1"]).tolist() == [2, 1, 0]
+
+
+def test_a_hostile_model_is_shown_as_text(hostile: Document) -> None:
+    model = table(hostile)
+    for row in range(model.rowCount()):
+        for column in range(3):
+            index = model.index(row, column)
+            assert type(index.data()) is str
+            assert type(index.data(ItemRole.RAW)) is str
+            assert not unsafe_characters(index.data())
+    values = [model.index(row, 2).data() for row in range(model.rowCount())]
+    assert "<b>bold</b><img src=x>" in values
+    assert max(map(len, values)) < 200  # one is 60,000 characters long in the file
+
+
+@pytest.fixture
+def arrays(tmp_path: Path, load: Callable[[Path], Document]) -> Document:
+    return load(small_model().write(tmp_path / "arrays.gguf"))
+
+
+def elements_of(document: Document, key: str) -> TableModel:
+    value = document.model.metadata[key]
+    model = TableModel()
+    model.set_content(array_columns(key, value), len(value))
+    return model
+
+
+def column(model: TableModel, role: int = ItemRole.RAW) -> list[object]:
+    return [model.index(row, 1).data(role) for row in range(model.rowCount())]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["a.i32", "a.bool", "a.empty", "a.nested", "tokenizer.ggml.tokens", "tokenizer.ggml.scores"],
+)
+def test_elements_keep_qts_contract(arrays: Document, key: str, qtmodeltester: ModelTester) -> None:
+    model = elements_of(arrays, key)
+    qtmodeltester.check(model)
+    for number in (0, 1):
+        model.sort(number, Qt.SortOrder.DescendingOrder)
+        qtmodeltester.check(model)
+
+
+def test_numbers_are_built_in_and_sorted_by_value(small: Document) -> None:
+    model = elements_of(small, "some.numbers")
+    assert column(model) == [30, -10, 20]
+    assert {type(model.columns[1].raw(row)) for row in range(3)} == {int}
+    model.sort(1)
+    assert column(model) == [-10, 20, 30]
+    assert [model.index(row, 0).data() for row in range(3)] == ["1", "2", "0"]
+
+
+def test_elements_of_every_kind(arrays: Document) -> None:
+    assert column(elements_of(arrays, "a.bool"))[:2] == [False, True]
+    assert column(elements_of(arrays, "a.empty")) == []
+    assert column(elements_of(arrays, "a.nested")) == ["[1, 2]", "[]", "[-3]"]
+    assert column(elements_of(arrays, "tokenizer.ggml.scores")) == [0.0, -1.0, -2.5, 0.5, 1.5, 2.0]
+    tokens = column(elements_of(arrays, "tokenizer.ggml.tokens"))
+    assert tokens[3:5] == ["\\xff\\xfe", "a\\x00b"]
+
+
+def test_hostile_elements_are_safe_and_short(hostile: Document) -> None:
+    model = elements_of(hostile, "tokenizer.ggml.tokens")
+    texts = column(model, Qt.ItemDataRole.DisplayRole)
+    assert len(texts) == len(HOSTILE)
+    assert not any(unsafe_characters(str(text)) for text in texts + column(model))
+    assert texts[0] == HOSTILE[0]
+    assert max(len(str(text)) for text in texts) <= 400

@@ -1,0 +1,184 @@
+"""The vocabulary panel: columns, search, reading, and what is kept of other models."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.modeltest import ModelTester
+from pytestqt.qtbot import QtBot
+
+from explorer.formats import Model
+from explorer.formats.vocabulary import Vocabulary, read_vocabulary
+from explorer.qt.contents.vocabulary import (
+    RecentVocabularies,
+    VocabularyContent,
+    plain_ranks,
+    vocabulary_columns,
+)
+from explorer.qt.document import Document
+from explorer.qt.main_window import MainWindow
+from explorer.qt.widgets.table_model import ItemRole, TableModel
+from tests.helpers.window import HOSTILE, unsafe_characters
+
+
+def test_it_is_read_when_looked_at_and_searched(qtbot: QtBot, window: MainWindow) -> None:
+    view = window.panels.vocabulary.widget
+    assert view.model.rowCount() == 0
+    window.panels.setCurrentWidget(window.panels.vocabulary)
+    qtbot.waitUntil(lambda: view.model.rowCount() == 2000)
+    qtbot.keyClicks(view.bar.edit, "id:100-109")
+    assert view.bar.status.text() == "10 of 2,000"
+    assert view.model.index(0, 0).data() == "100"
+    qtbot.keyClick(view.bar.edit, Qt.Key.Key_Escape)
+    assert view.model.rowCount() == 2000
+
+
+def test_after_a_cancel_it_is_read_when_shown_again(qtbot: QtBot, window: MainWindow) -> None:
+    window.panels.setCurrentWidget(window.panels.vocabulary)
+    window.runner.cancel_all()
+    qtbot.waitUntil(lambda: not window.runner.jobs)
+    assert window.panels.vocabulary.widget.model.rowCount() == 0
+    window.panels.setCurrentWidget(window.panels.overview)
+    window.panels.setCurrentWidget(window.panels.vocabulary)
+    qtbot.waitUntil(lambda: window.panels.vocabulary.widget.model.rowCount() == 2000)
+
+
+def test_going_back_to_a_model_does_not_read_its_vocabulary_again(
+    qtbot: QtBot, window: MainWindow, hostile_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(model: Model) -> Vocabulary | None:
+        read.append(model.path.name)
+        return read_vocabulary(model)
+
+    monkeypatch.setattr("explorer.qt.contents.vocabulary.read_vocabulary", counted)
+    rows = window.panels.vocabulary.widget.model.rowCount
+    window.panels.setCurrentWidget(window.panels.vocabulary)
+    qtbot.waitUntil(lambda: rows() == 2000)
+    window.open_paths([hostile_path])
+    qtbot.waitUntil(lambda: rows() == 8)
+    demo, hostile = window.documents
+    for _ in range(2):
+        window.show_document(demo)
+        assert rows() == 2000  # at once
+        window.show_document(hostile)
+        assert rows() == 8
+    assert read == [demo.title, hostile.title]
+    window.close_document(hostile)
+    window.open_paths([hostile_path])  # may be another file by now
+    qtbot.waitUntil(lambda: rows() == 8)
+    assert read == [demo.title, hostile.title, hostile.title]
+
+
+def table(document: Document) -> TableModel:
+    vocabulary = read_vocabulary(document.model)
+    assert vocabulary is not None
+    texts = vocabulary.display_columns()
+    content = VocabularyContent(
+        vocabulary, texts, plain_ranks(texts.stored), plain_ranks(texts.decoded)
+    )
+    model = TableModel()
+    model.set_content(vocabulary_columns(content), len(texts))
+    return model
+
+
+@pytest.mark.parametrize("name", ["demo", "hostile"])
+def test_it_keeps_qts_contract(
+    name: str, request: pytest.FixtureRequest, qtmodeltester: ModelTester
+) -> None:
+    model = table(request.getfixturevalue(name))
+    qtmodeltester.check(model)
+    # a check asks for every cell in every role: of the long table, one sorted column will do
+    for column in range(model.columnCount()) if name == "hostile" else (1,):
+        model.sort(column, Qt.SortOrder.DescendingOrder)
+        qtmodeltester.check(model)
+
+
+def test_ids_scores_and_types_are_built_in(demo: Document) -> None:
+    model = table(demo)
+    names = [column.name for column in model.columns]
+    assert names == ["id", "token", "text", "type", "score"]
+    for row in (0, 1, 500, 1999):
+        kinds = [type(column.raw(row)) for column in model.columns]
+        assert kinds == [int, str, str, str, float]
+    ids = [model.index(row, 0).data(ItemRole.RAW) for row in range(model.rowCount())]
+    assert ids == list(range(2000))
+
+
+def test_special_tokens_are_named(demo: Document) -> None:
+    model = table(demo)
+    eos = int(demo.model.metadata["tokenizer.ggml.eos_token_id"])
+    assert "eos" in model.index(eos, 3).data().lower()
+
+
+def test_sorting_by_score_and_text(demo: Document) -> None:
+    model = table(demo)
+    scores = [column.name for column in model.columns].index("score")
+    model.sort(scores)
+    values = [model.index(row, scores).data(ItemRole.RAW) for row in range(model.rowCount())]
+    assert values == sorted(values)
+    assert values[0] < values[-1]
+    assert plain_ranks(["b", "a10", "a9"]).tolist() == [2, 0, 1]  # code points: 1 before 9
+
+
+def test_hostile_tokens_are_safe(hostile: Document) -> None:
+    model = table(hostile)
+    assert model.rowCount() == len(HOSTILE)
+    texts = [model.index(r, c).data() for r in range(len(HOSTILE)) for c in range(4)]
+    assert HOSTILE[0] in texts
+    assert not any(unsafe_characters(text) for text in texts)
+
+
+class Thing:
+    """Stands for a document: something that can go away."""
+
+
+def document() -> Document:
+    return cast(Document, Thing())
+
+
+def content(tokens: int) -> VocabularyContent:
+    return cast(VocabularyContent, SimpleNamespace(texts=range(tokens)))
+
+
+def test_what_was_used_last_is_kept_up_to_a_number_of_tokens() -> None:
+    recent = RecentVocabularies(most_tokens=100)
+    a, b, c, d = (document() for _ in range(4))
+    first = content(40)
+    recent.add(a, first)
+    recent.add(b, content(50))
+    recent.add(c, None)
+    assert recent.get(a) is first
+    recent.add(d, content(20))  # b was not used for longest
+    assert [thing in recent for thing in (a, b, c, d)] == [True, False, True, True]
+    assert recent.get(c) is None
+
+
+def test_the_last_one_is_kept_however_large() -> None:
+    recent = RecentVocabularies(most_tokens=100)
+    a, b = document(), document()
+    recent.add(a, content(10))
+    recent.add(b, content(1000))
+    assert a not in recent
+    assert len(recent.get(b).texts) == 1000  # type: ignore[union-attr]
+    recent.add(b, content(10))
+    recent.add(a, content(90))
+    assert a in recent
+    assert b in recent
+
+
+def test_a_model_that_is_gone_takes_its_vocabulary_along() -> None:
+    recent = RecentVocabularies()
+    gone = document()
+    recent.add(gone, content(10))
+    del gone
+    gc.collect()
+    assert len(recent._contents) == 0
+    with pytest.raises(KeyError):
+        recent.get(document())
