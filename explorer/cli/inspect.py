@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import click
 
@@ -16,17 +15,8 @@ from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem, Severity, open_model
 from explorer.formats.facts import Facts, describe
 from explorer.formats.gguf.arrays import first_elements
-from explorer.formats.model import Value
+from explorer.present import recipes
 from explorer.present.model import model_facts, type_text, value_text
-from explorer.present.recipes import (
-    FIT_HEAD,
-    MIX_HEAD,
-    differences,
-    fit_cells,
-    mix_cells,
-    shown_fits,
-    verdict,
-)
 from explorer.text import bytes_text, count_text, integer_text, plain_text, shape_text
 
 _ARRAY_ELEMENTS: Final = 32  # of an array in JSON (docs/interface.md)
@@ -35,14 +25,8 @@ _LONGEST_NAME: Final = 200
 _SHOWN_FILES: Final = 200  # of a model of tensor blobs, which may have thousands
 
 
-_Key: TypeAlias = str | tuple[str, str]
-_TENSOR: Final[Sequence[_Key]] = (
-    *("name", "shape", ("type", "type.name"), "parameters", ("bytes", "nbytes")),
-    *("offset", "file", "group"),
-)
-_GROUP: Final[Sequence[_Key]] = (
-    *("name", "kind", "tensors", ("bytes", "nbytes"), "quant_type", "group_size"),
-)
+_TENSOR: Final = ("name", "shape", "type", "parameters", "bytes", "offset", "file", "group")
+_GROUP: Final = ("name", "kind", "tensors", "bytes", "quant_type", "group_size")
 
 
 def model_record(model: Model, *, metadata: bool = False, tensors: bool = False) -> dict[str, Any]:
@@ -55,22 +39,14 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
         [_entry_record(model, e, problems) for e in model.metadata.entries] if metadata else []
     )
     record: dict[str, Any] = {
-        "path": str(model.path),
-        "format": model.format,
-        "version": model.version,
-        "byte_order": model.byte_order,
-        "architecture": model.architecture,
-        "name": model.name,
+        **_fields(model, "path", "format", "version", "byte_order", "architecture", "name"),
         "file_type": describe(model).file_type,
-        "parameters": model.parameters,
-        "bytes": model.nbytes,
-        "bits_per_weight": model.bits_per_weight,
+        **_fields(model, "parameters", "bytes", "bits_per_weight"),
         "tensor_count": len(model.tensors.rows),
-        "alignment": model.alignment,
-        "data_offset": model.data_offset,
+        **_fields(model, "alignment", "data_offset"),
         "tensor_types": {
-            name: {"tensors": t.tensors, "parameters": t.parameters, "bytes": t.nbytes}
-            for name, t in model.tensors.totals_by_type.items()
+            name: _fields(total, "tensors", "parameters", "bytes")
+            for name, total in model.tensors.totals_by_type.items()
         },
         "shards": [str(file.path) for file in model.files],
         "problems": [output.problem_record(problem) for problem in problems],
@@ -78,28 +54,22 @@ def model_record(model: Model, *, metadata: bool = False, tensors: bool = False)
     if metadata:
         record["metadata"] = entries
     if tensors:
-        record["tensors"] = [_fields(tensor, *_TENSOR) for tensor in model.tensors.rows]
+        rows = model.tensors.rows
+        record["tensors"] = [_fields(one, *_TENSOR) | {"type": one.type.name} for one in rows]
     record["groups"] = [_fields(group, *_GROUP) for group in model.groups]
     return record
 
 
 def _entry_record(model: Model, entry: MetadataEntry, problems: list[Problem]) -> dict[str, Any]:
-    value: Value | None
+    value: Any = None
     try:
-        if entry.length is None:
-            value = entry.value
-        else:
-            value = first_elements(model, entry, _ARRAY_ELEMENTS)
+        whole = entry.length is None
+        value = entry.value if whole else first_elements(model, entry, _ARRAY_ELEMENTS)
     except ExplorerError as error:
-        value = None
         what = f"the value cannot be shown: {error.without_path}"
         problems.append(Problem(Severity.WARNING, entry.key, what))
-    return {
-        "key": entry.key,
-        "type": entry.type_name,
-        "value": _plain(value),
-        "length": entry.length,
-    }
+    key, kind = entry.key, entry.type_name
+    return {"key": key, "type": kind, "value": _plain(value), "length": entry.length}
 
 
 def _plain(value: Any) -> Any:
@@ -111,10 +81,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _fields(found: object, *names: _Key) -> dict[str, Any]:
-    """Return attributes of an object as JSON; a pair is (key, attribute)."""
-    pairs = [(name, name) if isinstance(name, str) else name for name in names]
-    return {key: _plain(attrgetter(name)(found)) for key, name in pairs}
+def _fields(found: object, *names: str) -> dict[str, Any]:
+    """Return attributes of an object as JSON has them, where `nbytes` is "bytes"."""
+    return {name: _plain(getattr(found, "nbytes" if name == "bytes" else name)) for name in names}
 
 
 @click.command("inspect")
@@ -238,10 +207,10 @@ _SHOWN_ROLES: Final = 200
 def recipes_record(model: Model) -> dict[str, Any]:
     """Return the type mix by role, and how well each recipe of llama-quantize agrees with it."""
     fits = compare_with_recipes(model)
-    mix = ("role", "type", "tensors", "parameters", ("bytes", "nbytes"), "bits_per_weight")
+    mix = ("role", "type", "tensors", "parameters", "bytes", "bits_per_weight")
     return {
         "declared": declared_recipe(model),
-        "verdict": verdict(model, fits),
+        "verdict": recipes.verdict(model, fits),
         "not_applicable": why_no_recipe(model),
         "rules": RULES_SOURCE,
         "fits": [_fit_record(fit) for fit in fits],
@@ -250,7 +219,7 @@ def recipes_record(model: Model) -> dict[str, Any]:
 
 
 def _fit_record(fit: RecipeFit) -> dict[str, Any]:
-    first = ("recipe", "declared", "share", "agreeing", "parameters", ("bytes", "nbytes"))
+    first = ("recipe", "declared", "share", "agreeing", "parameters", "bytes")
     deviation = ("role", "expected", "present", "layers", "tensors", "parameters")
     return {
         **_fields(fit, *first),
@@ -263,21 +232,23 @@ def _fit_record(fit: RecipeFit) -> dict[str, Any]:
 def _recipes_text(model: Model) -> str:
     """Return the verdict, the recipes that agree best, and the type mix by role."""
     fits = compare_with_recipes(model)
-    parts = [output.heading("Recipe"), f"  {verdict(model, fits)}\n"]
+    parts = [output.heading("Recipe"), f"  {recipes.verdict(model, fits)}\n"]
     if fits:
-        rows = [FIT_HEAD, *map(fit_cells, shown_fits(fits, _SHOWN_FITS))]
+        rows = [recipes.FIT_HEAD, *map(recipes.fit_cells, recipes.shown_fits(fits, _SHOWN_FITS))]
         parts += ["\n", output.table(rows, right=(1, 2, 3))]
-        found = differences(fits, _SHOWN_DIFFERENCES)
+        found = recipes.differences(fits, _SHOWN_DIFFERENCES)
         if found.lines:
             parts.append(f"  Not as {found.recipe} has it:\n")
             parts += [f"    {line}\n" for line in found.lines]
         if found.more:
             parts.append(f"    … and {integer_text(found.more)} more groups of tensors\n")
         parts.append(f"  Rules: {RULES_SOURCE}\n")
-    mix = type_mix(model)
-    rows = [tuple(output.name_cell(c, _LONGEST_ROLE) for c in mix_cells(row)) for row in mix]
+    rows = [
+        tuple(output.name_cell(c, _LONGEST_ROLE) for c in recipes.mix_cells(row))
+        for row in type_mix(model)
+    ]
     parts.append(output.heading("Types by role"))
-    parts.append(output.table([MIX_HEAD, *rows[:_SHOWN_ROLES]], right=(2, 3, 4, 5)))
+    parts.append(output.table([recipes.MIX_HEAD, *rows[:_SHOWN_ROLES]], right=(2, 3, 4, 5)))
     if len(rows) > _SHOWN_ROLES:
         parts.append(f"  … and {integer_text(len(rows) - _SHOWN_ROLES)} more\n")
     return "".join(parts)
