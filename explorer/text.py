@@ -268,7 +268,7 @@ def float_text(number: float, digits: int = 7) -> str:
 
 
 def fixed_text(number: float, places: int) -> str:
-    """Return a number with so many digits behind the decimal sign: ``"99.50"``."""
+    """Return a number with `places` digits behind the decimal sign: ``"99.50"``."""
     return written_number(f"{number:.{places}f}")
 
 

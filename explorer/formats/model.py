@@ -1,4 +1,4 @@
-"""The noun of the program: what one opens, whatever format it has."""
+"""A model: its files, metadata, tensors, groups and problems, whatever its format."""
 
 from __future__ import annotations
 

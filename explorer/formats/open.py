@@ -1,4 +1,4 @@
-"""Find out which format a path has, and open it."""
+"""Open a model of any format."""
 
 from __future__ import annotations
 

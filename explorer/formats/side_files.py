@@ -1,4 +1,4 @@
-"""`config.json` of a Hugging Face model, as a mapping for scripts and as metadata for the window.
+"""Files beside the weights: `config.json` as a mapping and as metadata; links that lead out.
 
 docs/safetensors_and_blobs.md, section 5: values may be null or of any type. What cannot be used is
 a warning; the weights open without it.

@@ -48,7 +48,7 @@ class Scan:
     Attributes:
         kind: Whose store it is.
         root: Its folder.
-        check: Called for every folder; raises to give up.
+        check: Called for every folder; raises to cancel.
         blobs: Its blobs.
         partials: Downloads that have not finished.
         log: What is wrong with the store itself.

@@ -86,7 +86,7 @@ def read_details(entry: Entry, check: Check = never) -> Details:
 
     Args:
         entry: An entry of a store.
-        check: Called before each file is opened; raises to give up.
+        check: Called before each file is opened; raises to cancel.
     """
     if entry.format is None:  # nothing there to open
         return Details(problems=entry.problems)

@@ -234,7 +234,7 @@ def digest_fault(
         path: The blob.
         name: ``sha256-…`` (Ollama), a bare SHA-256 or a git object's SHA-1 (Hugging Face).
         progress: Called with the bytes read.
-        check: Called for every megabyte; raises to give up.
+        check: Called for every megabyte; raises to cancel.
 
     Returns:
         The fault, or None if the content is right.

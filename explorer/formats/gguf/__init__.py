@@ -1,1 +1,1 @@
-"""GGUF: `open` walks headers and makes a model of them, `arrays` skips and decodes arrays."""
+"""GGUF: `open` makes a model of headers, `arrays` skips and decodes arrays, `llama_cpp` warns."""
