@@ -13,15 +13,9 @@ from explorer.planner.profiles import GRAPH_SIZE, PROFILES
 from explorer.planner.result import Plan
 from explorer.planner.settings import AUTOMATIC
 from explorer.planner.sizes import DEFAULT_BATCH, DEFAULT_CONTEXT
+from explorer.present import plan_export
 from explorer.present.explanations import picture_text
 from explorer.present.plan import CACHE_TYPES, attention_text, context_text
-from explorer.present.plan_export import (
-    LEAST_CONTEXT,
-    PER_OCTAVE,
-    Stops,
-    context_stops,
-    parallel_stops,
-)
 from explorer.qt.planner.fields import (
     CalmComboBox,
     CalmSpinBox,
@@ -67,7 +61,7 @@ class StopSlider(QtWidgets.QSlider):
     held = Signal(bool)
 
     def __init__(
-        self, stops: Stops, spoken: Callable[[int], str], parent: QtWidgets.QWidget
+        self, stops: plan_export.Stops, spoken: Callable[[int], str], parent: QtWidgets.QWidget
     ) -> None:
         """Start without marks; `spoken` returns what a screen reader says of a value."""
         super().__init__(Qt.Orientation.Horizontal, parent)
@@ -80,7 +74,7 @@ class StopSlider(QtWidgets.QSlider):
         self.sliderPressed.connect(lambda: self.held.emit(True))
         self.sliderReleased.connect(lambda: self.held.emit(False))
 
-    def set_stops(self, stops: Stops, marks: Sequence[StopMark], page: int = 1) -> None:
+    def set_stops(self, stops: plan_export.Stops, marks: Sequence[StopMark], page: int = 1) -> None:
         """Offer other values, name some of them, and go `page` positions for Page Up."""
         self.stops = stops
         self._marks = tuple(marks)
@@ -360,19 +354,19 @@ class SettingsControls(SettingRows):
         super().follow(current)
 
     def _offer_contexts(self, trained: int) -> None:
-        stops = context_stops(trained)
+        stops = plan_export.context_stops(trained)
         marks = [StopMark(snap, context_text(snap)) for snap in stops.snaps if snap != trained]
-        marks.append(StopMark(LEAST_CONTEXT, context_text(LEAST_CONTEXT)))
+        marks.append(StopMark(plan_export.LEAST_CONTEXT, context_text(plan_export.LEAST_CONTEXT)))
         if trained in stops.values:
             words = self.tr("trained {tokens}").format(tokens=context_text(trained))
             marks.append(StopMark(trained, words, important=True))
         self.context_edit.stops = stops
-        self.context.set_stops(stops, marks, PER_OCTAVE)
+        self.context.set_stops(stops, marks, plan_export.PER_OCTAVE)
 
     # Rows
 
     def _add_context(self) -> None:
-        edit = self.context_edit = TokenSpinBox(context_stops(0), self)
+        edit = self.context_edit = TokenSpinBox(plan_export.context_stops(0), self)
 
         def spoken(value: int) -> str:
             return self.tr("{n} tokens").format(n=integer_text(value))
@@ -385,7 +379,7 @@ class SettingsControls(SettingRows):
     def _add_parallel(self) -> None:
         edit = self.parallel_edit = CalmSpinBox(self, 1, _MOST_SEQUENCES)
         slider = self.parallel = self._slider(self.tr("Parallel sequences slider"))
-        stops = parallel_stops()
+        stops = plan_export.parallel_stops()
         slider.set_stops(stops, [StopMark(n, str(n)) for n in stops.snaps], 4)
         tip = self.tr("Sequences at a time; each has its own context")
         show, text = self._number(edit, "parallel", 1, slider)
@@ -394,7 +388,7 @@ class SettingsControls(SettingRows):
     def _add_cache_type(self) -> None:
         edit = self._choice([(name, name) for name in CACHE_TYPES], "kv_cache_type")
         self.cache_type_edit = edit
-        stops = Stops(range(len(CACHE_TYPES)), range(len(CACHE_TYPES)))
+        stops = plan_export.Stops(range(len(CACHE_TYPES)), range(len(CACHE_TYPES)))
         name = self.tr("KV cache type slider")
         slider = self.cache_type = self._slider(name, CACHE_TYPES.__getitem__)
         slider.set_stops(stops, [StopMark(i, name) for i, name in enumerate(CACHE_TYPES)])
@@ -498,7 +492,7 @@ class SettingsControls(SettingRows):
         self.add(Setting("profile", self.tr("P&rofile"), edit, "", show))
 
     def _slider(self, name: str, spoken: Callable[[int], str] = integer_text) -> StopSlider:
-        slider = StopSlider(context_stops(0), spoken, self)
+        slider = StopSlider(plan_export.context_stops(0), spoken, self)
         slider.setAccessibleName(name)
         slider.held.connect(self._state.hold)
         return slider

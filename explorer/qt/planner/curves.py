@@ -12,16 +12,9 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from explorer.planner.result import Plan
+from explorer.present import plan_export
 from explorer.present.explanations import picture_text
 from explorer.present.plan import context_text
-from explorer.present.plan_export import (
-    Curve,
-    Curves,
-    Stops,
-    context_stops,
-    curves_key,
-    make_curves,
-)
 from explorer.qt.document import LruCache
 from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.planner.fields import fill
@@ -54,8 +47,8 @@ class CurvesPlot(ThemedPlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.curves: Curves | None = None
-        self.stops: Stops = context_stops(0)
+        self.curves: plan_export.Curves | None = None
+        self.stops: plan_export.Stops = plan_export.context_stops(0)
         self._point: tuple[int, int] | None = None
         self._usable_bytes = 0
         self._unit_bytes = byte_unit(_GIGABYTE)[1]
@@ -85,10 +78,10 @@ class CurvesPlot(ThemedPlot):
         self.box.sigResized.connect(self._fit)
         self.restyle()
 
-    def show_curves(self, curves: Curves | None, trained: int) -> None:
+    def show_curves(self, curves: plan_export.Curves | None, trained: int) -> None:
         """Draw other curves; the zoom stays unless the contexts are others."""
         self.curves = curves
-        self.stops = context_stops(trained)
+        self.stops = plan_export.context_stops(trained)
         self._draw()
 
     def show_plan(self, plan: Plan | None) -> None:
@@ -124,7 +117,7 @@ class CurvesPlot(ThemedPlot):
         unit, self._unit_bytes = byte_unit(power)
         self.setLabel("left", self.tr("{unit} in all").format(unit=unit))
 
-    def _choose_unit(self, curves: Curves) -> None:
+    def _choose_unit(self, curves: plan_export.Curves) -> None:
         """Take the largest unit in which the highest curve is no fraction, up to gigabytes."""
         most = max(int(curve.totals.max()) for curve in curves.curves)
         power = next((p for p in range(_GIGABYTE, 0, -1) if most >= byte_unit(p)[1]), 1)
@@ -191,7 +184,7 @@ class CurvesPlot(ThemedPlot):
         self._set_home(curves)
         self._place_names()
 
-    def _draw_curve(self, number: int, curve: Curve, name: str) -> None:
+    def _draw_curve(self, number: int, curve: plan_export.Curve, name: str) -> None:
         there = curve.totals >= 0
         x, y = np.log2(curve.contexts[there]), curve.totals[there] / self._unit_bytes
         if not len(x):
@@ -219,14 +212,14 @@ class CurvesPlot(ThemedPlot):
             text.setPos(x, lowest)
             lowest += line
 
-    def _draw_vram(self, curves: Curves) -> None:
+    def _draw_vram(self, curves: plan_export.Curves) -> None:
         vram = curves.vram / self._unit_bytes
         self._vram.setPos(vram)
         words = self.tr("{size} free on GPUs").format(size=bytes_text(curves.vram))
         self._vram_name.setText(words)
         self._vram_name.setPos(float(np.log2(curves.curves[0].contexts[0])), vram)
 
-    def _set_home(self, curves: Curves) -> None:
+    def _set_home(self, curves: plan_export.Curves) -> None:
         contexts = curves.curves[0].contexts
         low, high = math.log2(int(contexts[0])), math.log2(int(contexts[-1]))
         width = max(high - low, 1)
@@ -304,7 +297,7 @@ class CurvesPage(PlannerPage):
         self.plot.context_chosen.connect(lambda context: state.apply({"context": context}))
 
     @property
-    def curves(self) -> Curves | None:
+    def curves(self) -> plan_export.Curves | None:
         """The curves that are shown."""
         return self.plot.curves
 
@@ -329,27 +322,27 @@ class CurvesPage(PlannerPage):
             self._take(None)
             return
         inputs = model.complete(current.inputs)
-        key = curves_key(model.h, inputs)
+        key = plan_export.curves_key(model.h, inputs)
         self.plot.show_plan(current.plan)
         if key == self._wanted:
             return
         self._wanted = key
         kept = self._kept.get(key)
-        if isinstance(kept, Curves):
+        if isinstance(kept, plan_export.Curves):
             self._slot.cancel()
             self._take(kept)
             return
 
-        def make(job: Job) -> Curves:
-            return make_curves(model.h, inputs, self.state.environment, job.check)
+        def make(job: Job) -> plan_export.Curves:
+            return plan_export.make_curves(model.h, inputs, self.state.environment, job.check)
 
-        def done(curves: Curves) -> None:
+        def done(curves: plan_export.Curves) -> None:
             self._kept.put(key, curves)
             self._take(curves)
 
         self._slot.run(self.tr("Drawing memory curves"), make, done, self.failed.emit)
 
-    def _take(self, curves: Curves | None) -> None:
+    def _take(self, curves: plan_export.Curves | None) -> None:
         trained = 0 if self._model is None else self._model.h.trained_context
         self.plot.show_curves(curves, trained)
         self.curves_changed.emit()

@@ -17,19 +17,10 @@ from explorer.present.explanations import picture_text
 from explorer.present.plan import memory_bars, value_text
 from explorer.present.plan_export import Curves
 from explorer.qt.jobs import JobRunner
+from explorer.qt.planner import tables
 from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_button
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.planner.state import CurrentPlan, PlannerState, single_shot
-from explorer.qt.planner.tables import (
-    Candidate,
-    LiveTable,
-    bar_columns,
-    comparison_columns,
-    curve_columns,
-    input_columns,
-    layer_columns,
-    term_columns,
-)
 from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.plot_panel import PlotExport
@@ -84,13 +75,13 @@ class ComparisonPage(PlannerPage):
 
     def __init__(self, state: PlannerState, runner: JobRunner, parent: QtWidgets.QWidget) -> None:
         super().__init__(state, parent)
-        self.model = LiveTable(self)
+        self.model = tables.LiveTable(self)
         self.table = TableView(self.model, runner, self)
         self.table.setSelectionMode(TableView.SelectionMode.SingleSelection)
         self.line = fill(QtWidgets.QHBoxLayout(), spacing=6, margins=(8, 4, 8, 2))
         fill(QtWidgets.QVBoxLayout(self), self.line, (self.table, 1))
 
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[tables.Candidate]:
         """Return the rows, the current plan first."""
         raise NotImplementedError
 
@@ -98,7 +89,7 @@ class ComparisonPage(PlannerPage):
         """Show the current figures."""
         rows = self.candidates()
         kind = tuple(row.name for row in rows)
-        columns = comparison_columns(rows) if rows else []
+        columns = tables.comparison_columns(rows) if rows else []
         if self.model.show(columns, len(rows), kind):
             self.table.show_columns(QByteArray())
 
@@ -128,15 +119,15 @@ class ScenariosPage(ComparisonPage):
         self.table.row_opened.connect(lambda _: self._use())
         self._enable()
 
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[tables.Candidate]:
         """Return the current plan, and that of each scenario for the current model."""
         state, model, result = self.state, self.state.current.model, self.state.current.result
         if model is None or result is None:
             return []
-        now = Candidate(self.tr("Now"), result)
+        now = tables.Candidate(self.tr("Now"), result)
         return [
             now,
-            *(Candidate(s.name, state.result_of(model, s.inputs)) for s in state.scenarios),
+            *(tables.Candidate(s.name, state.result_of(model, s.inputs)) for s in state.scenarios),
         ]
 
     def chosen(self) -> int | None:
@@ -200,11 +191,13 @@ class ModelsPage(ComparisonPage):
             else self.tr("Open another model to compare it under the same settings.")
         )
 
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[tables.Candidate]:
         """Return the current model, and the others."""
         state, model, result = self.state, self.state.current.model, self.state.current.result
-        now = [] if model is None or result is None else [Candidate(model.title, result)]
-        return now + [Candidate(m.title, state.result_of(m, state.inputs)) for m in state.others]
+        now = [] if model is None or result is None else [tables.Candidate(model.title, result)]
+        return now + [
+            tables.Candidate(m.title, state.result_of(m, state.inputs)) for m in state.others
+        ]
 
 
 class TablesPage(PlannerPage):
@@ -236,7 +229,7 @@ class TablesPage(PlannerPage):
         self.choice.addItem(self.tr("Layers and their devices"), _LAYERS)
         self.choice.addItem(self.tr("Memory against context"), _CURVES)
         self.choice.setAccessibleName(self.tr("Chart to show as a table"))
-        self.model = LiveTable(self)
+        self.model = tables.LiveTable(self)
         self.table = TableView(self.model, runner, self)
         self.table.setAccessibleName(self.tr("Figures of the chart"))
         label, line = buddy_label(self.tr("&Table of"), self.choice), QtWidgets.QHBoxLayout()
@@ -265,15 +258,15 @@ class TablesPage(PlannerPage):
             if curves is None:
                 self.curves_wanted.emit()
                 return (), 0
-            return curve_columns(curves), len(curves.curves[0].contexts)
+            return tables.curve_columns(curves), len(curves.curves[0].contexts)
         if plan is None:
             return (), 0
         bars = memory_bars(plan, self.state.current.inputs.host)
         if kind == _BARS:
-            return bar_columns(bars), len(bars)
+            return tables.bar_columns(bars), len(bars)
         layers = () if plan.layout is None else plan.layout.layers
         names = [bar.title for bar in bars if bar.device is not None]
-        return layer_columns(layers, names), len(layers)
+        return tables.layer_columns(layers, names), len(layers)
 
     def _emit_layer(self, row: int) -> None:
         if self.choice.currentData() == _LAYERS:
@@ -294,7 +287,7 @@ class WhyPage(PlannerPage):
         self._terms: tuple[Term, ...] = ()
         self._chosen = "total"
         self.search = FilterBar(self.tr("Filter figures:  devices[0]  graph  blk"), "", self)
-        self.figure_model, self.input_model = LiveTable(self), LiveTable(self)
+        self.figure_model, self.input_model = tables.LiveTable(self), tables.LiveTable(self)
         self.figures = TableView(self.figure_model, runner, self)
         self.figures.setAccessibleName(self.tr("Figures of the plan"))
         self.figures.setSelectionMode(TableView.SelectionMode.SingleSelection)
@@ -331,7 +324,7 @@ class WhyPage(PlannerPage):
         plan = self.state.current.plan
         self._terms = () if plan is None else plan.terms
         names = tuple(term.name for term in self._terms)
-        if self.figure_model.show(term_columns(self._terms), len(self._terms), names):
+        if self.figure_model.show(tables.term_columns(self._terms), len(self._terms), names):
             self.figures.show_columns(QByteArray())
             self._filter(self.search.text)
         self._show_chosen()
@@ -368,7 +361,7 @@ class WhyPage(PlannerPage):
         self.title.setText(f"{term.name} = {value}")
         self.formula.setText(f"= {plain_text(term.formula)}")
         inputs = list(term.inputs.items())
-        if self.input_model.show(input_columns(inputs), len(inputs), term.name):
+        if self.input_model.show(tables.input_columns(inputs), len(inputs), term.name):
             self.inputs.show_columns(QByteArray())
 
     def _label(self, name: str, explanation: str) -> QtWidgets.QLabel:

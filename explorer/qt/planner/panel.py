@@ -20,18 +20,8 @@ from explorer.hardware.detect import Machine, detect
 from explorer.planner.advice import Advice, solve
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import PlanRequest
+from explorer.present import plan as plan_texts
 from explorer.present.explanations import picture_text
-from explorer.present.plan import (
-    QUESTIONS,
-    Level,
-    Suggestion,
-    Verdict,
-    advice_changes,
-    advice_text,
-    suggestions,
-    suggestions_sentence,
-    verdict,
-)
 from explorer.qt.document import Document
 from explorer.qt.jobs import Job, JobRunner, JobSlot, drop_frames
 from explorer.qt.planner.controls import SettingsControls
@@ -310,10 +300,10 @@ class AnswerBar(QtWidgets.QWidget):
         super().__init__(parent)
         self._state = state
         self._current = state.current
-        self._found: tuple[Suggestion, ...] = ()
+        self._found: tuple[plan_texts.Suggestion, ...] = ()
         self._searched = False
-        self._verdict = Verdict(Level.FITS, "")
-        self._coloured: Level | None = None
+        self._verdict = plan_texts.Verdict(plan_texts.Level.FITS, "")
+        self._coloured: plan_texts.Level | None = None
         self._announced = ""
         self._search = JobSlot(runner, self)
         self._asking = JobSlot(runner, self)
@@ -356,7 +346,7 @@ class AnswerBar(QtWidgets.QWidget):
         self.questions: dict[str, QtWidgets.QPushButton] = {}
         tip = self.tr("Find the best value that fits; other settings stay")
         for what in _ASKED:
-            self.questions[what] = push_button(self, f"{QUESTIONS[what].title}?", tip)
+            self.questions[what] = push_button(self, f"{plan_texts.QUESTIONS[what].title}?", tip)
             self.questions[what].clicked.connect(lambda _=False, what=what: self._ask(what))
         for number in range(_MOST_SUGGESTED):
             suggested = push_button(self, "", self.tr("Puts all layers on GPUs"))
@@ -379,7 +369,7 @@ class AnswerBar(QtWidgets.QWidget):
             self._forget_advice()
         if current.result is None:
             return
-        self._verdict = verdict(current.result.plan, current.result.refusal)
+        self._verdict = plan_texts.verdict(current.result.plan, current.result.refusal)
         if current.result is before.result:
             self._show_sentence()
             return
@@ -397,14 +387,14 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _can_search(self) -> bool:
         """Return whether there may be settings with which the model fits."""
-        inputs, fits = self._current.inputs, self._verdict.level is Level.FITS
+        inputs, fits = self._current.inputs, self._verdict.level is plan_texts.Level.FITS
         planned = self._current.plan is not None and inputs.profile == GRAPH_SIZE.name
         return planned and not fits and bool(inputs.devices)
 
     def _show_sentence(self) -> None:
         text = f"{self._verdict.mark}  {self._verdict.sentence}"
         if self._searched and self._can_search():
-            text += f" {suggestions_sentence(self._found)}"
+            text += f" {plan_texts.suggestions_sentence(self._found)}"
         if text == self.sentence.text():
             return
         self.sentence.setText(text)
@@ -415,7 +405,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _take_colours(self) -> None:
         self._coloured = self._verdict.level
-        colour_text(self.sentence, warning=self._verdict.level is not Level.FITS)
+        colour_text(self.sentence, warning=self._verdict.level is not plan_texts.Level.FITS)
 
     def _announce(self) -> None:
         """Announce the answer to screen readers once it no longer changes."""
@@ -431,7 +421,7 @@ class AnswerBar(QtWidgets.QWidget):
     def _start_search(self) -> None:
         if self.isVisible():
             title = self.tr("Looking for settings that fit")
-            self._run(self._search, title, suggestions, self._show_suggestions)
+            self._run(self._search, title, plan_texts.suggestions, self._show_suggestions)
 
     def _run(
         self,
@@ -446,7 +436,7 @@ class AnswerBar(QtWidgets.QWidget):
             request = model.complete(state.inputs).request(model.h, state.environment)
             slot.run(title, lambda job: search(request, job.check), on_done, state.refused.emit)
 
-    def _show_suggestions(self, found: tuple[Suggestion, ...]) -> None:
+    def _show_suggestions(self, found: tuple[plan_texts.Suggestion, ...]) -> None:
         self._found, self._searched = found, True
         for number, button in enumerate(self._suggested):
             button.setVisible(number < len(found))
@@ -461,15 +451,15 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _ask(self, what: str) -> None:
         self.reply.setText(self.tr("Searching…"))
-        title = self.tr("Searching: {question}").format(question=QUESTIONS[what].title)
+        title = self.tr("Searching: {question}").format(question=plan_texts.QUESTIONS[what].title)
         self._run(self._asking, title, partial(solve, what), self._show_advice)
 
     def _show_advice(self, advice: Advice) -> None:
         self._advice = advice
-        text = advice_text(advice)
+        text = plan_texts.advice_text(advice)
         self.reply.setText(text)
         self.reply.setToolTip(plain_tip(text))
-        self.apply.setVisible(bool(advice_changes(advice)))
+        self.apply.setVisible(bool(plan_texts.advice_changes(advice)))
         QtGui.QAccessible.updateAccessibility(QtGui.QAccessibleAnnouncementEvent(self.reply, text))
 
     def _forget_advice(self) -> None:
@@ -486,7 +476,7 @@ class AnswerBar(QtWidgets.QWidget):
 
     def _apply_advice(self) -> None:
         if self._advice is not None:
-            self._state.apply(advice_changes(self._advice))
+            self._state.apply(plan_texts.advice_changes(self._advice))
 
     def _label(self, name: str, explanation: str) -> QtWidgets.QLabel:
         label = plain_label(self)

@@ -17,16 +17,8 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from explorer.planner.layout import Layer
+from explorer.present import plan as plan_texts
 from explorer.present.explanations import picture_text
-from explorer.present.plan import (
-    Bar,
-    MemoryPart,
-    amount_text,
-    boundary_of,
-    kinds_in,
-    layers_asked,
-    memory_bars,
-)
 from explorer.qt.planner.fields import fill, scrolled
 from explorer.qt.planner.state import CurrentPlan, PlannerState
 from explorer.qt.theme import warning_colour
@@ -139,11 +131,11 @@ class MemoryBars(_Chart):
 
     def __init__(self, explain: Callable[[str], str], parent: QWidget) -> None:
         super().__init__(self.tr("Memory of each device"), "bars", parent)
-        self.bars: tuple[Bar, ...] = ()
+        self.bars: tuple[plan_texts.Bar, ...] = ()
         self.current: Place = (0, 0)
         self.explain = explain
 
-    def show_bars(self, bars: tuple[Bar, ...]) -> None:
+    def show_bars(self, bars: tuple[plan_texts.Bar, ...]) -> None:
         """Show other bars; painted in the next frame."""
         resized = len(bars) != len(self.bars)
         self.bars = bars
@@ -154,11 +146,11 @@ class MemoryBars(_Chart):
         if self.hasFocus():  # formulas take longer than all the rest
             self.setAccessibleDescription(self.describe(self.current))
         else:
-            held = (f"{bar.title}: {amount_text(bar)}" for bar in bars)
+            held = (f"{bar.title}: {plan_texts.amount_text(bar)}" for bar in bars)
             self.setAccessibleDescription("; ".join(held))
         self.update()
 
-    def part(self, place: Place | None) -> MemoryPart | None:
+    def part(self, place: Place | None) -> plan_texts.MemoryPart | None:
         """Return a part, or None if there is none."""
         if place is None or not place[0] < len(self.bars):
             return None
@@ -191,7 +183,7 @@ class MemoryBars(_Chart):
             ("device", [bar.title for bar in self.bars]),
             *(
                 (kind.value, [bar.nbytes(kind) for bar in self.bars])
-                for kind in kinds_in(self.bars)
+                for kind in plan_texts.kinds_in(self.bars)
             ),
             ("over", [bar.over_bytes for bar in self.bars]),
         ]
@@ -227,7 +219,7 @@ class MemoryBars(_Chart):
 
     def _paint_legend(self, painter: QtGui.QPainter, colours: PlotColours) -> None:
         x = _PAD
-        for kind in kinds_in(self.bars):
+        for kind in plan_texts.kinds_in(self.bars):
             swatch = QRectF(x, _PAD + (self._line - _SWATCH) / 2, _SWATCH, _SWATCH)
             fill_kind(painter, swatch, kind, colours.background, colours.text)
             outline(painter, swatch, colours.text)
@@ -236,7 +228,9 @@ class MemoryBars(_Chart):
             painter.drawText(QPointF(x + _SWATCH + 4, _PAD + painter.fontMetrics().ascent()), name)
             x += _SWATCH + 4 + painter.fontMetrics().horizontalAdvance(name) + 14
 
-    def _paint_bar(self, painter: QtGui.QPainter, bar: Bar, area: QRectF, ink: Ink) -> None:
+    def _paint_bar(
+        self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, ink: Ink
+    ) -> None:
         colours = ink.colours
         self._paint_title(painter, bar, area, ink)
         parts = [(part, box) for part, box in _divided(bar, area) if part.nbytes]
@@ -255,10 +249,12 @@ class MemoryBars(_Chart):
             painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
         outline(painter, area, colours.text)
 
-    def _paint_title(self, painter: QtGui.QPainter, bar: Bar, area: QRectF, ink: Ink) -> None:
+    def _paint_title(
+        self, painter: QtGui.QPainter, bar: plan_texts.Bar, area: QRectF, ink: Ink
+    ) -> None:
         line = QRectF(area.x(), area.y() - self._line - 2, area.width(), self._line)
         metrics = painter.fontMetrics()
-        right = amount_text(bar)
+        right = plan_texts.amount_text(bar)
         if bar.over_bytes:
             right = self.tr("⚠ {size} too much").format(size=bytes_text(bar.over_bytes))
         painter.save()
@@ -344,7 +340,7 @@ class MemoryBars(_Chart):
         super().focusInEvent(event)
 
 
-def _divided(bar: Bar, area: QRectF) -> Iterator[tuple[MemoryPart, QRectF]]:
+def _divided(bar: plan_texts.Bar, area: QRectF) -> Iterator[tuple[plan_texts.MemoryPart, QRectF]]:
     """Yield each part with its area, in proportion to its bytes."""
     x = area.x()
     for part in bar.parts:
@@ -593,7 +589,7 @@ class PlannerPicture(QWidget):
         """Show a plan."""
         self._current = current
         plan = current.plan
-        bars = () if plan is None else memory_bars(plan, current.inputs.host)
+        bars = () if plan is None else plan_texts.memory_bars(plan, current.inputs.host)
         before = len(self.bars.bars)
         self.bars.show_bars(bars)
         if bars and before != len(bars):
@@ -604,12 +600,12 @@ class PlannerPicture(QWidget):
             self.strip.show_layers((), (), 0)
         else:
             names = tuple(bar.title for bar in bars if bar.device is not None)
-            self.strip.show_layers(plan.layout.layers, names, boundary_of(plan.layout))
+            self.strip.show_layers(plan.layout.layers, names, plan_texts.boundary_of(plan.layout))
 
     def _ask_layers(self, boundary: int) -> None:
         plan = self._current.plan
         if plan is not None and plan.layout is not None:
-            self._state.set(num_gpu=layers_asked(plan.layout, boundary))
+            self._state.set(num_gpu=plan_texts.layers_asked(plan.layout, boundary))
 
 
 class SavedPicture:

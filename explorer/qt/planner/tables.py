@@ -15,28 +15,8 @@ from explorer.hardware.catalogue import Gpu
 from explorer.planner.inputs import PlanResult
 from explorer.planner.layout import Layer
 from explorer.planner.result import Input, Plan, Term
-from explorer.present.explanations import (
-    BAR_TEXTS,
-    COMPARISON_TEXTS,
-    CURVE_TEXTS,
-    GPU_TEXTS,
-    LAYER_TEXTS,
-    PART_TEXTS,
-    WHY_TEXTS,
-    plan_text,
-)
-from explorer.present.plan import (
-    PLAN,
-    Bar,
-    attention_text,
-    devices_text,
-    kinds_in,
-    plan_figure,
-    plan_value,
-    sequences_text,
-    value_text,
-    verdict,
-)
+from explorer.present import explanations
+from explorer.present import plan as plan_texts
 from explorer.present.plan_export import Curves
 from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.text import bytes_text, float_text, integer_text, plain_text, shorten
@@ -111,13 +91,16 @@ class ColumnMaker:
         return self.number(name, title, values, bytes_text)
 
 
-def bar_columns(bars: Sequence[Bar]) -> list[Column]:
+def bar_columns(bars: Sequence[plan_texts.Bar]) -> list[Column]:
     """Return a row for each bar's device, a column for each kind of content."""
-    make = ColumnMaker({**PART_TEXTS, **BAR_TEXTS})
+    make = ColumnMaker({**explanations.PART_TEXTS, **explanations.BAR_TEXTS})
     return [
         make.words("device", _tr("Device"), [bar.title for bar in bars]),
         make.words("layers", _tr("Layers"), [bar.layers for bar in bars]),
-        *(make.size(k.value, k.label, [bar.nbytes(k) for bar in bars]) for k in kinds_in(bars)),
+        *(
+            make.size(k.value, k.label, [bar.nbytes(k) for bar in bars])
+            for k in plan_texts.kinds_in(bars)
+        ),
         make.size("over", _tr("Too much"), [bar.over_bytes for bar in bars]),
         make.size("capacity", _tr("Available"), [bar.capacity for bar in bars]),
     ]
@@ -126,7 +109,7 @@ def bar_columns(bars: Sequence[Bar]) -> list[Column]:
 def layer_columns(layers: Sequence[Layer], devices: Sequence[str]) -> list[Column]:
     """Return a row for each layer; `devices` are the names of the GPUs."""
     places = [_tr("CPU") if one.device is None else devices[one.device] for one in layers]
-    make = ColumnMaker(LAYER_TEXTS)
+    make = ColumnMaker(explanations.LAYER_TEXTS)
     return [
         make.number("index", _tr("Layer"), [one.index for one in layers], str),
         make.words("name", _tr("Group"), [one.name for one in layers]),
@@ -139,7 +122,7 @@ def layer_columns(layers: Sequence[Layer], devices: Sequence[str]) -> list[Colum
 
 def curve_columns(curves: Curves) -> list[Column]:
     """Return a row for each context of the curves."""
-    make = ColumnMaker(CURVE_TEXTS)
+    make = ColumnMaker(explanations.CURVE_TEXTS)
     columns = [make.number("context", _tr("Context"), curves.curves[0].contexts.tolist())]
     for curve in curves.curves:
         totals = [None if total < 0 else total for total in curve.totals.tolist()]
@@ -153,13 +136,16 @@ def curve_columns(curves: Curves) -> list[Column]:
 
 def term_columns(terms: Sequence[Term]) -> list[Column]:
     """Return a row for each figure of a plan."""
-    values, make = [term.value for term in terms], ColumnMaker(WHY_TEXTS)
+    values, make = [term.value for term in terms], ColumnMaker(explanations.WHY_TEXTS)
     columns = (
         make.words("figure", _tr("Figure"), [term.name for term in terms]),
-        make.number("value", _tr("Value"), values, value_text),
+        make.number("value", _tr("Value"), values, plan_texts.value_text),
         make.number("exact", _tr("Exact"), values, _exact),
     )
-    return [replace(column, row_tip=lambda row: plan_text(terms[row].name)) for column in columns]
+    return [
+        replace(column, row_tip=lambda row: explanations.plan_text(terms[row].name))
+        for column in columns
+    ]
 
 
 def _exact(value: int | float) -> str:
@@ -169,7 +155,7 @@ def _exact(value: int | float) -> str:
 def input_columns(inputs: Sequence[tuple[str, Input]]) -> list[Column]:
     """Return a row for each symbol of a formula: its value, and where that came from."""
     origins = [shorten(plain_text(given.origin), _LONGEST_ORIGIN) for _, given in inputs]
-    texts, make = [_input_text(given) for _, given in inputs], ColumnMaker(WHY_TEXTS)
+    texts, make = [_input_text(given) for _, given in inputs], ColumnMaker(explanations.WHY_TEXTS)
     numbers = [
         sum(given.value) if isinstance(given.value, tuple) else given.value for _, given in inputs
     ]
@@ -195,7 +181,7 @@ def gpu_columns(gpus: Sequence[Gpu]) -> list[Column]:
     """Return a row for each GPU of the catalogue."""
     rates = [gpu.bandwidth_bytes_per_s for gpu in gpus]
     bandwidths = [None if rate is None else rate / 1e9 for rate in rates]
-    make = ColumnMaker(GPU_TEXTS)
+    make = ColumnMaker(explanations.GPU_TEXTS)
     return [
         make.words("name", _tr("Name"), [gpu.name for gpu in gpus]),
         make.size("memory", _tr("Memory"), [gpu.memory_bytes for gpu in gpus]),
@@ -218,16 +204,18 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
     """Return a row for each candidate, with its differences from the first."""
     plans = [candidate.result.plan for candidate in candidates]
     names = [shorten(plain_text(candidate.name), _LONGEST_NAME) for candidate in candidates]
-    answers = [verdict(one.result.plan, one.result.refusal).sentence for one in candidates]
-    make = ColumnMaker(COMPARISON_TEXTS)
+    answers = [
+        plan_texts.verdict(one.result.plan, one.result.refusal).sentence for one in candidates
+    ]
+    make = ColumnMaker(explanations.COMPARISON_TEXTS)
     return [
         make.words("name", _tr("Name"), names),
-        _text(plans, "context", _tr("Context"), sequences_text),
+        _text(plans, "context", _tr("Context"), plan_texts.sequences_text),
         _text(plans, "kv_cache_type", _tr("KV type"), lambda plan: plan.effective.kv_cache_type),
-        *(_figure(plans, name) for name in PLAN),
-        _text(plans, "devices", _tr("GPUs"), devices_text),
+        *(_figure(plans, name) for name in plan_texts.PLAN),
+        _text(plans, "devices", _tr("GPUs"), plan_texts.devices_text),
         _text(plans, "batch", _tr("Batch"), lambda plan: integer_text(plan.batch)),
-        _text(plans, "flash_attention", _tr("Flash attention"), attention_text),
+        _text(plans, "flash_attention", _tr("Flash attention"), plan_texts.attention_text),
         _text(plans, "profile", _tr("Profile"), lambda plan: plan.profile),
         make.words("answer", _tr("Answer"), answers),
     ]
@@ -235,11 +223,11 @@ def comparison_columns(candidates: Sequence[Candidate]) -> list[Column]:
 
 def _figure(plans: Sequence[Plan | None], name: str) -> Column:
     """Return the column of a figure of the plans."""
-    title = PLAN[name]
+    title = plan_texts.PLAN[name]
     key = "graph" if name == "graph_total" else name  # as exported tables call it
     if name == "gpu_layers":
-        return _text(plans, key, title, lambda plan: plan_figure(plan, name).text)
-    values = [None if plan is None else plan_value(plan, name) for plan in plans]
+        return _text(plans, key, title, lambda plan: plan_texts.plan_figure(plan, name).text)
+    values = [None if plan is None else plan_texts.plan_value(plan, name) for plan in plans]
     first = values[0] if values else None
 
     def show(row: int) -> str:
@@ -251,7 +239,7 @@ def _figure(plans: Sequence[Plan | None], name: str) -> Column:
         sign = "+" if value > first else "\N{MINUS SIGN}"
         return f"{bytes_text(value)} ({sign}{bytes_text(abs(value - first))})"
 
-    return replace(ColumnMaker(COMPARISON_TEXTS).number(key, title, values), text=show)
+    return replace(ColumnMaker(explanations.COMPARISON_TEXTS).number(key, title, values), text=show)
 
 
 def _text(
@@ -260,5 +248,5 @@ def _text(
     """Return a column whose differing cells have a mark, which colour alone could not give."""
     values = ["–" if plan is None else plain_text(figure(plan)) for plan in plans]
     shown = [value if value == values[0] else f"≠ {value}" for value in values]
-    plain = ColumnMaker(COMPARISON_TEXTS).words(name, title, values)
+    plain = ColumnMaker(explanations.COMPARISON_TEXTS).words(name, title, values)
     return replace(plain, text=shown.__getitem__)
