@@ -267,11 +267,7 @@ def _check_store(place: Place, digests: bool) -> list[Problem]:
 
 
 def _digest_problems(blobs: Sequence[tuple[str, Path, str]]) -> Iterable[Problem]:
-    """Yield a problem for each blob whose content does not match its digest.
-
-    Args:
-        blobs: Title, file and digest of each.
-    """
+    """Yield a problem for each blob (title, file, digest) whose content has another digest."""
     with output.Progress(sum(path.stat().st_size for _, path, _ in blobs)) as progress:
         for title, path, digest in blobs:
             fault = digest_fault(path, digest, partial(progress.add, what=title))

@@ -155,10 +155,9 @@ def _refuse_mistyped(word: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit code; errors are one line on standard error.
+    """Run the program, by `sys.argv` if no other arguments are given; return its exit code.
 
-    Args:
-        arguments: The command line without the program's name; `sys.argv` if None.
+    Errors are one line on standard error.
     """
     given = sys.argv[1:] if arguments is None else arguments
     code: Any
@@ -228,11 +227,7 @@ class WindowError(ExplorerError):
 
 
 def open_window(paths: Sequence[str], *, fresh: bool) -> int:
-    """Open the window on models and return its exit code.
-
-    Args:
-        paths: What to open; nothing opens the library.
-        fresh: Start without the saved settings.
+    """Open the window on models, or on the library, and return its exit code.
 
     Raises:
         WindowError: The Qt packages are missing or broken, or there is no screen.

@@ -162,13 +162,7 @@ def cell_width(text: str) -> int:
 
 
 def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str = "  ") -> str:
-    """Return lines with aligned columns.
-
-    Args:
-        rows: Cells, as many in each row, safe to print.
-        right: Columns that are aligned to the right.
-        indent: The start of every line.
-    """
+    """Return lines with aligned columns, those of `right` to the right; cells are safe to print."""
     cells = [list(row) for row in rows]
     if not cells:
         return ""
@@ -216,9 +210,7 @@ _WIDTH: Final = 78
 class Progress(AbstractContextManager["Progress"]):
     """A line that is written over; a context manager, which clears it in the end.
 
-    Args:
-        total: How much there is to do, in any unit.
-        shown: Whether to show it; rows on the terminal show progress by themselves.
+    It is not `shown` beside rows on the terminal, which show progress by themselves.
     """
 
     def __init__(self, total: int, *, shown: bool = True) -> None:
@@ -262,11 +254,7 @@ _Row = TypeVar("_Row")
 class TensorLines:
     """The columns of a table that begins before all of its rows are known.
 
-    Args:
-        title: The heading of the names.
-        figures: Titles of the numbers.
-        subjects: The subjects of all lines, whose widths decide the columns.
-        longest_name: Characters of a name that are shown.
+    The widths of all subjects decide those of the columns.
     """
 
     def __init__(

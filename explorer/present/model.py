@@ -109,12 +109,10 @@ def type_text(entry: MetadataEntry) -> str:
 def value_text(entry: MetadataEntry, limit: int = DEFAULT_LIMIT, model: Model | None = None) -> str:
     """Return a line about a value: a scalar, or an array's first elements and its length.
 
-    May read the file.
+    May read the file; of the array of an open model, only the first elements.
 
     Args:
-        entry: The entry.
         limit: Most characters of the line, the length of an array aside.
-        model: The model that it belongs to, if open: then only the first elements are read.
 
     Raises:
         ExplorerError: The file changed since it was opened, or the value is too large to decode.

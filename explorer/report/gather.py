@@ -48,12 +48,7 @@ class PlanTarget:
 
 
 def plan_targets(named: Sequence[Device], machine: Machine | None) -> list[PlanTarget]:
-    """Return the machines to plan for: named GPUs, else this machine's, else usual ones.
-
-    Args:
-        named: GPUs of one machine, as the user named them.
-        machine: This machine, or None to leave it out.
-    """
+    """Return the machines to plan for: one of the named GPUs, else this one, else usual ones."""
     if named:
         return [PlanTarget(_names(named), tuple(named))]
     if machine is not None and machine.devices:

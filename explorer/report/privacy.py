@@ -31,11 +31,7 @@ def cut(name: str, limit: int = _LONGEST_NAME) -> str:
 
 
 class Privacy:
-    """Remove folders from texts.
-
-    Args:
-        paths: Files and folders that were opened, as they were given.
-    """
+    """Removes folders from texts: those of paths that were opened, and the user's."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         folders: set[str] = set()

@@ -596,9 +596,7 @@ MAX_TEXT: Final = 100_000
 def report_html(data: ReportData, made_on: date) -> str:
     """Return a report as a document that needs no other file and runs no script.
 
-    Args:
-        data: Its data; the models are still open.
-        made_on: The date in its footer.
+    The models of its data are still open.
 
     Raises:
         ExplorerError: A file changed since it was opened.
@@ -616,11 +614,7 @@ def report_html(data: ReportData, made_on: date) -> str:
 
 
 def environment(privacy: Privacy) -> Environment:
-    """Return what renders the template, and no other.
-
-    Args:
-        privacy: Takes folders and control characters out of every text.
-    """
+    """Return what renders the template and no other; every text is cleaned."""
 
     def cleaned(text: str, *, lines: bool = False) -> str:
         if len(text) <= MAX_TEXT:

@@ -263,17 +263,13 @@ class GuideText(QtWidgets.QTextBrowser):
 
     Args:
         text_of: Returns the Markdown of a page by its name; None for an unknown one.
-        parent: The window.
-
-    Attributes:
-        zoom: Size of the font relative to the program's.
     """
 
     def __init__(
         self, text_of: Callable[[str], str | None], parent: QtWidgets.QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self.zoom = 1.0
+        self.zoom = 1.0  # relative to the program's font
         self._text_of = text_of
         self._words: tuple[str, ...] = ()
         self.setOpenLinks(False)
@@ -423,13 +419,6 @@ class HelpWindow(QtWidgets.QDialog):
     Args:
         pages: The pages, in the order of reading.
         text_of: Returns the Markdown to show of a page.
-        parent: The program's window.
-
-    Attributes:
-        search: The line above the topics.
-        topics: The titles of the pages.
-        text: The page.
-        splitter: Has topics and text.
     """
 
     def __init__(

@@ -52,13 +52,8 @@ def place_beside(
     """Place a box beside its target, on the first side with room, so that it covers none of it.
 
     Where no side has room, as in a very small window, it stands in the corner farthest from the
-    target and points at nothing.
-
-    Args:
-        size: Size of the box.
-        target: The target; empty for none.
-        room: The area that the box may use.
-        direction: Decides which of left and right is tried first.
+    target and points at nothing; without a target (an empty one) in the middle of the room. The
+    direction decides which of left and right is tried first.
     """
     if target.isEmpty():
         return Placement(_inside(_centred(size, room.center()), room), None)
@@ -468,12 +463,7 @@ _ZOOM_NOTE = "help_zoom"
 
 
 class Help(QObject):
-    """Opens guide and tour, and explains figures.
-
-    Attributes:
-        guide: The window of the guide while it is open.
-        tour: The tour while it is running.
-    """
+    """Opens guide and tour, and explains figures."""
 
     def __init__(
         self,
@@ -488,8 +478,8 @@ class Help(QObject):
         self._open_models = open_models
         self._panels = panels
         self._settings = settings
-        self.guide: HelpWindow | None = None
-        self.tour: Tour | None = None
+        self.guide: HelpWindow | None = None  # while it is open
+        self.tour: Tour | None = None  # while it is running
         for action, slot in (
             (actions.guide, lambda: self.show_guide(panels.currentWidget().objectName())),
             (actions.shortcuts, lambda: self.show_guide(guides.KEYS_PAGE)),
