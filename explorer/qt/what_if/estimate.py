@@ -463,6 +463,7 @@ class WhatIfWork:
     def _measure(self, name: str, task: Task, total: RunningTotal, job: Job) -> SetErrors | None:
         """Measure tensors unless their error is known; None if they cannot be read."""
         tensors, key = task.tensor_set, self._request.key(task)
+        rounded = task.type_name  # `name`, or what takes its place where rows are too narrow
         if tensors.key in self._failures:
             return None
         found = self._cache.sets.get(key)
@@ -481,10 +482,10 @@ class WhatIfWork:
         called = self._request.document.model.tensors.columns.names[tensors.rows[0]]
         workers = min(_MOST_WORKERS, all_cores())
         try:
-            if matrix is not None and name != PRESENT and uses_importance(name):
+            if matrix is not None and rounded != PRESENT and uses_importance(rounded):
                 importance = matrix.importance(tensors, called)
             found = measure_set(
-                tensors, name, importance, workers, check=self.control.check, progress=publish
+                tensors, rounded, importance, workers, check=self.control.check, progress=publish
             )
         except ExplorerError as error:
             if len(self._estimate.sets) == 1:

@@ -215,6 +215,13 @@ def test_the_whole_model_keeps_what_cannot_have_a_type(opened: Page) -> None:
     assert lines["Q8_0"].known is not None
     assert lines["Q8_0"].known.total == sum(a.size for n, a in _arrays().items() if n != NORM)
     assert lines["Q4_K"].size.substitutes == {"Q5_0": 1}  # rows of 96 weights
+    squares = weights = 0.0
+    for name, kind in ((UP, "Q4_K"), (NEXT, "Q4_K"), (DOWN, "Q5_0")):
+        (part,) = requantize(opened.model.tensors[name], [kind])
+        assert part.errors is not None
+        squares += part.errors.rmse**2 * part.errors.compared
+        weights += part.errors.compared
+    assert lines["Q4_K"].figure("rmse") == pytest.approx((squares / weights) ** 0.5, rel=1e-12)
     assert lines["int4"].size.kept == 1
     notes = [opened.page.panel.model.index(row, 14).data() for row in range(4)]
     assert "1 too narrow for it: Q5_0 there" in notes[2]
