@@ -6,17 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from explorer.analysis.recipes.rules import (
-    CURRENT,
-    DEPENDS_ON_IMATRIX,
-    EARLIER,
-    RECIPES,
-    Recipe,
-    RecipeError,
-    Revision,
-    RuleRun,
-    declared_recipe,
-)
+from explorer.analysis.recipes import rules
 from explorer.analysis.recipes.tensors import Category, RecipeModel, RecipeTensor
 from explorer.formats.model import Model
 from explorer.formats.tensors import parse_name
@@ -37,7 +27,11 @@ def why_no_recipe(model: Model) -> str | None:
 
 
 def expected_types(
-    model: RecipeModel, recipe: Recipe, revision: Revision = CURRENT, *, imatrix: bool
+    model: RecipeModel,
+    recipe: rules.Recipe,
+    revision: rules.Revision = rules.CURRENT,
+    *,
+    imatrix: bool,
 ) -> list[str | None]:
     """Return the type that a recipe gives each tensor, in the order of `RecipeModel.tensors`.
 
@@ -49,7 +43,7 @@ def expected_types(
     Raises:
         RecipeError: llama-quantize would refuse to make such a file.
     """
-    run = RuleRun(model, recipe, revision, imatrix=imatrix)
+    run = rules.RuleRun(model, recipe, revision, imatrix=imatrix)
     return [run.type_of(tensor) for tensor in model.tensors]
 
 
@@ -108,7 +102,7 @@ class RecipeFit:
     """
 
     recipe: str
-    revision: Revision
+    revision: rules.Revision
     imatrix: bool | None
     share: float
     agreeing: int
@@ -133,10 +127,10 @@ def compare_with_recipes(model: Model) -> list[RecipeFit]:
     if why_no_recipe(model) is not None:
         return []
     tensors = RecipeModel.of(model)
-    declared = declared_recipe(model)
+    declared = rules.declared_recipe(model)
     nbytes = model.nbytes
     fits = []
-    for recipe in RECIPES.values():
+    for recipe in rules.RECIPES.values():
         found = list(_fits(tensors, recipe))
         if found:
             best = max(found, key=lambda fit: fit.agreeing)  # the first of equals
@@ -145,15 +139,15 @@ def compare_with_recipes(model: Model) -> list[RecipeFit]:
     return fits
 
 
-def _fits(model: RecipeModel, recipe: Recipe) -> Iterator[RecipeFit]:
+def _fits(model: RecipeModel, recipe: rules.Recipe) -> Iterator[RecipeFit]:
     """Yield a fit for each state of the rules that can make a difference."""
     choices: Sequence[bool | None] = (None,)
-    if recipe.name in DEPENDS_ON_IMATRIX:
+    if recipe.name in rules.DEPENDS_ON_IMATRIX:
         choices = (True,) if model.imatrix else (False, True)
-    revisions = (CURRENT, EARLIER) if _revision_matters(model) else (CURRENT,)
+    revisions = (rules.CURRENT, rules.EARLIER) if _revision_matters(model) else (rules.CURRENT,)
     for revision in revisions:
         for imatrix in choices:
-            with suppress(RecipeError):  # left out, as `compare_with_recipes` says
+            with suppress(rules.RecipeError):  # left out, as `compare_with_recipes` says
                 yield _fit(model, recipe, revision, imatrix)
 
 
@@ -164,7 +158,9 @@ def _revision_matters(model: RecipeModel) -> bool:
     )
 
 
-def _fit(model: RecipeModel, recipe: Recipe, revision: Revision, imatrix: bool | None) -> RecipeFit:
+def _fit(
+    model: RecipeModel, recipe: rules.Recipe, revision: rules.Revision, imatrix: bool | None
+) -> RecipeFit:
     expected = expected_types(model, recipe, revision, imatrix=bool(imatrix))
     pairs = list(zip(model.tensors, expected, strict=True))
     total = sum(tensor.parameters for tensor in model.tensors)

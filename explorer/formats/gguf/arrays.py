@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import FormatError
-from explorer.formats.limits import (
-    GGUF_MAX_ARRAY_ELEMENTS,
-    GGUF_MAX_STRING_BYTES,
-    MAX_ARRAY_DEPTH,
-    MAX_INNER_ARRAYS,
-    MAX_STRING_ELEMENTS,
-)
+from explorer.formats import limits
 from explorer.formats.model import MetadataEntry, Model, NumberArray, StringArray, Value
 from explorer.sources import ByteSource
 
@@ -103,7 +97,7 @@ def walk_strings(source: ByteSource, offset: int, count: int, layout: Layout) ->
         starts, step = _walk_window(source.read(position, size), left, layout)
         last = int(starts[-1])
         length = step - last - width
-        if length > GGUF_MAX_STRING_BYTES or position + step > source.size:
+        if length > limits.GGUF_MAX_STRING_BYTES or position + step > source.size:
             bytes_left = source.size - position - last - width
             what = f"a string of {length} bytes in an array, where {bytes_left} bytes are left"
             raise FormatError(what, source.path, position + last)
@@ -225,7 +219,7 @@ def read_array_head(
     if least is None:
         fault = f"key {what}: unknown array element type {element_type}"
         raise FormatError(fault, source.path, offset)
-    limit = MAX_STRING_ELEMENTS if element_type == STRING else GGUF_MAX_ARRAY_ELEMENTS
+    limit = limits.MAX_STRING_ELEMENTS if element_type == STRING else limits.GGUF_MAX_ARRAY_ELEMENTS
     if count * least > left or count > limit:
         fault = (
             f"key {what}: an array of {count} elements, where {left} bytes are left "
@@ -258,8 +252,8 @@ def locate_array(source: ByteSource, offset: int, layout: Layout, what: str) -> 
             inner_arrays += left
         else:
             position = end_of_elements(source, position, kind, left, layout)
-        if len(pending) >= MAX_ARRAY_DEPTH or inner_arrays > MAX_INNER_ARRAYS:
-            most = f"{MAX_ARRAY_DEPTH} deep, or more than {MAX_INNER_ARRAYS} of them"
+        if len(pending) >= limits.MAX_ARRAY_DEPTH or inner_arrays > limits.MAX_INNER_ARRAYS:
+            most = f"{limits.MAX_ARRAY_DEPTH} deep, or more than {limits.MAX_INNER_ARRAYS} of them"
             fault = f"key {what}: arrays nested more than {most}"
             raise FormatError(fault, source.path, position)
         while pending and pending[-1] == 0:
@@ -334,7 +328,7 @@ def first_elements(model: Model, entry: MetadataEntry, count: int) -> list[Value
         return _cut(entry.value, count)
     source = model.files[entry.file_index].source
     layout = Layout(model.byte_order, 4 if model.version == 1 else 8)
-    return _read_head(source, entry.value_offset, layout, count, MAX_ARRAY_DEPTH)
+    return _read_head(source, entry.value_offset, layout, count, limits.MAX_ARRAY_DEPTH)
 
 
 def _cut(value: Value, count: int) -> list[Value]:
