@@ -25,11 +25,11 @@ from explorer.present.model import type_text
 from explorer.qt.document import Document
 from explorer.qt.selection import Selection
 from explorer.qt.widgets.building import add_action, column
-from explorer.qt.widgets.table_model import ItemRole
+from explorer.qt.widgets.table_model import Index, ItemRole
 from explorer.qt.widgets.table_view import RoomyDelegate
 from explorer.text import bytes_text, integer_text, plain_text
 
-Index: TypeAlias = QModelIndex | QtCore.QPersistentModelIndex
+Make: TypeAlias = Callable[[], Iterable["Node"]]
 
 _PAGE = 256
 
@@ -75,7 +75,7 @@ class Node:
     key: str = ""
     tensor_row: int = -1
     nbytes: int | None = None
-    make: Callable[[], Iterable[Node]] | None = None
+    make: Make | None = None
     waiting: list[Node] | None = None
     children: list[Node] = field(default_factory=list)
     parent: Node | None = None
@@ -186,13 +186,7 @@ def _groups(document: Document) -> Iterator[Node]:
         yield Node(NodeKind.GROUP, plain_text(group.name), "", document, nbytes=group.nbytes)
 
 
-def _sized(
-    document: Document,
-    kind: NodeKind,
-    title: str,
-    rows: list[int],
-    make: Callable[[], Iterable[Node]],
-) -> Node:
+def _sized(document: Document, kind: NodeKind, title: str, rows: list[int], make: Make) -> Node:
     """Return a branch that shows the bytes of the tensors below it."""
     nbytes = sum(document.model.tensors.columns.nbytes[row] for row in rows)
     return Node(kind, plain_text(title), "", document, nbytes=nbytes, make=make)

@@ -14,7 +14,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 
 from explorer.errors import ExplorerError
 from explorer.present.explanations import picture_text
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobRunner, JobSlot, Work
 from explorer.qt.widgets.building import column, row
 from explorer.qt.widgets.labels import ElidedLabel, StatePage
 from explorer.qt.widgets.progress import ProgressLine
@@ -110,7 +110,7 @@ class Request(Generic[Result]):
     title: str
     heading: str
     failure: str
-    work: Callable[[Job], Result]
+    work: Work[Result]
     name: str = ""
     known: Callable[[], Result | None] = lambda: None
 

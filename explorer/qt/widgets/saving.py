@@ -6,14 +6,14 @@ What the window saves (tables, pictures, weights) differs only in what is writte
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from explorer.errors import ExplorerError, system_reason
-from explorer.qt.jobs import Job, JobRunner
+from explorer.qt.jobs import Job, JobRunner, OnDone, OnFailed, Work
 from explorer.text import plain_text
 
 
@@ -21,11 +21,7 @@ class FileSaver:
     """Saves files, and reports the path that was written, or why nothing was."""
 
     def __init__(
-        self,
-        runner: JobRunner,
-        parent: QWidget,
-        on_done: Callable[[str], None],
-        on_failed: Callable[[ExplorerError], None],
+        self, runner: JobRunner, parent: QWidget, on_done: OnDone[str], on_failed: OnFailed
     ) -> None:
         self._runner = runner
         self._parent = parent
@@ -63,7 +59,7 @@ class FileSaver:
             return None
         return path.with_name(path.name + suffix)
 
-    def write(self, title: str, path: Path, work: Callable[[Job], object]) -> Job:
+    def write(self, title: str, path: Path, work: Work[object]) -> Job:
         """Write a file in the background.
 
         Args:
