@@ -260,9 +260,8 @@ def _check_store(place: Place, digests: bool) -> list[Problem]:
                 full = f"{entry.name}: {where}" if where else entry.name
                 problems.append(Problem(problem.severity, full, problem.what))
     if digests:
-        problems += _digest_problems(
-            [(blob.digest, blob.path, blob.digest) for blob in store.blobs]
-        )
+        blobs = [(blob.digest, blob.path, blob.digest) for blob in store.blobs]
+        problems += _digest_problems(blobs)
     return problems
 
 

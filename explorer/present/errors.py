@@ -148,12 +148,7 @@ ERRORS: Final = tuple(ERROR_TEXTS)[:7]
 """Figures of how large the errors are, all of them, in order."""
 
 SHOWN_FIGURES: Final = (
-    "rmse",
-    "relative_rmse",
-    "sqnr_db",
-    "max_abs_error",
-    "mean_error",
-    "one_minus_cosine",
+    *("rmse", "relative_rmse", "sqnr_db", "max_abs_error", "mean_error", "one_minus_cosine"),
 )
 """Figures of the tables for people."""
 
@@ -217,11 +212,7 @@ def document(
             "candidate": list(matching.unmatched_candidate),
         },
         "not_comparable": [
-            {
-                "reference_name": pair.reference_name,
-                "candidate_name": pair.candidate_name,
-                "reason": pair.reason,
-            }
+            {name: getattr(pair, name) for name in ("reference_name", "candidate_name", "reason")}
             for pair in matching.not_comparable
         ],
         "total": {
