@@ -17,11 +17,11 @@ _PACKAGES = (explorer.analysis, explorer.formats, explorer.quantization)
 
 _PROGRAM = """
 import sys
-import explorer.quantization as package
-late = "explorer.quantization.convert"
+import explorer.formats as package
+late = "explorer.formats.open"
 assert late not in sys.modules
-from explorer.quantization import quantize
-assert quantize is sys.modules[late].quantize
+from explorer.formats import open_model
+assert open_model is sys.modules[late].open_model
 """
 
 

@@ -32,23 +32,8 @@ from explorer.formats.model import (
     decode_text,
     loaded_entry,
 )
-from explorer.formats.ollama.manifest import (
-    BLOBS,
-    CONFIG_KIND,
-    Layer,
-    Manifest,
-    find_blob,
-    read_manifest,
-    size_fault,
-)
-from explorer.formats.safetensors.groups import (
-    OLD_OLLAMA_NAMING,
-    OLLAMA_NAMING,
-    Stored,
-    assemble,
-    find_weights,
-    is_group_name,
-)
+from explorer.formats.ollama import manifest as manifests
+from explorer.formats.safetensors import groups
 from explorer.formats.safetensors.open import SafetensorsFile, model_files, open_file
 from explorer.formats.side_files import CONFIG_NAME, Config, read_object
 from explorer.formats.strict_json import read_json_file
@@ -66,36 +51,38 @@ _TEXTS: Final = {
     "license": "license",
 }
 _INDEX_NAME: Final = "model_index.json"  # of models that make images
-_PARSED: Final = frozenset({CONFIG_KIND, "params", "messages"})
+_PARSED: Final = frozenset({manifests.CONFIG_KIND, "params", "messages"})
 _PARSED_FILES: Final = frozenset({CONFIG_NAME, _INDEX_NAME})
 _WEIGHTS: Final = frozenset({"model", "tensor"})
 _BESIDE: Final = ("projector", "adapter", "draft")
 _PREFIX: Final = "ollama."
 
 
-def blob_size(manifest: Manifest, layer: Layer, log: ProblemLog) -> tuple[Path, int] | None:
+def blob_size(
+    manifest: manifests.Manifest, layer: manifests.Layer, log: ProblemLog
+) -> tuple[Path, int] | None:
     """Return the path and the bytes of a layer's blob; report a fault, None if it is unreadable."""
     try:
-        path = find_blob(manifest.models, layer)
+        path = manifests.find_blob(manifest.models, layer)
         with FileSource(path) as source:
             nbytes = source.size
     except ExplorerError as error:
         log.add_error(layer.title, blob_fault(layer, error))
         return None
-    fault = layer.fault or size_fault(layer, nbytes)
+    fault = layer.fault or manifests.size_fault(layer, nbytes)
     if fault is not None:
         log.add_error(layer.title, fault)
     return path, nbytes
 
 
-def blob_fault(layer: Layer, error: ExplorerError) -> str:
+def blob_fault(layer: manifests.Layer, error: ExplorerError) -> str:
     """Return why a layer's blob cannot be used, as a sentence."""
     if not layer.digest:
         return error.what
     return f"its blob {layer.digest[:19]}… {error.without_path}"
 
 
-def read_texts(manifest: Manifest, log: ProblemLog) -> tuple[Config, list[MetadataEntry]]:
+def read_texts(manifest: manifests.Manifest, log: ProblemLog) -> tuple[Config, list[MetadataEntry]]:
     """Read all layers but the weights: template, system prompt, licence, parameters.
 
     They become metadata: ``ollama.template``, ``ollama.params.temperature`` and so on. A file of a
@@ -141,9 +128,9 @@ def read_texts(manifest: Manifest, log: ProblemLog) -> tuple[Config, list[Metada
 
 
 def _entries_of(
-    layer: Layer, key: str, path: Path, nbytes: int, log: ProblemLog
+    layer: manifests.Layer, key: str, path: Path, nbytes: int, log: ProblemLog
 ) -> Iterator[MetadataEntry]:
-    if layer.kind in {CONFIG_KIND, "params"}:
+    if layer.kind in {manifests.CONFIG_KIND, "params"}:
         yield from read_object(path, layer.title, f"{key}.", log).entries
     elif layer.kind == "messages":
         yield from _messages(layer, key, path, log)
@@ -169,7 +156,9 @@ def _read_text(path: Path) -> str:
         return decode_text(source.read(0, source.size))
 
 
-def _messages(layer: Layer, key: str, path: Path, log: ProblemLog) -> Iterator[MetadataEntry]:
+def _messages(
+    layer: manifests.Layer, key: str, path: Path, log: ProblemLog
+) -> Iterator[MetadataEntry]:
     """Yield one line for each message: who says what."""
     try:
         value = read_json_file(path)
@@ -204,7 +193,7 @@ def open_manifest(path: Path, check: Check = never) -> Model:
         FormatError: It is no manifest, has no weights, or none of its blobs can be used.
         SourceError: It cannot be read.
     """
-    manifest = read_manifest(path)
+    manifest = manifests.read_manifest(path)
     if manifest.of_kind("model"):
         return _open_file(manifest)
     if manifest.of_kind("tensor"):
@@ -213,12 +202,12 @@ def open_manifest(path: Path, check: Check = never) -> Model:
     raise FormatError(what, path)
 
 
-def _open_file(manifest: Manifest) -> Model:
+def _open_file(manifest: manifests.Manifest) -> Model:
     log = ProblemLog()
     layer, *others = {part.digest: part for part in manifest.of_kind("model")}.values()
     found = [blob_size(manifest, part, log) for part in others]  # shards, of a split model
     try:
-        path = find_blob(manifest.models, layer)
+        path = manifests.find_blob(manifest.models, layer)
         model = open_gguf(path, [place[0] for place in found if place is not None])
     except ExplorerError as error:
         raise FormatError(f"{layer.title}: {blob_fault(layer, error)}", manifest.path) from error
@@ -238,18 +227,18 @@ def _open_file(manifest: Manifest) -> Model:
         raise
 
 
-def _projector(manifest: Manifest) -> Path | None:
+def _projector(manifest: manifests.Manifest) -> Path | None:
     """Return the first projector's blob; a fault of it is among the problems already."""
     for layer in manifest.of_kind("projector"):
         with suppress(ExplorerError):
-            return find_blob(manifest.models, layer)
+            return manifests.find_blob(manifest.models, layer)
     return None
 
 
 class _TensorBlobs:
     """Opens a model whose weights are safetensors blobs."""
 
-    def __init__(self, manifest: Manifest, check: Check) -> None:
+    def __init__(self, manifest: manifests.Manifest, check: Check) -> None:
         self._manifest = manifest
         self._check = check
         self._log = ProblemLog()
@@ -271,7 +260,7 @@ class _TensorBlobs:
     def _open(self) -> Model:
         manifest, log = self._manifest, self._log
         config, entries = read_texts(manifest, log)
-        stored: dict[str, Stored] = {}
+        stored: dict[str, groups.Stored] = {}
         found = 0
         for scope, layer in enumerate(manifest.of_kind("tensor")):
             self._check()
@@ -286,8 +275,8 @@ class _TensorBlobs:
             title = manifest.of_kind("tensor")[0].title
             fault = next(iter(self._blobs.values()))
             raise FormatError(f"none of its blobs can be used; {title}: {fault}", manifest.path)
-        namings = (OLLAMA_NAMING, OLD_OLLAMA_NAMING)
-        assembly = assemble(list(stored.values()), namings, config.fields, log)
+        namings = (groups.OLLAMA_NAMING, groups.OLD_OLLAMA_NAMING)
+        assembly = groups.assemble(list(stored.values()), namings, config.fields, log)
         metadata = Metadata(entries)
         prefix = metadata.text("ollama.config.draft.tensor_prefix") or _DRAFT_PREFIX
         table = assembly.table(prefix)  # which sorts the tensors
@@ -303,21 +292,27 @@ class _TensorBlobs:
             projector=_projector(manifest),
         )
 
-    def _stored(self, layer: Layer, scope: int) -> Iterator[Stored]:
+    def _stored(self, layer: manifests.Layer, scope: int) -> Iterator[groups.Stored]:
         """Yield the tensors of a layer under their names in the model."""
         file = self._blob(layer)
         if isinstance(file, str):  # nothing but the name is known
             manifest, name = self._manifest, layer.title
-            path = manifest.models / BLOBS / layer.digest if layer.digest else manifest.path
+            path = (
+                manifest.models / manifests.BLOBS / layer.digest if layer.digest else manifest.path
+            )
             extent = Extent(MemorySource(b"", path), 0, 0)
-            yield Stored(name, _UNKNOWN, extent, damage=file, key=name, metadata={})
+            yield groups.Stored(name, _UNKNOWN, extent, damage=file, key=name, metadata={})
             return
         rows = [row._replace(scope=scope) for row in file.all_stored()]
-        weights = find_weights(rows, (OLLAMA_NAMING,))
+        weights = groups.find_weights(rows, (groups.OLLAMA_NAMING,))
         companions = {id(part) for weight in weights for part in weight.stored[1:]}
         main = [row for row in rows if id(row) not in companions]
         key = main[0].key
-        if len(main) == 1 and layer.name and (key == _OLD_KEY or not is_group_name(layer.name)):
+        if (
+            len(main) == 1
+            and layer.name
+            and (key == _OLD_KEY or not groups.is_group_name(layer.name))
+        ):
             # A key may be any text; the layer's name is the tensor's.
             if key == _OLD_KEY:  # scales, if any, are in layers of their own
                 scope = -1
@@ -329,13 +324,13 @@ class _TensorBlobs:
         for row in rows:
             yield row._replace(packed_in=layer.name or None)
 
-    def _blob(self, layer: Layer) -> SafetensorsFile | str:
+    def _blob(self, layer: manifests.Layer) -> SafetensorsFile | str:
         """Return a layer's blob, read once however many layers share it, or what is wrong."""
         key = layer.digest or layer.title
         blob = self._blobs.get(key)
         if blob is None:
             try:
-                blob = open_file(find_blob(self._manifest.models, layer), self._log)
+                blob = open_file(manifests.find_blob(self._manifest.models, layer), self._log)
                 if not blob.names:
                     blob.source.close()
                     blob = "its blob holds no tensor"
@@ -345,7 +340,7 @@ class _TensorBlobs:
         if isinstance(blob, str):
             fault: str | None = blob
         else:
-            fault = layer.fault or size_fault(layer, blob.source.size)
+            fault = layer.fault or manifests.size_fault(layer, blob.source.size)
         if fault is not None:
             self._log.add_error(layer.title, fault)
         return blob

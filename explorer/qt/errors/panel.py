@@ -19,7 +19,7 @@ from explorer.analysis.blocks import BlockStatistics, is_quantized
 from explorer.analysis.errors.compare import ExpectedRounding, expected_rounding
 from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
 from explorer.present.explanations import picture_text
-from explorer.qt.document import Document, LruCache
+from explorer.qt.document import Document
 from explorer.qt.errors.plots import CellReading, DensityPlot, ErrorPlot
 from explorer.qt.errors.work import (
     SelectedPair,
@@ -28,11 +28,10 @@ from explorer.qt.errors.work import (
     read_errors,
     rounding_lines,
 )
-from explorer.qt.jobs import JobRunner
+from explorer.qt.jobs import JobRunner, LruCache
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.curves import SelectedTensor, unsupported_reason
-from explorer.qt.weights.histogram import StatisticsTable
-from explorer.qt.weights.tensor_panel import Header
+from explorer.qt.weights.tensor_panel import Header, StatisticsTable
 from explorer.qt.weights.work import blocks_request
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.curves import HistogramCurve

@@ -13,20 +13,11 @@ from PySide6.QtCore import QCoreApplication
 from explorer.analysis.errors.compare import ExpectedRounding
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.errors.pictures import ErrorPicture, picture_errors
-from explorer.present.errors import (
-    ERROR_TEXTS,
-    ERRORS,
-    ROUNDING_TEXTS,
-    Text,
-    error_text,
-    percentile_text,
-    share_text,
-)
-from explorer.qt.document import LruCache
-from explorer.qt.jobs import Job, worker_count
+from explorer.present import errors as error_texts
+from explorer.qt.jobs import Job, LruCache, worker_count
 from explorer.qt.references import Partner
 from explorer.qt.weights.curves import SelectedTensor
-from explorer.qt.weights.histogram import Line
+from explorer.qt.weights.tensor_panel import Line
 from explorer.text import float_text, integer_text
 
 _tr: Final = partial(QCoreApplication.translate, "ErrorTable")
@@ -95,11 +86,11 @@ def error_lines(picture: ErrorPicture) -> list[Line]:
     figures = picture.metrics
 
     def line(name: str, shown: str = "") -> Line:
-        return _line(name, ERROR_TEXTS[name], getattr(figures, name), shown)
+        return _line(name, error_texts.ERROR_TEXTS[name], getattr(figures, name), shown)
 
-    lines = [line(name) for name in ERRORS]
+    lines = [line(name) for name in error_texts.ERRORS]
     for percent, value in figures.percentiles.items():
-        text, known = percentile_text(percent), value if picture.complete else None
+        text, known = error_texts.percentile_text(percent), value if picture.complete else None
         shown = float_text(value, _DIGITS)
         lines.append(Line(f"p{percent:g}", text.title, known, text.tip, shown))
     lines.append(line("count"))
@@ -110,7 +101,7 @@ def error_lines(picture: ErrorPicture) -> list[Line]:
     not_finite = ("reference_not_finite", "candidate_not_finite")
     lines += [line(name) for name in not_finite if getattr(figures, name)]
     if picture.saturated_codes is not None:
-        text = ERROR_TEXTS["saturated_codes"]
+        text = error_texts.ERROR_TEXTS["saturated_codes"]
         lines.append(_line("saturated_codes", text, picture.saturated_codes))
     return [*lines, line("reference_rms"), line("candidate_rms")]
 
@@ -131,13 +122,13 @@ def rounding_lines(expected: ExpectedRounding) -> list[Line]:
             figures[f"{name}_zeros"] = moments.zeros
     shown = {
         "used_codes": _tr("{used} of {all}").format(used=expected.used_codes, all=expected.codes),
-        "zero_codes": share_text(expected.zeros),
+        "zero_codes": error_texts.share_text(expected.zeros),
     }
     return [
-        _line(name, ROUNDING_TEXTS[name], value, shown.get(name, ""))
+        _line(name, error_texts.ROUNDING_TEXTS[name], value, shown.get(name, ""))
         for name, value in figures.items()
     ]
 
 
-def _line(name: str, text: Text, value: int | float, shown: str = "") -> Line:
-    return Line(name, text.title, value, text.tip, shown or error_text(name, value))
+def _line(name: str, text: error_texts.Text, value: int | float, shown: str = "") -> Line:
+    return Line(name, text.title, value, text.tip, shown or error_texts.error_text(name, value))

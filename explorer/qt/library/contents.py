@@ -18,14 +18,7 @@ from typing import Any, Final
 from explorer.errors import ExplorerError, system_reason
 from explorer.formats import Model, Problem, Severity, open_model
 from explorer.formats.model import decode_text
-from explorer.formats.ollama.manifest import (
-    CONFIG_KIND,
-    Layer,
-    Manifest,
-    find_blob,
-    read_manifest,
-    size_fault,
-)
+from explorer.formats.ollama import manifest as manifests
 from explorer.formats.ollama.open import open_manifest
 from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.strict_json import read_json_file
@@ -181,7 +174,7 @@ def _array_rows(tensor: Tensor) -> Iterator[Row]:
 
 
 _TEXT_LAYERS: Final = frozenset(
-    {"template", "prompt", "system", "license", "params", "messages", "json", CONFIG_KIND}
+    {"template", "prompt", "system", "license", "params", "messages", "json", manifests.CONFIG_KIND}
 )
 _TEXT_SUFFIXES: Final = frozenset({".json", ".txt", ".md", ".jinja", ".yaml", ".yml"})
 _TEXT_NAMES: Final = frozenset({"license", "licence", "notice", "readme", "modelfile"})
@@ -255,7 +248,7 @@ def read_contents(kind: StoreKind, entry: Entry, check: Check = lambda: None) ->
 
 def _manifest_rows(path: Path, check: Check) -> Iterator[Row]:
     try:
-        manifest = read_manifest(path)
+        manifest = manifests.read_manifest(path)
     except ExplorerError as error:
         yield note_row(error.without_path, Severity.ERROR)
         return
@@ -271,12 +264,14 @@ def _manifest_rows(path: Path, check: Check) -> Iterator[Row]:
         yield _layer_row(manifest, number, layer, tensors)
 
 
-def _layer_row(manifest: Manifest, number: int, layer: Layer, tensors: TensorRows | None) -> Row:
+def _layer_row(
+    manifest: manifests.Manifest, number: int, layer: manifests.Layer, tensors: TensorRows | None
+) -> Row:
     path, nbytes, fault = None, layer.nbytes, layer.fault
     try:
-        path = find_blob(manifest.models, layer)
+        path = manifests.find_blob(manifest.models, layer)
         nbytes = _file_bytes(path)
-        fault = fault or size_fault(layer, nbytes)
+        fault = fault or manifests.size_fault(layer, nbytes)
     except ExplorerError as error:
         path, fault = None, fault or error.what
     except FileNotFoundError:

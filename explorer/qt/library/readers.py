@@ -10,6 +10,7 @@ from typing import Final
 
 from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 
+from explorer import stores
 from explorer.errors import ExplorerError
 from explorer.formats import Severity
 from explorer.parallel import Check
@@ -18,31 +19,22 @@ from explorer.qt.library.blobs import StoredFile, stored_files
 from explorer.qt.library.contents import read_contents
 from explorer.qt.library.nodes import Node
 from explorer.qt.library.rows import Listing, Row, list_stores, note_row, place_of
-from explorer.stores import (
-    Details,
-    Entry,
-    Place,
-    StoreKind,
-    present_places,
-    read_details,
-    this_machine,
-)
 from explorer.text import plain_text
 
 _WORK_SECONDS: Final = 0.002
 _SLEEP_SECONDS: Final = 0.001
 
-Places = Callable[[], list[Place]]
+Places = Callable[[], list[stores.Place]]
 
 
-def machine_places() -> list[Place]:
+def machine_places() -> list[stores.Place]:
     """Return the stores of this machine that are there."""
-    return present_places(this_machine())
+    return stores.present_places(stores.this_machine())
 
 
-def library_places(demo_store: Path | None = None) -> list[Place]:
+def library_places(demo_store: Path | None = None) -> list[stores.Place]:
     """Return the stores of this machine that are there, and the demo's if there is one."""
-    demo = [] if demo_store is None else [Place(StoreKind.OLLAMA, demo_store)]
+    demo = [] if demo_store is None else [stores.Place(stores.StoreKind.OLLAMA, demo_store)]
     return machine_places() + demo
 
 
@@ -85,7 +77,7 @@ class Scanner(QObject):
         self.took_seconds = 0.0
         self.places = places
         self._slot = JobSlot(runner, self)
-        self._known: dict[Place, Row] = {}
+        self._known: dict[stores.Place, Row] = {}
 
     @property
     def busy(self) -> bool:
@@ -145,16 +137,17 @@ class DetailsReader(QObject):
     def __init__(self, runner: JobRunner, parent: QObject) -> None:
         super().__init__(parent)
         self._slot = JobSlot(runner, self)
-        self._wanted: frozenset[Entry] = frozenset()
-        self._waiting: deque[Entry] = deque()  # of this run alone; preferred entries come twice
-        self._found: deque[tuple[Entry, Details]] = deque()
+        self._wanted: frozenset[stores.Entry] = frozenset()
+        # of this run alone; preferred entries come twice
+        self._waiting: deque[stores.Entry] = deque()
+        self._found: deque[tuple[stores.Entry, stores.Details]] = deque()
 
     @property
     def busy(self) -> bool:
         """Whether models are being opened."""
         return self._slot.busy
 
-    def read(self, entries: Iterable[Entry]) -> None:
+    def read(self, entries: Iterable[stores.Entry]) -> None:
         """Open these models, and none of those asked for before."""
         self._slot.cancel()
         self._report()  # what is known is not read again
@@ -165,14 +158,14 @@ class DetailsReader(QObject):
             return
 
         def work(job: Job) -> None:
-            done: set[Entry] = set()
+            done: set[stores.Entry] = set()
             check = _yielding(job)
             while waiting:
                 entry = waiting.popleft()
                 if entry not in done:
                     check()
                     done.add(entry)
-                    self._found.append((entry, read_details(entry, check)))
+                    self._found.append((entry, stores.read_details(entry, check)))
                     job.report(len(done), count)
                     job.publish(lambda: None)  # see `_report`
 
@@ -180,7 +173,7 @@ class DetailsReader(QObject):
         job.published.connect(self._report)
         job.finished.connect(self._end_stopped)
 
-    def prefer(self, entries: Iterable[Entry]) -> None:
+    def prefer(self, entries: Iterable[stores.Entry]) -> None:
         """Open these models before the others."""
         self._waiting.extendleft(reversed([each for each in entries if each in self._wanted]))
 

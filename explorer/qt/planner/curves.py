@@ -15,8 +15,7 @@ from explorer.planner.result import Plan
 from explorer.present import plan_export
 from explorer.present.explanations import picture_text
 from explorer.present.plan import context_text
-from explorer.qt.document import LruCache
-from explorer.qt.jobs import Job, JobRunner, JobSlot
+from explorer.qt.jobs import Job, JobRunner, JobSlot, LruCache
 from explorer.qt.planner.fields import fill
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState

@@ -16,16 +16,8 @@ from PySide6.QtWidgets import QAbstractScrollArea, QMenu, QToolTip, QWidget
 
 from explorer.formats.structure import Field, Structure
 from explorer.qt.jobs import JobRunner, JobSlot
+from explorer.qt.raw import hex_paint
 from explorer.qt.raw.hex_pages import PageCache
-from explorer.qt.raw.hex_paint import (
-    HexPainter,
-    RowScroller,
-    c_array_text,
-    fitting,
-    hex_text,
-    offset_text,
-    readable_text,
-)
 from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.painting import kind_name
 from explorer.sources import ByteSource
@@ -78,8 +70,8 @@ def build_menu(view: HexView) -> QMenu:
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     keys = QtGui.QKeySequence.StandardKey
     menu.addAction(view.tr("&Copy as hex"), keys.Copy, view.copy)
-    menu.addAction(view.tr("Copy as &text"), lambda: view.copy(readable_text))
-    menu.addAction(view.tr("Copy as C &array"), lambda: view.copy(c_array_text))
+    menu.addAction(view.tr("Copy as &text"), lambda: view.copy(hex_paint.readable_text))
+    menu.addAction(view.tr("Copy as C &array"), lambda: view.copy(hex_paint.c_array_text))
     menu.addAction(view.tr("Copy &offset"), view.copy_offset)
     menu.addSeparator()
     menu.addAction(view.tr("&Select all"), keys.SelectAll, view.select_all)
@@ -134,8 +126,8 @@ class HexView(QAbstractScrollArea):
         self._drag_timer.timeout.connect(self._drag_on)
         self._drag_place: QtCore.QPointF | None = None
         self._wheel_rest = 0.0
-        self._scroller = RowScroller(self.verticalScrollBar())
-        self._geometry = fitting(8.0, 16, 0, 0)
+        self._scroller = hex_paint.RowScroller(self.verticalScrollBar())
+        self._geometry = hex_paint.fitting(8.0, 16, 0, 0)
         self.setFont(monospace_font())
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
@@ -236,7 +228,7 @@ class HexView(QAbstractScrollArea):
         column = self._geometry.column_at(place.x() + self.horizontalScrollBar().value())
         return self._clamped(max(0, row) * self.columns + column)
 
-    def copy(self, form: Callable[[bytes], str] = hex_text) -> None:
+    def copy(self, form: Callable[[bytes], str] = hex_paint.hex_text) -> None:
         """Copy the selected bytes, or the one under the cursor; a job reads them.
 
         Args:
@@ -275,7 +267,7 @@ class HexView(QAbstractScrollArea):
     def tip_for(self, offset: int) -> str:
         """Return the tool tip of a byte: markup whose text cannot be markup."""
         field = self.field_at(offset)
-        lines = [offset_text(offset)]
+        lines = [hex_paint.offset_text(offset)]
         if field is not None:
             label = shorten(plain_text(field.label[: 2 * _LONGEST_LABEL]), _LONGEST_LABEL)
             lines = [kind_name(field.kind), label, *lines]
@@ -316,7 +308,7 @@ class HexView(QAbstractScrollArea):
         row_height = int(metrics.height()) + 4
         viewport = self.viewport().size()
         width = metrics.horizontalAdvance("0")
-        self._geometry = fitting(width, row_height, self.size_bytes, viewport.width())
+        self._geometry = hex_paint.fitting(width, row_height, self.size_bytes, viewport.width())
         rows = -(-self.size_bytes // self.columns)
         self._scroller.top = top_byte // self.columns
         self._scroller.set_rows(rows, (viewport.height() - row_height) // row_height)
@@ -353,7 +345,7 @@ class HexView(QAbstractScrollArea):
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.setFont(self.font())
         painter.translate(-shift, 0)
-        HexPainter(
+        hex_paint.HexPainter(
             painter,
             self._pages,
             geometry=self._geometry,

@@ -15,15 +15,8 @@ from explorer.analysis.model_grid import Kind, ModelGrid
 from explorer.present.explanations import picture_text
 from explorer.present.statistics import Floats
 from explorer.present.survey import METRICS, Groups, Known, Metric, Source, metric_named
+from explorer.qt.survey import map_paint
 from explorer.qt.survey.bar import Notice, list_metrics
-from explorer.qt.survey.map_paint import (
-    Colouring,
-    MapLayout,
-    MapPainter,
-    MetricColouring,
-    TypeColouring,
-    outline,
-)
 from explorer.qt.survey.session import SurveySession
 from explorer.qt.survey.work import ComparisonContent, SurveyContent
 from explorer.qt.widgets.building import column, row
@@ -65,7 +58,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         self.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # a picture
         self.current = -1
         self._grid = _EMPTY
-        self._colouring: Colouring | None = None
+        self._colouring: map_paint.Colouring | None = None
         self._read = -1
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setFrameShape(QtWidgets.QAbstractScrollArea.Shape.NoFrame)
@@ -84,7 +77,7 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         for bar in (self.verticalScrollBar(), self.horizontalScrollBar()):
             bar.setValue(0)
 
-    def show_colouring(self, colouring: Colouring | None) -> None:
+    def show_colouring(self, colouring: map_paint.Colouring | None) -> None:
         """Show the same tensors in other colours; None shows nothing."""
         self._colouring = colouring
         self.viewport().update()
@@ -103,17 +96,23 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
         """Return where a cell is in the viewport."""
         return self.layout_.place_of(cell).translated(-self._origin())
 
-    def painter_for(self, colours: PlotColours, layout: MapLayout) -> MapPainter | None:
+    def painter_for(
+        self, colours: PlotColours, layout: map_paint.MapLayout
+    ) -> map_paint.MapPainter | None:
         """Return what paints the map; None while there is nothing to paint."""
-        return None if self._colouring is None else MapPainter(layout, self._colouring, colours)
+        return (
+            None
+            if self._colouring is None
+            else map_paint.MapPainter(layout, self._colouring, colours)
+        )
 
-    def layout_for_paper(self) -> MapLayout:
+    def layout_for_paper(self) -> map_paint.MapLayout:
         """Return the places of the cells where there is as much room as they need."""
         return self._laid_out(float(max(640, self.viewport().width())))
 
-    def _laid_out(self, width: float) -> MapLayout:
+    def _laid_out(self, width: float) -> map_paint.MapLayout:
         metrics = QFontMetricsF(self.font())
-        return MapLayout(self._grid, width, metrics.height(), metrics.horizontalAdvance)
+        return map_paint.MapLayout(self._grid, width, metrics.height(), metrics.horizontalAdvance)
 
     def _lay_out(self) -> None:
         port = self.viewport().size()
@@ -190,12 +189,16 @@ class ModelMap(QtWidgets.QAbstractScrollArea):
             if self.current >= 0:
                 highlight = self.palette().color(QPalette.ColorRole.Highlight)
                 place = self.layout_.place_of(self.current)
-                outline(painter, place, colours, highlight if self.hasFocus() else colours.text)
+                map_paint.outline(
+                    painter, place, colours, highlight if self.hasFocus() else colours.text
+                )
             map_painter.paint_layer_numbers(painter, float(origin.x()), area)
             self._paint_fixed_header(painter, map_painter, area)
         painter.end()
 
-    def _paint_fixed_header(self, painter: QPainter, map_painter: MapPainter, area: QRectF) -> None:
+    def _paint_fixed_header(
+        self, painter: QPainter, map_painter: map_paint.MapPainter, area: QRectF
+    ) -> None:
         """Keep the roles in sight while their layers are scrolled."""
         top = float(self._origin().y())
         for line in self.layout_.lines_between(top, top):
@@ -312,7 +315,7 @@ class MapLegend(QtWidgets.QWidget):
             self.setFixedHeight(round(height))
         self.update()
 
-    def _painter(self) -> MapPainter | None:
+    def _painter(self) -> map_paint.MapPainter | None:
         return self._map.painter_for(PlotColours.of_palette(self.palette()), self._map.layout_)
 
     # Qt
@@ -340,7 +343,7 @@ class MapPicture:
     """The whole map with its legend as a picture of its own size, and the figures behind it."""
 
     def __init__(
-        self, painter: MapPainter, font: QFont, content: SurveyContent, known: Known
+        self, painter: map_paint.MapPainter, font: QFont, content: SurveyContent, known: Known
     ) -> None:
         self._painter = painter
         self._font = font
@@ -569,14 +572,14 @@ class MapPage(QtWidgets.QWidget):
             self._values[metric.name] = metric.of_groups(known, groups)
         return float(self._values[metric.name][cell])
 
-    def _colouring(self, metric: Metric | None) -> Colouring | None:
+    def _colouring(self, metric: Metric | None) -> map_paint.Colouring | None:
         content, known = self._session.content, self._session.known
         if content is None or known is None:
             return None
         if metric is None:
-            return TypeColouring(self.tr("Type"), content)
+            return map_paint.TypeColouring(self.tr("Type"), content)
         comparison, by_role = self._session.comparison, self.by_role.isChecked()
-        return MetricColouring(metric, known, content, comparison, by_role=by_role)
+        return map_paint.MetricColouring(metric, known, content, comparison, by_role=by_role)
 
     def _row_of(self, cell: int) -> int:
         """Return the tensor that stands for a cell: the selected one, else the first."""

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-import numpy as np
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QLocale, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QByteArray, QLocale, Qt, QTimer, Signal
 from PySide6.QtGui import QDoubleValidator, QFontMetrics
 
-from explorer.analysis import Moments
-from explorer.present import Figure
-from explorer.present.errors import ROUNDING_TEXTS
-from explorer.present.explanations import (
-    PERCENTILE_TEXT,
-    STATISTIC_COLUMN_TEXTS,
-    STATISTIC_TEXTS,
-    picture_text,
-)
-from explorer.present.statistics import moment_figures, percentile_figures, step_error_figures
-from explorer.qt.document import LruCache
-from explorer.qt.jobs import JobRunner
+from explorer.present.explanations import picture_text
+from explorer.qt.jobs import JobRunner, LruCache
 from explorer.qt.weights.curves import (
     MOST_BINS,
     HistogramChoices,
@@ -30,9 +18,9 @@ from explorer.qt.weights.curves import (
     Range,
     RangeKind,
     SelectedTensor,
-    SubjectStatistics,
     can_divide,
 )
+from explorer.qt.weights.tensor_panel import StatisticsTable, statistic_lines
 from explorer.qt.weights.work import known, read_histograms
 from explorer.qt.widgets.building import row
 from explorer.qt.widgets.curves import HistogramCurve, SmallMultiples
@@ -41,113 +29,7 @@ from explorer.qt.widgets.labels import plain_label
 from explorer.qt.widgets.pages import ReadingPage, Request
 from explorer.qt.widgets.plot_panel import TABLE_WIDTH, PlotPanel
 from explorer.qt.widgets.progress import ProgressLine
-from explorer.qt.widgets.table_model import Column, TableModel
 from explorer.text import float_text, integer_text, plain_text
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One statistic.
-
-    Attributes:
-        name: Stable name, for export: that of `gguf-explorer stats`.
-        title: What it is called.
-        value: The number; None while it is not known.
-        tip: What it means, as plain text.
-        shown: The number for people, if not as all numbers are written.
-    """
-
-    name: str
-    title: str
-    value: int | float | None
-    tip: str
-    shown: str = ""
-
-    @property
-    def text(self) -> str:
-        """The number for people."""
-        if self.value is None:
-            return "…"
-        if self.shown:
-            return self.shown
-        return integer_text(self.value) if isinstance(self.value, int) else float_text(self.value)
-
-
-def moment_lines(moments: Moments) -> list[Line]:
-    """Return the lines that statistics of anything have."""
-    return [_line(figure) for figure in moment_figures(moments)]
-
-
-def statistic_lines(statistics: SubjectStatistics) -> list[Line]:
-    """Return the lines of a tensor, some without a value while it streams."""
-    complete = statistics.complete
-    found = [] if complete is None else step_error_figures(complete)
-    found += percentile_figures(None if complete is None else complete.percentiles)
-    return [*moment_lines(statistics.moments), *map(_line, found)]
-
-
-def _line(figure: Figure) -> Line:
-    tip = STATISTIC_TEXTS.get(figure.name)
-    if figure.name == "step_error_rms":
-        tip = ROUNDING_TEXTS[figure.name].tip
-    return Line(figure.name, figure.label, figure.value, tip or PERCENTILE_TEXT, figure.text)
-
-
-class StatisticsTable(TableModel):
-    """Lines of statistics; new ones of the same kind keep selection and scroll position."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._kind: list[str] = []
-
-    def show_lines(self, lines: Sequence[Line]) -> None:
-        """Show the statistics of one thing."""
-        names, titles = [line.name for line in lines], [line.title for line in lines]
-        meaning = [line.tip for line in lines].__getitem__
-        title, tip = self.tr("Statistic"), STATISTIC_COLUMN_TEXTS["statistic"]
-        raw, keys = names.__getitem__, np.arange(len(lines))
-        columns = [
-            Column("statistic", title, titles.__getitem__, raw, lambda: keys, False, tip, meaning),
-            _values("value", self.tr("Value"), lines, STATISTIC_COLUMN_TEXTS["value"], meaning),
-        ]
-        self._replace(names, columns, len(lines))
-
-    def show_several(self, several: Sequence[SubjectStatistics]) -> None:
-        """Show a row for each of several tensors."""
-        name = [statistics.subject.name for statistics in several].__getitem__
-        keys, tip = np.arange(len(several)), STATISTIC_COLUMN_TEXTS["tensor"]
-        columns = [Column("tensor", self.tr("Tensor"), name, name, lambda: keys, tip=tip)]
-        # a tensor that is not quantized has fewer lines: what only some have is left out
-        for cells in zip(*map(statistic_lines, several), strict=False):
-            columns.append(_values(cells[0].name, cells[0].title, cells, cells[0].tip))
-        self._replace([], columns, len(several))
-
-    def _replace(self, kind: list[str], columns: list[Column], row_count: int) -> None:
-        names = [column.name for column in columns]
-        same = [column.name for column in self.columns] == names
-        if not same or row_count != self.content_count or kind != self._kind:
-            self._kind = kind
-            self.set_content(columns, row_count)
-        elif row_count:
-            self.columns = tuple(columns)
-            if self.rowCount() and columns:
-                corners = self.index(0, 0), self.index(self.rowCount() - 1, len(columns) - 1)
-                self.dataChanged.emit(*corners)
-
-
-def _values(
-    name: str,
-    title: str,
-    cells: Sequence[Line],
-    tip: str,
-    row_tip: Callable[[int], str] | None = None,
-) -> Column:
-    texts, values = [cell.text for cell in cells], [cell.value for cell in cells]
-    keys = np.array(values, np.float64)  # None is NaN
-    return Column(
-        name, title, texts.__getitem__, values.__getitem__, lambda: keys, True, tip, row_tip
-    )
-
 
 _TYPING_MS = 250
 

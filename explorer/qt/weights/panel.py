@@ -18,12 +18,12 @@ from explorer.analysis import BlockStatistics, Distribution
 from explorer.analysis.blocks import is_quantized
 from explorer.formats.tensors import Tensor
 from explorer.present.explanations import CODE_TEXTS, picture_text
-from explorer.qt.document import Document, LruCache
-from explorer.qt.jobs import JobRunner
+from explorer.qt.document import Document
+from explorer.qt.jobs import JobRunner, LruCache
 from explorer.qt.references import References
 from explorer.qt.weights.curves import HistogramChoices, Scope, SelectedTensor, unsupported_reason
-from explorer.qt.weights.histogram import HistogramPage, StatisticsTable, moment_lines
-from explorer.qt.weights.tensor_panel import Header, TensorPicker
+from explorer.qt.weights.histogram import HistogramPage
+from explorer.qt.weights.tensor_panel import Header, StatisticsTable, TensorPicker, moment_lines
 from explorer.qt.weights.work import blocks_request, same_role, sibling_factors, spread
 from explorer.qt.widgets.curves import HistogramCurve, histogram_of
 from explorer.qt.widgets.lazy import LazyTab, TabbedPanel

@@ -16,8 +16,8 @@ from PySide6.QtWidgets import QWidget
 from explorer.analysis.what_if import PRESENT
 from explorer.present.explanations import picture_text
 from explorer.qt.what_if.table import Line
-from explorer.qt.widgets.histogram_plot import Mark, Marks, place_labels
-from explorer.qt.widgets.plot import CountAxis, ThemedPlot
+from explorer.qt.widgets.histogram_plot import place_labels
+from explorer.qt.widgets.plot import CountAxis, Mark, Marks, ThemedPlot
 from explorer.text import float_text
 
 _STEPS: Final = (1, 2, 5)  # of a decade, while few decades are in sight

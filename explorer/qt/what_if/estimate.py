@@ -14,28 +14,10 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from explorer.analysis import what_if
 from explorer.analysis.matching.pairing import Matching
 from explorer.analysis.requantization import checked_importance
 from explorer.analysis.surveys import SurveyControl
-from explorer.analysis.what_if import (
-    PRESENT,
-    RunningTotal,
-    SetErrors,
-    SizeAfter,
-    Task,
-    TensorSet,
-    TypeErrors,
-    importance_of,
-    is_importance_matrix,
-    matrix_rows,
-    measure_set,
-    missing_tasks,
-    original_sets,
-    own_sets,
-    present_size,
-    size_after,
-    tasks_of,
-)
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.formats.model import Model
@@ -45,8 +27,8 @@ from explorer.planner import Hyperparameters, Settings
 from explorer.planner import settings as env
 from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.profiles import with_types
-from explorer.qt.document import Document, LruCache
-from explorer.qt.jobs import Job, all_cores, drop_frames
+from explorer.qt.document import Document
+from explorer.qt.jobs import Job, LruCache, all_cores, drop_frames
 from explorer.qt.references import References, Rounding
 from explorer.quantization import TensorType
 from explorer.quantization.registry import uses_importance
@@ -80,14 +62,14 @@ class ImportanceMatrix:
             ExplorerError: It cannot be opened, or is something else.
         """
         model = open_model(path)
-        if not is_importance_matrix(model):
+        if not what_if.is_importance_matrix(model):
             model.close()
             raise ExplorerError("is no importance matrix in GGUF, as llama-imatrix writes it", path)
         names = model.tensors.columns.names
         found = frozenset(name.removesuffix(_SUMS) for name in names if name.endswith(_SUMS))
         return cls(model, found)
 
-    def importance(self, piece: TensorSet, name: str) -> Values | None:
+    def importance(self, piece: what_if.TensorSet, name: str) -> Values | None:
         """Return the importance of columns, float32 [matrices, columns]; None if it has none.
 
         Args:
@@ -97,7 +79,7 @@ class ImportanceMatrix:
         Raises:
             ExplorerError: The matrix is damaged, or is that of another model.
         """
-        found = importance_of(self.model, name) if name in self.names else None
+        found = what_if.importance_of(self.model, name) if name in self.names else None
         return None if found is None else checked_importance(found, piece.original)
 
 
@@ -210,7 +192,7 @@ class WhatIfRequest:
     matrix: ImportanceMatrix | None = None
     inputs: PlanInputs | None = None
 
-    def key(self, task: Task) -> Hashable:
+    def key(self, task: what_if.Task) -> Hashable:
         """Return the cache key of a task."""
         return (*self._basis(self.matrix if uses_importance(task.type_name) else None), task.key)
 
@@ -242,16 +224,16 @@ class WhatIfEstimate:
     """
 
     request: WhatIfRequest
-    sets: Sequence[TensorSet]
+    sets: Sequence[what_if.TensorSet]
     against_source: bool
     alone: int
-    present: SizeAfter
+    present: what_if.SizeAfter
     present_type: str
-    sizes: Mapping[str, SizeAfter]
+    sizes: Mapping[str, what_if.SizeAfter]
     plans: Mapping[str, PlannedMemory]
     planned: PlanInputs
     plan_problem: str
-    tasks: Mapping[str, Sequence[Task]] = field(default_factory=dict)
+    tasks: Mapping[str, Sequence[what_if.Task]] = field(default_factory=dict)
     importance_count: int = 0
 
     @property
@@ -259,7 +241,7 @@ class WhatIfEstimate:
         """Weights of all sets."""
         return sum(one.parameters for one in self.sets)
 
-    def missing(self, cache: WhatIfCache) -> list[Task]:
+    def missing(self, cache: WhatIfCache) -> list[what_if.Task]:
         """Return what is not known yet, each once, in the order in which it is measured."""
         tasks = [
             task
@@ -268,10 +250,10 @@ class WhatIfEstimate:
             for task in some
         ]
 
-        def known(task: Task) -> bool:
+        def known(task: what_if.Task) -> bool:
             return cache.sets.get(self.request.key(task)) is not None
 
-        return list(missing_tasks(tasks, known))
+        return list(what_if.missing_tasks(tasks, known))
 
     def unknown_types(self, cache: WhatIfCache) -> list[str]:
         """Return the types of which something is not known yet, of those that were asked for."""
@@ -282,27 +264,27 @@ class WhatIfEstimate:
 
         return [name for name in self.request.types if name in self.tasks and unknown(name)]
 
-    def known(self, cache: WhatIfCache) -> dict[str, TypeErrors]:
+    def known(self, cache: WhatIfCache) -> dict[str, what_if.TypeErrors]:
         """Return the known error of each type; reads nothing, and leaves out unknown types."""
         found = {}
         for name, tasks in self.tasks.items():
             if (total := self.total(name, cache)) is not None:
                 found[name] = total
                 continue
-            running, some = RunningTotal(self.parameters), False
+            running, some = what_if.RunningTotal(self.parameters), False
             for task in tasks:
                 errors = cache.sets.get(self.request.key(task))
-                if isinstance(errors, SetErrors):
+                if isinstance(errors, what_if.SetErrors):
                     running.add(task.tensor_set, errors)
                     some = True
             if some:
                 found[name] = running.errors()
         return found
 
-    def total(self, type_name: str, cache: WhatIfCache) -> TypeErrors | None:
+    def total(self, type_name: str, cache: WhatIfCache) -> what_if.TypeErrors | None:
         """Return the error in a type, if it was measured to the end."""
         found = cache.totals.get(self.request.total_key(type_name))
-        return found if isinstance(found, TypeErrors) else None
+        return found if isinstance(found, what_if.TypeErrors) else None
 
 
 def estimate_of(
@@ -319,26 +301,26 @@ def estimate_of(
         ExplorerError: The model's header is damaged.
     """
     model = request.document.model
-    rows = tuple(matrix_rows(model)) if request.rows is None else request.rows
-    sets: list[TensorSet] = []
+    rows = tuple(what_if.matrix_rows(model)) if request.rows is None else request.rows
+    sets: list[what_if.TensorSet] = []
     if request.source is not None:
-        sets = original_sets(model, rows, request.source.matching)
+        sets = what_if.original_sets(model, rows, request.source.matching)
     against = bool(sets)
-    sets = sets or own_sets(model, rows)
+    sets = sets or what_if.own_sets(model, rows)
     held = {row for one in sets for row in one.rows}
     looked_at = set(range(model.tensors.main_rows)) if request.rows is None else set(rows)
-    present = present_size(model, looked_at | held)
-    sizes: dict[str, SizeAfter] = {}
+    present = what_if.present_size(model, looked_at | held)
+    sizes: dict[str, what_if.SizeAfter] = {}
     for name in request.types:
         check()
-        sizes[name] = size_after(model, present, sets, name)
+        sizes[name] = what_if.size_after(model, present, sets, name)
     usual = PlanInputs(Settings(context=USUAL_CONTEXT), machine.devices, machine.host)
     inputs = request.inputs or usual
     types = {name: size.types for name, size in sizes.items() if size.problem is None}
-    plans, plan_problem = memory_plans(model, inputs, {PRESENT: {}, **types}, check)
-    tasks = {name: tasks_of(sets, name) for name in request.types}
+    plans, plan_problem = memory_plans(model, inputs, {what_if.PRESENT: {}, **types}, check)
+    tasks = {name: what_if.tasks_of(sets, name) for name in request.types}
     quick_first = sorted(request.types, key=lambda name: sum(task.cost for task in tasks[name]))
-    first = {PRESENT: tasks_of(sets, PRESENT)} if against else {}
+    first = {what_if.PRESENT: what_if.tasks_of(sets, what_if.PRESENT)} if against else {}
     matrix, names = request.matrix, model.tensors.columns.names
     kinds = {model.tensors.columns.types[row].name for row in held}
     return WhatIfEstimate(
@@ -412,7 +394,7 @@ class WhatIfState:
         failures: Tensors that cannot be read, by name, with the reason.
     """
 
-    errors: Mapping[str, TypeErrors]
+    errors: Mapping[str, what_if.TypeErrors]
     done: int
     total: int
     type_name: str | None
@@ -427,7 +409,7 @@ class WhatIfWork:
         self._estimate = estimate
         self._request = estimate.request
         self._cache = cache
-        self._errors: dict[str, TypeErrors] = {}
+        self._errors: dict[str, what_if.TypeErrors] = {}
         self._failures: dict[tuple[object, ...], tuple[str, ExplorerError]] = {}
         self._total = 0
         self._done = 0
@@ -447,8 +429,8 @@ class WhatIfWork:
                 self._measure_type(name, tasks, job)
         return self._state(None, self._done)
 
-    def _measure_type(self, name: str, tasks: Sequence[Task], job: Job) -> None:
-        total = RunningTotal(self._estimate.parameters)
+    def _measure_type(self, name: str, tasks: Sequence[what_if.Task], job: Job) -> None:
+        total = what_if.RunningTotal(self._estimate.parameters)
         for task in tasks:
             errors = self._measure(name, task, total, job)
             if errors is None:
@@ -460,14 +442,16 @@ class WhatIfWork:
         if not self._failures:
             self._cache.totals.put(self._request.total_key(name), whole)
 
-    def _measure(self, name: str, task: Task, total: RunningTotal, job: Job) -> SetErrors | None:
+    def _measure(
+        self, name: str, task: what_if.Task, total: what_if.RunningTotal, job: Job
+    ) -> what_if.SetErrors | None:
         """Measure tensors unless their error is known; None if they cannot be read."""
         tensors, key = task.tensor_set, self._request.key(task)
         rounded = task.type_name  # `name`, or what takes its place where rows are too narrow
         if tensors.key in self._failures:
             return None
         found = self._cache.sets.get(key)
-        if isinstance(found, SetErrors):
+        if isinstance(found, what_if.SetErrors):
             return found
         rate = task.cost / max(1, tensors.parameters)
 
@@ -482,9 +466,9 @@ class WhatIfWork:
         called = self._request.document.model.tensors.columns.names[tensors.rows[0]]
         workers = min(_MOST_WORKERS, all_cores())
         try:
-            if matrix is not None and rounded != PRESENT and uses_importance(rounded):
+            if matrix is not None and rounded != what_if.PRESENT and uses_importance(rounded):
                 importance = matrix.importance(tensors, called)
-            found = measure_set(
+            found = what_if.measure_set(
                 tensors, rounded, importance, workers, check=self.control.check, progress=publish
             )
         except ExplorerError as error:

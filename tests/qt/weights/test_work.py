@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from explorer.analysis import tensor_statistics
 from explorer.errors import FormatError
-from explorer.qt.document import Document, LruCache
+from explorer.qt.document import Document
+from explorer.qt.jobs import LruCache
 from explorer.qt.weights.curves import (
     HistogramRequest,
     HistogramResult,
@@ -22,7 +23,7 @@ from explorer.qt.weights.curves import (
     resampled,
     robust_range,
 )
-from explorer.qt.weights.histogram import statistic_lines
+from explorer.qt.weights.tensor_panel import statistic_lines
 from explorer.qt.weights.work import (
     MOST_TENSORS,
     known,

@@ -17,7 +17,8 @@ from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.hardware.detect import Machine
 from explorer.planner import Host
 from explorer.present.errors import share_text
-from explorer.qt.document import Document, LruCache
+from explorer.qt.document import Document
+from explorer.qt.jobs import LruCache
 from explorer.qt.what_if.controls import USUAL_TYPES, type_groups
 from explorer.qt.what_if.estimate import (
     PlannedMemory,

@@ -26,8 +26,7 @@ from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
 from explorer.parallel import Check
 from explorer.present.explanations import picture_text
-from explorer.qt.document import LruCache
-from explorer.qt.jobs import Job, JobRunner, JobSlot, worker_count
+from explorer.qt.jobs import Job, JobRunner, JobSlot, LruCache, worker_count
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.block.panes import BlockPanes
 from explorer.qt.weights.block.strip import BlockPart, PartKind
