@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import repeat, tee
@@ -84,3 +84,31 @@ def map_in_order(  # noqa: PLR0913 - all but the first two have a default
     finally:
         closed.set()
         pool.shutdown(cancel_futures=True)
+
+
+class LruCache:
+    """Keeps the results that were used last, at most so many. Safe in any thread."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._results: OrderedDict[Hashable, object] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def get(self, key: Hashable) -> object | None:
+        """Return a result, or None if it is not kept."""
+        with self._lock:
+            found = self._results.get(key)
+            if found is not None:
+                self._results.move_to_end(key)
+            return found
+
+    def put(self, key: Hashable, result: object) -> None:
+        """Keep a result; the one not used for longest goes."""
+        with self._lock:
+            self._results[key] = result
+            self._results.move_to_end(key)
+            while len(self._results) > self._most:
+                self._results.popitem(last=False)

@@ -12,8 +12,8 @@ import os
 import sys
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
@@ -333,31 +333,3 @@ _MOST_WORKERS: Final = 4
 def worker_count() -> int:
     """Return how many threads share the work on a tensor: one core stays for the window."""
     return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) - 1))
-
-
-class LruCache:
-    """Keeps the results that were used last, at most so many. Safe in any thread."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._results: OrderedDict[Hashable, object] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-    def get(self, key: Hashable) -> object | None:
-        """Return a result, or None if it is not kept."""
-        with self._lock:
-            found = self._results.get(key)
-            if found is not None:
-                self._results.move_to_end(key)
-            return found
-
-    def put(self, key: Hashable, result: object) -> None:
-        """Keep a result; the one not used for longest goes."""
-        with self._lock:
-            self._results[key] = result
-            self._results.move_to_end(key)
-            while len(self._results) > self._most:
-                self._results.popitem(last=False)

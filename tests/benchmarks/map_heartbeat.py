@@ -23,8 +23,9 @@ def measure(path: Path, small: str, large: str) -> dict[str, float]:
     from PySide6.QtCore import QRectF, QTimer
     from PySide6.QtWidgets import QApplication
 
+    from explorer.parallel import LruCache
     from explorer.qt.document import load_document
-    from explorer.qt.jobs import JobRunner, LruCache
+    from explorer.qt.jobs import JobRunner
     from explorer.qt.references import References
     from explorer.qt.weights.curves import SelectedTensor
     from explorer.qt.weights.map.page import MapPage

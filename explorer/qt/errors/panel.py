@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QComboBox, QWidget
 from explorer.analysis.blocks import BlockStatistics, is_quantized
 from explorer.analysis.errors.compare import ExpectedRounding, expected_rounding
 from explorer.analysis.errors.pictures import ErrorPicture, PairSquare
+from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
 from explorer.qt.document import Document
 from explorer.qt.errors.plots import CellReading, DensityPlot, ErrorPlot
@@ -28,7 +29,7 @@ from explorer.qt.errors.work import (
     read_errors,
     rounding_lines,
 )
-from explorer.qt.jobs import JobRunner, LruCache
+from explorer.qt.jobs import JobRunner
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.curves import SelectedTensor, unsupported_reason
 from explorer.qt.weights.tensor_panel import Header, StatisticsTable

@@ -13,8 +13,9 @@ from PySide6.QtCore import QCoreApplication
 from explorer.analysis.errors.compare import ExpectedRounding
 from explorer.analysis.errors.pairs import MatchedPair
 from explorer.analysis.errors.pictures import ErrorPicture, picture_errors
+from explorer.parallel import LruCache
 from explorer.present import errors as error_texts
-from explorer.qt.jobs import Job, LruCache, worker_count
+from explorer.qt.jobs import Job, worker_count
 from explorer.qt.references import Partner
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.tensor_panel import Line

@@ -11,11 +11,12 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
+from explorer.parallel import LruCache
 from explorer.planner.result import Plan
 from explorer.present import plan_export
 from explorer.present.explanations import picture_text
 from explorer.present.plan import context_text
-from explorer.qt.jobs import Job, JobRunner, JobSlot, LruCache
+from explorer.qt.jobs import Job, JobRunner, JobSlot
 from explorer.qt.planner.fields import fill
 from explorer.qt.planner.pages import PlannerPage
 from explorer.qt.planner.state import CurrentPlan, PlannedModel, PlannerState

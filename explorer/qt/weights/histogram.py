@@ -8,8 +8,9 @@ from PySide6 import QtWidgets
 from PySide6.QtCore import QByteArray, QLocale, Qt, QTimer, Signal
 from PySide6.QtGui import QDoubleValidator, QFontMetrics
 
+from explorer.parallel import LruCache
 from explorer.present.explanations import picture_text
-from explorer.qt.jobs import JobRunner, LruCache
+from explorer.qt.jobs import JobRunner
 from explorer.qt.weights.curves import (
     MOST_BINS,
     HistogramChoices,

@@ -17,9 +17,10 @@ from PySide6.QtWidgets import QWidget
 from explorer.analysis import BlockStatistics, Distribution
 from explorer.analysis.blocks import is_quantized
 from explorer.formats.tensors import Tensor
+from explorer.parallel import LruCache
 from explorer.present.explanations import CODE_TEXTS, picture_text
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner, LruCache
+from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References
 from explorer.qt.weights.curves import HistogramChoices, Scope, SelectedTensor, unsupported_reason
 from explorer.qt.weights.histogram import HistogramPage

@@ -23,12 +23,13 @@ from explorer.formats import open_model
 from explorer.formats.model import Model
 from explorer.formats.weights import Values
 from explorer.hardware.detect import Machine
+from explorer.parallel import LruCache
 from explorer.planner import Hyperparameters, Settings
 from explorer.planner import settings as env
 from explorer.planner.inputs import PlanInputs, plan_result
 from explorer.planner.profiles import with_types
 from explorer.qt.document import Document
-from explorer.qt.jobs import Job, LruCache, all_cores, drop_frames
+from explorer.qt.jobs import Job, all_cores, drop_frames
 from explorer.qt.references import References, Rounding
 from explorer.quantization import TensorType
 from explorer.quantization.registry import uses_importance

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from explorer.analysis import tensor_statistics
 from explorer.errors import FormatError
+from explorer.parallel import LruCache
 from explorer.qt.document import Document
-from explorer.qt.jobs import LruCache
 from explorer.qt.weights.curves import (
     HistogramRequest,
     HistogramResult,

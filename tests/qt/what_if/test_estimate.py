@@ -15,10 +15,10 @@ from explorer.analysis.errors.metrics import RunningErrors
 from explorer.analysis.rounding import rounding_types
 from explorer.analysis.what_if import PRESENT, SizeAfter, TypeErrors
 from explorer.hardware.detect import Machine
+from explorer.parallel import LruCache
 from explorer.planner import Host
 from explorer.present.errors import share_text
 from explorer.qt.document import Document
-from explorer.qt.jobs import LruCache
 from explorer.qt.what_if.controls import USUAL_TYPES, type_groups
 from explorer.qt.what_if.estimate import (
     PlannedMemory,

@@ -15,10 +15,11 @@ from PySide6.QtWidgets import QPushButton, QTabWidget, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
+from explorer.parallel import LruCache
 from explorer.qt.document import Document
 from explorer.qt.errors.panel import PicturePages, RoundingPage
 from explorer.qt.errors.work import SelectedPair
-from explorer.qt.jobs import Job, JobRunner, LruCache
+from explorer.qt.jobs import Job, JobRunner
 from explorer.qt.references import Partner, References, Rounding
 from explorer.qt.weights.block.page import BlockPage
 from explorer.qt.weights.curves import SelectedTensor

@@ -24,9 +24,9 @@ from explorer.analysis.block_search import (
 from explorer.analysis.errors.pairs import MatchedPair, WeightsPair
 from explorer.errors import ExplorerError
 from explorer.formats.tensors import Folding, Shape, Tensor
-from explorer.parallel import Check
+from explorer.parallel import Check, LruCache
 from explorer.present.explanations import picture_text
-from explorer.qt.jobs import Job, JobRunner, JobSlot, LruCache, worker_count
+from explorer.qt.jobs import Job, JobRunner, JobSlot, worker_count
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.block.panes import BlockPanes
 from explorer.qt.weights.block.strip import BlockPart, PartKind

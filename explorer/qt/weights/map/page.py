@@ -14,7 +14,8 @@ from explorer.analysis.errors.pairs import RoundedPair
 from explorer.analysis.tensor_map.draw import draw_map, weights_per_scale
 from explorer.analysis.tensor_map.map import Grid, Reduction, TensorMap, Window, levels_of
 from explorer.errors import ExplorerError
-from explorer.qt.jobs import Job, JobRunner, LruCache, worker_count
+from explorer.parallel import LruCache
+from explorer.qt.jobs import Job, JobRunner, worker_count
 from explorer.qt.references import ReferenceBar, References
 from explorer.qt.weights.curves import SelectedTensor
 from explorer.qt.weights.map.plot import BlockSizes, Layer, MapPlot

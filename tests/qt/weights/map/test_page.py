@@ -19,8 +19,9 @@ from pytestqt.qtbot import QtBot
 from explorer.analysis.tensor_map.draw import Quantity
 from explorer.analysis.tensor_map.map import MOST_CELLS, MOST_SIDE, Reduction
 from explorer.errors import ExplorerError
+from explorer.parallel import LruCache
 from explorer.qt.document import Document
-from explorer.qt.jobs import JobRunner, LruCache
+from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References, Rounding
 from explorer.qt.theme import Scheme, apply_scheme
 from explorer.qt.weights.curves import SelectedTensor
