@@ -13,8 +13,7 @@ from PySide6.QtWidgets import QTabWidget, QWidget
 from explorer.formats.tensors import Extent
 from explorer.present.explanations import PANEL_TEXTS
 from explorer.qt.contents.metadata import MetadataView, OverviewView
-from explorer.qt.contents.tensors import TensorsView
-from explorer.qt.contents.vocabulary import VocabularyView
+from explorer.qt.contents.tables import TensorsView, VocabularyView
 from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.references import References

@@ -16,8 +16,7 @@ from PySide6.QtCore import QByteArray, QSortFilterProxyModel, QStringListModel, 
 from PySide6.QtGui import QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import QApplication, QListView, QTableView, QWidget
 
-from explorer.qt.contents.tensors import TensorsView
-from explorer.qt.contents.vocabulary import VocabularyView
+from explorer.qt.contents.tables import TensorsView, VocabularyView
 from explorer.qt.document import Document, load_document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.quick_open import QuickOpen, search_sources

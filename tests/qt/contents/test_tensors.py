@@ -10,7 +10,7 @@ from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
 from explorer.formats.tensor_filter import parse_filter
-from explorer.qt.contents.tensors import tensor_totals
+from explorer.qt.contents.tables import tensor_totals
 from explorer.qt.document import Document
 from explorer.qt.main_window import MainWindow
 from explorer.qt.widgets.table_model import ItemRole, TableModel

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.formats import Model
 from explorer.formats.vocabulary import Vocabulary, read_vocabulary
-from explorer.qt.contents.vocabulary import (
+from explorer.qt.contents.tables import (
     RecentVocabularies,
     VocabularyContent,
     plain_ranks,
@@ -57,7 +57,7 @@ def test_going_back_to_a_model_does_not_read_its_vocabulary_again(
         read.append(model.path.name)
         return read_vocabulary(model)
 
-    monkeypatch.setattr("explorer.qt.contents.vocabulary.read_vocabulary", counted)
+    monkeypatch.setattr("explorer.qt.contents.tables.read_vocabulary", counted)
     rows = window.panels.vocabulary.widget.model.rowCount
     window.panels.setCurrentWidget(window.panels.vocabulary)
     qtbot.waitUntil(lambda: rows() == 2000)
