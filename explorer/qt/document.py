@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from explorer.errors import ExplorerError
-from explorer.formats import MetadataEntry, Model
+from explorer.formats import MetadataEntry, Model, Problem
 from explorer.formats.columns import TensorArrays, tensor_arrays
 from explorer.formats.facts import Facts, describe
 from explorer.present.model import value_text
@@ -27,6 +27,7 @@ class Document:
         arrays: Columns of its tensor table, for sorting and filtering.
         previews: A line of text for the value of each metadata entry.
         title: What to call it in lists.
+        problems: What is wrong with it, here and for llama.cpp.
     """
 
     path: Path
@@ -35,6 +36,7 @@ class Document:
     arrays: TensorArrays
     previews: tuple[str, ...]
     title: str
+    problems: tuple[Problem, ...]
 
     @property
     def summary(self) -> str:
@@ -54,6 +56,7 @@ def load_document(path: Path, job: Job) -> Document:
         ExplorerError: It cannot be opened.
     """
     from explorer.formats import open_model  # noqa: PLC0415 - the readers load in the worker
+    from explorer.formats.gguf.llama_cpp import llama_cpp_problems  # noqa: PLC0415 - as above
 
     model = open_model(path)
     try:
@@ -64,10 +67,11 @@ def load_document(path: Path, job: Job) -> Document:
         for entry in model.metadata.entries:
             job.check()
             previews.append(_preview(model, entry))
+        problems = *model.problems, *llama_cpp_problems(model)
     except BaseException:
         model.close()
         raise
-    return Document(path, model, facts, arrays, tuple(previews), _title(path))
+    return Document(path, model, facts, arrays, tuple(previews), _title(path), problems)
 
 
 def _title(path: Path) -> str:

@@ -89,8 +89,8 @@ class OverviewView(QtWidgets.QScrollArea):
         line.setWhatsThis(picture_text("file"))
         layout.addWidget(heading)
         layout.addWidget(line)
-        if document.model.problems:
-            self._add_problems(layout, document.model.problems)
+        if document.problems:
+            self._add_problems(layout, document.problems)
         form = QtWidgets.QFormLayout()
         form.setHorizontalSpacing(28)
         form.setVerticalSpacing(6)
