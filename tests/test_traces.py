@@ -16,10 +16,10 @@ from tests.helpers.patience import PROGRAM_S
 _ROOT: Final = Path(__file__).parent.parent
 
 LIMITS: Final = {
-    "click": {"modules": 34, "pairs": 4, "direct": 3},
-    "slider": {"modules": 20, "pairs": 2, "direct": 1},
-    "compare": {"modules": 31, "pairs": 7, "direct": 5},
-    "open": {"modules": 31, "pairs": 6, "direct": 5},
+    "click": {"modules": 34, "pairs": 3, "direct": 3},
+    "slider": {"modules": 20, "pairs": 3, "direct": 3},
+    "compare": {"modules": 26, "pairs": 3, "direct": 3},
+    "open": {"modules": 32, "pairs": 3, "direct": 3},
 }
 
 

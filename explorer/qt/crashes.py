@@ -12,6 +12,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import platform
+import re
 import sys
 import threading
 import time
@@ -31,11 +32,15 @@ from shiboken6 import isValid
 
 from explorer import __version__
 from explorer.paths import cache_folder, make_private_folder
+from explorer.quantization import kernel_cache
 from explorer.text import plain_text, shorten
 
 MOST_REPORTS: Final = 20
 MOST_CHARACTERS: Final = 64_000
 
+_DIED_IN_MACHINE_CODE: Final = re.compile(
+    "Fatal Python error: (Segmentation fault|Bus error|Illegal instruction|Floating point)"
+)
 _REPORT: Final = "report-"
 _FAULT: Final = "running-"  # of a process; a crash is written into it
 
@@ -123,6 +128,8 @@ class CrashReports:
             path.unlink()  # while it is marked: of two programs that start now, one takes it
         if not left:
             return None
+        if _DIED_IN_MACHINE_CODE.search(left):
+            kernel_cache.remove_kernels()
         text = _headed("crashed", left)
         return text, self.write(text)
 

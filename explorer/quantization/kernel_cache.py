@@ -133,9 +133,13 @@ def is_sound(path: Path) -> bool:
 
 
 def remove_kernels() -> None:
-    """Remove the kernels of this version: the last process died in machine code."""
-    with contextlib.suppress(OSError, RuntimeError):
-        shutil.rmtree(cache_folder() / (_PREFIX + source_digest()))
+    """Remove the kernels of the chosen folder: the last process died, maybe in one of them."""
+    choose_kernel_cache()
+    chosen = os.environ.get(_VARIABLE)
+    if chosen:
+        for path in [*Path(chosen).rglob("*.nb[ic]"), *Path(chosen).glob("all-*.compiled")]:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def lacks_kernels() -> bool:

@@ -296,3 +296,21 @@ def test_a_crash_is_told_where_every_process_has_the_same_number(
         following.stop_watching()
     assert found is not None
     assert "Segmentation fault" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("left", "removed"),
+    [("Fatal Python error: Bus error", True), ("A qFatal() call was made", False)],
+)
+def test_after_a_death_in_machine_code_kernels_are_compiled_anew(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str, removed: bool
+) -> None:
+    kernels = tmp_path / "kernels"
+    kernels.mkdir(mode=0o700)
+    kept = kernels / "decode.nbc"
+    kept.write_bytes(b"code")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "running-1-2.txt").write_text(left)
+    assert CrashReports(folder).take_crash() is not None
+    assert kept.exists() != removed
