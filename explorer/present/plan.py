@@ -350,7 +350,14 @@ class Kind(StrEnum):
     @property
     def label(self) -> str:
         """Its name for people."""
-        return "KV cache" if self is Kind.KV_CACHE else self.value.capitalize()
+        return _KIND_LABELS[self]
+
+
+_KIND_LABELS: Final = {
+    **{Kind.WEIGHTS: "Weights", Kind.KV_CACHE: "KV cache", Kind.GRAPH: "Graph"},
+    **{Kind.PROJECTOR: "Projector", Kind.RESERVED: "Reserved"},
+    **{Kind.FREE: "Free", Kind.SWAP: "Free swap"},
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def test_problems_are_told_and_not_too_many(view: OverviewView, load: Load, tmp_
     tensors = [TensorSpec(f"t{number}", (4,), 0, b"", 1 << 40) for number in range(80)]
     document = load(GgufFile(tensors=tensors).write(tmp_path / "cut.gguf"))
     view.show_document(document)
-    problems = document.model.problems
+    problems = document.problems
     assert len(problems) >= 1
     shown = texts(view)
     assert f"Problems: {len(problems)}" in shown

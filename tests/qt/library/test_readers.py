@@ -43,7 +43,7 @@ def _read(
         assert go_on.wait(PATIENCE_S)
         return Details(entry.name)
 
-    monkeypatch.setattr("explorer.qt.library.readers.read_details", open_one)
+    monkeypatch.setattr("explorer.stores.read_details", open_one)
     found: list[object] = []
     reader.found.connect(found.extend)
     with qtbot.waitSignal(reader.finished):

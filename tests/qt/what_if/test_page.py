@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.modeltest import ModelTester
 from pytestqt.qtbot import QtBot
 
-from explorer.analysis import compare_tensors, requantize
+from explorer.analysis import compare_tensors, requantize, what_if
 from explorer.analysis.what_if import SetErrors, TensorSet, importance_of
 from explorer.errors import ExplorerError
 from explorer.formats.model import Model
@@ -25,7 +25,6 @@ from explorer.qt.document import Document
 from explorer.qt.jobs import JobRunner
 from explorer.qt.main_window import MainWindow
 from explorer.qt.references import Rounding
-from explorer.qt.what_if import estimate as what_if_estimate
 from explorer.qt.what_if.chart import Measure
 from explorer.qt.what_if.controls import Scope
 from explorer.qt.what_if.page import WhatIfPage
@@ -235,13 +234,13 @@ def test_the_whole_model_keeps_what_cannot_have_a_type(opened: Page) -> None:
 def test_nothing_is_measured_twice(opened: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the whole model, the tensor that was tried alone is known; and all of it later."""
     walked: list[tuple[str, str]] = []
-    measure = what_if_estimate.measure_set
+    measure = what_if.measure_set
 
     def watched(piece: TensorSet, type_name: str, *rest: Any, **more: Any) -> SetErrors:
         walked.append((piece.original.name, type_name))
         return measure(piece, type_name, *rest, **more)
 
-    monkeypatch.setattr(what_if_estimate, "measure_set", watched)
+    monkeypatch.setattr(what_if, "measure_set", watched)
     opened.measure(Scope.MODEL)
     assert (UP, "Q8_0") not in walked
     assert (NEXT, "Q8_0") in walked
