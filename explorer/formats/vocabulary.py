@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.formats.enums import TOKEN_TYPE_KEY, TOKEN_TYPES
+from explorer.formats.facts import TOKEN_TYPE_KEY, TOKEN_TYPES
 from explorer.formats.model import (
     Metadata,
     Model,

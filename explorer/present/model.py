@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from explorer.formats.enums import enum_name
-from explorer.formats.facts import Facts
+from explorer.formats.facts import Facts, enum_name
 from explorer.formats.gguf.arrays import first_elements
 from explorer.formats.model import MetadataEntry, Model, Value
 from explorer.present import Figure

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from explorer.formats.enums import FILE_TYPES
+from explorer.formats.facts import FILE_TYPES
 from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
 from explorer.formats.tensors import Tensor, TensorColumns, TensorTable
 from explorer.quantization.types import TENSOR_TYPES

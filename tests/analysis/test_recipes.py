@@ -26,7 +26,7 @@ from explorer.analysis.recipes.fits import (
 from explorer.analysis.recipes.rules import CURRENT, EARLIER, RECIPES, RecipeError, Revision
 from explorer.analysis.recipes.tensors import RecipeModel
 from explorer.formats import Model, open_model
-from explorer.formats.enums import FILE_TYPES
+from explorer.formats.facts import FILE_TYPES
 from explorer.present.recipes import layers_text, percent_text, verdict
 from explorer.quantization.types import TENSOR_TYPES
 from tests.analysis.recipe_models import Line, dense, header_model

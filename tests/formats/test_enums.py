@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from explorer.formats.enums import FILE_TYPES, enum_name
+from explorer.formats.facts import FILE_TYPES, enum_name
 
 
 @pytest.mark.parametrize(

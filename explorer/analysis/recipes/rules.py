@@ -16,7 +16,7 @@ from typing import Final
 
 from explorer.analysis.recipes.tensors import Category, RecipeModel, RecipeTensor
 from explorer.errors import ExplorerError
-from explorer.formats.enums import FILE_TYPE_KEY, FILE_TYPES, enum_name
+from explorer.formats.facts import FILE_TYPE_KEY, FILE_TYPES, enum_name
 from explorer.formats.model import Model
 from explorer.quantization.types import TENSOR_TYPES
 
