@@ -84,11 +84,11 @@ def test_no_weights_are_an_empty_file(shape: tuple[int, ...]) -> None:
 @pytest.fixture
 def chunk(monkeypatch: pytest.MonkeyPatch) -> int:
     """Weights of a chunk: an eighth of the usual number, so that many chunks take little time."""
-    monkeypatch.setattr("explorer.formats.weights.CHUNK_WEIGHTS", CHUNK_WEIGHTS // 8)
-    return CHUNK_WEIGHTS // 8
+    monkeypatch.setattr("explorer.formats.weights.CHUNK_WEIGHTS", CHUNK_WEIGHTS // 4)
+    return CHUNK_WEIGHTS // 4
 
 
-@pytest.mark.parametrize("columns", [256, 3 * 256, 25_000 * 3, CHUNK_WEIGHTS // 4])
+@pytest.mark.parametrize("columns", [256, 3 * 256, 25_000 * 3, CHUNK_WEIGHTS // 2])
 def test_lines_go_on_where_a_chunk_ends(columns: int, chunk: int) -> None:
     weights = columns * max(2, -(-(chunk + 7) // columns))
     bits = np.random.default_rng(3).integers(0, 2, weights)  # short texts, quickly read
@@ -125,7 +125,7 @@ def test_a_line_of_many_chunks_needs_little_memory(chunk: int) -> None:
 @pytest.mark.parametrize("write", [write_csv, write_npy])
 def test_writing_reports_progress_and_can_be_cancelled(write: object) -> None:
     assert callable(write)
-    tensor = float_tensor(np.zeros(CHUNK_WEIGHTS + 1024), (513, 1024))
+    tensor = float_tensor(np.zeros(CHUNK_WEIGHTS + 1024), (CHUNK_WEIGHTS // 1024 + 1, 1024))
     done: list[int] = []
     checks: list[None] = []
 
