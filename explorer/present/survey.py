@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 from explorer.formats.columns import TensorArrays
 from explorer.formats.tensors import Tensor
 from explorer.present.errors import error_label, error_text
-from explorer.present.statistics import STATISTICS, Floats, quotients, statistic_text
+from explorer.present.statistics import (
+    STATISTICS,
+    Floats,
+    outlier_ratio,
+    quotients,
+    relative_step_error,
+    statistic_text,
+)
 from explorer.text import bytes_text, float_text
 
 if TYPE_CHECKING:
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
     from explorer.analysis.statistics import TensorStatistics
 
 
-_STATISTICS: Final = ("std", "rms", "abs_max", "kurtosis", "zeros", "finite", "step_error_rms")
+_STATISTICS: Final = ("std", "rms", "kurtosis", "zeros", "finite", "step_error_rms")
 
 
 class StatisticsColumns:
@@ -40,18 +47,19 @@ class StatisticsColumns:
         problems: Why a tensor cannot be, by row.
         std: Standard deviation, float64 [n], as are all that follow.
         rms: Root mean square.
-        abs_max: Maximum absolute value.
         kurtosis: Fourth standardized moment.
         zeros: Number of weights that are 0.
         finite: Number of weights that are neither NaN nor infinite.
         step_error_rms: Rounding error that the block scales imply; NaN if not quantized.
+        outlier_ratio, relative_step_error: See the functions of these names.
     """
 
     def __init__(self, count: int) -> None:
         self.known = np.zeros(count, np.bool_)
         self.problems: dict[int, str] = {}
-        self.std, self.rms, self.abs_max, self.kurtosis = (_unknown(count) for _ in range(4))
-        self.zeros, self.finite, self.step_error_rms = (_unknown(count) for _ in range(3))
+        self.std, self.rms, self.kurtosis, self.zeros = (_unknown(count) for _ in range(4))
+        self.finite, self.step_error_rms = _unknown(count), _unknown(count)
+        self.outlier_ratio, self.relative_step_error = _unknown(count), _unknown(count)
 
     def put(self, row: int, found: TensorStatistics) -> None:
         """Store the statistics of a tensor."""
@@ -59,22 +67,14 @@ class StatisticsColumns:
             value = getattr(found, name)
             if value is not None:
                 getattr(self, name)[row] = value
+        self.outlier_ratio[row] = outlier_ratio(found)
+        self.relative_step_error[row] = relative_step_error(found)
         self.known[row] = True
-
-    @property
-    def outlier_ratio(self) -> Floats:
-        """Maximum absolute value by RMS: how far the largest weight stands out."""
-        return quotients(self.abs_max, self.rms)
 
     @property
     def zero_share(self) -> Floats:
         """Part of the weights that are 0."""
         return quotients(self.zeros, self.finite)
-
-    @property
-    def relative_step_error(self) -> Floats:
-        """Rounding error that the block scales imply, by RMS."""
-        return quotients(self.step_error_rms, self.rms)
 
 
 def parameter_shares(rows: Sequence[int], tensors: Sequence[Tensor]) -> dict[int, float]:

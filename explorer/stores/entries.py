@@ -28,6 +28,20 @@ class StoreKind(StrEnum):
     LLAMA_CPP = "llama_cpp"
     FOLDER = "folder"
 
+    @property
+    def program(self) -> str:
+        """What the program is called."""
+        return _PROGRAMS[self]
+
+
+_PROGRAMS: Final = {
+    StoreKind.OLLAMA: "Ollama",
+    StoreKind.HUGGINGFACE: "Hugging Face",
+    StoreKind.LMSTUDIO: "LM Studio",
+    StoreKind.LLAMA_CPP: "llama.cpp",
+    StoreKind.FOLDER: "Folder",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -14,7 +14,7 @@ from explorer.parallel import Check
 from explorer.present.explanations import BLOB_TEXTS
 from explorer.qt.jobs import JobRunner
 from explorer.qt.library.nodes import size_text, user_lines
-from explorer.qt.library.rows import PROGRAM, title_of, translate
+from explorer.qt.library.rows import title_of, translate
 from explorer.qt.widgets.building import column
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
 from explorer.qt.widgets.table_view import TableView
@@ -56,7 +56,7 @@ def stored_files(stores: Iterable[Store], check: Check = lambda: None) -> list[S
     """
     found = []
     for store in stores:
-        program = PROGRAM[store.kind]
+        program = store.kind.program
         partials = (Blob(part.path.name, part.path, part.nbytes, ()) for part in store.partials)
         for blobs, finished in ((store.blobs, True), (partials, False)):
             for blob in blobs:

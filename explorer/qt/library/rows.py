@@ -28,14 +28,6 @@ from explorer.text import bytes_text, integer_text, plain_text, shorten
 _LONGEST_TITLE = 200  # a name may have 60,000 characters; the tool tip shows more
 _MARKS = {Severity.ERROR: "✘", Severity.WARNING: "⚠"}  # both are in DejaVu
 
-PROGRAM: Final = {
-    StoreKind.OLLAMA: "Ollama",
-    StoreKind.HUGGINGFACE: "Hugging Face",
-    StoreKind.LMSTUDIO: "LM Studio",
-    StoreKind.LLAMA_CPP: "llama.cpp",
-    StoreKind.FOLDER: "Folder",
-}
-
 
 class Usage:
     """The blobs of one store by the models that use them; a blob counts once in every sum.
@@ -220,7 +212,7 @@ def store_row(place: Place, entries: Sequence[Entry], store: Store | None = None
     return Row(
         RowKind.STORE,
         f"store {place.kind} {place.root}",
-        f"{PROGRAM[place.kind]}   {title_of(str(place.root))}",
+        f"{place.kind.program}   {title_of(str(place.root))}",
         nbytes=nbytes,
         note=note,
         problems=problems,
