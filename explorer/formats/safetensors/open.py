@@ -258,7 +258,13 @@ class _Walk:
         text, file, specs = self._text.text, self._file, self._specs
         decode, count, starts_with = scan_integers, text.count, text.startswith
         while True:
-            name, position = self._key(position)
+            if not starts_with('"', position):
+                what = "has a header where a name is missing; it is damaged"
+                raise self._text.error(what, position)
+            try:
+                name, position = decode(text, position)
+            except (ValueError, StopIteration):
+                name, position = decode_value(self._text, position)  # raises, with the place
             if starts_with(":{", position):
                 start = position = position + 1
             else:
@@ -294,15 +300,6 @@ class _Walk:
                 return position + 1
             what = "has a header where ',' or '}' is missing; it is damaged"
             position = self._expect(",", position, what)
-
-    def _key(self, position: int) -> tuple[str, int]:
-        text = self._text
-        if not text.text.startswith('"', position):
-            raise text.error("has a header where a name is missing; it is damaged", position)
-        try:
-            return scan_integers(text.text, position)
-        except (ValueError, StopIteration):
-            return decode_value(text, position)  # raises, with the place
 
     def _expect(self, character: str, position: int, what: str) -> int:
         """Return the position behind a character and the white space around it."""
