@@ -28,6 +28,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from explorer.errors import SourceError, system_reason
+from explorer.model_files import GGUF_MAGIC
 from explorer.paths import cache_folder, make_private_folder, resource
 from explorer.quantization import TENSOR_TYPES
 
@@ -386,7 +387,7 @@ class Weights(NamedTuple):
 
 def write_gguf(file: BinaryIO, keys: Sequence[Key], tensors: Sequence[Weights]) -> None:
     """Write a whole file from the current position on, which must be its start."""
-    parts = [b"GGUF", struct.pack("<IQQ", _VERSION, len(tensors), len(keys))]
+    parts = [GGUF_MAGIC, struct.pack("<IQQ", _VERSION, len(tensors), len(keys))]
     parts += [_key_bytes(key) for key in keys]
     offset = 0
     for tensor in tensors:

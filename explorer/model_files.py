@@ -20,7 +20,9 @@ OWN_SUFFIXES: Final = frozenset({".csv", ".html", ".npy", ".png", ".svg", ".tsv"
 """What the program writes. Only such files are replaced in a folder that a model was opened in:
 all others may have come with the model, such as a tokenizer."""
 
-_GGUF_MAGIC: Final = b"GGUF"
+GGUF_MAGIC: Final = b"GGUF"
+"""The first bytes of a GGUF file."""
+
 _HUB_REPOSITORY: Final = "models--"
 
 _noted: set[str] = set()  # resolved paths
@@ -48,6 +50,20 @@ def refuse_model_file(target: Path | None) -> None:
         raise ExplorerError(f"{fault}; choose another name", target)
 
 
+def hub_name(folder: str) -> str:
+    """Return the model's name (owner/name) that a folder of a Hugging Face hub cache is named for.
+
+    Args:
+        folder: The folder's own name, such as "models--owner--name".
+
+    Returns:
+        The name, or "" if no folder of a hub cache is named so.
+    """
+    if not folder.startswith(_HUB_REPOSITORY):
+        return ""
+    return folder.removeprefix(_HUB_REPOSITORY).replace("--", "/")
+
+
 def _fault(target: Path) -> str:
     place = Path(os.path.realpath(target))
     status = _status(place)
@@ -67,7 +83,7 @@ def _fault(target: Path) -> str:
 def _fault_of_content(place: Path) -> str:
     try:
         with open(place, "rb") as file:
-            return "is a GGUF model" if file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC else ""
+            return "is a GGUF model" if file.read(len(GGUF_MAGIC)) == GGUF_MAGIC else ""
     except OSError:
         return "cannot be read, so it may be a model"
 
@@ -75,7 +91,7 @@ def _fault_of_content(place: Path) -> str:
 def _is_in_store(place: Path) -> bool:
     """Return whether a resolved path is inside of Ollama's store or of a Hugging Face hub cache."""
     for folder in place.parents:
-        if folder.name.startswith(_HUB_REPOSITORY) and (folder / "snapshots").is_dir():
+        if hub_name(folder.name) and (folder / "snapshots").is_dir():
             return True
         other = {"blobs": "manifests", "manifests": "blobs"}.get(folder.name)
         if other is not None and (folder.parent / other).is_dir():

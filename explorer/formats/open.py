@@ -12,6 +12,7 @@ from explorer.formats.model import Model
 from explorer.formats.ollama.manifest import BLOBS, is_manifest_path
 from explorer.formats.ollama.open import open_manifest
 from explorer.formats.safetensors.open import open_safetensors
+from explorer.model_files import GGUF_MAGIC
 from explorer.sources import FileSource
 
 
@@ -47,4 +48,4 @@ def _is_safetensors_blob(path: Path) -> bool:
         return False
     with FileSource(path) as source:
         start = source.read(0, min(source.size, 9))
-    return start[8:] == b"{" and not start.startswith(b"GGUF")  # of 123 tensors
+    return start[8:] == b"{" and not start.startswith(GGUF_MAGIC)  # of 123 tensors

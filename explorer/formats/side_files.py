@@ -17,6 +17,7 @@ from explorer.errors import ExplorerError, system_reason
 from explorer.formats.limits import MAX_CONFIG_ENTRIES
 from explorer.formats.model import MetadataEntry, ProblemLog, loaded_entry
 from explorer.formats.strict_json import read_json_file
+from explorer.model_files import hub_name
 
 CONFIG_NAME: Final = "config.json"
 LEADS_OUT: Final = "is a link out of the model's folder; it is not read"
@@ -127,10 +128,6 @@ def _array_type(values: list[Any]) -> str | None:
     return None
 
 
-HUB_REPOSITORY: Final = "models--"
-"""What the folders of repositories in the Hugging Face hub's cache begin with."""
-
-
 def escapes(path: Path, *roots: Path) -> bool:
     """Return whether a path, all symbolic links followed, is outside of all the folders given.
 
@@ -153,7 +150,7 @@ def hub_cache(folder: Path) -> Path | None:
     for parent in (found := Path(os.path.abspath(folder)), *found.parents):
         if parent.parent.name == "snapshots":
             repository = parent.parents[1]
-            return repository.parent if repository.name.startswith(HUB_REPOSITORY) else None
+            return repository.parent if hub_name(repository.name) else None
     return None
 
 
@@ -173,4 +170,4 @@ def link_escapes(folder: Path, name: str) -> bool:
     if not escapes(path, *roots):
         return False
     blobs = Path(os.path.realpath(path)).parent
-    return not (blobs.name == "blobs" and blobs.parent.name.startswith(HUB_REPOSITORY))
+    return not (blobs.name == "blobs" and hub_name(blobs.parent.name))

@@ -9,6 +9,7 @@ from explorer.errors import ExplorerError
 from explorer.formats import MetadataEntry, Model, Problem
 from explorer.formats.columns import TensorArrays, tensor_arrays
 from explorer.formats.facts import Facts, describe
+from explorer.model_files import hub_name
 from explorer.present.model import value_text
 from explorer.qt.jobs import Job
 from explorer.text import bytes_text, count_text
@@ -77,14 +78,11 @@ def load_document(path: Path, job: Job) -> Document:
 def _title(path: Path) -> str:
     """Return the name that users know: of a manifest or a snapshot it is not the file's."""
     from explorer.formats.ollama.manifest import is_manifest_path, name_of  # noqa: PLC0415
-    from explorer.formats.side_files import HUB_REPOSITORY  # noqa: PLC0415 - as above
 
     if is_manifest_path(path):
         return str(name_of(path))
-    repository = path.parents[1].name if len(path.parents) > 1 else ""
-    if path.parent.name == "snapshots" and repository.startswith(HUB_REPOSITORY):
-        return repository.removeprefix(HUB_REPOSITORY).replace("--", "/")
-    return path.name
+    repository = hub_name(path.parent.parent.name) if path.parent.name == "snapshots" else ""
+    return repository or path.name
 
 
 def _preview(model: Model, entry: MetadataEntry) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from explorer.errors import ExplorerError
-from explorer.formats.side_files import HUB_REPOSITORY, escapes
+from explorer.formats.side_files import escapes
+from explorer.model_files import hub_name
 from explorer.parallel import never
 from explorer.sources import FileSource
 from explorer.stores.entries import Blob, Entry
@@ -29,7 +30,7 @@ def is_hub_cache(path: Path) -> bool:
     """Return whether a folder is a hub cache: whether it holds a repository."""
     try:
         with os.scandir(path) as children:
-            return any(child.name.startswith(HUB_REPOSITORY) for child in children)
+            return any(hub_name(child.name) for child in children)
     except OSError:
         return False
 
@@ -42,7 +43,7 @@ def hub_models(scan: Scan) -> Iterator[Entry]:
         scan.report_unreadable(scan.root, error)
         return
     for child in children:
-        if child.name.startswith(HUB_REPOSITORY):
+        if hub_name(child.name):
             scan.check()
             folder = scan.root / child.name
             if child.is_symlink() and escapes(folder, scan.root):
@@ -56,7 +57,7 @@ def hub_models(scan: Scan) -> Iterator[Entry]:
 def _repository_models(
     scan: Scan, folder: Path, users: dict[str, dict[str, None]]
 ) -> Iterator[Entry]:
-    name = folder.name.removeprefix(HUB_REPOSITORY).replace("--", "/")
+    name = hub_name(folder.name)
     branches = _branches(scan, folder / "refs")
     snapshots = folder / "snapshots"
     try:

@@ -41,11 +41,11 @@ from explorer.formats.model import (
 )
 from explorer.formats.side_files import escapes, hub_cache
 from explorer.formats.tensors import FileTensors, Spec, table_of
+from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import ggml_type
 from explorer.sources import ByteSource, FileSource
 from explorer.text import quoted
 
-MAGIC: Final = b"GGUF"
 DEFAULT_ALIGNMENT: Final = 32
 SHARD_NAME: Final = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
@@ -81,7 +81,7 @@ class _Cursor:
     def __init__(self, source: ByteSource, layout: Layout) -> None:
         self.source = source
         self.layout = layout
-        self.position = len(MAGIC) + 4  # behind the version
+        self.position = len(GGUF_MAGIC) + 4  # behind the version
         self.inner_arrays = 0  # stepped over so far
         self._window = b""
         self._base = 0
@@ -196,8 +196,8 @@ def _read_start(source: ByteSource) -> Shard:
     start = source.read(0, min(64, source.size))
     if not start:
         raise FormatError("is empty; download it again", source.path)
-    if not start.startswith(MAGIC):
-        if MAGIC.startswith(start):
+    if not start.startswith(GGUF_MAGIC):
+        if GGUF_MAGIC.startswith(start):
             raise FormatError("is too short to be a GGUF file; download it again", source.path, 0)
         text = start.lstrip()
         guess = next((name for magic, name in _LOOKS_LIKE if text.startswith(magic)), None)

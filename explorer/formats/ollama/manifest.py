@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from explorer.errors import FormatError
 from explorer.formats.side_files import escapes
 from explorer.formats.strict_json import read_json_file
+from explorer.model_files import MODEL_SUFFIXES
 from explorer.text import plain_text, quoted
 
 SCHEME: Final = "ollama:"
@@ -85,7 +86,6 @@ CONFIG_KIND: Final = "config"
 _MEDIA_TYPE: Final = "application/vnd.ollama.image."
 _DIGEST: Final = re.compile(r"sha256[:-](?P<hex>[0-9a-fA-F]{64})")
 _MAX_LAYERS: Final = 65_536
-_MODEL_SUFFIXES: Final = frozenset({".gguf", ".safetensors"})
 _DEPTH: Final = 4  # host, namespace, model, tag
 
 
@@ -133,7 +133,7 @@ def is_manifest_path(path: Path) -> bool:
     place = _absolute(path)
     if place.parts[-_DEPTH - 1 : -_DEPTH] != (MANIFESTS,):
         return False
-    return place.suffix not in _MODEL_SUFFIXES or os.path.isdir(place.parents[_DEPTH] / BLOBS)
+    return place.suffix not in MODEL_SUFFIXES or os.path.isdir(place.parents[_DEPTH] / BLOBS)
 
 
 def name_of(path: Path) -> OllamaName:

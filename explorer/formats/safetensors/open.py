@@ -43,6 +43,7 @@ from explorer.formats.strict_json import (
     scan_integers,
 )
 from explorer.formats.tensors import FileTensors, Spec, Tensor, table_of
+from explorer.model_files import GGUF_MAGIC
 from explorer.quantization import TENSOR_TYPES
 from explorer.sources import ByteSource, FileSource
 from explorer.text import quoted
@@ -168,7 +169,7 @@ LENGTH_BYTES: Final = 8
 # Other files found under the name .safetensors, by their first bytes.
 _LOOKS_LIKE: Final = (
     (b"version ", "a Git LFS pointer, not the model; fetch it with `git lfs pull`"),
-    (b"GGUF", "a GGUF file; give it the ending .gguf"),
+    (GGUF_MAGIC, "a GGUF file; give it the ending .gguf"),
     (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?); convert it first"),
     (b"\x80", "a Python pickle (a PyTorch checkpoint?); convert it first"),
     (b"<", "a web page or XML; the download failed or needs a login"),

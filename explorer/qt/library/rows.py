@@ -17,8 +17,8 @@ from PySide6.QtCore import QCoreApplication
 
 from explorer.formats import Problem, Severity
 from explorer.formats.ollama.manifest import BLOBS, MANIFESTS
-from explorer.formats.side_files import HUB_REPOSITORY
 from explorer.formats.tensors import natural_key
+from explorer.model_files import hub_name
 from explorer.parallel import Check
 from explorer.stores import Blob, Entry, PartialDownload, Place, Store, StoreKind, scan
 from explorer.stores.huggingface import is_hub_cache
@@ -234,10 +234,8 @@ def family_of(kind: StoreKind, entry: Entry) -> str:
     """Return the model of which an entry is a tag, a revision or a file; "" if it is none."""
     if kind is StoreKind.OLLAMA:
         return entry.name.rpartition(":")[0]
-    for part in entry.path.parts:
-        if part.startswith(HUB_REPOSITORY):
-            return part.removeprefix(HUB_REPOSITORY).replace("--", "/")
-    return entry.name.rpartition("/")[0]
+    names = filter(None, map(hub_name, entry.path.parts))
+    return next(names, entry.name.rpartition("/")[0])
 
 
 def _models(kind: StoreKind, entries: Iterable[Entry], usage: Usage | None) -> Iterator[Row]:
@@ -456,6 +454,6 @@ def _folders_above(path: Path, root: Path) -> Iterator[Path]:
     folder = path if path.suffix == "" and os.path.isdir(path) else path.parent
     while folder != root and folder.is_relative_to(root):
         yield folder
-        if folder.name.startswith(HUB_REPOSITORY):
+        if hub_name(folder.name):
             yield from (folder / "refs", folder / "blobs")
         folder = folder.parent
