@@ -22,7 +22,7 @@ from explorer.qt.jobs import JobRunner, JobSlot
 from explorer.qt.selection import Selection
 from explorer.qt.theme import series_colour, warning_colour
 from explorer.qt.widgets.building import column
-from explorer.qt.widgets.labels import centred_label, plain_label
+from explorer.qt.widgets.labels import SELECTABLE, centred_label, plain_label
 from explorer.qt.widgets.table_model import Cell, Column, TableModel
 from explorer.qt.widgets.table_view import ListPanel, TableView
 from explorer.qt.widgets.text_view import TextView
@@ -147,10 +147,7 @@ def _heading(text: str, parent: QtWidgets.QWidget, scale: float) -> QtWidgets.QL
 
 def _text(text: str, parent: QtWidgets.QWidget) -> QtWidgets.QLabel:
     label = plain_label(parent, text)
-    label.setTextInteractionFlags(
-        Qt.TextInteractionFlag.TextSelectableByMouse
-        | Qt.TextInteractionFlag.TextSelectableByKeyboard
-    )
+    label.setTextInteractionFlags(SELECTABLE)
     label.setWordWrap(True)
     return label
 

@@ -26,7 +26,7 @@ from explorer.qt.library.rows import Listing, Row, counted, mark, title_of
 from explorer.qt.library.tree import LibraryModel, LibraryTree
 from explorer.qt.settings import Settings
 from explorer.qt.widgets.building import column, row
-from explorer.qt.widgets.labels import ElidedLabel, empty_label, plain_label
+from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, empty_label, plain_label
 from explorer.qt.widgets.table_view import FilterBar
 from explorer.qt.widgets.text_view import TextView
 from explorer.stores import Details, Entry
@@ -53,10 +53,7 @@ class DetailPane(QtWidgets.QWidget):
         self.facts.setWordWrap(True)
         self.facts.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
         self.facts.setContentsMargins(10, 2, 10, 6)
-        self.facts.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse
-            | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
+        self.facts.setTextInteractionFlags(SELECTABLE)
         self.facts.setAccessibleName(self.tr("About the selected row"))
         self.facts.setWhatsThis(picture_text("download"))
         self._scroll = QtWidgets.QScrollArea(self)

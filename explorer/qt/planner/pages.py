@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 from PySide6 import QtWidgets
-from PySide6.QtCore import QByteArray, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QByteArray, QSignalBlocker, Signal
 from PySide6.QtGui import QFontMetrics, QGuiApplication, QShowEvent
 
 from explorer.planner.result import Term
@@ -22,7 +22,7 @@ from explorer.qt.planner.fields import CalmComboBox, buddy_label, fill, push_but
 from explorer.qt.planner.picture import PlannerPicture, SavedPicture
 from explorer.qt.planner.state import CurrentPlan, PlannerState, single_shot
 from explorer.qt.theme import monospace_font
-from explorer.qt.widgets.labels import plain_label
+from explorer.qt.widgets.labels import SELECTABLE, plain_label
 from explorer.qt.widgets.plot_panel import PlotExport
 from explorer.qt.widgets.table_model import Column
 from explorer.qt.widgets.table_view import FilterBar, TableView
@@ -370,10 +370,7 @@ class WhyPage(PlannerPage):
         label.setWhatsThis(picture_text(explanation))
         label.setWordWrap(True)
         label.setContentsMargins(8, 2, 8, 0)
-        label.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse
-            | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
+        label.setTextInteractionFlags(SELECTABLE)
         return label
 
 

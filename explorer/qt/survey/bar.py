@@ -28,7 +28,7 @@ from explorer.qt.jobs import JobRunner
 from explorer.qt.references import ReferenceBar
 from explorer.qt.survey.session import SurveySession, SurveyState
 from explorer.qt.widgets.building import column, row
-from explorer.qt.widgets.labels import ElidedLabel, plain_label
+from explorer.qt.widgets.labels import SELECTABLE, ElidedLabel, plain_label
 from explorer.qt.widgets.pages import ReadingPage, Request
 from explorer.qt.widgets.progress import Pace
 from explorer.qt.widgets.table_model import Column, RowColumns, TableModel
@@ -143,10 +143,7 @@ class TypeMixPage(ReadingPage[TypeMix]):
         self.verdict = plain_label(self)
         self.verdict.setWordWrap(True)
         self.verdict.setContentsMargins(8, 8, 8, 6)
-        self.verdict.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse
-            | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
+        self.verdict.setTextInteractionFlags(SELECTABLE)
         self.verdict.setAccessibleName(self.tr("What is in the file"))
         self.verdict.setWhatsThis(picture_text("verdict"))
         self.roles = self._table(runner, self.tr("Types by role"))

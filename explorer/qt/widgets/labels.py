@@ -13,6 +13,11 @@ from explorer.qt.theme import warning_colour
 from explorer.qt.widgets.building import column, row
 from explorer.text import plain_text, shorten
 
+SELECTABLE: Final = (
+    Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+)
+"""What lets a text be selected and copied, also without a mouse."""
+
 _LARGEST: Final = QSize(1000, 16_000)
 
 
@@ -187,10 +192,7 @@ class StatePage(QWidget):
         font.setWeight(QtGui.QFont.Weight.DemiBold)
         self.heading.setFont(font)
         self.sentence = centred_label(self)
-        self.sentence.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse
-            | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
+        self.sentence.setTextInteractionFlags(SELECTABLE)
         self.button = QPushButton(self)
         self.button.clicked.connect(self.pressed)
         centre = row(1, self.button, 1)

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 
 from explorer.qt.theme import monospace_font
 from explorer.qt.widgets.building import column
+from explorer.qt.widgets.labels import SELECTABLE
 from explorer.text import plain_text
 
 
@@ -68,10 +69,7 @@ class _NumberedText(QPlainTextEdit):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setReadOnly(True)
-        self.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse
-            | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
+        self.setTextInteractionFlags(SELECTABLE)
         self.setFont(monospace_font())
         self.setWordWrapMode(self.wordWrapMode().WrapAtWordBoundaryOrAnywhere)
         self._margin = _Margin(self)
