@@ -203,24 +203,24 @@ def read_metadata(
     Raises:
         PlanError: A value is of the wrong type, negative, or absurdly large.
     """
-    keys = _Keys(metadata)
+    keys = HeaderKeys(metadata)
     return Hyperparameters(
         architecture=keys.architecture,
-        block_count=keys.integer("L", "block_count", most=MAX_BLOCKS),
-        embedding_length=keys.integer("E", "embedding_length"),
-        head_counts=keys.integers("heads", "attention.head_count"),
-        kv_head_counts=keys.integers("kv heads", "attention.head_count_kv"),
-        stored_key_length=keys.optional("Dk", "attention.key_length"),
-        stored_value_length=keys.optional("Dv", "attention.value_length"),
+        block_count=keys.integer("block_count", "L", most=MAX_BLOCKS),
+        embedding_length=keys.integer("embedding_length", "E"),
+        head_counts=keys.integers("attention.head_count", "heads"),
+        kv_head_counts=keys.integers("attention.head_count_kv", "kv heads"),
+        stored_key_length=keys.optional("attention.key_length", "Dk"),
+        stored_value_length=keys.optional("attention.value_length", "Dv"),
         vocabulary=keys.vocabulary(),
-        feed_forward_length=keys.integer("FF", "feed_forward_length"),
-        sliding_window=keys.integer("window", "attention.sliding_window"),
-        trained_context=keys.integer("trained context", "context_length"),
-        cross_attention_layers=frozenset(keys.list("cross", "attention.cross_attention_layers")),
-        ssm_conv_kernel=keys.integer("conv", "ssm.conv_kernel"),
-        ssm_state_size=keys.integer("state", "ssm.state_size"),
-        ssm_inner_size=keys.integer("inner", "ssm.inner_size"),
-        ssm_group_count=keys.integer("groups", "ssm.group_count"),
+        feed_forward_length=keys.integer("feed_forward_length", "FF"),
+        sliding_window=keys.integer("attention.sliding_window", "window"),
+        trained_context=keys.integer("context_length", "trained context"),
+        cross_attention_layers=frozenset(keys.list("attention.cross_attention_layers", "cross")),
+        ssm_conv_kernel=keys.integer("ssm.conv_kernel", "conv"),
+        ssm_state_size=keys.integer("ssm.state_size", "state"),
+        ssm_inner_size=keys.integer("ssm.inner_size", "inner"),
+        ssm_group_count=keys.integer("ssm.group_count", "groups"),
         embedding_model=keys.has("pooling_type"),
         vision=keys.has("vision.block_count"),
         tensors=tensors,
@@ -257,8 +257,14 @@ def plain_metadata(values: Mapping[str, Any]) -> Metadata:
     return Metadata(entries)
 
 
-class _Keys:
-    """Values of `{architecture}.…` keys; keeps origins and warnings."""
+class HeaderKeys:
+    """Values of `{architecture}.…` keys; keeps origins and warnings.
+
+    A symbol is what a value is called in `origins`; without one, it is the key's suffix.
+
+    Raises:
+        PlanError: A value is of the wrong type, negative, or absurdly large.
+    """
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
@@ -284,9 +290,10 @@ class _Keys:
         """Return whether a key is there, whatever its value."""
         return self._entry(suffix)[1] is not None
 
-    def optional(self, symbol: str, suffix: str, most: int = MAX_COUNT) -> int | None:
+    def optional(self, suffix: str, symbol: str = "", most: int = MAX_COUNT) -> int | None:
         """Return a scalar, or None if the key is absent or holds a list."""
         key, entry = self._entry(suffix)
+        symbol = symbol or suffix
         if entry is None:
             self.origins[symbol] = f"{quoted(key)} is absent"
             return None
@@ -299,20 +306,23 @@ class _Keys:
             raise PlanError(f"{quoted(key)} is a {kind}, where an integer belongs")
         return whole(entry.value, key, most)
 
-    def integer(self, symbol: str, suffix: str, default: int = 0, most: int = MAX_COUNT) -> int:
+    def integer(
+        self, suffix: str, symbol: str = "", default: int = 0, most: int = MAX_COUNT
+    ) -> int:
         """Return a scalar, or the default if the key is absent or holds a list."""
-        value = self.optional(symbol, suffix, most)
+        value = self.optional(suffix, symbol, most)
         if value is not None:
             return value
+        symbol = symbol or suffix
         self.origins[symbol] += f": {default}"
         if suffix in ("block_count", "embedding_length"):
             self.warnings.append(f"{self.origins[symbol]}; the figures are not those of a model")
         return default
 
-    def list(self, symbol: str, suffix: str) -> tuple[int, ...]:
+    def list(self, suffix: str, symbol: str = "") -> tuple[int, ...]:
         """Return a list of integers; empty if the key is absent or holds a scalar."""
         key, entry = self._entry(suffix)
-        self.origins[symbol] = quoted(key)
+        self.origins[symbol or suffix] = quoted(key)
         if entry is None or entry.length is None:
             return ()
         if entry.type_name not in _INTEGER_LISTS:
@@ -324,12 +334,20 @@ class _Keys:
         assert isinstance(values, Sequence)  # its length and type say so
         return tuple(whole(value, key) for value in values)
 
-    def integers(self, symbol: str, suffix: str) -> tuple[int, ...]:
+    def integers(self, suffix: str, symbol: str = "") -> tuple[int, ...]:
         """Return a list, or a scalar as a list of one; without either, one 1."""
         _, entry = self._entry(suffix)
         if entry is not None and entry.length:
-            return self.list(symbol, suffix)
-        return (self.integer(symbol, suffix, default=1),)
+            return self.list(suffix, symbol)
+        return (self.integer(suffix, symbol, default=1),)
+
+    def per_block(self, suffix: str, count: int, default: int) -> tuple[int, ...]:
+        """Return a value for each block, of a list or of one number for all."""
+        _, entry = self._entry(suffix)
+        if entry is None or entry.length is None:
+            return (self.integer(suffix, default=default),) * count
+        found = self.list(suffix)[:count]
+        return found + (default,) * (count - len(found))
 
     def vocabulary(self) -> int:
         """Return the number of tokens, without decoding any."""

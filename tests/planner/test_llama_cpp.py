@@ -176,3 +176,9 @@ def test_a_head_that_no_block_divides_has_no_quantized_cache() -> None:
     model = _model({**_TINY, "llama.attention.key_length": 80}, _TENSORS)
     with pytest.raises(PlanError, match="multiple of 32; 80 is none"):
         allocate(model, Settings(type_k="q8_0"))
+
+
+@pytest.mark.parametrize("key", ["block_count", "attention.head_count", "ssm.state_size"])
+def test_a_value_of_the_wrong_type_is_an_error(key: str) -> None:
+    with pytest.raises(PlanError, match=key):
+        Header.from_model(_model({**_TINY, f"llama.{key}": "many"}, _TENSORS))

@@ -7,21 +7,19 @@ to 128 bytes, as CUDA's do. Compute buffers have no formula there; see `_compute
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from explorer.errors import PlanError
-from explorer.formats.model import Metadata, Model
-from explorer.formats.tensors import Shape
-from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, quoted, sized, whole
-from explorer.quantization import TENSOR_TYPES, TensorType
+from explorer.formats.model import Model
+from explorer.planner.devices import quoted, sized, whole
+from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header, Weights, padded, row_padding
+from explorer.quantization import TENSOR_TYPES
 
 MAX_SEQUENCES: Final = 256
 """Most sequences of a context (`LLAMA_MAX_SEQ`)."""
@@ -29,20 +27,8 @@ MAX_SEQUENCES: Final = 256
 CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 """What keys and values may be stored as (`--cache-type-k`)."""
 
-_GPU_ALIGNMENT: Final = 128
-_HOST_ALIGNMENT: Final = 32
-_ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
 _CONTEXT_STEP: Final = 256
 _EXPERTS: Final = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")
-_BLOCK: Final = re.compile(r"blk\.(\d{1,4})\.")
-_INPUT: Final = ("token_embd", "token_types", "position_embd")
-_REPACKED: Final = TENSOR_TYPES["Q4_K"]  # which a CPU with AVX2 keeps in another order
-
-_WINDOW_PATTERNS: Final = {
-    **{"gemma2": 2, "gemma3": 6, "gemma3n": 5, "gpt-oss": 2},
-    **{"llama4": 4, "cohere2": 4, "exaone4": 4, "olmo2": 4},
-}
-"""Architecture → blocks in a group, the last of which sees everything. Others have no window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,184 +81,6 @@ class Allocation:
     buffers: dict[str, Buffer]  # "GPU0" …; "host": the GPU's host buffer; "CPU", "CPU_REPACK"
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """A tensor: where it belongs, and its bytes there."""
-
-    name: str
-    layer: int  # -1: the input, `blocks`: the output
-    on_gpu: int
-    on_host: int
-    repacked: bool
-
-
-@dataclass(frozen=True)
-class Header:
-    """What the rules read of a model."""
-
-    architecture: str
-    blocks: int
-    embedding: int
-    key_length: int
-    value_length: int
-    kv_heads: tuple[int, ...]  # of each block
-    mla: bool  # multi-head latent attention: keys hold the values
-    window: int
-    windowed: tuple[bool, ...]  # of each block
-    attention: tuple[bool, ...]
-    recurrent: tuple[bool, ...]
-    conv_state: int  # elements of a recurrent block's convolution
-    ssm_state: int  # elements of its state
-    feed_forward: int  # of one expert, where there are experts
-    experts_used: int
-    trained_context: int
-    tensors: tuple[_Weights, ...] = field(repr=False)
-
-    @classmethod
-    def from_model(cls, model: Model) -> Header:
-        """Read an opened GGUF model.
-
-        Raises:
-            PlanError: A value is of the wrong type or absurdly large, or a tensor has no size.
-        """
-        keys = _Keys(model.metadata)
-        blocks = keys.integer("block_count", most=MAX_BLOCKS)
-        embedding = keys.integer("embedding_length")
-        heads = max(keys.integers("attention.head_count", blocks, 0), default=0)
-        head_length = embedding // heads if heads else 0
-        kv_heads = keys.integers("attention.head_count_kv", blocks, heads)
-        window = keys.integer("attention.sliding_window") or keys.integer("attention.chunk_size")
-        pattern = _WINDOW_PATTERNS.get(keys.architecture, 0) if window else 0
-        attention, recurrent = _kinds_of_blocks(keys, kv_heads)
-        conv, state = _state_sizes(keys, embedding)
-        return cls(
-            architecture=keys.architecture,
-            blocks=blocks,
-            embedding=embedding,
-            key_length=keys.integer("attention.key_length", head_length),
-            value_length=keys.integer("attention.value_length", head_length),
-            kv_heads=kv_heads,
-            mla=keys.integer("attention.key_length_mla") > 0,
-            window=window,
-            windowed=tuple(bool(pattern and (i + 1) % pattern) for i in range(blocks)),
-            attention=attention,
-            recurrent=recurrent,
-            conv_state=conv,
-            ssm_state=state,
-            feed_forward=keys.integer("expert_feed_forward_length")
-            or keys.integer("feed_forward_length"),
-            experts_used=keys.integer("expert_used_count"),
-            trained_context=keys.integer("context_length"),
-            tensors=tuple(_weights(model, blocks, keys.architecture)),
-        )
-
-    @cached_property
-    def has_output(self) -> bool:
-        """Whether the output has weights of its own; else those of the input are held twice."""
-        return any(tensor.name == "output.weight" for tensor in self.tensors)
-
-
-class _Keys:
-    """Values of ``{architecture}.…`` keys; absent ones are 0."""
-
-    def __init__(self, metadata: Metadata) -> None:
-        self._metadata = metadata
-        self.architecture = metadata.text("general.architecture") or "unknown"
-
-    def integer(self, suffix: str, default: int = 0, most: int = MAX_COUNT) -> int:
-        key = f"{self.architecture}.{suffix}"
-        value = self._metadata.integer(key)
-        return default if value is None else whole(value, key, most)
-
-    def integers(self, suffix: str, count: int, default: int) -> tuple[int, ...]:
-        """Return a value for each block, of a list or of one number for all."""
-        key = f"{self.architecture}.{suffix}"
-        entry = self._metadata.entry(key)
-        if entry is None or entry.length is None:
-            return (self.integer(suffix, default),) * count
-        if entry.length > MAX_BLOCKS:
-            raise PlanError(f"{quoted(key)} has {entry.length:,} entries, more than {MAX_BLOCKS:,}")
-        values = entry.value
-        assert isinstance(values, Sequence)  # its length says so
-        found = tuple(whole(value, key) for value in values)
-        return found[:count] + (default,) * (count - len(found))
-
-
-def _kinds_of_blocks(
-    keys: _Keys, kv_heads: tuple[int, ...]
-) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-    """Return which blocks have attention, and which a recurrent state."""
-    count = len(kv_heads)
-    match keys.architecture:
-        case "mamba" | "mamba2":
-            attention = [False] * count
-        case "jamba" | "lfm2" | "lfm2moe" | "granitehybrid":
-            attention = [heads > 0 for heads in kv_heads]
-        case "qwen3next":
-            interval = keys.integer("full_attention_interval", 4) or 4
-            attention = [(i + 1) % interval == 0 for i in range(count)]
-        case "falcon-h1":
-            return (True,) * count, (True,) * count
-        case _:
-            return (True,) * count, (False,) * count
-    return tuple(attention), tuple(not one for one in attention)
-
-
-def _state_sizes(keys: _Keys, embedding: int) -> tuple[int, int]:
-    """Return the elements of a recurrent block's convolution and of its state, of one sequence."""
-    kernel = keys.integer("shortconv.l_cache")
-    if kernel:
-        return embedding * (kernel - 1), 0
-    inner, state = keys.integer("ssm.inner_size"), keys.integer("ssm.state_size")
-    width = inner + 2 * keys.integer("ssm.group_count") * state
-    return max(0, keys.integer("ssm.conv_kernel") - 1) * width, state * inner
-
-
-def _weights(model: Model, blocks: int, architecture: str) -> Iterator[_Weights]:
-    columns, rows = model.tensors.columns, model.tensors.main_rows
-    for name, kind, shape in zip(
-        columns.names[:rows], columns.types[:rows], columns.shapes[:rows], strict=True
-    ):
-        stored = kind.nbytes(math.prod(shape))
-        if stored is None:
-            raise PlanError(f"the size of tensor {quoted(name)} is not known")
-        row = shape[-1] if shape else 1
-        yield _Weights(
-            name=name,
-            layer=_layer_of(name, blocks, architecture),
-            on_gpu=_padded(stored + _row_padding(kind, row), _GPU_ALIGNMENT),
-            on_host=_padded(stored, _HOST_ALIGNMENT),
-            repacked=_is_repacked(name, kind, shape),
-        )
-
-
-def _layer_of(name: str, blocks: int, architecture: str) -> int:
-    """Return the layer whose device holds a tensor; -1 for the input, `blocks` for the output."""
-    match = _BLOCK.match(name)
-    if match is not None:
-        return min(int(match[1]), blocks)
-    if name.startswith("token_embd_norm") and architecture.startswith("lfm2"):
-        return blocks  # there it is the norm before the output
-    return -1 if name.startswith(_INPUT) else blocks
-
-
-def _is_repacked(name: str, kind: TensorType, shape: Shape) -> bool:
-    """Return whether a matrix is kept in another order where no GPU is (ggml-cpu, repack.cpp)."""
-    is_matrix = len(shape) > 1 and (math.prod(shape[:-2]) == 1 or "exps" in name)
-    return kind is _REPACKED and is_matrix and shape[-2] % 8 == 0
-
-
-def _padded(size: int, alignment: int) -> int:
-    return -(-size // alignment) * alignment
-
-
-def _row_padding(kind: TensorType, row: int) -> int:
-    """Return the bytes that fill a row of quantized weights up to a multiple of 512."""
-    if not kind.quantized or row % _ROW_WEIGHTS == 0:
-        return 0
-    return kind.nbytes(_ROW_WEIGHTS - row % _ROW_WEIGHTS) or 0
-
-
 def allocate(model: Model | Header, settings: Settings) -> Allocation:
     """Return what llama.cpp allocates for a model.
 
@@ -316,10 +124,10 @@ def _refuse(header: Header, settings: Settings) -> None:
 
 def _context(header: Header, settings: Settings) -> tuple[int, int]:
     """Return the positions of all sequences, and of one."""
-    n_ctx = _padded(settings.context or header.trained_context, _CONTEXT_STEP)
+    n_ctx = padded(settings.context or header.trained_context, _CONTEXT_STEP)
     if settings.kv_unified:
         return n_ctx, n_ctx
-    n_ctx_seq = _padded(n_ctx // settings.parallel, _CONTEXT_STEP)
+    n_ctx_seq = padded(n_ctx // settings.parallel, _CONTEXT_STEP)
     return n_ctx_seq * settings.parallel, n_ctx_seq
 
 
@@ -343,7 +151,7 @@ class _Places:
         devices = np.searchsorted(ends, parts, side="right")
         self.of_layer = [self.host] * (layers - active) + [f"GPU{i}" for i in devices]
 
-    def of_matrix(self, tensor: _Weights, layer: int) -> str:
+    def of_matrix(self, tensor: Weights, layer: int) -> str:
         """Return the buffer of a tensor that is multiplied with in a layer."""
         place = self.of_layer[layer]
         return "CPU_REPACK" if place == "CPU" and tensor.repacked else place
@@ -363,7 +171,7 @@ def _place_weights(header: Header, settings: Settings, places: _Places) -> Count
     return sums
 
 
-def _places_of(tensor: _Weights, header: Header, places: _Places) -> set[str]:
+def _places_of(tensor: Weights, header: Header, places: _Places) -> set[str]:
     """Return the buffers that hold a tensor, if nothing moves it: mostly one."""
     if tensor.name.startswith("rope_"):  # once where any block is
         return set(places.of_layer[:-1])
@@ -383,7 +191,7 @@ def _cache_bytes(
     sequences = settings.parallel
     if header.recurrent[layer]:
         for elements in (header.conv_state, header.ssm_state):
-            total += _padded(4 * elements * sequences, _GPU_ALIGNMENT)
+            total += padded(4 * elements * sequences, GPU_ALIGNMENT)
     if not header.attention[layer]:
         return total
     cells = n_ctx_seq
@@ -404,7 +212,7 @@ def _window_cells(header: Header, settings: Settings, n_ctx_seq: int, ubatch: in
     if settings.swa_full:
         return n_ctx_seq
     seen = header.window * (settings.parallel if settings.kv_unified else 1) + ubatch
-    return _padded(min(n_ctx_seq, seen), _CONTEXT_STEP)
+    return padded(min(n_ctx_seq, seen), _CONTEXT_STEP)
 
 
 def _rows_bytes(type_name: str, width: int, rows: int) -> int:
@@ -412,7 +220,7 @@ def _rows_bytes(type_name: str, width: int, rows: int) -> int:
     row = kind.nbytes(width)
     if row is None:
         raise PlanError(f"rows of {width} are no whole blocks of {type_name}")
-    return _padded(row * rows + _row_padding(kind, width), _GPU_ALIGNMENT)
+    return padded(row * rows + row_padding(kind, width), GPU_ALIGNMENT)
 
 
 _ONE_LAW: Final = frozenset((
@@ -440,4 +248,4 @@ def _compute(header: Header, settings: Settings, n_ctx_seq: int, ubatch: int) ->
     width, used = header.embedding, header.experts_used
     network = 4 * width + 3 * header.feed_forward * max(used, 1)
     experts = 5 * width + 2 * used * width if used else 0
-    return ubatch * (2 * cells + inputs + 4 * max(network, experts)) + _GPU_ALIGNMENT
+    return ubatch * (2 * cells + inputs + 4 * max(network, experts)) + GPU_ALIGNMENT

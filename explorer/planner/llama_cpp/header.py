@@ -1,0 +1,185 @@
+"""What llama.cpp's rules read of a model: numbers of its header, and its tensors with their places.
+
+Rules of llama.cpp build 11434 (`llama-model.cpp`, `load_hparams` and `load_tensors`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from explorer.errors import PlanError
+from explorer.formats.model import Model
+from explorer.formats.tensors import Shape
+from explorer.planner.devices import MAX_BLOCKS, quoted
+from explorer.planner.hyperparameters import HeaderKeys
+from explorer.quantization import TENSOR_TYPES, TensorType
+
+GPU_ALIGNMENT: Final = 128
+_HOST_ALIGNMENT: Final = 32
+_ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
+_BLOCK: Final = re.compile(r"blk\.(\d{1,4})\.")
+_INPUT: Final = ("token_embd", "token_types", "position_embd")
+_REPACKED: Final = TENSOR_TYPES["Q4_K"]  # which a CPU with AVX2 keeps in another order
+
+_WINDOW_PATTERNS: Final = {
+    **{"gemma2": 2, "gemma3": 6, "gemma3n": 5, "gpt-oss": 2},
+    **{"llama4": 4, "cohere2": 4, "exaone4": 4, "olmo2": 4},
+}
+"""Architecture → blocks in a group, the last of which sees everything. Others have no window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A tensor: where it belongs, and its bytes there."""
+
+    name: str
+    layer: int  # -1: the input, `blocks`: the output
+    on_gpu: int
+    on_host: int
+    repacked: bool
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the rules read of a model."""
+
+    architecture: str
+    blocks: int
+    embedding: int
+    key_length: int
+    value_length: int
+    kv_heads: tuple[int, ...]  # of each block
+    mla: bool  # multi-head latent attention: keys hold the values
+    window: int
+    windowed: tuple[bool, ...]  # of each block
+    attention: tuple[bool, ...]
+    recurrent: tuple[bool, ...]
+    conv_state: int  # elements of a recurrent block's convolution
+    ssm_state: int  # elements of its state
+    feed_forward: int  # of one expert, where there are experts
+    experts_used: int
+    trained_context: int
+    tensors: tuple[Weights, ...] = field(repr=False)
+
+    @classmethod
+    def from_model(cls, model: Model) -> Header:
+        """Read an opened GGUF model.
+
+        Raises:
+            PlanError: A value is of the wrong type or absurdly large, or a tensor has no size.
+        """
+        keys = HeaderKeys(model.metadata)
+        blocks = keys.integer("block_count", most=MAX_BLOCKS)
+        embedding = keys.integer("embedding_length")
+        heads = max(keys.per_block("attention.head_count", blocks, 0), default=0)
+        head_length = embedding // heads if heads else 0
+        kv_heads = keys.per_block("attention.head_count_kv", blocks, heads)
+        window = keys.integer("attention.sliding_window") or keys.integer("attention.chunk_size")
+        pattern = _WINDOW_PATTERNS.get(keys.architecture, 0) if window else 0
+        attention, recurrent = _kinds_of_blocks(keys, kv_heads)
+        conv, state = _state_sizes(keys, embedding)
+        return cls(
+            architecture=keys.architecture,
+            blocks=blocks,
+            embedding=embedding,
+            key_length=keys.integer("attention.key_length", default=head_length),
+            value_length=keys.integer("attention.value_length", default=head_length),
+            kv_heads=kv_heads,
+            mla=keys.integer("attention.key_length_mla") > 0,
+            window=window,
+            windowed=tuple(bool(pattern and (i + 1) % pattern) for i in range(blocks)),
+            attention=attention,
+            recurrent=recurrent,
+            conv_state=conv,
+            ssm_state=state,
+            feed_forward=keys.integer("expert_feed_forward_length")
+            or keys.integer("feed_forward_length"),
+            experts_used=keys.integer("expert_used_count"),
+            trained_context=keys.integer("context_length"),
+            tensors=tuple(_weights(model, blocks, keys.architecture)),
+        )
+
+    @cached_property
+    def has_output(self) -> bool:
+        """Whether the output has weights of its own; else those of the input are held twice."""
+        return any(tensor.name == "output.weight" for tensor in self.tensors)
+
+
+def _kinds_of_blocks(
+    keys: HeaderKeys, kv_heads: tuple[int, ...]
+) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Return which blocks have attention, and which a recurrent state."""
+    count = len(kv_heads)
+    match keys.architecture:
+        case "mamba" | "mamba2":
+            attention = [False] * count
+        case "jamba" | "lfm2" | "lfm2moe" | "granitehybrid":
+            attention = [heads > 0 for heads in kv_heads]
+        case "qwen3next":
+            interval = keys.integer("full_attention_interval", default=4) or 4
+            attention = [(i + 1) % interval == 0 for i in range(count)]
+        case "falcon-h1":
+            return (True,) * count, (True,) * count
+        case _:
+            return (True,) * count, (False,) * count
+    return tuple(attention), tuple(not one for one in attention)
+
+
+def _state_sizes(keys: HeaderKeys, embedding: int) -> tuple[int, int]:
+    """Return the elements of a recurrent block's convolution and of its state, of one sequence."""
+    kernel = keys.integer("shortconv.l_cache")
+    if kernel:
+        return embedding * (kernel - 1), 0
+    inner, state = keys.integer("ssm.inner_size"), keys.integer("ssm.state_size")
+    width = inner + 2 * keys.integer("ssm.group_count") * state
+    return max(0, keys.integer("ssm.conv_kernel") - 1) * width, state * inner
+
+
+def _weights(model: Model, blocks: int, architecture: str) -> Iterator[Weights]:
+    columns, rows = model.tensors.columns, model.tensors.main_rows
+    for name, kind, shape in zip(
+        columns.names[:rows], columns.types[:rows], columns.shapes[:rows], strict=True
+    ):
+        stored = kind.nbytes(math.prod(shape))
+        if stored is None:
+            raise PlanError(f"the size of tensor {quoted(name)} is not known")
+        row = shape[-1] if shape else 1
+        yield Weights(
+            name=name,
+            layer=_layer_of(name, blocks, architecture),
+            on_gpu=padded(stored + row_padding(kind, row), GPU_ALIGNMENT),
+            on_host=padded(stored, _HOST_ALIGNMENT),
+            repacked=_is_repacked(name, kind, shape),
+        )
+
+
+def _layer_of(name: str, blocks: int, architecture: str) -> int:
+    """Return the layer whose device holds a tensor; -1 for the input, `blocks` for the output."""
+    match = _BLOCK.match(name)
+    if match is not None:
+        return min(int(match[1]), blocks)
+    if name.startswith("token_embd_norm") and architecture.startswith("lfm2"):
+        return blocks  # there it is the norm before the output
+    return -1 if name.startswith(_INPUT) else blocks
+
+
+def _is_repacked(name: str, kind: TensorType, shape: Shape) -> bool:
+    """Return whether a matrix is kept in another order where no GPU is (ggml-cpu, repack.cpp)."""
+    is_matrix = len(shape) > 1 and (math.prod(shape[:-2]) == 1 or "exps" in name)
+    return kind is _REPACKED and is_matrix and shape[-2] % 8 == 0
+
+
+def padded(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
+
+
+def row_padding(kind: TensorType, row: int) -> int:
+    """Return the bytes that fill a row of quantized weights up to a multiple of 512."""
+    if not kind.quantized or row % _ROW_WEIGHTS == 0:
+        return 0
+    return kind.nbytes(_ROW_WEIGHTS - row % _ROW_WEIGHTS) or 0
