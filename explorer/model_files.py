@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, system_reason
 
 MODEL_SUFFIXES: Final = (".gguf", ".safetensors")
 """What names of weights end in; the program writes no such file for the user."""
@@ -31,7 +32,9 @@ _folders: set[str] = set()
 
 def note_model_file(path: Path) -> None:
     """Note that a file, which was opened, is a model's; it stays noted."""
-    places = {os.path.abspath(path), os.path.realpath(path)}
+    places = {os.path.abspath(path)}
+    with suppress(OSError):  # a link that is removed at this moment
+        places.add(os.path.realpath(path))
     _noted.update(places)
     _folders.update(map(os.path.dirname, places))
 
@@ -45,7 +48,12 @@ def refuse_model_file(target: Path | None) -> None:
     Raises:
         ExplorerError: It would, with what to do instead.
     """
-    fault = "" if target is None else _fault(target)
+    if target is None:
+        return
+    try:
+        fault = _fault(target, Path(os.path.realpath(target)))
+    except OSError as error:  # as above
+        fault = f"cannot be looked at: {system_reason(error)}"
     if fault:
         raise ExplorerError(f"{fault}; choose another name", target)
 
@@ -64,8 +72,8 @@ def hub_name(folder: str) -> str:
     return folder.removeprefix(_HUB_REPOSITORY).replace("--", "/")
 
 
-def _fault(target: Path) -> str:
-    place = Path(os.path.realpath(target))
+def _fault(target: Path, place: Path) -> str:
+    """Return why a file is not written, "" if it may be; `place` is it with links followed."""
     status = _status(place)
     if status is not None and _is_noted(place, status):
         return "is a file of the model itself"

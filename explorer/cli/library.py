@@ -267,11 +267,18 @@ def _check_store(place: Place, digests: bool) -> list[Problem]:
 
 def _digest_problems(blobs: Sequence[tuple[str, Path, str]]) -> Iterable[Problem]:
     """Yield a problem for each blob (title, file, digest) whose content has another digest."""
-    with output.Progress(sum(path.stat().st_size for _, path, _ in blobs)) as progress:
+    with output.Progress(sum(_size_of(path) for _, path, _ in blobs)) as progress:
         for title, path, digest in blobs:
             fault = digest_fault(path, digest, partial(progress.add, what=title))
             if fault is not None:
                 yield Problem(Severity.ERROR, title, fault)
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # reading it, next, reports why
+        return 0
 
 
 def _check_text(path: str, problems: Sequence[Problem]) -> str:

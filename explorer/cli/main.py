@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, Final
 
 import click
@@ -20,7 +21,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from explorer import __version__
 from explorer.cli.options import units_option
-from explorer.cli.output import forget_output, write, write_error
+from explorer.cli.output import output_error, write, write_error
 from explorer.errors import ExplorerError, system_reason
 from explorer.text import ByteUnits, Notation, writing
 
@@ -171,9 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = EXIT_INTERRUPTED
     except ExplorerError as error:
         code = _fail(str(error))
-    except OSError as error:  # standard output on a full disk
-        forget_output()
-        code = _fail(f"standard output cannot be written: {system_reason(error)}")
+    except OSError as error:
+        code = _fail(_system_fault(error))
     except MemoryError:
         code = _fail("there is not enough memory for this; close other programs and try again")
     except SystemExit as stop:  # click's completion, and its answer to a closed pipe
@@ -182,6 +182,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kind = type(error).__name__
         code = _fail(f"this is a mistake of the program, please report it: {kind}: {error}")
     return code if isinstance(code, int) else 0
+
+
+def _system_fault(error: OSError) -> str:
+    """Return what to say of an error of the system that no part of the program explained."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    if any(frame.f_code is click.echo.__code__ for frame in frames):  # it prints `--help`
+        return str(output_error(error))
+    place = "" if error.filename is None else f"{error.filename}: "
+    return f"{place}{system_reason(error)}"
 
 
 def _fail(message: str) -> int:

@@ -33,8 +33,16 @@ _WIDEST_COLUMN: Final = 64  # a longer cell sticks out, rather than padding ever
 _TEXT_WIDTH: Final = 120  # of a line of text where there is no terminal
 
 
+class OutputError(ExplorerError):
+    """Standard output that cannot be written, as on a full disk."""
+
+
 def write(text: str, encoding: str | None = None) -> bool:
-    """Write text to standard output and flush it; return False if its reader went away."""
+    """Write text to standard output and flush it; return False if its reader went away.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
     stream = sys.stdout
     if stream is None:  # started without one, as by a desktop
         return False
@@ -46,7 +54,15 @@ def write(text: str, encoding: str | None = None) -> bool:
     except BrokenPipeError:
         forget_output()
         return False
+    except OSError as error:
+        raise output_error(error) from error
     return True
+
+
+def output_error(error: OSError) -> OutputError:
+    """Return what to say where standard output cannot be written, and write no more to it."""
+    forget_output()
+    return OutputError(f"standard output cannot be written: {system_reason(error)}")
 
 
 def forget_output() -> None:

@@ -169,5 +169,8 @@ def link_escapes(folder: Path, name: str) -> bool:
         roots.append(folder.parents[1] / "blobs")
     if not escapes(path, *roots):
         return False
-    blobs = Path(os.path.realpath(path)).parent
+    try:
+        blobs = Path(os.path.realpath(path)).parent
+    except OSError:  # it is removed at this moment
+        return True
     return not (blobs.name == "blobs" and hub_name(blobs.parent.name))

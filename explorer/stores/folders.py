@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from explorer.errors import unreadable_reason
+from explorer.errors import ExplorerError, unreadable_reason
 from explorer.formats import Problem, Severity
 from explorer.formats.huggingface import INDEX_SUFFIX
 from explorer.formats.model import ProblemLog
@@ -36,6 +36,7 @@ _UNFINISHED: Final = (
     *(".incomplete", ".part", ".partial", ".tmp", ".download", ".crdownload"),
     *(".downloading", ".downloadinprogress"),
 )
+_GONE: Final = "was removed while the store was read; it is left out"
 _SHOWN = 5
 _MAX_DEPTH: Final = 64
 _MAX_FILES: Final = 500_000
@@ -63,11 +64,19 @@ class Scan:
         self.log = ProblemLog()
 
     def run(self, models: Callable[[Scan], Iterator[Entry]]) -> Iterator[Entry | Store]:
-        """Yield the models that a function finds, and then the store."""
+        """Yield the models that a function finds, and then the store.
+
+        A fault that the function does not expect ends this store, not those that come after it.
+        """
         entries = []
-        for entry in models(self):
-            entries.append(entry)
-            yield entry
+        try:
+            for entry in models(self):
+                entries.append(entry)
+                yield entry
+        except (OSError, ValueError, ExplorerError) as error:
+            reason = error.what if isinstance(error, ExplorerError) else unreadable_reason(error)
+            what = f"the store could not be read to its end: {reason}; scan it again"
+            self.log.add_error(str(self.root), what)
         problems = self.log.problems()
         partials = tuple(self.partials)
         yield Store(self.kind, self.root, tuple(entries), tuple(self.blobs), partials, problems)
@@ -80,13 +89,45 @@ class Scan:
         """Return the entry of a folder that cannot be read."""
         return broken_entry(folder.relative_to(self.root).as_posix(), folder, _unreadable(error))
 
+    def note_gone(self, path: Path | str, error: Exception) -> bool:
+        """Note what was listed and is gone since, as downloads are; return whether it is gone.
+
+        A link that leads nowhere is not gone.
+
+        Args:
+            path: What was listed.
+            error: Why it could not be looked at, or what that error caused.
+        """
+        missing = isinstance(error, FileNotFoundError)
+        missing = missing or isinstance(error.__cause__, FileNotFoundError)
+        gone = missing and not os.path.islink(path)  # it may be back already
+        if gone:
+            self.log.add_warning(str(path), _GONE)
+        return gone
+
+    def remaining(self, files: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+        """Yield the files that are still there; each of them keeps what it says of itself now."""
+        for file in files:
+            try:
+                file.stat()
+            except OSError as error:  # who reads one that is there meets it again, and says it
+                if self.note_gone(file.path, error):
+                    continue
+            yield file
+
     def add_partial(self, file: os.DirEntry[str]) -> None:
-        """Note an unfinished file, if it can be looked at."""
+        """Note an unfinished file."""
         try:
             nbytes = file.stat(follow_symlinks=False).st_size
-        except OSError:
-            return
-        self.partials.append(PartialDownload(Path(file.path), nbytes))
+        except OSError as error:
+            self.report_file(file, error)
+        else:
+            self.partials.append(PartialDownload(Path(file.path), nbytes))
+
+    def report_file(self, file: os.DirEntry[str], error: OSError) -> None:
+        """Note a file that cannot be looked at as a problem of the store."""
+        if not self.note_gone(file.path, error):
+            self.log.add_error(file.path, f"cannot be looked at: {unreadable_reason(error)}")
 
     def walk(
         self,
@@ -111,7 +152,8 @@ class Scan:
                 status = os.stat(folder)
                 children = list_folder(folder)
             except OSError as error:
-                unreadable(folder, error)
+                if folder == self.root or not self.note_gone(folder, error):
+                    unreadable(folder, error)
                 continue
             place = (status.st_dev, status.st_ino)
             if place in visited and status.st_ino:  # some network disks number nothing
@@ -139,7 +181,7 @@ def folder_models(scan: Scan, *, deep: bool = True) -> Iterator[Entry]:
 
     for folder, files in scan.walk(scan.root, unreadable, deep=deep):
         title = "" if folder == scan.root else folder.relative_to(scan.root).as_posix()
-        for entry, _ in models_of(folder, title, files):
+        for entry, _ in models_of(scan, folder, title, files):
             yield entry
         for file in files:
             name = file.name.lower()
@@ -149,26 +191,35 @@ def folder_models(scan: Scan, *, deep: bool = True) -> Iterator[Entry]:
 
 
 def models_of(
-    folder: Path, title: str, files: Iterable[os.DirEntry[str]], roots: Sequence[Path] = ()
+    scan: Scan,
+    folder: Path,
+    title: str,
+    files: Iterable[os.DirEntry[str]],
+    roots: Sequence[Path] = (),
 ) -> list[tuple[Entry, set[str]]]:
     """Return the models that the files of a folder make, in natural order, with their files' names.
 
     Args:
+        scan: The pass over the store; notes files that are gone.
         folder: The folder.
         title: Its name in the store; "" for the root.
         files: Its files, without folders.
         roots: Folders that links may not leave; none for no limit.
     """
     visible = [file for file in files if not file.name.startswith(".")]
-    gguf = [file for file in visible if file.name.lower().endswith(GGUF)]
+    gguf = list(scan.remaining(file for file in visible if file.name.lower().endswith(GGUF)))
+    visible = [file for file in visible if not file.name.lower().endswith(GGUF)]
     weights = [file for file in visible if file.name.lower().endswith(SAFETENSORS)]
+    weights = list(scan.remaining(weights))
     found = [
         _Found(folder / shards[0].name, title, "gguf", shards, roots) for shards in _by_model(gguf)
     ]
     has_index = any(file.name.endswith(INDEX_SUFFIX) for file in visible)
     if has_index or (weights and any(file.name == "config.json" for file in visible)):
-        others = [file for file in visible if not file.name.lower().endswith(GGUF)]
-        found.append(_Found(folder, title, "safetensors", others, roots, title or folder.name))
+        beside = (file for file in visible if not file.name.lower().endswith(SAFETENSORS))
+        others = [*weights, *scan.remaining(beside)]
+        if others:
+            found.append(_Found(folder, title, "safetensors", others, roots, title or folder.name))
     else:
         for shards in _by_model(weights):
             whole = len(shards) > 1 and len(shards) == len(weights)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -62,8 +63,10 @@ def _repository_models(
     snapshots = folder / "snapshots"
     try:
         commits = [child.name for child in list_folder(snapshots)]
-    except FileNotFoundError:
-        return  # a download that has just begun
+    except FileNotFoundError as error:
+        if not os.path.lexists(folder):  # else a download has just begun
+            scan.note_gone(folder, error)
+        return
     except OSError as error:
         yield scan.unreadable_entry(snapshots, error)
         return
@@ -91,12 +94,16 @@ def _snapshot_models(
             scan.log.add_error(str(folder), "is a link out of the cache; it is not followed")
             continue
         inner = "" if folder == snapshot else f"/{folder.relative_to(snapshot).as_posix()}"
-        models = models_of(folder, title + inner, files, (scan.root,))
+        models = models_of(scan, folder, title + inner, files, (scan.root,))
         owners = {name: entry.name for entry, names in models for name in names}
         other = models[0][0].name if models else title  # of a README and the like
         for file in files:
             if file.is_symlink():
-                target = os.path.basename(os.readlink(file.path))
+                try:
+                    target = os.path.basename(os.readlink(file.path))
+                except OSError as error:
+                    scan.report_file(file, error)
+                    continue
                 users.setdefault(target, {})[owners.get(file.name, other)] = None
         yield from (entry for entry, _ in models)
     yield from failures
@@ -113,9 +120,15 @@ def _read_blobs(scan: Scan, folder: Path, users: dict[str, dict[str, None]]) -> 
     for file in files:
         if file.name.endswith(_INCOMPLETE):
             scan.add_partial(file)
-        elif file.is_file(follow_symlinks=False):
+            continue
+        try:
+            status = file.stat(follow_symlinks=False)
+        except OSError as error:
+            scan.report_file(file, error)
+            continue
+        if stat.S_ISREG(status.st_mode):
             used_by = tuple(users.get(file.name, ()))
-            scan.blobs.append(Blob(file.name, Path(file.path), file.stat().st_size, used_by))
+            scan.blobs.append(Blob(file.name, Path(file.path), status.st_size, used_by))
 
 
 def _branches(scan: Scan, refs: Path) -> dict[str, str]:

@@ -72,11 +72,14 @@ def ollama_models(scan: Scan) -> Iterator[Entry]:
     except OSError as error:
         scan.report_unreadable(manifests, error)
     else:
-        paths = _manifest_paths(manifests, manifests, models)
+        paths = _manifest_paths(scan, manifests, manifests, models)
         for number, (path, failure) in enumerate(paths):
             if number % _CHECK_EVERY == 0:
                 scan.check()
-            yield _broken(path, manifests, failure) if failure else _entry(path, manifests, blobs)
+            if failure is not None:
+                yield _broken(path, manifests, failure)
+            elif (entry := _entry(scan, path, manifests, blobs)) is not None:
+                yield entry
     scan.blobs += blobs.with_users()
 
 
@@ -89,6 +92,7 @@ class _Blobs:
     """
 
     def __init__(self, scan: Scan, models: Path) -> None:
+        self._scan = scan
         self._models = models
         self._blobs: dict[str, Blob] = {}
         self._faults: dict[str, str] = {}
@@ -123,7 +127,9 @@ class _Blobs:
         try:
             status = file.stat()
         except OSError as error:
-            self._faults[digest] = f"its blob cannot be looked at: {unreadable_reason(error)}"
+            if not self._scan.note_gone(path, error):
+                what = f"its blob cannot be looked at: {unreadable_reason(error)}"
+                self._faults[digest] = what
             return
         if stat.S_ISREG(status.st_mode):
             self._blobs[digest] = Blob(digest, path, status.st_size, ())
@@ -155,13 +161,14 @@ class _Blobs:
 
 
 def _manifest_paths(
-    folder: Path, manifests: Path, models: Path
+    scan: Scan, folder: Path, manifests: Path, models: Path
 ) -> Iterator[tuple[Path, str | None]]:
     """Yield what lies four levels down, and what cannot be read with the reason."""
     try:
         children = list_folder(folder)
     except OSError as error:
-        yield folder, f"the folder cannot be read: {unreadable_reason(error)}"
+        if not scan.note_gone(folder, error):
+            yield folder, f"the folder cannot be read: {unreadable_reason(error)}"
         return
     level = len(folder.relative_to(manifests).parts)
     for child in children:
@@ -179,7 +186,7 @@ def _manifest_paths(
                 yield path, f"cannot be looked at: {unreadable_reason(error)}"
                 continue
             if inner:
-                yield from _manifest_paths(path, manifests, models)
+                yield from _manifest_paths(scan, path, manifests, models)
 
 
 def _broken(path: Path, manifests: Path, what: str) -> Entry:
@@ -189,13 +196,16 @@ def _broken(path: Path, manifests: Path, what: str) -> Entry:
     return broken_entry(name, path, what)
 
 
-def _entry(path: Path, manifests: Path, blobs: _Blobs) -> Entry:
+def _entry(scan: Scan, path: Path, manifests: Path, blobs: _Blobs) -> Entry | None:
+    """Return the entry of a manifest, None if it is gone."""
     try:
         modified = os.stat(path).st_mtime
         manifest = read_manifest(path)
-    except ExplorerError as error:
-        return _broken(path, manifests, error.without_path)
-    except OSError as error:
+    except (OSError, ExplorerError) as error:
+        if scan.note_gone(path, error):
+            return None
+        if isinstance(error, ExplorerError):
+            return _broken(path, manifests, error.without_path)
         return _broken(path, manifests, f"cannot be read: {unreadable_reason(error)}")
     name = str(manifest.name)
     log = ProblemLog()

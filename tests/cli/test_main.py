@@ -189,6 +189,19 @@ def test_a_closed_pipe_and_a_full_disk(
         assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("name", ["model.gguf", None])
+def test_no_other_error_of_the_system_is_told_as_standard_output(
+    name: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **_named: object) -> None:
+        raise OSError(5, "Input/output error", *[name] * (name is not None))
+
+    monkeypatch.setattr(window, "open_window", fail)
+    assert main([]) == 1
+    place = "" if name is None else f"{name}: "
+    assert capsys.readouterr().err == f"error: {place}input/output error\n"
+
+
 def test_a_survey_ends_when_its_reader_goes_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
