@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,7 +22,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from explorer import __version__
 from explorer.cli.options import units_option
-from explorer.cli.output import output_error, write, write_error
+from explorer.cli.output import output_error, write, write_error, write_warning
 from explorer.errors import ExplorerError, system_reason
 from explorer.text import ByteUnits, Notation, writing
 
@@ -132,7 +133,41 @@ def program(context: click.Context, fresh: bool, units: str | None) -> int:
         return open_window([], fresh=fresh)
     if fresh and context.invoked_subcommand != _open.name:
         raise click.UsageError("--fresh belongs to the window, not to a command")
+    if context.invoked_subcommand not in (_open.name, completion_command.name):
+        context.with_resource(_watched())
     return 0
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    """Tell of a crash of the last run, and of what is logged; leave a trace if this one crashes.
+
+    Kernels of a run that died in machine code are gone before this one can use them.
+    """
+    import faulthandler  # noqa: PLC0415 - `--version` needs none of these
+    import logging  # noqa: PLC0415
+
+    from explorer.crash_reports import CrashReports  # noqa: PLC0415
+
+    class Warnings(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            write_warning(record.getMessage())
+
+    log, warnings = logging.getLogger("explorer"), Warnings(logging.WARNING)
+    log.addHandler(warnings)
+    reports = CrashReports.of_user()
+    crash = reports.take_crash()
+    if crash is not None:
+        _, path = crash
+        where = "" if path is None else f"; the report is {path}"
+        write_warning(f"the program crashed the last time{where}")
+    if not faulthandler.is_enabled():  # else Python was asked to print crashes
+        reports.watch()
+    try:
+        yield
+    finally:
+        reports.stop_watching()
+        log.removeHandler(warnings)
 
 
 @click.command("[PATH]...", hidden=True)

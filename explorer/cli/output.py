@@ -98,8 +98,17 @@ def _finite(value: Any) -> Any:
 
 def write_error(message: str) -> None:
     """Write `error: …` to standard error, on one line whatever the message holds."""
+    _write_line("error", message)
+
+
+def write_warning(message: str) -> None:
+    """Write `warning: …` to standard error; the command goes on."""
+    _write_line("warning", message)
+
+
+def _write_line(word: str, message: str) -> None:
     if sys.stderr is not None:
-        line = f"error: {plain_text(message)}\n"
+        line = f"{word}: {plain_text(message)}\n"
         encoding = sys.stderr.encoding or "utf-8"
         sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
         sys.stderr.flush()

@@ -94,14 +94,16 @@ def run(paths: Sequence[str], fresh: bool) -> int:
     def go_on() -> None:
         from explorer.formats.ollama.manifest import is_name  # noqa: PLC0415 - after the first paint
 
+        # first: what died in machine code must not run again, in a job of what is opened
+        window.crashes.report_last_run()
         files = [Path(path) for path in paths if not is_name(path)]
         _open_first(window, files, [path for path in paths if is_name(path)])
+        window.runner.kernels_not_kept.connect(window.message_bar.show_error)
         window.runner.prepare_kernels()
         app.setWindowIcon(_icon())
         problem = settings.problem()
         if problem is not None:
             window.message_bar.show_error(problem)
-        window.crashes.report_last_run()
         window.help.start_tour_once()
 
     with catching(window.crashes):

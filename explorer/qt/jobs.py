@@ -155,11 +155,13 @@ class JobRunner(QtCore.QObject):
         started: A job was started.
         ended: A job finished, failed or was cancelled.
         crashed: A job failed with something else than an `ExplorerError`: a fault of the program.
+        kernels_not_kept: Compiled kernels are lost when the program ends; says why.
     """
 
     started = Signal(Job)
     ended = Signal(Job)
     crashed = Signal(object)
+    kernels_not_kept = Signal(str)
     _kernels_missing = Signal()
 
     def __init__(self, parent: QtCore.QObject | None = None) -> None:
@@ -203,6 +205,8 @@ class JobRunner(QtCore.QObject):
 
         def look() -> None:
             kernel_cache.choose_kernel_cache()
+            if kernel_cache.why_not_kept():
+                self.kernels_not_kept.emit(kernel_cache.why_not_kept())
             if kernel_cache.lacks_kernels():
                 self._kernels_missing.emit()
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from PySide6 import QtGui, QtWidgets
 from PySide6.QtCore import QCoreApplication, Qt, Signal
 
+from explorer.crash_reports import CrashReports
 from explorer.errors import ExplorerError
 from explorer.qt.actions import Actions, offer_appearance
 from explorer.qt.contents.open_models import OpenModelsView
-from explorer.qt.crashes import Crashes, CrashReports
+from explorer.qt.crashes import Crashes
 from explorer.qt.document import Document, load_document
 from explorer.qt.help.menu import Help
 from explorer.qt.jobs import Job, JobRunner

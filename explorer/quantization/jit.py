@@ -14,11 +14,13 @@ instruction.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 import pickle
 import platform
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import uuid4
@@ -28,14 +30,15 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils, event
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile, UserProvidedCacheLocator
 from numba.core.compiler import Compiler
 from numba.extending import intrinsic
 
 from explorer.quantization.kernel_cache import (
     choose_kernel_cache,
     count_compilation,
-    is_sound,
+    kernel_folder,
+    read_sealed,
     seal,
 )
 
@@ -93,7 +96,7 @@ def kernel(function: Function) -> Function:
     """
     compiled: Any = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)
     # Where no folder can be written, each process compiles for itself.
-    with contextlib.suppress(RuntimeError):
+    with contextlib.suppress(RuntimeError, OSError):
         compiled._cache = _KernelCache(function)
     kept: Function = compiled
     return kept
@@ -106,21 +109,40 @@ _DAMAGED: Final = (
 )
 
 
+_BINARY: Final = getattr(os, "O_BINARY", 0)  # of Windows
+
+
 class _SealedFiles(IndexDataCacheFile):  # type: ignore[misc]
     """A kernel's files, each ending in a digest that is checked before anything is unpickled.
 
-    A pickle ends before the digest, which reading it leaves alone. A file that is not what was
-    written is removed, as if it had never been there.
+    A file that is not what was written is removed, as if it had never been there.
     """
 
+    def save(self, key: Any, data: Any) -> None:
+        """Keep machine code under a name that is made of what it is for.
+
+        Numba numbers its files: two processes that save at once give one number to two, and load
+        machine code for other types of arrays.
+        """
+        overloads = self._load_index()
+        digest = blake2b(repr(key).encode(), digest_size=8).hexdigest()
+        name = overloads[key] = self._data_name(int(digest, 16))
+        self._save_data(name, data)
+        self._save_index(overloads)
+
     def _load_index(self) -> Any:
-        with contextlib.suppress(FileNotFoundError):
-            is_sound(Path(self._index_path))
-        return super()._load_index()
+        content = read_sealed(Path(self._index_path))
+        if content is None:
+            return {}
+        file = io.BytesIO(content)
+        if pickle.load(file) != self._version:
+            return {}
+        stamp, overloads = pickle.load(file)
+        return overloads if stamp == self._source_stamp else {}
 
     def _load_data(self, name: str) -> Any:
-        is_sound(Path(self._data_path(name)))
-        return super()._load_data(name)
+        content = read_sealed(Path(self._data_path(name)))
+        return None if content is None else pickle.loads(content)
 
     @contextlib.contextmanager
     def _open_for_write(self, filepath: str) -> Iterator[io.BytesIO]:
@@ -128,7 +150,8 @@ class _SealedFiles(IndexDataCacheFile):  # type: ignore[misc]
         yield content
         temporary = f"{filepath}.tmp.{uuid4().hex[:16]}"
         try:
-            with open(temporary, "xb") as file:
+            descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _BINARY, 0o600)
+            with open(descriptor, "wb") as file:
                 file.write(content.getvalue())
                 file.write(seal(Path(filepath), content.getvalue()))
                 file.flush()
@@ -148,8 +171,13 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
     """
 
     def __init__(self, function: Any) -> None:
+        """Find the kernel's folder; a RuntimeError, if it has none that is safe."""
+        name = UserProvidedCacheLocator.get_suitable_cache_subpath(inspect.getfile(function))
+        folder = kernel_folder(name)
         super().__init__(function)
         locator = self._impl.locator
+        if Path(self._cache_path) != folder:  # Numba has found another, which nobody guards
+            raise RuntimeError(f"{folder} cannot be written")
         self._cache_file = _SealedFiles(
             self._cache_path, self._impl.filename_base, locator.get_source_stamp()
         )

@@ -1,8 +1,8 @@
 """The folder that keeps compiled kernels: one for each version of their sources, guarded.
 
-Its content is executed. So the folder must be this user's and closed to others; else a private
-temporary one is used. Each file ends in a digest (`seal`), which is checked before anything in it
-is used (`is_sound`).
+Its content is executed. So the folder, and each one within it, must be this user's and closed to
+others; else a private temporary one is used. Each file ends in a digest (`seal`), which is checked
+before anything in it is used (`read_sealed`).
 
 Numba keeps machine code beside a kernel's source, and compiles anew when that file changes. It does
 not look at what the kernel imports: helpers, tables, compiler options. So a new version of the
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import logging
 import os
 import platform
@@ -23,12 +24,14 @@ import stat
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from explorer import __version__
+from explorer.errors import system_reason
 from explorer.paths import cache_folder, make_private_folder
 
 SOURCES: Final = (
@@ -46,53 +49,77 @@ _log = logging.getLogger(__name__)
 
 _VARIABLE: Final = "NUMBA_CACHE_DIR"
 _PREFIX: Final = "kernels-"
+_MARK: Final = ".compiled"
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _MOST_KEPT: Final = 16  # editing kernels makes many
 
 
 def choose_kernel_cache() -> None:
-    """Name this version's folder to Numba, unless the user or an earlier call has named one.
+    """Choose the folder of this version, or the one that the user has named, if it is safe.
 
-    A folder that another user could write to is not used, and the log says so. Without a folder,
-    kernels are kept in a private temporary one, for this process and those that it starts. Folders
-    of other versions are removed if they were not used for 30 days, or if there are many.
+    A folder that cannot be written, or that others could write to, is not used: kernels are then
+    kept in a private temporary one, for this process and those that it starts, and the log says
+    why. Folders of other versions are removed if they were not used for 30 days, or if there are
+    many.
     """
     named = os.environ.get(_VARIABLE)
-    if named:
-        if os.path.lexists(named) and not _is_private(Path(named)):
-            _choose_temporary()
-        return
-    with contextlib.suppress(OSError, RuntimeError):  # a read-only disk, a user without a home
-        folder = cache_folder() / (_PREFIX + source_digest())
-        make_private_folder(folder)
-        private = _is_private(folder.parent) and _is_private(folder)
-        if private and os.access(folder, os.W_OK | os.X_OK):
-            os.utime(folder)  # marks it as used
-            os.environ[_VARIABLE] = str(folder)
-            _remove_old(folder)
-            return
-    _choose_temporary()
+    try:
+        folder = Path(named) if named else cache_folder() / (_PREFIX + source_digest())
+        fault = _make_safe(folder, [] if named else [folder.parent])
+    except RuntimeError:  # a user without a home
+        fault = "there is no home folder"
+    except OSError as error:
+        fault = f"{folder}: {system_reason(error)}"
+    if fault:
+        _choose_temporary(fault)
+    elif not named:
+        os.environ[_VARIABLE] = str(folder)
+        _remove_old(folder)
 
 
-def _is_private(folder: Path) -> bool:
-    """Return whether only this user can change what a folder holds; log it if not."""
+def why_not_kept() -> str:
+    """Return why kernels of this process are kept in a temporary folder; "" if they are not."""
+    return _why_temporary
+
+
+def _make_safe(folder: Path, above: Sequence[Path]) -> str:
+    """Make a folder; return why it, one above or one within it is not safe, or "".
+
+    Raises:
+        OSError: It cannot be made, or marked as used.
+    """
+    make_private_folder(folder)
+    with os.scandir(folder) as entries:
+        inner = [Path(entry.path) for entry in entries if not entry.is_file(follow_symlinks=False)]
+    for each in (*above, folder, *inner):
+        fault = _fault(os.lstat(each), stat.S_IFDIR)
+        if fault:
+            return f"{each}: {fault}"
+    os.utime(folder)  # marks it as used
+    return "" if os.access(folder, os.W_OK | os.X_OK) else f"{folder}: it can only be read"
+
+
+def _fault(found: os.stat_result, kind: int) -> str:
+    """Return why others than this user could change a file or folder; "" if they could not."""
     if os.name != "posix":
-        return True  # a user's own folders are closed to others there
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode):
-        fault = "it is a link or a file, not a folder"
-    elif found.st_uid != os.geteuid():
-        fault = "it belongs to another user"
-    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        fault = "other users can write to it; `chmod go-w` mends that"
-    else:
-        return True
-    _log.warning("%s: compiled kernels are not kept there: %s", folder, fault)
-    return False
+        return ""  # a user's own folders are closed to others there
+    if stat.S_IFMT(found.st_mode) != kind:
+        return "it is a link or a file, not a folder"
+    if found.st_uid != os.geteuid():
+        return "it belongs to another user"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "other users can write to it; `chmod go-w` mends that"
+    return ""
 
 
-def _choose_temporary() -> None:
+_why_temporary = ""
+
+
+def _choose_temporary(fault: str) -> None:
     """Choose a private folder until this process ends."""
+    global _why_temporary  # noqa: PLW0603 - one folder a process
+    _why_temporary = f"compiled kernels are kept for this run only: {fault}"
+    _log.warning(_why_temporary)
     try:
         folder = tempfile.mkdtemp(prefix="gguf-explorer-kernels-")
     except OSError:
@@ -107,7 +134,29 @@ def _choose_temporary() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def kernel_folder(name: str) -> Path:
+    """Return a folder within the chosen one; it is made if it is not there.
+
+    Raises:
+        RuntimeError: No folder is chosen, or another user could write to this one.
+        OSError: It cannot be made.
+    """
+    chosen = os.environ.get(_VARIABLE)
+    if not chosen:
+        raise RuntimeError("no folder can be written")
+    folder = Path(chosen) / name
+    make_private_folder(folder)
+    fault = _fault(os.lstat(folder), stat.S_IFDIR)
+    if fault:
+        raise RuntimeError(f"{folder}: {fault}")
+    return folder
+
+
 DIGEST_BYTES: Final = 32
+MAX_BYTES: Final = 64 << 20
+"""Longest file of the cache that is read; the largest kernel takes about a megabyte."""
+
+_NO_FILE: Final = {errno.ELOOP, errno.EACCES, errno.ENXIO}  # a link, a closed file, a socket
 
 
 def seal(path: Path, content: bytes) -> bytes:
@@ -119,17 +168,49 @@ def seal(path: Path, content: bytes) -> bytes:
     return blake2b(f"{names}\0".encode() + content, digest_size=DIGEST_BYTES).digest()
 
 
-def is_sound(path: Path) -> bool:
-    """Return whether a file ends in the digest of what is before; remove one that does not.
+def read_sealed(path: Path) -> bytes | None:
+    """Return what was written to a file of the cache, without its digest.
+
+    What is not a file as this user's process wrote it is removed, and None returned: a link, a
+    folder, a file that others own or may write, one that is cut short or changed.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: It cannot be read for a reason that has nothing to do with what it is.
     """
-    content = path.read_bytes()
+    flags = ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")  # do not wait for the writer of a FIFO
+    try:
+        descriptor = os.open(path, sum(getattr(os, flag, 0) for flag in flags))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        _remove(path)
+        return None
+    try:
+        found = os.fstat(descriptor)
+        safe = not _fault(found, stat.S_IFREG) and found.st_size <= MAX_BYTES
+        content = _read_all(descriptor) if safe else b""
+    finally:
+        os.close(descriptor)
     if content[-DIGEST_BYTES:] == seal(path, content[:-DIGEST_BYTES]):
-        return True
-    path.unlink()
-    return False
+        return content[:-DIGEST_BYTES]
+    _remove(path)
+    return None
+
+
+def _read_all(descriptor: int) -> bytes:
+    with open(descriptor, "rb", closefd=False) as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _remove(path: Path) -> None:
+    """Remove what lies at a path, a folder with all that is in it; it may resist."""
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
 
 
 def remove_kernels() -> None:
@@ -137,9 +218,8 @@ def remove_kernels() -> None:
     choose_kernel_cache()
     chosen = os.environ.get(_VARIABLE)
     if chosen:
-        for path in [*Path(chosen).rglob("*.nb[ic]"), *Path(chosen).glob("all-*.compiled")]:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        for path in [*Path(chosen).rglob("*.nb[ic]"), *Path(chosen).glob(f"*{_MARK}")]:
+            _remove(path)
 
 
 def lacks_kernels() -> bool:
@@ -184,7 +264,7 @@ def _mark() -> Path | None:
     if not folder:
         return None
     digest = blake2b(repr(_surroundings()).encode(), digest_size=6).hexdigest()
-    return Path(folder) / f"all-{digest}.compiled"
+    return Path(folder) / f"all-{digest}{_MARK}"
 
 
 @cache

@@ -41,7 +41,7 @@ def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
         base = tmp_path_factory.getbasetemp()
         shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
         folder = shared / "kernels"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(0o700, exist_ok=True)
         os.environ["NUMBA_CACHE_DIR"] = str(folder)
 
 

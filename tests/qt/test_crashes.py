@@ -17,7 +17,8 @@ from PySide6.QtCore import QTimer, qCritical
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
-from explorer.qt.crashes import MOST_CHARACTERS, MOST_REPORTS, CrashReports, catching, error_report
+from explorer.crash_reports import MOST_CHARACTERS, MOST_REPORTS, CrashReports, error_report
+from explorer.qt.crashes import catching
 from explorer.qt.main_window import MainWindow
 from tests.helpers.patience import PROGRAM_S
 
@@ -153,7 +154,7 @@ def test_a_report_is_short_plain_and_does_not_name_the_user(
 ) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     text = "/home/ada/models/x.gguf \x1b[31m\u202e" + "n" * 10_000_000
-    report = error_report(ValueError(text))
+    report = error_report(ValueError(text), ", PySide6 6.10")
     assert len(report) < MOST_CHARACTERS + 1000
     assert "~/models/x.gguf \\x1b[31m\\u202e" in report
     assert "ada" not in report

@@ -51,10 +51,14 @@ def test_a_folder_of_this_version_in_the_users_cache(cache: Path) -> None:
     assert Path(_chosen()).is_dir()
 
 
-def test_the_users_own_choice_stands(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "elsewhere")
+def test_the_users_own_choice_stands_and_is_made_private(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = tmp_path / "elsewhere" / "kernels"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(named))
     choose_kernel_cache()
-    assert _chosen() == "elsewhere"
+    assert _chosen() == str(named)
+    assert os.name != "posix" or stat.S_IMODE(named.stat().st_mode) == 0o700
     assert not cache.exists()
 
 
@@ -101,7 +105,7 @@ def _behind_a_link(folder: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("damage", [_open_to(0o770), _open_to(0o707), _behind_a_link])
-@pytest.mark.parametrize("which", ["cache", "kernels", "named"])
+@pytest.mark.parametrize("which", ["cache", "kernels", "inner", "named"])
 def test_a_folder_that_others_may_write_is_refused(
     cache: Path,
     temporary: Path,
@@ -111,11 +115,16 @@ def test_a_folder_that_others_may_write_is_refused(
 ) -> None:
     choose_kernel_cache()
     kernels = _chosen()
-    damage(cache if which == "cache" else Path(kernels))
+    inner = kernel_cache.kernel_folder("legacy_ab")
+    damage({"cache": cache, "inner": inner}.get(which, Path(kernels)))
     os.environ["NUMBA_CACHE_DIR"] = kernels if which == "named" else ""
     choose_kernel_cache()
     assert _is_temporary(_chosen(), temporary)
-    assert "compiled kernels are not kept there" in caplog.text
+    (said,) = caplog.messages
+    assert said == kernel_cache.why_not_kept()
+    assert said.startswith("compiled kernels are kept for this run only: ")
+    choose_kernel_cache()
+    assert len(caplog.messages) == 1
 
 
 @posix
@@ -289,7 +298,7 @@ def _write(folder: Path, content: bytes, name: Path = _NAME) -> Path:
 def test_any_damage_is_found_and_the_file_removed(content: bytes, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = _write(Path(folder), content + kernel_cache.seal(_NAME, content))
-        assert kernel_cache.is_sound(path)
+        assert kernel_cache.read_sealed(path) == content
         whole = bytearray(path.read_bytes())
         place = data.draw(st.integers(0, len(whole) - 1))
         damaged = data.draw(
@@ -304,7 +313,7 @@ def test_any_damage_is_found_and_the_file_removed(content: bytes, data: st.DataO
         )
         if damaged != whole:
             path.write_bytes(damaged)
-            assert not kernel_cache.is_sound(path)
+            assert kernel_cache.read_sealed(path) is None
             assert not path.exists()
 
 
@@ -313,7 +322,7 @@ def test_any_damage_is_found_and_the_file_removed(content: bytes, data: st.DataO
 )
 def test_a_sound_file_under_another_s_name_is_none(tmp_path: Path, name: str) -> None:
     content = b"code" + kernel_cache.seal(_NAME, b"code")
-    assert not kernel_cache.is_sound(_write(tmp_path, content, Path(name)))
+    assert kernel_cache.read_sealed(_write(tmp_path, content, Path(name))) is None
 
 
 def _flip(file: Path, other: Path) -> None:
@@ -346,7 +355,7 @@ def test_damaged_machine_code_is_never_run(
     damage(file, other)
     assert file.read_bytes() != before
     _run("", GGUF_EXPLORER_CACHE=str(tmp_path))
-    assert kernel_cache.is_sound(file)
+    assert kernel_cache.read_sealed(file)
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
@@ -392,3 +401,110 @@ assert bool(seen) is WANTED and all(seen) and not kernel_cache.is_compiling()
 """
     for wanted in ("True", "False"):
         _run(program.replace("WANTED", wanted), GGUF_EXPLORER_CACHE=str(tmp_path))
+
+
+def _of_a_link(path: Path) -> None:
+    path.symlink_to(path.with_name(path.name + ".elsewhere"))
+
+
+def _of_a_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "inside").write_text("")
+
+
+def _of_a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _of_a_closed_file(path: Path) -> None:
+    path.touch(0)
+
+
+def _of_a_huge_file(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+@posix
+@pytest.mark.parametrize(
+    "make", [_of_a_link, _of_a_folder, _of_a_pipe, _of_a_closed_file, _of_a_huge_file]
+)
+def test_what_is_no_file_of_this_program_is_removed(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "legacy.decode.nbc"
+    make(path)
+    if make is _of_a_link:
+        target = tmp_path / "legacy.decode.nbc.elsewhere"
+        target.write_bytes(b"code" + kernel_cache.seal(path, b"code"))
+    assert kernel_cache.read_sealed(path) is None
+    assert not os.path.lexists(path)
+    if make is _of_a_link:
+        assert target.exists()
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_removed(tmp_path: Path, mode: int) -> None:
+    path = _write(tmp_path, b"code" + kernel_cache.seal(_NAME, b"code"))
+    path.chmod(0o644)
+    assert kernel_cache.read_sealed(path) == b"code"
+    path.chmod(mode)
+    assert kernel_cache.read_sealed(path) is None
+    assert not path.exists()
+
+
+@posix
+def test_a_file_of_another_user_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _write(tmp_path, b"code" + kernel_cache.seal(_NAME, b"code"))
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    assert kernel_cache.read_sealed(path) is None
+    assert not path.exists()
+
+
+@posix
+def test_files_of_the_cache_are_closed_to_others(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        _run("", GGUF_EXPLORER_CACHE=str(tmp_path / "cache"))
+    finally:
+        os.umask(old)
+    kept = [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o700, 0o600}
+
+
+def test_machine_code_is_named_by_the_types_that_it_is_for(tmp_path: Path) -> None:
+    """Else two processes that save at once give one number to code for two types."""
+    program = """
+import numpy as np
+from pathlib import Path
+from explorer.quantization import jit
+@jit.kernel
+def double(values):
+    for i in range(len(values)):
+        values[i] += values[i]
+def names():
+    return {path.name for path in Path(double._cache._cache_path).glob("*.nbc")}
+found = []
+for kind in ORDER:
+    before = names()
+    double(np.ones(3, kind))
+    found += [(kind, *(names() - before))]
+print(sorted(found))
+"""
+    said = []
+    for order in (["f4", "f8"], ["f8", "f4"]):
+        folder = tmp_path / order[0]
+        file = tmp_path / "own.py"
+        file.write_text(program.replace("ORDER", repr(order)))
+        result = subprocess.run(
+            [sys.executable, str(file)],
+            check=True,
+            cwd=_ROOT,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(_ROOT)},
+            capture_output=True,
+            text=True,
+        )
+        said.append(result.stdout)
+    assert said[0] == said[1]
+    assert said[0].count(".nbc") == 2

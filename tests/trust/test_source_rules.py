@@ -117,10 +117,15 @@ def test_no_text_is_run() -> None:
 
 
 def test_nothing_is_unpickled() -> None:
-    """Files of models hold bytes only; what Numba keeps lies in the user's own cache."""
+    """Files of models hold bytes only; what Numba keeps is checked by its digest before."""
     assert _found(_IMPORTS, _imports_one_of(_UNSAFE_READERS)) == []
     reads = {"pickle.load", "pickle.loads", "pickle.Unpickler"}
-    assert _found([ast.Call], lambda n: ast.unparse(n.func) in reads) == []  # type: ignore[attr-defined]
+    found = _found(
+        [ast.Call],
+        lambda node: ast.unparse(node.func) in reads,  # type: ignore[attr-defined]
+        allowed={"quantization/jit.py"},
+    )
+    assert found == []
 
     def may_unpickle(node: ast.AST) -> bool:
         if not (isinstance(node, ast.Call) and ast.unparse(node.func) in {"np.load", "np.memmap"}):
