@@ -1,4 +1,7 @@
-"""What llama.cpp allocates: `header` is read of a model, `allocation` adds up buffers."""
+"""What llama.cpp allocates: `header` is read of a model, `allocation` adds up buffers.
+
+`fitting` decides what llama.cpp decides by itself.
+"""
 
 from explorer.planner.llama_cpp.allocation import (
     CACHE_TYPES,
@@ -8,6 +11,17 @@ from explorer.planner.llama_cpp.allocation import (
     Settings,
     allocate,
 )
+from explorer.planner.llama_cpp.fitting import Decision, fit
 from explorer.planner.llama_cpp.header import Header
 
-__all__ = ["CACHE_TYPES", "MAX_SEQUENCES", "Allocation", "Buffer", "Header", "Settings", "allocate"]
+__all__ = [
+    "CACHE_TYPES",
+    "MAX_SEQUENCES",
+    "Allocation",
+    "Buffer",
+    "Decision",
+    "Header",
+    "Settings",
+    "allocate",
+    "fit",
+]

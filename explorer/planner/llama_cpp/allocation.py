@@ -18,7 +18,14 @@ import numpy as np
 from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner.devices import quoted, sized, whole
-from explorer.planner.llama_cpp.header import GPU_ALIGNMENT, Header, Weights, padded, row_padding
+from explorer.planner.llama_cpp.header import (
+    GPU_ALIGNMENT,
+    Header,
+    LayerSum,
+    Weights,
+    padded,
+    row_padding,
+)
 from explorer.quantization import TENSOR_TYPES
 
 MAX_SEQUENCES: Final = 256
@@ -79,6 +86,10 @@ class Allocation:
     n_ctx: int  # positions of all sequences
     n_ctx_seq: int  # of one sequence
     buffers: dict[str, Buffer]  # "GPU0" …; "host": the GPU's host buffer; "CPU", "CPU_REPACK"
+    places: tuple[str, ...] = ()  # buffer of each layer, the output last
+    # bytes of weights by buffer: of each layer, and last of the input
+    layer_weights: tuple[dict[str, int], ...] = ()
+    layer_cache: tuple[int, ...] = ()  # bytes of cache and state of each block
 
 
 def allocate(model: Model | Header, settings: Settings) -> Allocation:
@@ -92,13 +103,18 @@ def allocate(model: Model | Header, settings: Settings) -> Allocation:
     n_ctx, n_ctx_seq = _context(header, settings)
     ubatch = min(n_ctx, settings.batch, settings.ubatch)
     places = _Places(header.blocks, settings)
-    weights = _place_weights(header, settings, places)
+    by_layer = _place_weights(header, settings, places)
+    weights: Counter[str] = Counter()
+    for held in by_layer:
+        for place, nbytes in held.items():
+            weights[place] += nbytes
+    caches = [
+        _cache_bytes(header, settings, layer, n_ctx_seq, ubatch) for layer in range(header.blocks)
+    ]
     cache: Counter[str] = Counter()
-    for layer in range(header.blocks):
-        device = places.of_layer[layer]
-        if not settings.offload_kv or device == places.host:
-            device = "CPU"
-        cache[device] += _cache_bytes(header, settings, layer, n_ctx_seq, ubatch)
+    for nbytes, device in zip(caches, places.of_layer[:-1], strict=True):
+        on_host = not settings.offload_kv or device == places.host
+        cache["CPU" if on_host else device] += nbytes
     buffers = {
         name: Buffer(sized(weights[name], name), sized(cache[name], name))
         for name in sorted({*places.names, *weights, *cache})
@@ -108,7 +124,7 @@ def allocate(model: Model | Header, settings: Settings) -> Allocation:
         buffers["GPU0"] = replace(
             buffers["GPU0"], compute=compute, compute_low=compute, compute_high=compute
         )
-    return Allocation(n_ctx, n_ctx_seq, buffers)
+    return Allocation(n_ctx, n_ctx_seq, buffers, tuple(places.of_layer), by_layer, tuple(caches))
 
 
 def _refuse(header: Header, settings: Settings) -> None:
@@ -151,24 +167,60 @@ class _Places:
         devices = np.searchsorted(ends, parts, side="right")
         self.of_layer = [self.host] * (layers - active) + [f"GPU{i}" for i in devices]
 
+    def of_sum(self, held: LayerSum, place: str) -> dict[str, int]:
+        """Return the bytes by buffer of a layer that lies in a place."""
+        if place.startswith("GPU"):
+            return {place: held.on_gpu}
+        if place == "CPU" and held.repacked:
+            return {place: held.on_host, "CPU_REPACK": held.repacked}
+        return {place: held.on_host + held.repacked}
+
     def of_matrix(self, tensor: Weights, layer: int) -> str:
         """Return the buffer of a tensor that is multiplied with in a layer."""
         place = self.of_layer[layer]
         return "CPU_REPACK" if place == "CPU" and tensor.repacked else place
 
 
-def _place_weights(header: Header, settings: Settings, places: _Places) -> Counter[str]:
-    sums: Counter[str] = Counter()
-    patterns = [re.compile(pattern) for pattern, _ in settings.overrides]
-    for tensor in header.tensors:
-        moved = 0 <= tensor.layer < settings.cpu_moe_layers and _EXPERTS.search(tensor.name)
-        if moved or any(pattern.search(tensor.name) for pattern in patterns):
-            held = {places.host}
-        else:
-            held = _places_of(tensor, header, places)
-        for place in held:
-            sums[place] += tensor.on_gpu if place.startswith("GPU") else tensor.on_host
-    return sums
+def _place_weights(
+    header: Header, settings: Settings, places: _Places
+) -> tuple[dict[str, int], ...]:
+    """Return the bytes of each layer by buffer: the blocks, the output, the input."""
+    found = [
+        places.of_sum(of_layer, place)
+        for of_layer, place in zip(header.layer_sums, places.of_layer, strict=True)
+    ]
+    found.append({places.host: 0})
+    moved = _moved(header, settings, places)
+    for tensor in header.scattered:
+        for place in _places_of(tensor, header, places):
+            _add(found[tensor.layer], place, tensor, 1)
+    for row, place in moved.items():
+        tensor = header.tensors[row]
+        for before in _places_of(tensor, header, places):
+            _add(found[tensor.layer], before, tensor, -1)
+        _add(found[tensor.layer], place, tensor, 1)
+    return tuple(found)
+
+
+def _add(sums: dict[str, int], place: str, tensor: Weights, times: int) -> None:
+    nbytes = tensor.on_gpu if place.startswith("GPU") else tensor.on_host
+    sums[place] = sums.get(place, 0) + times * nbytes
+
+
+def _moved(header: Header, settings: Settings, places: _Places) -> dict[int, str]:
+    """Return the buffers of tensors that are told where to lie, by their place in the header."""
+    found: dict[int, str] = {}
+    for pattern, buffer in settings.overrides:  # the first that fits
+        place = places.host if buffer == "CPU" else buffer
+        if place not in places.names:
+            raise PlanError(f"there is no buffer {quoted(buffer)!r}: {', '.join(places.names)}")
+        for row in header.rows_matching(pattern):
+            found.setdefault(row, place)
+    if settings.cpu_moe_layers:
+        for row, tensor in enumerate(header.tensors):
+            if 0 <= tensor.layer < settings.cpu_moe_layers and _EXPERTS.search(tensor.name):
+                found.setdefault(row, places.host)
+    return found
 
 
 def _places_of(tensor: Weights, header: Header, places: _Places) -> set[str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from explorer.errors import PlanError
 from explorer.formats.model import Model
@@ -23,6 +23,10 @@ GPU_ALIGNMENT: Final = 128
 _HOST_ALIGNMENT: Final = 32
 _ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
 _BLOCK: Final = re.compile(r"blk\.(\d{1,4})\.")
+_ANY_BLOCK: Final = re.compile(r"(?=blk\.(\d+)\.)")
+_ONE_BLOCK: Final = re.compile(r"blk\\\.(\d+)\\\.(?:[a-z_.*]|\([a-z_|]*\))*\Z")
+"""A pattern that finds names of one block only: no alternative to its beginning."""
+
 _INPUT: Final = ("token_embd", "token_types", "position_embd")
 _REPACKED: Final = TENSOR_TYPES["Q4_K"]  # which a CPU with AVX2 keeps in another order
 
@@ -42,6 +46,19 @@ class Weights:
     on_gpu: int
     on_host: int
     repacked: bool
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether it lies elsewhere than with its layer, or in several places."""
+        return self.layer < 0 or self.name.startswith("rope_")
+
+
+class LayerSum(NamedTuple):
+    """Bytes of the tensors of a layer."""
+
+    on_gpu: int
+    on_host: int  # of those that a CPU keeps as they are
+    repacked: int  # of the others, on the host
 
 
 @dataclass(frozen=True)
@@ -108,6 +125,46 @@ class Header:
     def has_output(self) -> bool:
         """Whether the output has weights of its own; else those of the input are held twice."""
         return any(tensor.name == "output.weight" for tensor in self.tensors)
+
+    @cached_property
+    def scattered(self) -> tuple[Weights, ...]:
+        """The tensors that do not lie with one layer: the input, and tables of rotations."""
+        return tuple(one for one in self.tensors if one.is_scattered)
+
+    @cached_property
+    def layer_sums(self) -> tuple[LayerSum, ...]:
+        """Bytes of each layer's other tensors, the output last."""
+        sums = [[0, 0, 0] for _ in range(self.blocks + 1)]
+        for tensor in self.tensors:
+            if not tensor.is_scattered:
+                held = sums[tensor.layer]
+                held[0] += tensor.on_gpu
+                held[1 + tensor.repacked] += tensor.on_host
+        return tuple(LayerSum(*held) for held in sums)
+
+    @cached_property
+    def rows_of_block(self) -> dict[str, tuple[int, ...]]:
+        """Number of a block, as its tensors' names spell it → the places of these in `tensors`."""
+        rows: dict[str, list[int]] = {}
+        for row, tensor in enumerate(self.tensors):
+            for number in set(_ANY_BLOCK.findall(tensor.name)):
+                rows.setdefault(number, []).append(row)
+        return {number: tuple(found) for number, found in rows.items()}
+
+    def rows_matching(self, pattern: str) -> list[int]:
+        """Return the places in `tensors` of those whose names a regular expression finds.
+
+        Raises:
+            PlanError: It is no regular expression.
+        """
+        try:
+            search = re.compile(pattern).search
+        except (re.error, OverflowError, RecursionError) as error:
+            raise PlanError(f"{quoted(pattern)!r} is no regular expression: {error}") from error
+        block = _ONE_BLOCK.match(pattern)
+        # what `fit` tries has a pattern for each of 60 blocks, and 15 placements
+        rows = self.rows_of_block.get(block[1], ()) if block else range(len(self.tensors))
+        return [row for row in rows if search(self.tensors[row].name)]
 
 
 def _kinds_of_blocks(
