@@ -30,6 +30,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow, RecentMenu
+from explorer.qt.widgets import saving
 from explorer.qt.widgets.table_view import TableView
 from tests.helpers.everywhere import dialogs, everywhere, named, settle
 from tests.helpers.hostile import HostileModels, write_hostile_models
@@ -143,6 +144,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return str(tmp_path / "saved" / name), kinds.split(";;", maxsplit=1)[0]
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", save)
+    monkeypatch.setattr(saving, "may_replace", lambda *_: True)
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_, **__: ("", ""))
     monkeypatch.setattr(QFileDialog, "getOpenFileNames", lambda *_, **__: ([], ""))
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_, **__: "")

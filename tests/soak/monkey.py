@@ -40,6 +40,7 @@ from shiboken6 import isValid
 
 from explorer.qt.locale_numbers import descendants
 from explorer.qt.main_window import MainWindow
+from explorer.qt.widgets import saving
 
 Widget = TypeVar("Widget", bound=QWidget)
 
@@ -451,6 +452,7 @@ def harmless_surroundings(folder: Path, chance: Random) -> Iterator[None]:
             (QFileDialog, "getOpenFileName", lambda *_, **__: ("", "")),
             (QFileDialog, "getOpenFileNames", lambda *_, **__: ([], "")),
             (QFileDialog, "getExistingDirectory", lambda *_, **__: ""),
+            (saving, "may_replace", lambda *_: chance.random() < 0.5),
             (QInputDialog, "getText", lambda *_, **__: ("a name", chance.random() < 0.5)),
             (QDesktopServices, "openUrl", lambda *_: True),
         ):

@@ -1,4 +1,4 @@
-"""Saving a file: ask where, write in a job, and report how that went.
+"""Saving a file: ask where, and whether to replace; write in a job, and report how that went.
 
 What the window saves (tables, pictures, weights) differs only in what is written.
 """
@@ -6,11 +6,12 @@ What the window saves (tables, pictures, weights) differs only in what is writte
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from PySide6.QtCore import QCoreApplication
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtCore import QCoreApplication, Qt
+from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from explorer.errors import ExplorerError, system_reason
 from explorer.qt.jobs import Job, JobRunner, OnDone, OnFailed, Work
@@ -36,19 +37,29 @@ class FileSaver:
             name: The name to suggest, without a suffix.
             kinds: A suffix for each kind of file, the usual one first. A name that ends with none
                 of them gets that of the kind that was chosen; where that name is not ours to write,
-                that is reported, and nothing is saved.
+                that is reported, and nothing is saved. If that file exists, the user is asked
+                whether to replace it, and if not, for another name.
         """
         filters = {f"{kind} (*{suffix})": suffix for kind, suffix in kinds.items()}
         usual = next(iter(kinds.values()))
-        chosen, kind = QFileDialog.getSaveFileName(
-            self._parent, title, name + usual, ";;".join(filters)
-        )
-        if not chosen:
-            return None
-        path = Path(chosen)
+        suggested = name + usual
+        # the dialog would ask about the name as it was typed, which may not be the one we write
+        silent = QFileDialog.Option.DontConfirmOverwrite
+        while True:
+            chosen, kind = QFileDialog.getSaveFileName(
+                self._parent, title, suggested, ";;".join(filters), "", silent
+            )
+            if not chosen:
+                return None
+            path = self._completed(Path(chosen), kinds, filters.get(kind, usual))
+            if path is None or self._may_write(path, chosen):
+                return path
+            suggested = chosen
+
+    def _completed(self, path: Path, kinds: Mapping[str, str], suffix: str) -> Path | None:
+        """Return the path with a suffix; None, and a report, if that file is not ours to write."""
         if path.suffix.lower() in kinds.values():
             return path
-        suffix = filters.get(kind, usual)
         if _is_lent(path):
             what = QCoreApplication.translate(
                 "FileSaver",
@@ -58,6 +69,12 @@ class FileSaver:
             self._on_failed(ExplorerError(what, path))
             return None
         return path.with_name(path.name + suffix)
+
+    def _may_write(self, path: Path, chosen: str) -> bool:
+        """Return whether a file is new, or the user lets it be replaced."""
+        asked = _is_lent(path) or (sys.platform == "darwin" and path == Path(chosen))
+        # portals and macOS have asked already, whatever we tell them
+        return asked or not os.path.lexists(path) or may_replace(self._parent, path)
 
     def write(self, title: str, path: Path, work: Work[object]) -> Job:
         """Write a file in the background.
@@ -77,6 +94,25 @@ class FileSaver:
             return str(path)
 
         return self._runner.run(title, run, self._on_done, self._on_failed)
+
+
+def may_replace(parent: QWidget, path: Path) -> bool:
+    """Ask whether a file that exists is to be replaced."""
+    tr = QCoreApplication.translate
+    box = QMessageBox(parent)
+    box.setIcon(QMessageBox.Icon.Warning)
+    box.setWindowTitle(tr("FileSaver", "Replace the file?"))
+    box.setTextFormat(Qt.TextFormat.PlainText)
+    question = tr(
+        "FileSaver", "{name} exists already in {folder}. Replacing it removes what it holds."
+    )
+    folder = plain_text(str(path.parent))
+    box.setText(question.format(name=plain_text(path.name), folder=folder))
+    replace = box.addButton(tr("FileSaver", "Replace"), QMessageBox.ButtonRole.DestructiveRole)
+    box.setDefaultButton(box.addButton(QMessageBox.StandardButton.Cancel))
+    box.exec()
+    box.deleteLater()
+    return box.clickedButton() is replace
 
 
 def _is_lent(path: Path) -> bool:

@@ -158,7 +158,7 @@ def test_the_dialog_offers_both_kinds_of_file(
     folder = tmp_path / "saved"
     folder.mkdir()
 
-    def choose(_parent: QWidget, _title: str, name: str, kinds: str) -> tuple[str, str]:
+    def choose(_parent: QWidget, _title: str, name: str, kinds: str, *_: object) -> tuple[str, str]:
         suggested.append(name)
         return str(folder / typed) if typed else "", kinds.split(";;")[chosen]
 

@@ -127,7 +127,7 @@ def test_the_dialog_suggests_a_name_that_a_file_can_have(
 ) -> None:
     suggested: list[str] = []
 
-    def choose(_parent: QWidget, _title: str, name: str, kinds: str) -> tuple[str, str]:
+    def choose(_parent: QWidget, _title: str, name: str, kinds: str, *_: object) -> tuple[str, str]:
         suggested.append(name)
         return str(tmp_path / "typed.v2"), kinds.split(";;")[1]
 

@@ -1,11 +1,14 @@
-"""Where a file is saved: its suffix, and what a sandbox lends."""
+"""Where a file is saved: its suffix, whether it is replaced, and what a sandbox lends."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from explorer.errors import ExplorerError
@@ -63,3 +66,105 @@ def test_a_sandbox_is_lent_one_name_and_no_other(
     _choose(monkeypatch, _LENT / "a", "Tables (*.csv)")
     assert saver.ask_path("Save", "plot", _KINDS) is None
     assert "choose a name such as a.csv" in str(failed[0])
+
+
+class Typist:
+    """Types names into the real dialog, and answers what is asked.
+
+    Attributes:
+        names: What to type, one after the other; then the dialog is cancelled.
+        answers: The buttons to click.
+        questions: What was asked.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.answers: list[str] = []
+        self.questions: list[str] = []
+
+    def act(self) -> None:
+        dialog = QApplication.activeModalWidget()
+        if isinstance(dialog, QMessageBox):
+            self.questions.append(dialog.text())
+            wanted = self.answers.pop(0)
+            next(one for one in dialog.buttons() if one.text() == wanted).click()
+        elif isinstance(dialog, QFileDialog) and self.names:
+            edit = dialog.findChild(QLineEdit)
+            assert edit is not None
+            edit.setText(self.names.pop(0))
+            QTest.keyClick(edit, Qt.Key.Key_Return)
+        elif isinstance(dialog, QFileDialog):
+            dialog.reject()
+
+
+@pytest.fixture
+def typist() -> Iterator[Typist]:
+    typist = Typist()
+    timer = QTimer(interval=1)
+    timer.timeout.connect(typist.act)
+    QApplication.setAttribute(Qt.ApplicationAttribute.AA_DontUseNativeDialogs)
+    timer.start()
+    yield typist
+    timer.stop()
+    QApplication.setAttribute(Qt.ApplicationAttribute.AA_DontUseNativeDialogs, False)
+
+
+@pytest.mark.parametrize(
+    ("there", "typed", "written"),
+    [
+        ("a.png", "a", "a.png"),  # what is typed is not there, what would be written is
+        ("a.png", "a.png", "a.png"),
+        ("a.b.png", "a.b", "a.b.png"),
+        ("A.PNG", "A.PNG", "A.PNG"),
+        ("a.csv", "a.csv", "a.csv"),
+    ],
+)
+@pytest.mark.parametrize("answer", ["Replace", "Cancel"])
+def test_it_asks_about_the_file_that_it_will_write(
+    *,
+    saver: FileSaver,
+    typist: Typist,
+    tmp_path: Path,
+    there: str,
+    typed: str,
+    written: str,
+    answer: str,
+) -> None:
+    (tmp_path / there).write_text("before")
+    typist.names = [str(tmp_path / typed)]
+    typist.answers = [answer]
+    expected = tmp_path / written if answer == "Replace" else None
+    assert saver.ask_path("Save", "plot", _KINDS) == expected
+    (question,) = typist.questions
+    assert question.startswith(f"{written} exists already in {tmp_path}.")
+
+
+@pytest.mark.parametrize(("there", "typed"), [("a", "a"), ("a.b", "a.b"), ("a.csv", "a")])
+def test_it_does_not_ask_about_a_file_that_it_will_not_write(
+    saver: FileSaver, typist: Typist, tmp_path: Path, there: str, typed: str
+) -> None:
+    (tmp_path / there).write_text("before")
+    typist.names = [str(tmp_path / typed)]
+    assert saver.ask_path("Save", "plot", _KINDS) == tmp_path / f"{typed}.png"
+    assert typist.questions == []
+
+
+def test_after_a_no_it_asks_for_another_name(
+    saver: FileSaver, typist: Typist, tmp_path: Path
+) -> None:
+    (tmp_path / "<b>a.png").write_text("before")
+    typist.names = [str(tmp_path / "<b>a"), str(tmp_path / "b")]
+    typist.answers = ["Cancel"]
+    assert saver.ask_path("Save", "plot", _KINDS) == tmp_path / "b.png"
+    assert typist.questions[0].startswith("<b>a.png exists already")
+
+
+def test_a_portal_has_asked_itself(
+    saver: FileSaver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    lent = tmp_path / "doc" / "4a5b" / "a.csv"
+    lent.parent.mkdir(parents=True)
+    lent.write_text("before")
+    _choose(monkeypatch, lent, "Tables (*.csv)")
+    assert saver.ask_path("Save", "plot", _KINDS) == lent

@@ -63,7 +63,7 @@ def test_what_is_shown_is_exported(
 def test_a_file_without_a_suffix_gets_that_of_the_kind_that_was_chosen(
     qtbot: QtBot, table: TableView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def choose(_parent: QWidget, _title: str, name: str, kinds: str) -> tuple[str, str]:
+    def choose(_parent: QWidget, _title: str, name: str, kinds: str, *_: object) -> tuple[str, str]:
         assert name == "table.csv"
         return str(tmp_path / "tensors"), kinds.split(";;")[1]
 
