@@ -27,6 +27,7 @@ from explorer.sources import ByteSource
 if TYPE_CHECKING:
     from explorer.formats.weights import Chunk, WeightReader
     from explorer.quantization.grouped.layout import GroupedLayout
+    from explorer.quantization.huggingface.layout import CompanionLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,25 @@ class GroupedWeights:
         return tuple(part for part in parts if part is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class CompanionWeights:
+    """The parts of a weight that a Hugging Face quantization method made; docs/hf_quantization.md.
+
+    Attributes:
+        layout: How parts make values.
+        parts: Stored arrays by role (``"qweight"``, ``"scales"``), the codes first; the order of
+            `Tensor.extents`.
+        keys: The same by their names in the files.
+        attached: Stored arrays of the module that are no part of the weight (scales of inputs and
+            of the KV cache), by name.
+    """
+
+    layout: CompanionLayout
+    parts: Mapping[str, StoredArray]
+    keys: Mapping[str, str]
+    attached: Mapping[str, StoredArray]
+
+
 @dataclass(frozen=True)
 class Tensor:
     """One tensor of a model.
@@ -204,8 +224,9 @@ class Tensor:
         parameters: Number of weights, the product of `shape`.
         group: Name of the `TensorGroup` it belongs to, or None.
         damage: Why its bytes cannot all be read, or None.
-        grouped: Its parts, if its scales are arrays of their own; then `extents` are theirs.
+        grouped: Its parts, if MLX or Ollama made them; then `extents` are theirs.
         byte_order: ``"little"`` or ``"big"``: how its numbers of several bytes are stored.
+        companions: Its parts, if another method of Hugging Face models did; at most one of both.
     """
 
     name: str
@@ -217,6 +238,7 @@ class Tensor:
     damage: str | None = field(default=None)
     grouped: GroupedWeights | None = None
     byte_order: Literal["little", "big"] = "little"
+    companions: CompanionWeights | None = None
 
     @property
     def nbytes(self) -> int:

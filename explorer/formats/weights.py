@@ -19,17 +19,37 @@ from explorer.errors import FormatError
 from explorer.parallel import Check, never
 from explorer.quantization.convert import swap_byte_order
 from explorer.quantization.grouped.layout import StoredGroups, group_kernels
-from explorer.quantization.registry import WITHOUT_DECODER, Blocks, decoder, has_decoder
+from explorer.quantization.huggingface.layout import (
+    LineReader,
+    Lines,
+    StoredLines,
+    line_kernels,
+    line_reader,
+)
+from explorer.quantization.registry import (
+    WITHOUT_DECODER,
+    Blocks,
+    QuantizationError,
+    decoder,
+    has_decoder,
+)
 
 if TYPE_CHECKING:
-    from explorer.formats.tensors import Extent, GroupedWeights, Tensor
+    from explorer.formats.tensors import (
+        CompanionWeights,
+        Extent,
+        GroupedWeights,
+        StoredArray,
+        Tensor,
+    )
 
 
 Values: TypeAlias = NDArray[np.float32]
 """Decoded weights: float32 [n], C-contiguous."""
 
-Stored: TypeAlias = Blocks | StoredGroups
-"""Stored blocks, little-endian, uint8 [n, block_bytes]; or the bytes of n groups by array."""
+Stored: TypeAlias = Blocks | StoredGroups | StoredLines
+"""Stored blocks, little-endian, uint8 [n, block_bytes]; the bytes of n groups by array; or n units
+of lines, with their codes and scales unpacked."""
 
 
 def check_decodable(tensor: Tensor) -> None:
@@ -44,6 +64,8 @@ def check_decodable(tensor: Tensor) -> None:
         found -= grouped.global_scale.extent.nbytes
     if kind.known and tensor.damage is not None:
         what = tensor.damage
+    elif tensor.companions is not None:
+        return  # what the parts hold was checked when they were joined
     elif grouped is None and not has_decoder(kind.name):
         reason = WITHOUT_DECODER.get(kind.name, "this program does not know the type")
         what = f"weights of type {kind.name} cannot be decoded: {reason}"
@@ -85,10 +107,11 @@ class _BlockRuns:
 
     Attributes:
         unit: Weights of a block.
+        stride: Weights that are best read together: a multiple of `unit`.
     """
 
     def __init__(self, tensor: Tensor) -> None:
-        self.unit = tensor.type.block_weights
+        self.unit = self.stride = tensor.type.block_weights
         self._name = tensor.type.name
         self._blocks = _Items(tensor.extents[0], tensor.type.block_bytes)
         self._swapped = tensor.byte_order == "big"
@@ -103,7 +126,7 @@ class _BlockRuns:
 
     def decode(self, stored: Stored, out: Values) -> None:
         """Decode what `read` returned into `out`, float32 [blocks * unit]."""
-        assert not isinstance(stored, StoredGroups)
+        assert isinstance(stored, np.ndarray)
         self._decode(stored, out.reshape(len(stored), self.unit))
 
     def block(self, index: int) -> bytes:
@@ -119,7 +142,7 @@ class _GroupRuns:
 
     def __init__(self, grouped: GroupedWeights) -> None:
         layout = grouped.layout
-        self.unit = layout.group_size
+        self.unit = self.stride = layout.group_size
         self._layout = layout
         self._parts = [_Items(grouped.weight.extent, layout.packed_bytes)]
         self._parts.append(_Items(grouped.scales.extent, layout.scale_bytes))
@@ -145,6 +168,84 @@ class _GroupRuns:
 
     def block(self, index: int) -> bytes:
         return b"".join(part.item(index) for part in self._parts)
+
+
+class PartBytes:
+    """The bytes of one part of a weight with companions, as a `LineReader` reads them."""
+
+    def __init__(self, array: StoredArray) -> None:
+        self.dtype = array.type.name
+        self.shape = array.shape
+        self.nbytes = array.extent.nbytes
+        self._extent = array.extent
+
+    def read(self, first: int, count: int) -> NDArray[np.uint8]:
+        """Return bytes, uint8 [count].
+
+        Raises:
+            IndexError: They leave the part.
+            SourceError: The file changed since it was opened.
+        """
+        if not 0 <= first <= first + count <= self.nbytes:
+            raise IndexError(f"bytes {first} to {first + count} of {self.nbytes}")
+        raw = np.empty(count, np.uint8)
+        self._extent.source.read_into(self._extent.offset + first, raw.data)
+        return raw
+
+
+def reader_of_lines(companions: CompanionWeights) -> LineReader:
+    """Return what reads the lines of a weight with companions; it loads Numba.
+
+    Raises:
+        QuantizationError: What is stored contradicts itself.
+        SourceError: The file changed since it was opened.
+    """
+    parts = {role: PartBytes(array) for role, array in companions.parts.items()}
+    return line_reader(companions.layout, parts)
+
+
+class _LineRuns:
+    """Reads and decodes lines of a weight with companions. Methods as of `_BlockRuns`."""
+
+    def __init__(self, companions: CompanionWeights) -> None:
+        self._layout = companions.layout
+        self._reader = reader_of_lines(companions)
+        self._parts = {role: PartBytes(array) for role, array in companions.parts.items()}
+        self.unit = self._layout.unit
+        self.stride = self._layout.line
+        self._lines = self._layout.lines(0)
+        self._kept = range(0)  # lines that are in `_lines`
+
+    def read(self, first: int, count: int) -> StoredLines:
+        unit, line = self.unit, self._layout.line
+        start = first * unit // line
+        stop = -(-(first + count) * unit // line)
+        lines = self._fill(start, stop)
+        return StoredLines(lines, self._reader.groups, first * unit - start * line, count * unit)
+
+    def _fill(self, start: int, stop: int) -> Lines:
+        if len(self._kept) == stop - start and self._kept.start == start:
+            return self._lines
+        self._kept = range(0)
+        if len(self._lines.codes) != stop - start:
+            self._lines = self._layout.lines(stop - start)
+        self._reader.fill(start, self._lines)
+        self._kept = range(start, stop)
+        return self._lines
+
+    def decode(self, stored: Stored, out: Values) -> None:
+        assert isinstance(stored, StoredLines)
+        shape = stored.lines.codes.shape
+        if out.size == shape[0] * shape[1]:
+            line_kernels().combine(self._reader, stored.lines, out.reshape(shape))
+            return
+        whole = np.empty(shape, np.float32)
+        line_kernels().combine(self._reader, stored.lines, whole)
+        out.reshape(-1)[:] = whole.reshape(-1)[stored.skipped :][: stored.weights]
+
+    def block(self, index: int) -> bytes:
+        places = self._reader.places(index * self.unit, self.unit)
+        return b"".join(self._parts[role].read(at, size).tobytes() for role, at, size in places)
 
 
 CHUNK_WEIGHTS: Final = 1 << 18
@@ -173,6 +274,17 @@ class Chunk:
     stored: Stored
 
 
+def _runs_of(tensor: Tensor) -> _BlockRuns | _GroupRuns | _LineRuns:
+    """Return what reads a tensor's blocks, whichever way they are stored."""
+    if tensor.companions is not None:
+        try:
+            return _LineRuns(tensor.companions)
+        except QuantizationError as error:
+            what = f"tensor {tensor.name!r}: {error.what}"
+            raise FormatError(what, tensor.file, tensor.offset) from error
+    return _BlockRuns(tensor) if tensor.grouped is None else _GroupRuns(tensor.grouped)
+
+
 class WeightReader:
     """Reads and decodes runs of one tensor's weights. Owns buffers: one thread, one reader.
 
@@ -182,6 +294,7 @@ class WeightReader:
     Attributes:
         tensor: The tensor.
         unit: Weights that are decoded together: those of a block.
+        stride: Weights that are best read together, a multiple of `unit`: those of a line.
 
     Raises:
         FormatError: The file is damaged there, or the tensor's type is not known or has no values.
@@ -192,10 +305,9 @@ class WeightReader:
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
         check_decodable(tensor)
-        grouped = tensor.grouped
-        self._runs = _BlockRuns(tensor) if grouped is None else _GroupRuns(grouped)
-        self.unit = self._runs.unit
-        self._chunk_units = max(1, CHUNK_WEIGHTS // self.unit)
+        self._runs = _runs_of(tensor)
+        self.unit, self.stride = self._runs.unit, self._runs.stride
+        self._chunk_units = max(1, CHUNK_WEIGHTS // self.stride) * (self.stride // self.unit)
         self._values: Values = np.empty(0, np.float32)
 
     def block(self, index: int) -> bytes:
@@ -242,7 +354,8 @@ class WeightReader:
         self._check_run(start, stop)
         if start % self.unit or stop % self.unit:
             raise IndexError(f"weights {start} to {stop} are no whole blocks of {self.unit}")
-        step, end = max(1, RUN_WEIGHTS // self.unit), stop // self.unit
+        step, end = max(1, RUN_WEIGHTS // self.stride), stop // self.unit
+        step *= self.stride // self.unit
         for first in range(start // self.unit, end, step):
             check()
             yield self._runs.read(first, min(step, end - first))
@@ -311,6 +424,6 @@ def spans_of(tensor: Tensor) -> Iterator[Span]:
         SourceError: The file changed since it was opened.
     """
     own = _ThreadReader(tensor)
-    step = max(1, SPAN_WEIGHTS // own.reader.unit) * own.reader.unit
+    step = max(1, SPAN_WEIGHTS // own.reader.stride) * own.reader.stride
     for start in range(0, tensor.parameters, step):
         yield Span(start, min(start + step, tensor.parameters), own)

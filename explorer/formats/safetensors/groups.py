@@ -15,7 +15,11 @@ from math import prod
 from typing import Any, Final, NamedTuple, overload
 
 from explorer.formats.model import ProblemLog
+from explorer.formats.quantized.declaration import Declaration
+from explorer.formats.quantized.grouping import Grouped, group_members
+from explorer.formats.quantized.modules import Found, Member
 from explorer.formats.tensors import (
+    CompanionWeights,
     Extent,
     GroupedWeights,
     Spec,
@@ -26,7 +30,8 @@ from explorer.formats.tensors import (
     TensorTable,
 )
 from explorer.quantization.grouped.detection import Resolution, config_quantization, resolve
-from explorer.quantization.grouped.layout import Part, Parts
+from explorer.quantization.grouped.layout import GroupedLayout, Part, Parts
+from explorer.quantization.huggingface.layout import CompanionLayout
 
 _PACKED: Final = frozenset({"U32", "U8"})
 _MAX_NAME: Final = 512  # a longer name is no name of the field, and a pattern takes its time on it
@@ -155,15 +160,95 @@ class ExpertGroups(Sequence[TensorGroup]):
         return len(self._groups)
 
 
+_MARKS: Final = ("scale", "qweight", ".absmax", ".SCB", ".W_q", "qdata")
+
+
 def may_hold_weights(names: Sequence[str]) -> bool:
     """Return quickly whether some weights may have separate scales; mostly none have."""
-    return ".scale" in "\n".join(names)
+    joined = "\n".join(names)
+    return any(mark in joined for mark in _MARKS)
+
+
+def join_companions(
+    stored: Sequence[Stored], declared: Declaration, config: Mapping[str, Any], log: ProblemLog
+) -> Assembly:
+    """Make one tensor of each weight of a folder and its companions, whoever quantized it.
+
+    Args:
+        stored: All tensors as they are stored, of all shards.
+        declared: What the folder says about its quantization.
+        config: The parsed ``config.json``.
+        log: Where contradictions go.
+    """
+    members = {
+        tensor.name: Member(tensor.name, tensor.spec, tensor.extent, tensor.damage)
+        for tensor in reversed(stored)  # of two of one name, the first counts
+    }
+    metadata: dict[str, str] = {}
+    for file in {id(tensor.metadata): tensor.metadata for tensor in reversed(stored)}.values():
+        metadata |= file
+    grouped = group_members(dict(reversed(members.items())), declared, metadata, log)
+    if not grouped.weights:
+        return assemble(stored, (MLX_NAMING, OLLAMA_NAMING), config, log)
+    rest = [tensor for tensor in stored if tensor.name not in grouped.used]
+    assembly = assemble(rest, (MLX_NAMING, OLLAMA_NAMING), config, log)
+    _add_weights(assembly, stored, grouped)
+    return assembly
+
+
+def _add_weights(assembly: Assembly, stored: Sequence[Stored], grouped: Grouped) -> None:
+    """Add the weights to a model, each in the place of its codes."""
+    places: dict[str, int] = {}
+    for place, one in enumerate(stored):
+        places.setdefault(one.name, place)
+    order = [(places[tensor.name], tensor) for tensor in assembly.tensors]
+    experts = [one for one in assembly.groups if one.kind != "quantized"]
+    groups = [one for one in assembly.groups if one.kind == "quantized"]
+    for first, found in grouped.weights.items():
+        attached = grouped.attached.get(found.name, ())
+        tensor = _tensor_of_parts(found, attached)
+        order.append((places[first], tensor))
+        groups.append(
+            TensorGroup(
+                name=found.name,
+                kind="quantized",
+                tensors=tuple(part.name for part in (*found.parts.values(), *attached)),
+                nbytes=tensor.nbytes,
+                quant_type=found.layout.name,
+                group_size=found.layout.group_size,
+            )
+        )
+    order.sort(key=lambda one: one[0])
+    assembly.tensors = [tensor for _, tensor in order]
+    known = {one.name for one in experts}
+    more = [one for one in _expert_groups(assembly.tensors) if one.name not in known]
+    assembly.groups = [*groups, *experts, *more]
+
+
+def _tensor_of_parts(found: Found, attached: Sequence[Member]) -> Tensor:
+    layout, parts = found.layout, found.parts
+    damages = (f"{part.name}: {part.damage}" for part in parts.values() if part.damage is not None)
+    return Tensor(
+        name=found.name,
+        shape=layout.shape,
+        type=layout.type,
+        extents=tuple(part.extent for part in parts.values()),
+        parameters=layout.parameters,
+        group=group_of_name(found.name) or found.name,
+        damage=next(damages, None),
+        companions=CompanionWeights(
+            layout=layout,
+            parts={role: part.array for role, part in parts.items()},
+            keys={role: part.name for role, part in parts.items()},
+            attached={member.name: member.array for member in attached},
+        ),
+    )
 
 
 def assemble(
     stored: Sequence[Stored], namings: Sequence[Naming], config: Mapping[str, Any], log: ProblemLog
 ) -> Assembly:
-    """Make one tensor of each weight and its companions.
+    """Make one tensor of each weight of MLX or Ollama and its companions.
 
     Args:
         stored: All tensors as they are stored.
@@ -299,6 +384,12 @@ def is_group_name(name: str) -> bool:
     return group_of_name(f"{name}.") == name
 
 
+def _layout_of(tensor: Tensor) -> GroupedLayout | CompanionLayout | None:
+    if tensor.grouped is not None:
+        return tensor.grouped.layout
+    return None if tensor.companions is None else tensor.companions.layout
+
+
 def _expert_groups(tensors: Sequence[Tensor]) -> Iterator[TensorGroup]:
     """Yield the groups of experts, each with the quantization that all its weights share."""
     members: dict[str, list[Tensor]] = {}
@@ -306,7 +397,7 @@ def _expert_groups(tensors: Sequence[Tensor]) -> Iterator[TensorGroup]:
         if tensor.group is not None and tensor.group != tensor.name:
             members.setdefault(tensor.group, []).append(tensor)
     for name, group in members.items():
-        layouts = {tensor.grouped.layout if tensor.grouped else None for tensor in group}
+        layouts = {_layout_of(tensor) for tensor in group}
         names = {layout.name if layout else None for layout in layouts}
         sizes = {layout.group_size if layout else None for layout in layouts}
         yield TensorGroup(

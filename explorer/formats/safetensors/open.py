@@ -24,12 +24,11 @@ from explorer.formats.model import (
     ProblemLog,
     loaded_entry,
 )
+from explorer.formats.quantized.declaration import read_declaration
 from explorer.formats.safetensors.groups import (
-    MLX_NAMING,
-    OLLAMA_NAMING,
     ExpertGroups,
     Stored,
-    assemble,
+    join_companions,
     may_hold_weights,
 )
 from explorer.formats.side_files import Config, read_config
@@ -462,7 +461,9 @@ def build_model(
     table, tensors, groups = table_of(files), None, None
     if may_hold_weights([name for file in files for name in file.names]):
         stored = [tensor for file in files for tensor in file.all_stored()]
-        assembly = assemble(stored, (MLX_NAMING, OLLAMA_NAMING), config.fields, log)
+        folder = files[0].source.path.parent
+        declared = read_declaration(folder, config.fields, log)
+        assembly = join_companions(stored, declared, config.fields, log)
         table, tensors, groups = assembly.table(), assembly.tensors, tuple(assembly.groups)
     return Model(
         format="safetensors",

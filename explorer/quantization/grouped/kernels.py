@@ -111,7 +111,8 @@ def _decode_8(packed: Any, scales: Any, biases: Any, out: Any) -> None:
 
 
 @inlined
-def _twice_e2m1(code: Any) -> Any:
+def twice_e2m1(code: Any) -> Any:
+    """Return twice the value of an E2M1 code, float32."""
     # Twice the magnitude is an integer below 16, and all eight fit one word: 12 8 6 4 3 2 1 0.
     nibble = (u32(code) & u32(7)) << u32(2)
     magnitude = f32(i32((u32(0xC8643210) >> nibble) & u32(15)))
@@ -120,7 +121,8 @@ def _twice_e2m1(code: Any) -> Any:
 
 
 @inlined
-def _e4m3(code: Any) -> Any:
+def e4m3(code: Any) -> Any:
+    """Return the value of an E4M3 code, float32."""
     # Moved up by 7 bits it is a half float of 2^-8 the value, subnormal numbers included.
     magnitude = u16((u16(code) & u16(0x7F)) << u16(7))
     if magnitude == u16(0x7F << 7):
@@ -137,8 +139,8 @@ def _decode_nvfp4(packed: Any, scales: Any, global_scales: Any, out: Any) -> Non
         scale, factor = scales[g] * f32(0.5), global_scales[g * step]
         for j in range(8):
             pair = packed[g, j]
-            out[g, 2 * j] = _twice_e2m1(pair & u8(15)) * scale * factor
-            out[g, 2 * j + 1] = _twice_e2m1(pair >> u8(4)) * scale * factor
+            out[g, 2 * j] = twice_e2m1(pair & u8(15)) * scale * factor
+            out[g, 2 * j + 1] = twice_e2m1(pair >> u8(4)) * scale * factor
 
 
 @kernel
@@ -147,8 +149,8 @@ def _decode_mxfp4(packed: Any, scales: Any, out: Any) -> None:
         scale = scales[g] * f32(0.5)
         for j in range(16):
             pair = packed[g, j]
-            out[g, 2 * j] = _twice_e2m1(pair & u8(15)) * scale
-            out[g, 2 * j + 1] = _twice_e2m1(pair >> u8(4)) * scale
+            out[g, 2 * j] = twice_e2m1(pair & u8(15)) * scale
+            out[g, 2 * j + 1] = twice_e2m1(pair >> u8(4)) * scale
 
 
 @kernel
@@ -156,7 +158,7 @@ def _decode_mxfp8(packed: Any, scales: Any, out: Any) -> None:
     for g in range(len(out)):
         scale = scales[g]
         for j in range(32):
-            out[g, j] = _e4m3(packed[g, j]) * scale
+            out[g, j] = e4m3(packed[g, j]) * scale
 
 
 Bytes = NDArray[np.uint8]

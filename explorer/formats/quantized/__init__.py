@@ -1,0 +1,1 @@
+"""Stored tensors of Hugging Face's quantization methods, joined to logical weights."""

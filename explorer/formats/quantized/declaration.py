@@ -1,0 +1,148 @@
+"""What the files beside the weights say about how they are quantized. Anything may be wrong in it.
+
+Source: `docs/hf_quantization.md`, section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from explorer.formats.model import ProblemLog
+from explorer.formats.side_files import CONFIG_NAME, LEADS_OUT, link_escapes, read_object
+from explorer.text import plain_text, shorten
+
+MODELOPT_FILE: Final = "hf_quant_config.json"
+GPTQ_FILE: Final = "quantize_config.json"
+AWQ_FILE: Final = "quant_config.json"
+QUANTO_FILE: Final = "quanto_qmap.json"
+SIDE_FILES: Final = (MODELOPT_FILE, GPTQ_FILE, AWQ_FILE, QUANTO_FILE)
+
+LIST_ONLY: Final = frozenset(
+    {
+        *("exl2", "exl3", "aqlm", "quip", "quip#", "quip_sharp", "vptq", "spqr", "higgs", "eetq"),
+        *("fp_quant", "quark", "qqq", "bitblas", "marlin", "gptq_marlin_24", "marlin-24", "sinq"),
+        *("svdquant", "nunchaku", "paroquant"),
+    }
+)
+"""Methods whose weights are not decoded: their tensors are listed as they are stored."""
+
+_NESTED: Final = (
+    (),
+    ("text_config",),
+    ("llm_config",),
+    ("thinker_config", "text_config"),
+    ("thinker_config",),
+)
+"""Where in config.json a declaration may be, of multimodal models too."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What is said about the quantization of a model.
+
+    Attributes:
+        method: `quant_method` in lower case, or what a file of its own implies; "" if not said.
+        origin: The file that says so; "" if none does.
+        fields: The object that declares it; values of any type.
+        files: The other files by name: objects with values of any type.
+    """
+
+    method: str = ""
+    origin: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is a declaration at all."""
+        return bool(self.origin)
+
+    @property
+    def is_list_only(self) -> bool:
+        """Whether the method is one whose weights are not decoded here."""
+        return self.method in LIST_ONLY
+
+    def integer(self, key: str, low: int = 1, high: int = (1 << 31) - 1) -> int | None:
+        """Return a field if it is an integer within bounds."""
+        return integer_of(self.fields, key, low, high)
+
+    def text(self, key: str) -> str:
+        """Return a field in lower case if it is a text, else ""."""
+        return text_of(self.fields, key)
+
+    def flag(self, key: str) -> bool | None:
+        """Return a field if it is true or false."""
+        value = self.fields.get(key)
+        return value if isinstance(value, bool) else None
+
+
+def integer_of(
+    fields: Mapping[str, Any], key: str, low: int = 1, high: int = (1 << 31) - 1
+) -> int | None:
+    """Return a value if it is an integer within bounds; a Boolean and a float are none."""
+    value = fields.get(key)
+    return value if type(value) is int and low <= value <= high else None
+
+
+def text_of(fields: Mapping[str, Any], key: str) -> str:
+    """Return a value in lower case if it is a text, else ""; made plain, and cut if it is long."""
+    value = fields.get(key)
+    return shorten(plain_text(value), 80).strip().lower() if isinstance(value, str) else ""
+
+
+def read_declaration(folder: Path, config: Mapping[str, Any], log: ProblemLog) -> Declaration:
+    """Return what a folder says about quantization.
+
+    Args:
+        folder: The model's folder.
+        config: Its parsed ``config.json``; may be empty.
+        log: Where files that cannot be used are told.
+    """
+    files = {name: fields for name in SIDE_FILES if (fields := _read(folder, name, log))}
+    own = _in_config(config)
+    if own is not None:
+        return Declaration(text_of(own, "quant_method"), CONFIG_NAME, own, files)
+    for name, method in ((MODELOPT_FILE, "modelopt"), (GPTQ_FILE, "gptq"), (AWQ_FILE, "awq")):
+        if name in files:
+            fields = files[name]
+            inner = fields.get("quantization")
+            if name == MODELOPT_FILE and isinstance(inner, dict):
+                fields = inner
+            return Declaration(text_of(fields, "quant_method") or method, name, fields, files)
+    return Declaration("quanto" if files else "", QUANTO_FILE if files else "", {}, files)
+
+
+def _in_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    places = []
+    for path in _NESTED:
+        place: Any = config
+        for key in path:
+            place = place.get(key) if isinstance(place, dict) else None
+        if isinstance(place, dict):
+            places.append(place)
+    for place in places:
+        found = place.get("quantization_config")
+        if isinstance(found, dict):
+            return found
+    found = config.get("compression_config")
+    if isinstance(found, dict):
+        inner = found.get("quantization_config")
+        fields = inner if isinstance(inner, dict) else found
+        return {"quant_method": "compressed-tensors", **fields}
+    return None
+
+
+def _read(folder: Path, name: str, log: ProblemLog) -> Mapping[str, Any]:
+    path = folder / name
+    try:
+        if not path.exists():
+            return {}
+    except OSError:  # the folder may not be searched, which reading config.json told
+        return {}
+    if link_escapes(folder, name):
+        log.add_error(name, LEADS_OUT)
+        return {}
+    return read_object(path, name, "", log).fields

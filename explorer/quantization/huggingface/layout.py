@@ -1,0 +1,258 @@
+"""How weights with companions are stored, for the quantization methods of Hugging Face models.
+
+A quantized weight is a run of lines, all of one length: mostly the rows of the logical matrix,
+else what a method lays out as one, such as a group. To decode lines is to read three arrays of
+them and to put these together, in float32, as the layout's formula says::
+
+    codes   uint8 [lines, line]     one for each weight, an index into `levels`
+    scales  float32 [lines, s]      effective scales
+    zeros   float32 [lines, s]      what the formula calls zero; not in all methods
+
+Weight `c` of a line has scale ``c // run``, or ``groups[c]`` where the stored order of columns is
+another one. Methods differ in how codes are packed and where scales come from: that is a
+`LineReader` of the family's module, and all that it has to know. The formula, statistics and the
+inspector of blocks are the same for all.
+
+Source: `docs/hf_quantization.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+from importlib import import_module
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.quantization.types import E2M1, E4M3, E5M2, TensorType
+
+Shape: TypeAlias = tuple[int, ...]
+
+MAX_LINE: Final = 1 << 24
+"""Longest line that is decoded; rows of real models have some 100,000 weights."""
+
+_MOST_OF_UNIT: Final = 256
+
+
+class Formula(Enum):
+    """How a level becomes a weight; each operation is rounded to float32, in this order."""
+
+    SCALED = auto()  # level * scale
+    ZERO_FIRST = auto()  # (level - zero) * scale
+    ZERO_LAST = auto()  # level * scale - zero: the zero is a value, not a code
+    DIVIDED = auto()  # level / scale
+    TWICE = auto()  # (level * scale) * zero: a second factor takes the place of the zero
+
+
+class Levels(Enum):
+    """What codes are worth before scaling."""
+
+    UNSIGNED = auto()  # 0, 1, …
+    SIGNED = auto()  # code - 2^(bits - 1)
+    TERNARY = auto()  # code - 1
+    E2M1 = auto()
+    E4M3 = auto()
+    E5M2 = auto()
+    STORED = auto()  # a table of the tensor's own, among its parts
+
+
+@dataclass(frozen=True, slots=True)
+class CompanionLayout:
+    """How one weight with companions is stored; thousands of tensors share one.
+
+    Attributes:
+        reader: Which `LineReader` reads it: ``"gptq.Gptq"`` is class `Gptq` of module `gptq`.
+        scheme: The quantization method: ``"gptq"``, ``"awq"``, ``"compressed-tensors"`` …
+        name: Public name of the type: ``"gptq4"``, ``"nf4"``, ``"fp8"``.
+        bits: Bits of a code.
+        shape: Logical shape, outermost first.
+        group_size: Weights that share a scale, as it is listed; None where that is no run of
+            weights in a row (a scale for each row, block or tensor).
+        line: Weights of a line; divides the product of `shape`.
+        run: Consecutive weights of a line with one scale; the last run may be shorter.
+        levels: What codes are worth.
+        formula: How they become weights.
+        options: What else the reader must know, by name; its class says what.
+        native: Type that the library computes in, for people: ``"F16"``, ``"BF16"``, ``"F32"``.
+    """
+
+    reader: str
+    scheme: str
+    name: str
+    bits: int
+    shape: Shape
+    group_size: int | None
+    line: int
+    run: int
+    levels: Levels
+    formula: Formula
+    options: tuple[tuple[str, int | float | str], ...] = ()
+    native: str = "BF16"
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return math.prod(self.shape)
+
+    @property
+    def unit(self) -> int:
+        """Weights that are shown as a block: a part of a line, whose weights share a scale.
+
+        At most 256, though a scale may serve more. Where columns are reordered, each has a scale.
+        """
+        unit = math.gcd(self.line, self.run)
+        return unit if unit <= _MOST_OF_UNIT else math.gcd(unit, _MOST_OF_UNIT)
+
+    @property
+    def scales_of_line(self) -> int:
+        """Scales of a line."""
+        return -(-self.line // self.run)
+
+    @property
+    def type(self) -> TensorType:
+        """The same as a tensor type; its block bytes are those of the codes, rounded up."""
+        return TensorType(self.name, self.unit, -(-self.unit * self.bits // 8), quantized=True)
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """Return an option."""
+        return dict(self.options).get(name, default)
+
+    def lines(self, count: int) -> Lines:
+        """Return room for lines, not filled."""
+        scales = self.scales_of_line
+        has_zero = self.formula in {Formula.ZERO_FIRST, Formula.ZERO_LAST, Formula.TWICE}
+        return Lines(
+            np.empty((count, self.line), np.uint8),
+            np.empty((count, scales), np.float32),
+            np.empty((count, scales if has_zero else 0), np.float32),
+        )
+
+    def level_values(self) -> NDArray[np.float32]:
+        """Return the value of each code before scaling, float32 [codes].
+
+        Raises:
+            KeyError: The tensor has a table of its own; its reader knows it.
+        """
+        codes = np.arange(1 << self.bits, dtype=np.float32)
+        return {
+            Levels.UNSIGNED: codes,
+            Levels.SIGNED: codes - np.float32(1 << self.bits >> 1),
+            Levels.TERNARY: codes - np.float32(1),
+            Levels.E2M1: E2M1,
+            Levels.E4M3: E4M3,
+            Levels.E5M2: E5M2,
+        }[self.levels]
+
+
+@dataclass(slots=True)
+class Lines:
+    """A run of lines, not yet put together. A reader fills arrays that are given to it.
+
+    Attributes:
+        codes: uint8 [lines, line], C-contiguous.
+        scales: float32 [lines, scales of a line], C-contiguous.
+        zeros: float32, shaped as `scales`, where the formula has a zero; else [lines, 0].
+    """
+
+    codes: NDArray[np.uint8]
+    scales: NDArray[np.float32]
+    zeros: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLines:
+    """Some units of lines, with their codes and scales unpacked; not yet put together.
+
+    Attributes:
+        lines: The lines that hold them.
+        groups: The scale of each weight of a line; see `LineReader.groups`.
+        skipped: Weights of the lines in front of the first that is meant.
+        weights: How many are meant.
+    """
+
+    lines: Lines
+    groups: NDArray[np.int32] | None
+    skipped: int
+    weights: int
+
+
+class Part(Protocol):
+    """A stored tensor that belongs to a weight. Its reads are bounded and checked."""
+
+    @property
+    def dtype(self) -> str:
+        """Its type by safetensors' name."""
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape, outermost first."""
+
+    @property
+    def nbytes(self) -> int:
+        """Its stored bytes."""
+
+    def read(self, first: int, count: int) -> NDArray[np.uint8]:
+        """Return bytes, uint8 [count]: a new array, or one that the next call overwrites."""
+
+
+Parts: TypeAlias = Mapping[str, Part]
+"""The stored parts of a weight by role: ``"qweight"``, ``"scales"``, ``"weight_scale"``, …"""
+
+
+class LineReader(ABC):
+    """Reads the lines of one weight. Owns buffers: one thread, one reader.
+
+    Attributes:
+        layout: How the weight is stored.
+        parts: Its stored parts.
+        levels: float32 [codes]: the value of each code before scaling; 256 at most.
+        groups: int32 [line]: the scale of each weight of a line, in ``[0, scales of a line)``;
+            None where weight `c` has scale ``c // run``.
+
+    Raises:
+        QuantizationError: What is stored contradicts itself, and so has no weights.
+    """
+
+    groups: NDArray[np.int32] | None = None
+
+    def __init__(self, layout: CompanionLayout, parts: Parts) -> None:
+        self.layout = layout
+        self.parts = parts
+        self.levels = self.stored_levels()
+
+    def stored_levels(self) -> NDArray[np.float32]:
+        """Return `levels`; to be replaced where the table is one of the parts."""
+        return self.layout.level_values()
+
+    @abstractmethod
+    def fill(self, first: int, lines: Lines) -> None:
+        """Read lines from number `first` on, as many as `lines` has room for."""
+
+    @abstractmethod
+    def places(self, first: int, count: int) -> tuple[tuple[str, int, int], ...]:
+        """Return which bytes make `count` weights, in one line, from flat index `first` on.
+
+        For the inspector: role, first byte in the part, bytes. Codes first; bytes that several
+        weights share are in it. A part that is read in pieces is named by its first piece and
+        those that follow, in order.
+        """
+
+
+def line_reader(layout: CompanionLayout, parts: Parts) -> LineReader:
+    """Return a reader; the first call for a family loads its module, and Numba with it."""
+    module, _, name = layout.reader.partition(".")
+    found = getattr(import_module(f"explorer.quantization.huggingface.{module}"), name)
+    reader: LineReader = found(layout, parts)
+    return reader
+
+
+@cache
+def line_kernels() -> Any:
+    """Return the module that puts lines together; the first call loads Numba."""
+    return import_module("explorer.quantization.huggingface.lines")
