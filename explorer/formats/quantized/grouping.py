@@ -9,8 +9,10 @@ Source: `docs/hf_quantization.md`, sections 1 and 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from typing import Final
 
 from explorer.formats.model import ProblemLog
@@ -23,15 +25,20 @@ from explorer.formats.quantized.modules import (
     Rule,
     RuleError,
 )
-from explorer.formats.quantized.rules_words import bitsandbytes_4, bitsandbytes_8, gptq_or_awq
 
-RULES: Final[tuple[tuple[str, Rule], ...]] = (
-    (".qweight", gptq_or_awq),
-    (".weight.quant_state.bitsandbytes__nf4", bitsandbytes_4),
-    (".weight.quant_state.bitsandbytes__fp4", bitsandbytes_4),
-    (".SCB", bitsandbytes_8),
+RULES: Final = (
+    (".qweight", "rules_words.gptq_or_awq"),
+    (".weight.quant_state.bitsandbytes__nf4", "rules_words.bitsandbytes_4"),
+    (".weight.quant_state.bitsandbytes__fp4", "rules_words.bitsandbytes_4"),
+    (".SCB", "rules_words.bitsandbytes_8"),
 )
-"""Suffix of the key that gives a weight away, and the rule; of several, the first here counts."""
+"""Suffix of the key that gives a weight away, and its rule: a function of a module here.
+
+A module is loaded when one of its keys occurs. Of several keys of a weight, the first here counts.
+"""
+
+MARKS: Final = ("scale", "qweight", ".absmax", ".SCB", ".W_q", "qdata")
+"""What the name of some part of every quantized weight holds."""
 
 ATTACHED: Final = (
     *(".input_scale", ".input_global_scale", ".input_zero_point", ".output_scale"),
@@ -69,6 +76,12 @@ class Grouped:
     weights: dict[str, Found] = field(default_factory=dict)
     attached: dict[str, list[Member]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+
+
+def may_hold_weights(names: Sequence[str]) -> bool:
+    """Return quickly whether some weights may have separate scales; mostly none have."""
+    joined = "\n".join(names)
+    return any(mark in joined for mark in MARKS)
 
 
 def group_members(
@@ -118,10 +131,17 @@ def group_members(
 
 def _anchors(by_name: Mapping[str, Member]) -> Iterator[tuple[str, str, Rule]]:
     """Yield keys that give weights away, by the order of the rules."""
-    for suffix, rule in RULES:
+    for suffix, place in RULES:
         for name in by_name:
             if name.endswith(suffix):
-                yield name, suffix, rule
+                yield name, suffix, _rule(place)
+
+
+@cache
+def _rule(place: str) -> Rule:
+    module, _, name = place.partition(".")
+    rule: Rule = getattr(import_module(f"explorer.formats.quantized.{module}"), name)
+    return rule
 
 
 def _stem(name: str, suffix: str) -> str | None:

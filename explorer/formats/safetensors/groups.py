@@ -160,15 +160,6 @@ class ExpertGroups(Sequence[TensorGroup]):
         return len(self._groups)
 
 
-_MARKS: Final = ("scale", "qweight", ".absmax", ".SCB", ".W_q", "qdata")
-
-
-def may_hold_weights(names: Sequence[str]) -> bool:
-    """Return quickly whether some weights may have separate scales; mostly none have."""
-    joined = "\n".join(names)
-    return any(mark in joined for mark in _MARKS)
-
-
 def join_companions(
     stored: Sequence[Stored], declared: Declaration, config: Mapping[str, Any], log: ProblemLog
 ) -> Assembly:

@@ -25,12 +25,8 @@ from explorer.formats.model import (
     loaded_entry,
 )
 from explorer.formats.quantized.declaration import read_declaration
-from explorer.formats.safetensors.groups import (
-    ExpertGroups,
-    Stored,
-    join_companions,
-    may_hold_weights,
-)
+from explorer.formats.quantized.grouping import may_hold_weights
+from explorer.formats.safetensors.groups import ExpertGroups, Stored, join_companions
 from explorer.formats.side_files import Config, read_config
 from explorer.formats.strict_json import (
     JsonLimits,
