@@ -18,16 +18,14 @@ from explorer.quantization.jit import (
     bits_of_float32,
     f32,
     float32_of_bits,
-    float32_of_half,
     i32,
     inlined,
     kernel,
     u8,
-    u16,
     u32,
     u64,
 )
-from explorer.quantization.plain import look_up_bytes
+from explorer.quantization.plain import e4m3, look_up_bytes, twice_e2m1
 from explorer.quantization.registry import Weights, decoder, read_only
 from explorer.quantization.scale_search import clamped, finite, nearest
 from explorer.quantization.types import TENSOR_TYPES
@@ -108,27 +106,6 @@ def _decode_8(packed: Any, scales: Any, biases: Any, out: Any) -> None:
 # exact in float32's normal range.
 #
 # Source: `docs/safetensors_and_blobs.md`, section 4; mlx/backend/metal/kernels/fp_quantized.h.
-
-
-@inlined
-def twice_e2m1(code: Any) -> Any:
-    """Return twice the value of an E2M1 code, float32."""
-    # Twice the magnitude is an integer below 16, and all eight fit one word: 12 8 6 4 3 2 1 0.
-    nibble = (u32(code) & u32(7)) << u32(2)
-    magnitude = f32(i32((u32(0xC8643210) >> nibble) & u32(15)))
-    sign = (u32(code) & u32(8)) << u32(28)
-    return float32_of_bits(bits_of_float32(magnitude) | sign)  # code 8 is -0
-
-
-@inlined
-def e4m3(code: Any) -> Any:
-    """Return the value of an E4M3 code, float32."""
-    # Moved up by 7 bits it is a half float of 2^-8 the value, subnormal numbers included.
-    magnitude = u16((u16(code) & u16(0x7F)) << u16(7))
-    if magnitude == u16(0x7F << 7):
-        magnitude = u16(0x7E00)  # NaN
-    half = u16(magnitude | ((u16(code) & u16(0x80)) << u16(8)))
-    return float32_of_half(half) * f32(256)
 
 
 @kernel

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.quantization.grouped.kernels import e4m3, twice_e2m1
 from explorer.quantization.huggingface.layout import Formula, Levels, LineReader, Lines, Part
 from explorer.quantization.jit import f32, i32, kernel, routine, u8, u16
+from explorer.quantization.plain import e4m3, twice_e2m1
 from explorer.quantization.registry import QuantizationError, decoder, read_only
 from explorer.quantization.types import TENSOR_TYPES
 
