@@ -222,7 +222,7 @@ def test_a_model_of_ollama_s_store_opens_by_its_name(
     _open_first(window, [], ["ollama:tiny", "ollama:missing"])
     qtbot.waitUntil(lambda: [document.path for document in window.documents] == [manifest])
     wait_idle(qtbot, window)
-    assert "missing" in window.message_bar.label.text()
+    assert "missing" in window.message_bar.messages[-1].label.text()
 
 
 # each thread has a piece of its own arena, as long as all threads wait for each other

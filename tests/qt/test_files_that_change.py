@@ -149,8 +149,8 @@ def test_opening_what_is_gone_is_told_above_the_panels(
     path.unlink()
     window.open_paths([path])
     qtbot.waitUntil(window.message_bar.isVisible)
-    assert "does not exist" in window.message_bar.label.text()
-    assert str(path) in window.message_bar.label.text()
+    assert "does not exist" in window.message_bar.messages[-1].label.text()
+    assert str(path) in window.message_bar.messages[-1].label.text()
     the_other_model_works(qtbot, window)
 
 

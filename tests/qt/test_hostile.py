@@ -260,7 +260,7 @@ def test_menus_and_messages_show_it_as_text(
     qtbot.waitUntil(window.message_bar.isVisible)
     settle(qtbot, window)
     assert faults(window) == []
-    window.message_bar.copy.click()
+    window.message_bar.messages[-1].copy.click()
     assert not _ACTING.search(QGuiApplication.clipboard().text())
 
 

@@ -82,9 +82,20 @@ def test_a_bad_file_is_told_and_the_others_stay(
         path.write_bytes(content)
     drop(window, path)
     qtbot.waitUntil(window.message_bar.isVisible)
-    assert "bad <b>.gguf" in window.message_bar.label.text()
-    assert window.message_bar.label.textFormat() is Qt.TextFormat.PlainText
+    assert "bad <b>.gguf" in window.message_bar.messages[-1].label.text()
+    assert window.message_bar.messages[-1].label.textFormat() is Qt.TextFormat.PlainText
     assert len(window.documents) == 1
+
+
+def test_five_bad_files_are_five_errors(qtbot: QtBot, window: MainWindow, tmp_path: Path) -> None:
+    paths = [tmp_path / f"bad{number}.gguf" for number in range(5)]
+    for number, path in enumerate(paths):
+        path.write_bytes(b"GGUF"[:number])
+    window.open_paths(paths)
+    qtbot.waitUntil(lambda: len(window.message_bar.messages) == 5)
+    told = [message.label.text() for message in window.message_bar.messages]
+    assert all(any(str(path) in text for text in told) for path in paths)
+    qtbot.waitUntil(lambda: all(m.visibleRegion() for m in window.message_bar.messages))
 
 
 def test_a_model_is_opened_to_compare_the_current_one_with(

@@ -55,7 +55,7 @@ def look(window):
     if not window.documents or window.runner.jobs:
         QTimer.singleShot(20, lambda: look(window))
         return
-    print("TOLD", window.message_bar.label.text())
+    print("TOLD", window.message_bar.messages[-1].label.text())
     window.panels.setCurrentIndex(window.panels.currentIndex() + 1)
     window.runner.run("", lambda job: 1 // 0, print, print)  # a report of it cannot be written
     QTimer.singleShot(200, window.close)

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import html
-from typing import Final
+import time
+from collections import deque
+from functools import partial
+from typing import Final, NamedTuple
 
 from PySide6 import QtGui
 from PySide6.QtCore import QCoreApplication, QEvent, QSize, Qt, Signal
-from PySide6.QtWidgets import QLabel, QPushButton, QToolTip, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QToolButton,
+    QToolTip,
+    QWidget,
+)
 
 from explorer.qt.theme import warning_colour
 from explorer.qt.widgets.building import column, row
-from explorer.text import plain_text, shorten
+from explorer.text import integer_text, plain_text, shorten
 
 SELECTABLE: Final = (
     Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
@@ -112,67 +124,252 @@ class ElidedLabel(QLabel):
 
 
 _LONGEST: Final = 1000  # the details have all of it
+_MOST_SHOWN: Final = 50
+_SHARE_OF_WINDOW: Final = 0.35
+_LEAST_HEIGHT: Final = 60
+_NEWS_SECONDS: Final = 10.0
+_STRIPE: Final = 3
+
+
+class MessageText(NamedTuple):
+    """What a message says, safe to show: one sentence, and details for a report."""
+
+    sentence: str
+    details: str
+    is_error: bool
+
+
+def message_text(sentence: str, details: str, *, is_error: bool) -> MessageText:
+    """Return a message of texts that may come from a file."""
+    shown = shorten(plain_text(sentence), _LONGEST)
+    whole = plain_text(details or sentence, lines=True)  # may end up in a terminal
+    return MessageText(shown, whole, is_error)
+
+
+class Message(QFrame):
+    """One message: a sign, a sentence, and buttons to copy its details and to dismiss it.
+
+    Signals:
+        dismissed: It was dismissed.
+    """
+
+    dismissed = Signal()
+
+    def __init__(self, text: MessageText, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.text = text
+        self._times = 0
+        self._painted_at: float | None = None
+        self.sign = plain_label(self, "✘" if text.is_error else "✔")
+        font = self.sign.font()
+        font.setBold(True)
+        self.sign.setFont(font)
+        self.sign.setAccessibleName(self.tr("Error") if text.is_error else self.tr("Done"))
+        self.label = plain_label(self)
+        self.label.setWordWrap(True)
+        self.label.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.label.setAccessibleName(self.tr("Message"))
+        self.copy = _message_button(self, self.tr("Copy details"))
+        self.copy.setToolTip(self.tr("Copy the message with all that is known, for a report"))
+        self.copy.clicked.connect(lambda: _copy(self.text.details))
+        self.dismiss = _message_button(self, self.tr("Dismiss"))
+        self.dismiss.setToolTip(self.tr("Dismiss this message (Esc)"))
+        self.dismiss.clicked.connect(self.dismissed)
+        parts = (self.sign, (self.label, 1), self.copy, self.dismiss)
+        row(*parts, of=self, margins=(12, 2, 8, 2), spacing=8)
+        self.repeat()
+        self.take_colours()
+
+    def repeat(self) -> None:
+        """Say how often the same was reported."""
+        self._times += 1
+        again = self.tr("{n} times").format(n=integer_text(self._times)) if self._times > 1 else ""
+        self.label.setText(self.text.sentence + (f"  ({again})" if again else ""))
+
+    def take_colours(self) -> None:
+        """Take the colours of the scheme."""
+        palette = QtGui.QGuiApplication.palette()
+        if self.text.is_error:
+            palette.setColor(QtGui.QPalette.ColorRole.WindowText, warning_colour(palette))
+        self.sign.setPalette(palette)
+        _look_like_links(self.copy, self.dismiss)
+        self.update()
+
+    @property
+    def is_old_news(self) -> bool:
+        """Whether it says that something went well, and was in sight for some time."""
+        if self.text.is_error or self._painted_at is None or not self.isActiveWindow():
+            return False
+        return time.monotonic() - self._painted_at > _NEWS_SECONDS
+
+    # Qt
+
+    def paintEvent(self, event: QtGui.QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self._painted_at is None:
+            self._painted_at = time.monotonic()
+        palette = self.sign.palette()
+        painter = QtGui.QPainter(self)
+        colour = palette.color(QtGui.QPalette.ColorRole.WindowText)
+        left = self.rect().left()
+        if self.layoutDirection() is Qt.LayoutDirection.RightToLeft:
+            left = self.rect().right() + 1 - _STRIPE
+        painter.fillRect(left, 2, _STRIPE, self.height() - 4, colour)
+        painter.end()
+
+    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.dismissed.emit()
+        else:
+            super().keyPressEvent(event)
+
+
+def _message_button(parent: QWidget, text: str) -> QToolButton:
+    button = QToolButton(parent)
+    button.setText(text)
+    button.setAutoRaise(True)
+    button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    return button
+
+
+def _look_like_links(*buttons: QToolButton) -> None:
+    """Give buttons without a frame a colour that says what they are."""
+    role = QtGui.QPalette.ColorRole
+    palette = QtGui.QGuiApplication.palette()
+    palette.setColor(role.ButtonText, palette.color(role.Link))
+    for button in buttons:
+        button.setPalette(palette)
+
+
+def _copy(text: str) -> None:
+    QtGui.QGuiApplication.clipboard().setText(text)
 
 
 class MessageBar(QWidget):
-    """Shows the latest message until it is dismissed; its details can be copied.
+    """All messages, one below the other, each until it is dismissed; none replaces another.
 
-    It is the one way to report a failure: a line above the content, not a dialog.
+    It is the one way to report a failure: lines above the content, not a dialog.
+
+    Attributes:
+        messages: Those in sight, in the order of coming; later ones wait until some are dismissed.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._details = ""
-        self._error = False
-        self.label = plain_label(self)
-        self.label.setWordWrap(True)
-        self.label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.label.setAccessibleName(self.tr("Message"))
-        self.copy = QPushButton(self.tr("Copy details"), self)
-        self.copy.setToolTip(self.tr("Copy the message with all that is known, for a report"))
-        self.copy.clicked.connect(lambda: QtGui.QGuiApplication.clipboard().setText(self._details))
-        self.dismiss = QPushButton(self.tr("Dismiss"), self)
-        self.dismiss.clicked.connect(self.hide)
-        row((self.label, 1), self.copy, self.dismiss, of=self, margins=(12, 8, 12, 8))
+        self.messages: list[Message] = []
+        self._waiting: deque[MessageText] = deque()
+        self.setAccessibleName(self.tr("Messages"))
+        self._count = plain_label(self)
+        self.copy_all = _message_button(self, self.tr("Copy all"))
+        self.copy_all.setToolTip(self.tr("Copy all messages with all that is known, for a report"))
+        self.copy_all.clicked.connect(lambda: _copy("\n\n".join(t.details for t in self._texts())))
+        self.dismiss_all = _message_button(self, self.tr("Dismiss all"))
+        self.dismiss_all.setToolTip(self.tr("Dismiss all messages, also those not in sight"))
+        self.dismiss_all.clicked.connect(self.clear)
+        self._head = QWidget(self)
+        parts = ((self._count, 1), self.copy_all, self.dismiss_all)
+        row(*parts, of=self._head, margins=(12, 0, 8, 0), spacing=8)
+        self._list = QWidget(self)
+        self._rows = column(of=self._list, spacing=2)
+        self._scroll = QScrollArea(self)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setAccessibleName(self.tr("Messages"))
+        self._scroll.setWidget(self._list)
+        line = QFrame(self)
+        line.setFrameShape(QFrame.Shape.HLine)
+        line.setForegroundRole(QtGui.QPalette.ColorRole.Mid)
+        line.setFrameShadow(QFrame.Shadow.Plain)
+        column(self._head, self._scroll, line, of=self, margins=(0, 4, 0, 0), spacing=3)
+        _look_like_links(self.copy_all, self.dismiss_all)
         self.setAutoFillBackground(True)
+        self.setBackgroundRole(QtGui.QPalette.ColorRole.AlternateBase)
+        for inner in (self._list, self._scroll.viewport()):
+            inner.setAutoFillBackground(False)
         self.hide()
 
     def show_error(self, sentence: str, details: str = "") -> None:
         """Show what failed; it may hold text from a file. `details` are for a report."""
-        self._show("✘", sentence, details or sentence, error=True)
+        self._add(message_text(sentence, details, is_error=True))
 
     def show_note(self, sentence: str) -> None:
         """Show something that went well."""
-        self._show("✔", sentence, sentence, error=False)
+        self._add(message_text(sentence, "", is_error=False))
 
-    def _show(self, sign: str, sentence: str, details: str, *, error: bool) -> None:
-        self._error = error
-        self._details = plain_text(details, lines=True)  # may end up in a terminal
-        self.label.setText(f"{sign}  {shorten(plain_text(sentence), _LONGEST)}")
-        self._take_colours()
-        self.show()
+    def clear(self) -> None:
+        """Dismiss all messages."""
+        self._waiting.clear()
+        for message in list(self.messages):
+            self._remove(message)
+        self._fit()
 
-    def _take_colours(self) -> None:
-        palette = QtGui.QGuiApplication.palette()
-        role = QtGui.QPalette.ColorRole
-        colour = warning_colour(palette) if self._error else palette.color(role.WindowText)
-        own = QtGui.QPalette(palette)
-        own.setColor(role.Window, palette.color(role.AlternateBase))
-        own.setColor(role.WindowText, colour)
-        self.setPalette(own)
+    def _texts(self) -> list[MessageText]:
+        return [*(message.text for message in self.messages), *self._waiting]
+
+    def _add(self, text: MessageText) -> None:
+        for message in [message for message in self.messages if message.is_old_news]:
+            self._remove(message)
+        same = next((message for message in self.messages if message.text == text), None)
+        if same is not None:
+            same.repeat()
+        else:
+            self._waiting.append(text)
+        self._fit()
+
+    def _fill(self) -> None:
+        while self._waiting and len(self.messages) < _MOST_SHOWN:
+            message = Message(self._waiting.popleft(), self._list)
+            message.dismissed.connect(partial(self._dismiss, message))
+            self.messages.append(message)
+            self._rows.addWidget(message)
+            message.show()
+            alert = QtGui.QAccessibleEvent(message.label, QtGui.QAccessible.Event.Alert)
+            QtGui.QAccessible.updateAccessibility(alert)
+
+    def _dismiss(self, message: Message) -> None:
+        place = self.messages.index(message)
+        focused = QApplication.focusWidget()
+        had_focus = focused is not None and message.isAncestorOf(focused)
+        self._remove(message)
+        self._fit()
+        if had_focus and self.messages:  # so that the keyboard can dismiss one after the other
+            after = self.messages[min(place, len(self.messages) - 1)]
+            after.dismiss.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _remove(self, message: Message) -> None:
+        self.messages.remove(message)
+        self._rows.removeWidget(message)
+        message.hide()
+        message.deleteLater()
+
+    def _fit(self) -> None:
+        """Show what there is: as high as it is, but a part of the window only."""
+        self._fill()
+        count = len(self.messages) + len(self._waiting)
+        self._count.setText(self.tr("{n} messages").format(n=integer_text(count)))
+        self._head.setVisible(count > 1)
+        self.setVisible(count > 0)
+        high = self._rows.totalHeightForWidth(self._scroll.viewport().width())
+        most = max(_LEAST_HEIGHT, int(_SHARE_OF_WINDOW * self.window().height()))
+        self._scroll.setFixedHeight(max(0, min(high, most)))  # -1 without a message
 
     # Qt
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ApplicationPaletteChange:  # dark has become light
-            self._take_colours()
+            _look_like_links(self.copy_all, self.dismiss_all)
+            for message in self.messages:
+                message.take_colours()
         return super().event(event)
 
-    def keyPressEvent(self, event: QtGui.QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape:
-            self.hide()
-        else:
-            super().keyPressEvent(event)
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width() and self.messages:
+            self._fit()
 
 
 class StatePage(QWidget):

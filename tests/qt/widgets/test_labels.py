@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QHelpEvent, QPalette
@@ -10,6 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from explorer.qt.main_window import MainWindow
 from explorer.qt.theme import Scheme, apply_scheme, warning_colour
+from explorer.qt.widgets import labels
 from explorer.qt.widgets.labels import ElidedLabel, MessageBar, StatePage
 from tests.helpers.window import HOSTILE, unsafe_characters
 
@@ -24,27 +27,33 @@ def bar(qtbot: QtBot) -> MessageBar:
 
 
 def colour(bar: MessageBar) -> str:
-    return bar.label.palette().color(QPalette.ColorRole.WindowText).name()
+    return bar.messages[-1].sign.palette().color(QPalette.ColorRole.WindowText).name()
+
+
+def sentences(bar: MessageBar) -> list[str]:
+    return [message.label.text() for message in bar.messages]
 
 
 def test_it_is_there_only_while_there_is_something_to_say(qtbot: QtBot, bar: MessageBar) -> None:
     assert not bar.isVisible()
     bar.show_error("It failed.")
     assert bar.isVisible()
-    qtbot.mouseClick(bar.dismiss, LEFT)
+    qtbot.mouseClick(bar.messages[0].dismiss, LEFT)
     assert not bar.isVisible()
     bar.show_note("It went well.")
-    qtbot.keyClick(bar, Qt.Key.Key_Escape)
+    qtbot.keyClick(bar.messages[0], Qt.Key.Key_Escape)
     assert not bar.isVisible()
 
 
 def test_an_error_differs_from_a_note_not_by_colour_alone(bar: MessageBar) -> None:
     bar.show_error("It failed.")
-    error = bar.label.text(), colour(bar)
     bar.show_note("It failed.")
-    note = bar.label.text(), colour(bar)
-    assert error[0] != note[0]
-    assert error[1] == warning_colour(QGuiApplication.palette()).name() != note[1]
+    error, note = bar.messages
+    assert error.sign.text() != note.sign.text()
+    assert error.sign.accessibleName() != note.sign.accessibleName()
+    bar.clear()
+    bar.show_error("It failed.")
+    assert colour(bar) == warning_colour(QGuiApplication.palette()).name()
 
 
 def test_it_follows_the_scheme_while_it_is_shown(qtbot: QtBot, bar: MessageBar) -> None:
@@ -56,31 +65,114 @@ def test_it_follows_the_scheme_while_it_is_shown(qtbot: QtBot, bar: MessageBar) 
         dark = warning_colour(QGuiApplication.palette()).name()
         assert dark != light
         qtbot.waitUntil(lambda: colour(bar) == dark)
-        background = bar.palette().color(QPalette.ColorRole.Window)
-        assert background.lightness() < 80
+        assert bar.grab().toImage().pixelColor(bar.width() // 2, 1).lightness() < 80
     finally:
         apply_scheme(Scheme.SYSTEM)
 
 
-def test_the_last_message_counts(bar: MessageBar) -> None:
+def test_no_message_replaces_another(bar: MessageBar) -> None:
     bar.show_error("First.", "details of the first")
-    bar.show_error("Second.")
-    assert "Second." in bar.label.text()
-    bar.copy.click()
-    assert QGuiApplication.clipboard().text() == "Second."
+    bar.show_note("Second.")
+    bar.show_error("Third.")
+    assert sentences(bar) == ["First.", "Second.", "Third."]
+    bar.messages[0].copy.click()
+    assert QGuiApplication.clipboard().text() == "details of the first"
+    bar.copy_all.click()
+    assert QGuiApplication.clipboard().text() == "details of the first\n\nSecond.\n\nThird."
+    bar.messages[1].dismiss.click()
+    assert sentences(bar) == ["First.", "Third."]
+    bar.dismiss_all.click()
+    assert not bar.isVisible()
+    assert sentences(bar) == []
+
+
+def test_what_is_reported_again_is_counted(bar: MessageBar) -> None:
+    for _ in range(3):
+        bar.show_error("It failed.")
+    assert sentences(bar) == ["It failed.  (3 times)"]
+    bar.messages[0].copy.click()
+    assert QGuiApplication.clipboard().text() == "It failed."
+
+
+def test_good_news_make_room_once_they_were_seen(
+    bar: MessageBar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labels, "_NEWS_SECONDS", -1)
+    monkeypatch.setattr(labels.Message, "isActiveWindow", lambda _: True)
+    bar.show_note("Written: a.csv")
+    bar.show_note("Written: b.csv")
+    assert len(bar.messages) == 2  # nobody saw the first one yet
+    bar.grab()
+    bar.show_error("It failed.")
+    bar.grab()
+    bar.show_note("Written: c.csv")
+    assert sentences(bar) == ["It failed.", "Written: c.csv"]
+
+
+def test_thousands_of_messages_are_kept_and_shown_one_after_the_other(bar: MessageBar) -> None:
+    for number in range(2_000):
+        bar.show_error(f"{number}")
+    assert len(bar.messages) == 50
+    for _ in range(50):
+        bar.messages[0].dismiss.click()
+    assert sentences(bar) == [f"{number}" for number in range(50, 100)]
+    bar.copy_all.click()
+    assert QGuiApplication.clipboard().text().endswith("\n1999")
+    bar.dismiss_all.click()
+    assert not bar.isVisible()
+
+
+def test_many_messages_leave_most_of_the_window_to_the_content(
+    qtbot: QtBot, make_window: Callable[[], MainWindow]
+) -> None:
+    window = make_window()
+    window.show()
+    for number in range(30):
+        window.message_bar.show_error(f"{number}: " + "a sentence of many words " * 20)
+    qtbot.waitUntil(lambda: window.message_bar.height() > 50)
+    assert window.message_bar.height() < window.height() / 2
+    window.message_bar.clear()
+    window.message_bar.show_error("One line.")
+    qtbot.waitUntil(lambda: 0 < window.message_bar.height() < 50)
+
+
+def test_the_keyboard_reads_copies_and_dismisses_one_after_the_other(
+    qtbot: QtBot, make_window: Callable[[], MainWindow]
+) -> None:
+    window = make_window()
+    window.show()
+    bar = window.message_bar
+    for name in ("a", "b", "c"):
+        bar.show_error(name)
+    reached = set()
+    widget = window.nextInFocusChain()
+    while widget is not window:
+        if bar.isAncestorOf(widget) and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            reached.add(widget)
+        widget = widget.nextInFocusChain()
+    for message in bar.messages:
+        assert {message.copy, message.dismiss} <= reached
+    assert {bar.copy_all, bar.dismiss_all} <= reached
+    bar.messages[1].dismiss.setFocus()
+    qtbot.waitUntil(bar.messages[1].dismiss.hasFocus)
+    qtbot.keyClick(bar.messages[1].dismiss, Qt.Key.Key_Space)
+    assert sentences(bar) == ["a", "c"]
+    qtbot.waitUntil(bar.messages[1].dismiss.hasFocus)
+    qtbot.keyClick(bar.messages[1].dismiss, Qt.Key.Key_Escape)
+    assert sentences(bar) == ["a"]
 
 
 def test_details_are_copied_as_they_are(qtbot: QtBot, bar: MessageBar) -> None:
     bar.show_error("It failed.", "Traceback:\n  line 1\n  line 2")
-    qtbot.mouseClick(bar.copy, LEFT)
+    qtbot.mouseClick(bar.messages[0].copy, LEFT)
     assert QGuiApplication.clipboard().text() == "Traceback:\n  line 1\n  line 2"
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_from_a_file_does_nothing(bar: MessageBar, text: str) -> None:
     bar.show_error(text)
-    assert bar.label.textFormat() is Qt.TextFormat.PlainText
-    assert not unsafe_characters(bar.label.text())
+    assert bar.messages[-1].label.textFormat() is Qt.TextFormat.PlainText
+    assert not unsafe_characters(bar.messages[-1].label.text())
 
 
 _PATH = "/home/somebody/models/a/long/way/down/model-00001-of-00012.gguf"

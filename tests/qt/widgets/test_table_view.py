@@ -57,7 +57,7 @@ def test_what_is_shown_is_exported(
     else:
         rows = json.loads(path.read_text("utf-8"))
     assert [row["name"] for row in rows] == ["blk.0.ffn_up.weight", "blk.1.ffn_up.weight"]
-    assert str(path) in window.message_bar.label.text()
+    assert str(path) in window.message_bar.messages[-1].label.text()
 
 
 def test_a_file_without_a_suffix_gets_that_of_the_kind_that_was_chosen(
@@ -80,7 +80,7 @@ def test_an_export_that_fails_is_told(
     with qtbot.waitSignal(table.failed):
         table.export(tmp_path / "no folder" / "tensors.csv")
     assert window.message_bar.isVisible()
-    assert "cannot be written" in window.message_bar.label.text()
+    assert "cannot be written" in window.message_bar.messages[-1].label.text()
 
 
 def test_a_click_on_a_header_sorts(qtbot: QtBot, table: TableView) -> None:
