@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -18,6 +18,7 @@ from explorer.hardware.detect import working_set_bytes
 from explorer.paths import resource
 from explorer.planner import Device
 from explorer.planner.devices import compute_capability
+from explorer.planner.speed import CPU, Bandwidth
 from explorer.text import plain_text, shorten
 
 # "RTX 3090", "rtx3090", "3090" and "NVIDIA GeForce RTX 3090" are one card; "A100" is four. So names
@@ -184,6 +185,52 @@ class Catalogue:
 def _search_text(gpu: Gpu) -> str:
     name = gpu.name.casefold()
     return f"{name} {name.replace(' ', '')} {gpu.kind} {gpu.library.casefold()}"
+
+
+MAIN_MEMORY_BANDWIDTH: Final = 102_400_000_000
+"""Assumed where nobody says better: two channels of DDR5-6400. Servers have more."""
+
+
+def find_bandwidths(
+    devices: Iterable[Device], given: Mapping[str, int] | None = None
+) -> dict[str, Bandwidth]:
+    """Return how fast each GPU and the CPU read their memory.
+
+    Args:
+        devices: The GPUs, in the order of the plan: ``"GPU0"`` …
+        given: Bytes a second that the user gave, by ``"GPU0"`` … or ``"CPU"``.
+    """
+    found: dict[str, Bandwidth] = {}
+    shared: Bandwidth | None = None
+    for number, device in enumerate(devices):
+        name = f"GPU{number}"
+        found[name] = _bandwidth(name, device)
+        if device.integrated and found[name].bytes_per_second:
+            shared = found[name]  # its memory is the machine's
+    if shared is not None:
+        found[CPU] = Bandwidth(CPU, shared.bytes_per_second, shared.origin)
+    else:
+        origin = "assumed: two channels of DDR5-6400; give the machine's own"
+        found[CPU] = Bandwidth(CPU, MAIN_MEMORY_BANDWIDTH, origin)
+    for name, rate in (given or {}).items():
+        if name in found:
+            found[name] = Bandwidth(name, rate, "you")
+    return found
+
+
+def _bandwidth(name: str, device: Device) -> Bandwidth:
+    if not device.name:
+        return Bandwidth(name, None, "not known: the GPU has no name")
+    try:
+        gpu = load_catalogue().find(device.name)
+    except CatalogueError as error:
+        rates = {load_catalogue().find(one).bandwidth_bytes_per_s for one in error.matching}
+        if len(rates) == 1 and None not in rates:  # variants of one card with the same memory
+            return Bandwidth(name, rates.pop(), f"catalogue: {error.matching[0]}")
+        return Bandwidth(name, None, "not known: the catalogue has no such GPU, or several")
+    if gpu.bandwidth_bytes_per_s is None:
+        return Bandwidth(name, None, f"not in the catalogue for {gpu.name}")
+    return Bandwidth(name, gpu.bandwidth_bytes_per_s, f"catalogue: {gpu.name}")
 
 
 @cache

@@ -1,0 +1,658 @@
+"""What the lines of a log mean: llama.cpp's, Ollama's, LM Studio's, and those of `ollama ps`.
+
+Lines of llama.cpp are those of build 11434 (`llama-model.cpp`, `llama-context.cpp`,
+`llama-kv-cache.cpp`, `common/fit.cpp`) and their older spellings; docs/planner.md has the table.
+Lines are untrusted; `logs` cuts them to a length that no pattern here takes long for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from explorer.errors import ExplorerError
+from explorer.planner.devices import MAX_COUNT, MAX_DEVICES, MAX_MEMORY
+from explorer.planner.llama_cpp import CACHE_TYPES
+from explorer.text import plain_text, shorten
+
+_MOST_LOADS: Final = 16
+_MOST_BUFFERS: Final = 4 * MAX_DEVICES
+_LONGEST_NAME: Final = 80
+
+WEIGHTS, CACHE, COMPUTE, OUTPUT, ADAPTER, PROJECTOR = (
+    *("weights", "cache", "compute", "output"),
+    *("adapter", "projector"),
+)
+"""What a buffer holds."""
+
+
+class LogError(ExplorerError):
+    """A log that says nothing of memory, with what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBuffer:
+    """Bytes that one device holds of one kind."""
+
+    device: str  # the program's name: "CUDA0", "CPU_Mapped", "RPC0[127.0.0.1:50061]"
+    kind: str  # WEIGHTS, CACHE, …
+    nbytes: int
+    within: int  # the log rounds: the true size is at most so many bytes away
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedDevice:
+    """A GPU as the log tells of it. What it does not tell is None."""
+
+    name: str  # "CUDA0"
+    description: str = ""  # "NVIDIA GeForce RTX 4090"
+    free: int | None = None  # before loading
+    total: int | None = None
+    free_after: int | None = None  # while the model was loaded
+    unaccounted: int | None = None  # in use, but in no buffer; may be other programs'
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One load of a model, as a log tells of it."""
+
+    source: str  # "llama.cpp", "Ollama's own engine" or "ollama ps"
+    settings: Mapping[str, Any]  # those fields of `llama_cpp.Settings` that the log tells
+    buffers: tuple[LoggedBuffer, ...] = ()
+    devices: tuple[LoggedDevice, ...] = ()
+    name: str = ""  # general.name, or the name in `ollama ps`
+    architecture: str = ""
+    blocks: int | None = None
+    offloaded: tuple[int, int] | None = None  # layers on GPUs, of all
+    mapped: bool = False  # weights of main memory are a range of the file (mmap)
+    total: int | None = None  # where only sums are told (`ollama ps`)
+    on_gpus: int | None = None  # of that sum
+    within: int = 0  # how far these two sums are rounded
+    tokens_per_second: float | None = None  # the last generation
+    depth: int | None = None  # tokens in the cache during it, in the middle
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What was found in a log, the last load last."""
+
+    loads: tuple[Measured, ...]
+    starts: int = 0  # loads in the log; of many only the last ones are kept
+    cut: bool = False  # whether part of the log was not read
+    verbosity: int | None = None  # `-lv` of the last llama.cpp
+
+    def load_of(self, architecture: str, name: str = "") -> Measured:
+        """Return the last load of a model with this architecture and name; else the last load.
+
+        Raises:
+            LogError: The log says nothing of memory.
+        """
+        if not self.loads:
+            raise LogError(_silent(self.verbosity))
+        alike = [one for one in self.loads if one.architecture in {"", architecture}]
+        named = [one for one in alike if name and one.name == name]
+        return (named or alike or self.loads)[-1]
+
+
+def _silent(verbosity: int | None) -> str:
+    if verbosity is not None and verbosity < 4:
+        return (
+            f"this log was written at verbosity {verbosity}, which leaves out all lines on memory; "
+            "start llama-server with -lv 4 and compare that log"
+        )
+    return (
+        "no line of this text says what was allocated; of llama-server a log written with -lv 4 "
+        "is needed, of Ollama its server.log or what `ollama ps` prints"
+    )
+
+
+# Sizes and counts
+
+
+_UNITS: Final = {
+    "B": 1,
+    **{f"{letter}iB": 1 << (10 * power) for power, letter in enumerate("KMGT", 1)},
+    **{f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)},
+}
+_SIZE: Final = r"(?P<whole>[0-9]{1,15})(?:[.,](?P<fraction>[0-9]{1,6}))? ?(?P<unit>B|[KMGT]i?B)\b"
+_BUFFER: Final = re.compile(r" buffer size {1,20}= {0,20}" + _SIZE)
+_QUOTED_SIZE: Final = re.compile(r'size="?' + _SIZE)
+
+
+def _sized(match: re.Match[str]) -> tuple[int, int] | None:
+    """Return a size and how far it may be rounded; None if no memory is so large."""
+    whole, fraction, unit = match["whole"], match["fraction"] or "", _UNITS[match["unit"]]
+    scale = 10 ** len(fraction)
+    nbytes = int(whole + fraction) * unit // scale
+    within = 0 if unit == 1 else unit // (2 * scale) + 1
+    return (nbytes, within) if nbytes <= MAX_MEMORY else None
+
+
+def _count(text: str | None, most: int = MAX_COUNT) -> int | None:
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > 15:
+        return None
+    return int(text) if int(text) <= most else None
+
+
+def _named(text: str) -> str:
+    return shorten(plain_text(text.strip()), _LONGEST_NAME)
+
+
+# What a load has said so far
+
+
+@dataclass(slots=True)
+class _Load:
+    """A load that is being read."""
+
+    source: str = "llama.cpp"
+    settings: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)  # of a command line, if any
+    buffers: dict[tuple[str, str], LoggedBuffer] = field(default_factory=dict)
+    breakdown: dict[tuple[str, str], LoggedBuffer] = field(default_factory=dict)
+    devices: dict[str, dict[str, Any]] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)  # further fields of Measured
+    header: bool = False  # whether the model's header was read
+    generated: int = 0
+
+    def device(self, name: str) -> dict[str, Any]:
+        """Return what is known of a device, to be added to."""
+        if name not in self.devices and len(self.devices) >= MAX_DEVICES:
+            return {}
+        return self.devices.setdefault(name, {})
+
+    def add(self, device: str, kind: str, size: tuple[int, int] | None, *, sums: bool) -> None:
+        """Note a buffer: add it to what the device holds of its kind, or replace that."""
+        key = (device, kind)
+        if size is None or (key not in self.buffers and len(self.buffers) >= _MOST_BUFFERS):
+            return
+        nbytes, within = size
+        before = self.buffers.get(key)
+        if sums and before is not None:
+            nbytes, within = before.nbytes + nbytes, before.within + within
+        if nbytes <= MAX_MEMORY:
+            self.buffers[key] = LoggedBuffer(device, kind, nbytes, within)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said of memory."""
+        return not (self.buffers or self.breakdown or "total" in self.facts)
+
+    def finished(self) -> Measured:
+        """Return it as it stands."""
+        buffers = self.buffers or self.breakdown
+        devices = tuple(LoggedDevice(name, **known) for name, known in self.devices.items())
+        settings = self.arguments | self.settings
+        offloaded = self.facts.get("offloaded")
+        if offloaded is not None:
+            settings["gpu_layers"] = offloaded[0]
+        return Measured(
+            self.source, MappingProxyType(settings), tuple(buffers.values()), devices, **self.facts
+        )
+
+
+# Lines → loads
+
+_OFFLOADED: Final = re.compile(r"offloaded ([0-9]{1,6})/([0-9]{1,6}) layers")
+_ENTRY: Final = re.compile(r"^ {0,40}(\w{1,30}) {0,40}= {0,20}([\w.-]{1,20})")
+_TYPES: Final = re.compile(r"\b(K|V) \((\w{1,8})\)")
+_OLD_TYPES: Final = re.compile(r"type_(k|v) = '(\w{1,8})'")
+_DEVICE: Final = re.compile(
+    r"using device ([\w:]{1,40}) \(([^)]{0,200})\)(?: \([^)]{0,200}\))? - ([0-9]{1,12}) MiB free"
+)
+_FIGURE: Final = re.compile(r"-?[0-9]{1,12}")
+_SPEED: Final = re.compile(r" ([0-9]{1,9}(?:[.,][0-9]{1,6})?) (?:tokens per second|tokens/s|t/s)")
+_RUNS: Final = re.compile(r"/ {0,20}([0-9]{1,12}) (?:runs|tokens)")
+_TOKENS: Final = re.compile(r"n_tokens = {0,20}([0-9]{1,12})")
+_KEY: Final = re.compile(
+    r"- kv {1,6}[0-9]{1,8}: {1,80}(\S{1,120}) (?:str|u32|u64|i32) {1,40}= (.{0,200})"
+)
+_ATTRIBUTE: Final = re.compile(r'(\w{1,40})=(?:"([^"]{0,300})"|([^\s"]{1,300}))')
+_REQUEST: Final = re.compile(r"\b(\w{1,30}):([\w-]{1,40})")
+_GPU_LAYERS: Final = re.compile(r"GPULayers:([0-9]{1,6})")
+_PS_ROW: Final = re.compile(
+    r"(?P<name>\S{1,200}) +(?:[0-9a-f]{6,64}|-) +" + _SIZE + r" +"
+    r"(?:(?P<cpu>[0-9]{1,3})%/[0-9]{1,3}% CPU/GPU|(?P<all>[0-9]{1,3})% (?P<on>GPU|CPU))"
+    r"(?: +(?P<context>[0-9]{1,12})\b)?"
+)
+_SHARE: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+
+_CONTEXT_FUNCTIONS: Final = (
+    "llama_context",
+    "llama_new_context_with_model",
+    "llama_init_from_model",
+)
+_COUNTS: Final = {
+    "n_ctx": "context",
+    "n_batch": "batch",
+    "n_ubatch": "ubatch",
+    "n_seq_max": "parallel",
+}
+_SWITCHES: Final = {"1": True, "true": True, "enabled": True, "auto": True} | {
+    "0": False,
+    "false": False,
+    "disabled": False,
+}
+_FLAGS: Final = {
+    **dict.fromkeys(("-c", "--ctx-size"), "context"),
+    **dict.fromkeys(("-np", "--parallel"), "parallel"),
+    **dict.fromkeys(("-b", "--batch-size"), "batch"),
+    **dict.fromkeys(("-ub", "--ubatch-size"), "ubatch"),
+    **dict.fromkeys(("-ngl", "--n-gpu-layers", "--gpu-layers"), "gpu_layers"),
+    **dict.fromkeys(("-ncmoe", "--n-cpu-moe"), "cpu_moe_layers"),
+    **dict.fromkeys(("-ctk", "--cache-type-k"), "type_k"),
+    **dict.fromkeys(("-ctv", "--cache-type-v"), "type_v"),
+    "--kv-cache-type": "type_k type_v",
+    **dict.fromkeys(("-ts", "--tensor-split"), "tensor_split"),
+}
+_BARE_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
+    **dict.fromkeys(("-nkvo", "--no-kv-offload"), ("offload_kv", False)),
+    "--swa-full": ("swa_full", True),
+    **dict.fromkeys(("-kvu", "--kv-unified"), ("kv_unified", True)),
+    **dict.fromkeys(("-cmoe", "--cpu-moe"), ("cpu_moe_layers", 1024)),
+}
+
+
+class LogParser:
+    """Reads lines and keeps the loads that they tell of."""
+
+    def __init__(self) -> None:
+        self._now = _Load()
+        self._kept: deque[Measured] = deque(maxlen=_MOST_LOADS)
+        self._verbosity: int | None = None
+        self._starts = 0
+        self._in_table = False  # of `ollama ps`
+        self._gpus: dict[str, str] = {}  # of Ollama: name → what people call it
+        self.lines = 0
+
+    def log(self, *, cut: bool = False) -> Log:
+        """Return all loads so far."""
+        self._end()
+        return Log(tuple(self._kept), self._starts, cut, self._verbosity)
+
+    def line(self, text: str) -> None:
+        """Read one line, without its end."""
+        self.lines += 1
+        if text.startswith("{"):
+            for part in self._of_json(text):
+                self._plain(part)
+            return
+        self._plain(_without_codes(text))
+
+    def _of_json(self, text: str) -> Iterator[str]:
+        """Yield the lines in a record of `--log-jsonl`; the record itself if it is none."""
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            yield text
+            return
+        if not isinstance(record, dict):
+            return
+        data, message = record.get("data"), record.get("msg")
+        if record.get("type") == "fit_memory_breakdown" and isinstance(data, dict):
+            self._breakdown_records(data.get("rows"))
+        elif isinstance(message, str):
+            yield from _without_codes(message).split("\n")
+
+    def _plain(self, text: str) -> None:
+        for word, read in _READERS:
+            if word in text:
+                read(self, text)
+                return
+
+    def _end(self) -> None:
+        """Keep the load that was read, if it said anything, and begin another."""
+        now = self._now
+        if not now.is_empty:
+            for device in dict.fromkeys(device for device, _ in now.buffers):
+                if device in self._gpus:
+                    now.device(device).setdefault("description", self._gpus[device])
+            self._kept.append(now.finished())
+            self._starts += 1
+        self._now = _Load()
+
+    # Beginnings
+
+    def _start(self, text: str) -> None:
+        """A program starts."""
+        if "msg=" in text and "cmd=" not in text:
+            return
+        before = self._now
+        self._end()
+        if before.is_empty:  # a command line that was pasted above its output
+            self._now.arguments = before.arguments
+        self._command(text)
+
+    def _command(self, text: str) -> None:
+        """Take settings from a command line; what the program says later outranks them."""
+        found = _arguments(text.replace('"', " ").split())
+        if found:
+            if not self._now.is_empty:
+                self._end()
+            self._now.arguments = found
+
+    def _model(self, _text: str) -> None:
+        """A model's header was read."""
+        before = self._now
+        if before.buffers or "total" in before.facts:
+            self._end()
+        elif before.header:  # only its vocabulary was read, as Ollama does first
+            self._now = _Load(devices=before.devices)
+        self._now.arguments = before.arguments
+        self._now.breakdown.clear()  # what `--fit` tried
+        self._now.header = True
+
+    def _using_device(self, text: str) -> None:
+        match = _DEVICE.search(text)
+        if match is None:
+            return
+        if self._now.buffers:  # older programs name the devices before they read the header
+            self._model(text)
+            self._now.header = False
+        known = self._now.device(_named(match[1]))
+        known["description"] = _named(match[2])
+        known["free"] = int(match[3]) << 20
+
+    def _verbosity_line(self, text: str) -> None:
+        match = re.search(r"verbosity = ([0-9]{1,3})", text)
+        if match is not None:
+            self._verbosity = int(match[1])
+
+    # llama.cpp
+
+    def _metadata(self, text: str) -> None:
+        match = _KEY.search(text)
+        if match is None:
+            return
+        key, value, facts = match[1], _named(match[2]), self._now.facts
+        if key == "general.architecture":
+            facts["architecture"] = value
+        elif key == "general.name":
+            facts["name"] = value
+        elif key.endswith(".block_count"):
+            facts["blocks"] = _count(value)
+
+    def _buffer(self, text: str) -> None:
+        match = _BUFFER.search(text)
+        if match is None:
+            return
+        head, colon, tail = text[: match.start()].rpartition(": ")
+        words, function = tail.split(), head.rsplit(None, 1)[-1:] or [""]
+        if not colon or not words or len(words) > 6:
+            return
+        device, what = _named(words[0]), words[1:2] or ["model"]
+        kind = _KINDS.get(what[0])
+        if "clip" in function[0] or "alloc_compute" in function[0]:
+            kind = PROJECTOR
+        if kind is None:
+            return
+        now = self._now
+        if kind == WEIGHTS and any(held == COMPUTE for _, held in now.buffers):
+            self._model(text)  # another model, whose header an older log does not show
+        now = self._now
+        if device.endswith("_Mapped"):
+            now.facts["mapped"] = True
+        now.add(device, kind, _sized(match), sums=kind != COMPUTE)
+
+    def _offload(self, text: str) -> None:
+        match = _OFFLOADED.search(text)
+        if match is not None:
+            self._now.facts["offloaded"] = (int(match[1]), int(match[2]))
+
+    def _context(self, _text: str) -> None:
+        """A context is made; what an earlier one of this model held is gone."""
+        now = self._now
+        for key in [key for key in now.buffers if key[1] in {CACHE, COMPUTE, OUTPUT}]:
+            del now.buffers[key]
+        now.settings.clear()
+
+    def _context_entry(self, text: str) -> None:
+        head, colon, tail = text.rpartition(": ")
+        match = _ENTRY.match(tail)
+        if not colon or match is None or not head.endswith(_CONTEXT_FUNCTIONS):
+            return
+        name, value, now = match[1], match[2], self._now
+        if name in _COUNTS:
+            field_name, number = _COUNTS[name], _count(value)
+            if name == "n_ctx" and field_name in now.settings and not now.is_empty:
+                self._context(text)
+            if number is not None:
+                now.settings[field_name] = number
+        elif name in {"flash_attn", "kv_unified"} and value in _SWITCHES:
+            told = "flash_attention" if name == "flash_attn" else name
+            now.settings[told] = _SWITCHES[value]
+
+    def _flash_attention(self, text: str) -> None:
+        if text.rstrip().endswith(("enabled", "disabled")):
+            self._now.settings["flash_attention"] = text.rstrip().endswith("enabled")
+
+    def _full_windows(self, _text: str) -> None:
+        self._now.settings["swa_full"] = True
+
+    def _cache_types(self, text: str) -> None:
+        for which, name in (_TYPES if " (" in text else _OLD_TYPES).findall(text):
+            if name in CACHE_TYPES:
+                self._now.settings[f"type_{which.lower()}"] = name
+
+    def _breakdown(self, text: str) -> None:
+        """Read a row of the table that is printed by `--fit` and at exit; the last one counts."""
+        cells = text.rstrip().rstrip("|").split("|")
+        if "memory breakdown" in text:
+            self._now.breakdown.clear()
+        if len(cells) < 3 or not cells[-2].strip().startswith("- "):
+            return
+        label = cells[-2].strip()[2:].strip()
+        name, _, description = label.partition(" (")
+        figures = [int(figure) for figure in _FIGURE.findall(cells[-1][:400])]
+        if len(figures) == 7:
+            total, free, _self, *held, unaccounted = figures
+            self._device_row(name, description.rstrip(")"), total, free, unaccounted)
+        elif len(figures) == 4:
+            held = figures[1:]
+        else:
+            return
+        self._held_row(name, held)
+
+    def _breakdown_records(self, rows: object) -> None:
+        self._now.breakdown.clear()
+        for row in rows[:_MOST_BUFFERS] if isinstance(rows, list) else []:
+            if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+                continue
+            figures = [row.get(key) for key in ("model", "context", "compute")]
+            if all(type(one) is int and 0 <= one < MAX_COUNT for one in figures):
+                self._held_row(row["name"], figures)
+            self._device_record(row)
+
+    def _device_record(self, row: dict[str, Any]) -> None:
+        total, free, other = (row.get(key) for key in ("total", "free", "unaccounted"))
+        numbers = [one for one in (total, free, other) if type(one) is int and abs(one) < MAX_COUNT]
+        if row.get("kind") == "device" and len(numbers) == 3:
+            self._device_row(row["name"], str(row.get("description")), *numbers)
+
+    def _device_row(self, name: str, text: str, total: int, free: int, unaccounted: int) -> None:
+        known = self._now.device(_named(name))
+        known.setdefault("description", _named(text))
+        known["total"] = max(total, 0) << 20
+        if self._now.buffers:  # the table that `--fit` prints before loading tells of nothing held
+            known["free_after"] = max(free, 0) << 20
+            known["unaccounted"] = unaccounted * (1 << 20)
+
+    def _held_row(self, name: str, held: Iterable[Any]) -> None:
+        table = self._now.breakdown
+        for kind, mib in zip((WEIGHTS, CACHE, COMPUTE), held, strict=False):
+            if len(table) < _MOST_BUFFERS and 0 <= mib < 1 << 40:
+                device = _named(name)
+                table[device, kind] = LoggedBuffer(device, kind, mib << 20, 1 << 20)
+
+    # Speed
+
+    def _speed(self, text: str) -> None:
+        match = _SPEED.search(text)
+        if match is None or "prompt" in text[: match.start()].lower():
+            match = None if match is None or "Generation:" not in text else match
+            match = match and _SPEED.search(text, text.index("Generation:"))
+        if match is None or not any(word in text for word in ("eval", "Generation:", "tg = ")):
+            return
+        speed = float(match[1].replace(",", "."))
+        if 0 < speed < 1e6:
+            self._now.facts["tokens_per_second"] = speed
+            runs = _RUNS.search(text)
+            self._now.generated = 0 if runs is None else int(runs[1])
+
+    def _depth(self, text: str) -> None:
+        match = _TOKENS.search(text)
+        if match is not None and "tokens_per_second" in self._now.facts:
+            self._now.facts["depth"] = max(0, int(match[1]) - self._now.generated // 2)
+
+    # Ollama
+
+    def _engine_buffer(self, text: str) -> None:
+        """Read a line of Ollama's own engine: the last one of a kind and device counts."""
+        given = _attributes(text)
+        size = _QUOTED_SIZE.search(text)
+        device = given.get("device") or given.get("buffer") or given.get("buffer_type")
+        if size is None or device is None:
+            return
+        self._now.source = "Ollama's own engine"
+        kind = _ENGINE_KINDS.get(given.get("msg", ""))
+        if kind is not None:
+            self._now.add(_named(device), kind, _sized(size), sums=False)
+
+    def _engine_request(self, text: str) -> None:
+        given = dict(_REQUEST.findall(text))
+        if given.get("Operation") == "close":
+            return
+        now = self._now
+        now.buffers.clear()
+        now.source = "Ollama's own engine"
+        parallel, cells = _count(given.get("Parallel")), _count(given.get("KvSize"))
+        told = {"parallel": parallel, "context": cells, "batch": _count(given.get("BatchSize"))}
+        now.settings.update({key: value for key, value in told.items() if value})
+        now.settings["ubatch"] = now.settings.get("batch", 512)
+        now.settings["flash_attention"] = given.get("FlashAttention", "").lower() in {
+            *("true", "enabled", "1")
+        }
+        kind = given.get("KvCacheType", "")
+        if kind in CACHE_TYPES:
+            now.settings |= {"type_k": kind, "type_v": kind}
+        layers = _GPU_LAYERS.search(text)
+        now.settings["gpu_layers"] = 0 if layers is None else int(layers[1])
+
+    def _engine_model(self, text: str) -> None:
+        given = _attributes(text)
+        facts = self._now.facts
+        facts["architecture"] = _named(given.get("architecture", ""))
+        facts["name"] = _named(given.get("name", ""))
+
+    def _gpu(self, text: str) -> None:
+        """Read what Ollama says at its start of a GPU; newer releases give it llama.cpp's name."""
+        given = _attributes(text)
+        name, description = given.get("name", ""), given.get("description", "")
+        if not description:
+            library = {"cuda": "CUDA", "rocm": "ROCm"}.get(given.get("library", "").lower())
+            name, description = f"{library}{len(self._gpus)}", name
+        if len(self._gpus) < MAX_DEVICES:
+            self._gpus[_named(name)] = _named(description)
+
+    def _table_row(self, text: str) -> None:
+        """Read a row of `ollama ps`, once its head was seen."""
+        if "PROCESSOR" in text:
+            self._in_table = "NAME" in text
+            return
+        match = _PS_ROW.match(text.strip()) if self._in_table else None
+        size = None if match is None else _sized(match)
+        if match is None or size is None:
+            return
+        self._end()
+        on_cpu = int(match["cpu"] or 0) if match["all"] is None else 100 * (match["on"] == "CPU")
+        now = self._now
+        now.source = "ollama ps"
+        now.facts |= {
+            "name": _named(match["name"]),
+            "total": size[0],
+            "on_gpus": size[0] * (100 - min(on_cpu, 100)) // 100,
+            "within": size[1] + (size[0] // 200 if 0 < on_cpu < 100 else 0),
+        }
+        context = _count(match["context"])
+        if context:
+            now.settings["context"] = context
+        self._end()
+
+
+_KINDS: Final = {
+    **{"model": WEIGHTS, "KV": CACHE, "RS": CACHE, "DSV4": CACHE},
+    **{"compute": COMPUTE, "output": OUTPUT, "LoRA": ADAPTER},
+}
+_ENGINE_KINDS: Final = {"model weights": WEIGHTS, "kv cache": CACHE, "compute graph": COMPUTE}
+
+# The first word that a line holds says how it is read.
+_READERS: Final[tuple[tuple[str, Callable[[LogParser, str], None]], ...]] = (
+    ("memory_breakdown", LogParser._breakdown),
+    (" buffer size", LogParser._buffer),
+    ("offloaded ", LogParser._offload),
+    ("loaded meta data", LogParser._model),
+    ("general.architecture", LogParser._metadata),
+    ("general.name", LogParser._metadata),
+    (".block_count", LogParser._metadata),
+    ("constructing llama_context", LogParser._context),
+    ("Flash Attention", LogParser._flash_attention),
+    ('msg="starting ', LogParser._start),
+    ("llama_server: initializing", LogParser._start),
+    ("llama-server -", LogParser._command),
+    ("llama-cli -", LogParser._command),
+    *((name, LogParser._context_entry) for name in (*_COUNTS, "kv_unified", "flash_attn")),
+    ("full-size SWA cache", LogParser._full_windows),
+    (" K (", LogParser._cache_types),
+    ("type_k = '", LogParser._cache_types),
+    ("using device ", LogParser._using_device),
+    ("verbosity = ", LogParser._verbosity_line),
+    ("stop processing", LogParser._depth),
+    *((unit, LogParser._speed) for unit in ("tokens per second", "tokens/s", " t/s")),
+    *((f'msg="{name}"', LogParser._engine_buffer) for name in _ENGINE_KINDS),
+    ("msg=load request", LogParser._engine_request),
+    (" architecture=", LogParser._engine_model),
+    ('msg="inference compute"', LogParser._gpu),
+    *((word, LogParser._table_row) for word in ("PROCESSOR", "% GPU", "% CPU")),
+)
+WORDS: Final = tuple(word.encode() for word, _ in _READERS)
+"""Words of which a line has one if it says anything."""
+
+_CODES: Final = re.compile(r"\x1b\[[0-9;?]{0,30}[@-~]|[\x00\r\x1b]")
+
+
+def _without_codes(text: str) -> str:
+    """Return a line without colours and what else acts on a terminal."""
+    return _CODES.sub("", text) if "\x1b" in text or "\x00" in text or "\r" in text else text
+
+
+def _attributes(text: str) -> dict[str, str]:
+    return {key: quoted or bare for key, quoted, bare in _ATTRIBUTE.findall(text)}
+
+
+def _arguments(words: list[str]) -> dict[str, Any]:
+    """Return the settings in the arguments of a program; what cannot be read is left out."""
+    found: dict[str, Any] = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        flag, _, joined = word.partition("=")
+        value = joined or following
+        if flag in _BARE_FLAGS:
+            name, told = _BARE_FLAGS[flag]
+            found[name] = told
+        elif flag in {"-fa", "--flash-attn"}:
+            found["flash_attention"] = _SWITCHES.get(
+                {"on": "1", "off": "0"}.get(value, value), True
+            )
+        elif _FLAGS.get(flag) == "tensor_split":
+            shares = [share for share in value.split(",")[:MAX_DEVICES] if _SHARE.fullmatch(share)]
+            found["tensor_split"] = tuple(map(float, shares)) or None
+        elif flag in _FLAGS and "type" in _FLAGS[flag]:
+            found |= dict.fromkeys(_FLAGS[flag].split(), value) if value in CACHE_TYPES else {}
+        elif flag in _FLAGS:
+            number = 999 if value == "all" else _count(value)
+            found |= {} if number is None else {_FLAGS[flag]: number}
+    return found

@@ -1,0 +1,379 @@
+"""A plan beside what a log measured: the settings of the log, each term, what remains.
+
+The plan is llama.cpp's (`llama_cpp.allocate`), made with the settings that the log tells. Buffers
+of the log are put where the plan has them: ``"GPU0"`` … in the order in which the program took its
+devices, and ``"host"`` for everything in main memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, Final
+
+from explorer.errors import PlanError
+from explorer.formats.model import Model
+from explorer.planner import llama_cpp
+from explorer.planner.log_lines import (
+    CACHE,
+    COMPUTE,
+    OUTPUT,
+    WEIGHTS,
+    LoggedBuffer,
+    LoggedDevice,
+    Measured,
+)
+
+HOST: Final = "host"
+
+_ON_HOST: Final = re.compile(r"CPU|.*_Host\b|Host\b|BLAS|AMX|HBM|.*\bHost$")
+_SUFFIX: Final = re.compile(r"_(Mapped|Split|Private|Shared)$")
+_NUMBER: Final = re.compile(r"[0-9]{1,4}")
+_CLOSE: Final = 100  # a hundredth: what was read off the weights must meet them so well
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """One term: what was planned and what was measured. Bytes."""
+
+    device: str  # "GPU0" …, "host", or "all" where the log tells only a sum
+    kind: str  # WEIGHTS, CACHE, COMPUTE, OUTPUT or "total"
+    planned: int | None  # None where no law and no band is known
+    measured: int
+    within: int  # the log rounds: the measured size is at most so many bytes away
+    planned_low: int | None = None  # where only a band is known; `planned` is its upper end
+
+    @property
+    def difference(self) -> int | None:
+        """Return how much more was measured than planned; None without a plan.
+
+        Inside a band it is 0.
+        """
+        if self.planned is None:
+            return None
+        if self.planned_low is not None and self.planned_low <= self.measured <= self.planned:
+            return 0
+        return self.measured - self.planned
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the plan is right as far as the log can tell."""
+        return self.difference is not None and abs(self.difference) <= self.within
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What a GPU holds beyond the plan: the driver's context, pools; for the plan's reserve."""
+
+    device: str  # "GPU0"
+    name: str  # what people call the GPU; empty where the log does not tell
+    nbytes: int | None  # None where the log does not tell
+    others: bool = False  # whether it may include other programs' memory
+
+    @property
+    def reserve(self) -> int | None:
+        """Return the reserve that covers it."""
+        return None if self.nbytes is None else max(0, self.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A log beside the plan with its settings."""
+
+    measured: Measured
+    settings: llama_cpp.Settings
+    residuals: tuple[Residual, ...]
+    rests: tuple[Rest, ...]
+    inferred: tuple[str, ...] = ()  # settings that were read off the measured weights
+    assumed: tuple[str, ...] = ()  # settings that the log does not tell
+
+    def buffers(self) -> dict[str, dict[str, int]]:
+        """Return what was measured: place → kind → bytes."""
+        found: dict[str, dict[str, int]] = {}
+        for one in self.residuals:
+            found.setdefault(one.device, {})[one.kind] = one.measured
+        return found
+
+
+def compare(model: Model, measured: Measured, base: llama_cpp.Settings) -> Comparison:
+    """Return the plan for a log's settings beside what the log measured.
+
+    Args:
+        model: The model that was loaded.
+        measured: A load of it.
+        base: Settings for what the log does not tell.
+
+    Raises:
+        PlanError: The header is damaged, llama.cpp would refuse these settings, or the log is of a
+            model with another architecture or another number of blocks.
+    """
+    header = llama_cpp.Header.from_model(model)
+    _refuse_other(header, measured)
+    places = _Places(measured)
+    settings, assumed = _settings(measured, places, base)
+    inferred: tuple[str, ...] = ()
+    held = places.sums()
+    if held:
+        settings, inferred = _inferred(header, settings, held, measured)
+    allocation = llama_cpp.allocate(header, settings)
+    tokens = model.metadata.entry("tokenizer.ggml.tokens")
+    vocabulary = 0 if tokens is None else tokens.length or 0
+    planned = _planned(allocation, mapped=measured.mapped)
+    if measured.source == "llama.cpp":
+        planned[HOST, OUTPUT] = (vocabulary * settings.parallel * 4, None)
+    residuals = tuple(_residuals(planned, held)) if held else tuple(_sums(planned, measured))
+    rests = tuple(_rests(places, residuals, settings))
+    return Comparison(measured, settings, residuals, rests, inferred, assumed)
+
+
+def _refuse_other(header: llama_cpp.Header, measured: Measured) -> None:
+    if measured.architecture and measured.architecture != header.architecture:
+        raise PlanError(
+            f"the log is of another model: its architecture is {measured.architecture}, this "
+            f"model's is {header.architecture}; open the model that was loaded"
+        )
+    if measured.blocks is not None and measured.blocks != header.blocks:
+        raise PlanError(
+            f"the log is of another model: it has {measured.blocks} blocks, this one "
+            f"{header.blocks}; open the model that was loaded"
+        )
+
+
+# Where the log's buffers lie
+
+
+class _Places:
+    """Which GPU of the plan a buffer of the log lies on."""
+
+    def __init__(self, measured: Measured) -> None:
+        self._buffers = measured.buffers
+        self.devices = [one for one in measured.devices if not _is_host(one.name)]
+        known = [self._device_of(buffer.device) for buffer in self._buffers]
+        if None in known:  # a buffer of no device that the log names
+            unnamed = {
+                _base(buffer.device)
+                for buffer, device in zip(self._buffers, known, strict=True)
+                if device is None and not _is_host(buffer.device)
+            }
+            self.devices += [LoggedDevice(name) for name in sorted(unnamed, key=_natural)]
+
+    def _device_of(self, name: str) -> int | None:
+        base, _, endpoint = _base(name).partition("[")
+        for number, device in enumerate(self.devices):
+            if endpoint and device.description == endpoint.rstrip("]"):
+                return number  # every RPC server calls its first device RPC0
+        for number, device in enumerate(self.devices):
+            if device.name in {base, _base(name)} and not (endpoint and device.description):
+                return number
+        return None
+
+    def place(self, buffer: LoggedBuffer) -> str:
+        """Return ``"GPU0"`` … or `HOST`."""
+        number = None if _is_host(buffer.device) else self._device_of(buffer.device)
+        return HOST if number is None else f"GPU{number}"
+
+    def sums(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return bytes and rounding by place and kind."""
+        found: dict[tuple[str, str], tuple[int, int]] = {}
+        for buffer in self._buffers:
+            key = (self.place(buffer), buffer.kind)
+            nbytes, within = found.get(key, (0, 0))
+            found[key] = (nbytes + buffer.nbytes, within + buffer.within)
+        return found
+
+
+def _is_host(name: str) -> bool:
+    return _ON_HOST.match(name) is not None
+
+
+def _base(name: str) -> str:
+    return _SUFFIX.sub("", name)
+
+
+def _natural(name: str) -> tuple[str, int]:
+    number = _NUMBER.search(name)
+    return _NUMBER.sub("", name), int(number[0]) if number else 0
+
+
+# Which settings the plan is made with
+
+
+def _settings(
+    measured: Measured, places: _Places, base: llama_cpp.Settings
+) -> tuple[llama_cpp.Settings, tuple[str, ...]]:
+    """Return the log's settings, and the names of those that had to be assumed."""
+    told: dict[str, Any] = dict(measured.settings)
+    wanted = ("context",) if not measured.buffers else ("context", "parallel", "ubatch")
+    assumed = tuple(name for name in wanted if name not in told)
+    if measured.buffers:
+        told["devices"] = len(places.devices)
+        kinds = {(places.place(one) == HOST, one.kind) for one in measured.buffers}
+        caches = {on_host for on_host, kind in kinds if kind == CACHE}
+        if told["devices"] and told.get("gpu_layers", 1) and caches == {True}:
+            told.setdefault("offload_kv", False)
+        told.setdefault("parallel", 1)
+        told.setdefault("kv_unified", True)  # as it was before there was a choice
+    free = [device.free for device in places.devices]
+    if told.get("tensor_split") is None and len(free) > 1 and all(free):
+        told["tensor_split"] = tuple(float(one) for one in free if one)
+    return replace(base, **told), assumed
+
+
+def _inferred(
+    header: llama_cpp.Header,
+    settings: llama_cpp.Settings,
+    held: dict[tuple[str, str], tuple[int, int]],
+    measured: Measured,
+) -> tuple[llama_cpp.Settings, tuple[str, ...]]:
+    """Read off the weights what no line tells: experts on the CPU, the split over several GPUs.
+
+    `--fit` decides both and prints them at a higher verbosity only. A setting is taken only if the
+    weights that it plans are within a hundredth of those that were measured.
+    """
+    wanted = [held.get((f"GPU{i}", WEIGHTS), (0, 0))[0] for i in range(settings.devices)]
+    found: list[str] = []
+
+    def off(candidate: llama_cpp.Settings) -> list[int]:
+        buffers = llama_cpp.allocate(header, candidate).buffers
+        weights = [buffers[f"GPU{i}"].weights for i in range(settings.devices)]
+        return [planned - one for planned, one in zip(weights, wanted, strict=True)]
+
+    def is_close(differences: Iterable[int]) -> bool:
+        return all(abs(one) * _CLOSE <= most for one, most in zip(differences, wanted, strict=True))
+
+    if not any(wanted) or is_close(off(settings)):
+        return settings, ()
+    if "cpu_moe_layers" not in measured.settings and sum(off(settings)) * _CLOSE > sum(wanted):
+        blocks = range(1, header.blocks + 1) if header.experts_used else ()
+        moved = [replace(settings, cpu_moe_layers=count) for count in blocks]
+        best = min(moved, key=lambda one: abs(sum(off(one))), default=settings)
+        if best is not settings and abs(sum(off(best))) * _CLOSE <= sum(wanted):
+            settings, found = best, ["cpu_moe_layers"]
+    if settings.devices > 1 and not is_close(off(settings)):
+        shares = replace(settings, tensor_split=_layers_by_weights(header, settings, wanted))
+        if is_close(off(shares)):
+            settings = shares
+            found.append("tensor_split")
+    return settings, tuple(found)
+
+
+def _layers_by_weights(
+    header: llama_cpp.Header, settings: llama_cpp.Settings, wanted: list[int]
+) -> tuple[float, ...]:
+    """Return the layers of each GPU that come nearest to the weights measured on it."""
+    layers, one_gpu = header.blocks + 1, replace(settings, devices=1, tensor_split=None)
+    most = min(settings.gpu_layers, layers)
+    upto = [  # weights of the last `count` layers, which are those on GPUs
+        llama_cpp.allocate(header, replace(one_gpu, gpu_layers=count)).buffers["GPU0"].weights
+        for count in range(most + 1)
+    ]
+    ends = []
+    for total in accumulate(wanted):  # the first GPU has the first of these layers
+        ends.append(min(range(most + 1), key=lambda n: abs(upto[most] - upto[most - n] - total)))
+    return tuple(float(max(0, end - begin)) for begin, end in zip([0, *ends], ends, strict=False))
+
+
+# Terms
+
+
+Planned = dict[tuple[str, str], tuple[int | None, int | None]]
+
+
+def _planned(allocation: llama_cpp.Allocation, *, mapped: bool) -> Planned:
+    """Return the plan by place and kind: bytes, or the upper end of a band and its lower end."""
+    found: Planned = {}
+    sums: Counter[tuple[str, str]] = Counter()
+    for name, buffer in allocation.buffers.items():
+        place = name if name.startswith("GPU") else HOST
+        sums[place, WEIGHTS] += buffer.weights
+        sums[place, CACHE] += buffer.cache
+        if mapped and name == "CPU_REPACK":  # the file's bytes stay in the mapped range as well
+            sums[place, WEIGHTS] += buffer.weights
+        exact = buffer.compute is not None
+        before, low = found.get((place, COMPUTE), (0, None))
+        if name.startswith("GPU") or exact or buffer.compute_high is not None:
+            most = buffer.compute if exact else buffer.compute_high
+            least = None if exact else buffer.compute_low
+            found[place, COMPUTE] = (
+                None if most is None or before is None else most + before,
+                least if low is None else low + (least or 0),
+            )
+    return found | {key: (nbytes, None) for key, nbytes in sums.items()}
+
+
+def _residuals(
+    planned: Planned, held: dict[tuple[str, str], tuple[int, int]]
+) -> Iterator[Residual]:
+    devices = sorted({place for place, _ in held}, key=lambda one: (one == HOST, _natural(one)))
+    told = {kind for _, kind in held} - {OUTPUT}
+    for device in devices:
+        for kind in (WEIGHTS, CACHE, COMPUTE, OUTPUT):
+            nbytes, within = held.get((device, kind), (0, 0))
+            most, low = planned.get((device, kind), (None, None))
+            if nbytes or (most and kind in told):
+                yield Residual(device, kind, most, nbytes, within, low)
+
+
+def _sums(planned: Planned, measured: Measured) -> Iterator[Residual]:
+    """Compare what `ollama ps` prints: the sum of all, and what of it is on GPUs."""
+    if measured.total is None or measured.on_gpus is None:
+        return
+    parts = [(place, most) for (place, _), (most, _) in planned.items()]
+    on_gpus = [most for place, most in parts if place != HOST]
+    for device, total, amounts in (
+        ("GPUs", measured.on_gpus, on_gpus),
+        ("all", measured.total, [most for _, most in parts]),
+    ):
+        known = None if None in amounts else sum(most or 0 for most in amounts)
+        yield Residual(device, "total", known, total, measured.within)
+
+
+# What remains
+
+
+def _rests(
+    places: _Places, residuals: tuple[Residual, ...], settings: llama_cpp.Settings
+) -> Iterator[Rest]:
+    """Yield for each GPU what it holds beyond the plan.
+
+    Best told by how much less is free than before loading; else by what llama.cpp calls
+    "unaccounted", which other programs may have. A device that reports the same free memory before
+    and after, as an RPC server does, tells nothing.
+    """
+    for number, device in enumerate(places.devices[: settings.devices]):
+        terms = [one for one in residuals if one.device == f"GPU{number}"]
+        planned = [one.planned for one in terms]
+        known = None if None in planned else sum(one or 0 for one in planned)
+        measured = sum(one.measured for one in terms)
+        rest, others = None, False
+        if known is not None:
+            if device.free and device.free_after is not None and device.free > device.free_after:
+                rest = device.free - device.free_after - known
+            elif device.unaccounted is not None and device.unaccounted >= 0:
+                rest, others = device.unaccounted + measured - known, True
+        yield Rest(f"GPU{number}", device.description or device.name, rest, others)
+
+
+def measured_record(comparison: Comparison, file: str) -> dict[str, Any]:
+    """Return the ``measured`` object of docs/interface.md."""
+    return {
+        "file": file,
+        "buffers": comparison.buffers(),
+        "residuals": [
+            {
+                "what": f"{one.device} {one.kind}",
+                "planned": one.planned,
+                "measured": one.measured,
+                "difference": one.difference,
+            }
+            for one in comparison.residuals
+        ],
+        "tokens_per_second": comparison.measured.tokens_per_second,
+        "rests": [
+            {"device": one.device, "name": one.name, "bytes": one.nbytes}
+            for one in comparison.rests
+        ],  # what remains, for --reserve
+    }

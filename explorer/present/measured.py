@@ -1,0 +1,213 @@
+"""What is said of a log beside a plan, and of the bound of speed: rows, sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from explorer.planner.llama_cpp import Settings
+from explorer.planner.log_lines import Log
+from explorer.planner.measured import HOST, Comparison, Residual, Rest
+from explorer.planner.speed import SpeedBound
+from explorer.text import bytes_text, float_text, integer_text, plain_text
+
+COMPARISON: Final = {
+    "what": "Term",
+    "planned": "Planned",
+    "measured": "Measured",
+    "difference": "Difference",
+}
+"""Labels of the columns of a comparison by name, in order."""
+
+COMPARISON_TITLE: Final = "Measured beside planned"
+COMPARE_ACTION: Final = "Compare with a log…"
+USE_RESERVE: Final = "Put the rest into the reserve"
+
+_KINDS: Final = {
+    "weights": "weights",
+    "cache": "KV cache and state",
+    "compute": "compute buffer",
+    "output": "output buffer",
+    "total": "in all",
+}
+_SETTINGS: Final = {
+    "context": "context",
+    "parallel": "sequences",
+    "ubatch": "micro-batch",
+    "tensor_split": "the split of layers over the GPUs",
+    "cpu_moe_layers": "the blocks whose experts are on the CPU",
+}
+_CUDA_LIKE: Final = ("CUDA", "ROCm", "MUSA")
+_MOST_SHARE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """One term as it is shown."""
+
+    what: str
+    planned: str
+    measured: str
+    difference: str
+    agrees: bool
+
+
+def place_name(device: str) -> str:
+    """Return the name of a place of a plan for people."""
+    if device == HOST:
+        return "Main memory"
+    return {"all": "All", "GPUs": "All GPUs"}.get(device, device.replace("GPU", "GPU "))
+
+
+def compared_rows(comparison: Comparison) -> list[ComparedRow]:
+    """Return all terms, in order."""
+    return [_row(one) for one in comparison.residuals]
+
+
+def _row(one: Residual) -> ComparedRow:
+    what = f"{place_name(one.device)}: {_KINDS.get(one.kind, one.kind)}"
+    if one.planned is None:
+        planned = "–"
+    elif one.planned_low is None:
+        planned = bytes_text(one.planned)
+    else:
+        planned = f"{bytes_text(one.planned_low)} to {bytes_text(one.planned)}"
+    return ComparedRow(what, planned, bytes_text(one.measured), _difference(one), one.agrees)
+
+
+def _difference(one: Residual) -> str:
+    if one.difference is None:
+        return "no law is known"
+    if one.agrees:
+        return "none" if one.planned_low is None else "within the band"
+    sign = "+" if one.difference > 0 else "-"
+    text = f"{sign}{bytes_text(abs(one.difference))}"
+    if one.planned:
+        text += f" ({sign}{abs(one.difference) / one.planned:.2%})"
+    return text
+
+
+def settings_text(settings: Settings) -> str:
+    """Return the settings that the plan was made with, in a line."""
+    sequences = "1 sequence" if settings.parallel == 1 else f"{settings.parallel} sequences"
+    shared = " sharing one cache" if settings.kv_unified and settings.parallel > 1 else ""
+    types = {settings.type_k, settings.type_v}
+    cache = types.pop() if len(types) == 1 else f"{settings.type_k}/{settings.type_v}"
+    gpus = f"{settings.gpu_layers} layers on {settings.devices} GPU" if settings.devices else "CPU"
+    parts = [
+        f"context {integer_text(settings.context)}",
+        f"{sequences}{shared}",
+        f"batch {settings.batch}/{settings.ubatch}",
+        f"cache {cache}",
+        f"flash attention {'on' if settings.flash_attention else 'off'}",
+        gpus + ("s" if settings.devices > 1 else ""),
+    ]
+    if settings.cpu_moe_layers and settings.devices:
+        parts.append(f"experts of {settings.cpu_moe_layers} blocks on the CPU")
+    return ", ".join(parts)
+
+
+def comparison_notes(comparison: Comparison, log: Log) -> tuple[str, ...]:
+    """Return what has to be said of a comparison, in sentences."""
+    return tuple(plain_text(note) for note in _notes(comparison, log))
+
+
+def _notes(comparison: Comparison, log: Log) -> Iterator[str]:
+    measured = comparison.measured
+    if log.starts > 1:
+        which = "the last one of this model" if measured.architecture else "the last one"
+        yield f"the log has {integer_text(log.starts)} loads of models; {which} counts"
+    if log.cut:
+        yield "the log is too long to be read in full; its rest was left out"
+    if comparison.assumed:
+        names = _listed([_SETTINGS[name] for name in comparison.assumed])
+        yield f"the log does not tell {names}; what is set here was taken"
+    if comparison.inferred:
+        names = _listed([_SETTINGS[name] for name in comparison.inferred])
+        yield f"no line tells {names}; it was read off the measured weights"
+    if measured.source == "Ollama's own engine":
+        yield (
+            "the log is of Ollama's own engine, which writes two digits and allocates in its own "
+            "way; the plan is llama.cpp's"
+        )
+    if measured.source == "ollama ps":
+        yield f"`ollama ps` prints rounded sums only, here of {measured.name}"
+    gpus = [device.name for device in measured.devices]
+    if gpus and not any(name.startswith(_CUDA_LIKE) for name in gpus):
+        yield (
+            f"the plan rounds sizes as CUDA does; {gpus[0]} pads rows of weights less, so a "
+            "difference of some KiB is usual"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def rest_sentence(rest: Rest) -> str:
+    """Return what a GPU holds beyond the plan, and what to do about it."""
+    name = plain_text(rest.name or rest.device)
+    place = f"{place_name(rest.device)} ({name})"
+    if rest.nbytes is None:
+        return (
+            f"{place}: the log does not tell what is used beyond the buffers; llama-server prints "
+            "it at its end (stop it with Ctrl+C)"
+        )
+    if rest.nbytes <= 0:
+        return f"{place}: nothing is used beyond the plan; a reserve of 0 is enough"
+    others = ", which may be partly other programs'" if rest.others else ""
+    return f"{place}: {bytes_text(rest.nbytes)} are used beyond the plan{others}"
+
+
+def reserve_sentence(rests: Sequence[Rest]) -> str:
+    """Return the option that takes what remains into a plan; nothing if the log does not tell."""
+    known = [rest.reserve for rest in rests if rest.reserve is not None]
+    if not known:
+        return ""
+    mib = -(-max(known) >> 20)
+    return f"to count it from now on: --reserve {mib}MiB"
+
+
+# Speed
+
+
+def speed_sentence(bound: SpeedBound, empty: SpeedBound) -> str:
+    """Return the bound: "at most 38 tokens/s (504 GB/s)". Never a promise."""
+    most, least = empty.tokens_per_second, bound.tokens_per_second
+    if most is None or least is None:
+        unknown = [one for one in bound.bandwidths if not one.bytes_per_second]
+        names = _listed([place_name(one.device) for one in unknown] or ["no device"])
+        return f"no bound of speed: the bandwidth of {names} is not known"
+    rates = [_rate(one.bytes_per_second or 0) for one in bound.bandwidths]
+    if len(rates) > 1:
+        names = [place_name(one.device) for one in bound.bandwidths]
+        rates = [f"{name} {rate}" for name, rate in zip(names, rates, strict=True)]
+    text = f"at most {_speed(most)} tokens/s ({', '.join(rates)})"
+    if bound.depth and _speed(least) != _speed(most):
+        text += f", {_speed(least)} once {integer_text(bound.depth)} tokens are in the cache"
+    return text
+
+
+def speed_details(bound: SpeedBound) -> list[str]:
+    """Return what a token reads where, at which bandwidth, and who says so."""
+    lines = []
+    for one in bound.bandwidths:
+        rate = f"{_rate(one.bytes_per_second)}, " if one.bytes_per_second else ""
+        read = bytes_text(bound.reads[one.device])
+        lines.append(f"{place_name(one.device)}: {read} a token; {rate}{plain_text(one.origin)}")
+    return [*lines, "real programs reach 0.4 to 0.8 of the bound"]
+
+
+def share_sentence(measured: float, bound: float | None) -> str:
+    """Return a measured speed beside the bound."""
+    text = f"measured: {float_text(measured, 3)} tokens/s"
+    return text if not bound else f"{text}, {measured / bound:.2f} of the bound"
+
+
+def _speed(tokens: float) -> str:
+    return integer_text(round(tokens)) if tokens >= _MOST_SHARE else float_text(tokens, 2)
+
+
+def _rate(rate: int) -> str:
+    return f"{float_text(rate / 1e9, 4)} GB/s"
