@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import click
 
-from explorer.cli import options, output
+from explorer.cli import measured, options, output
 from explorer.cli.output import line_width, name_cell, on_terminal, style, table
 from explorer.errors import ExplorerError, PlanError
 from explorer.formats import open_model
 from explorer.hardware.catalogue import CatalogueError, load_catalogue
 from explorer.hardware.detect import detect
-from explorer.planner import Device, Host, Hyperparameters, Settings
+from explorer.planner import Device, Host, Hyperparameters, Settings, llama_cpp
 from explorer.planner.advice import QUESTIONS, Advice, solve
 from explorer.planner.devices import LookUp, parse_context, parse_gpu, parse_size
 from explorer.planner.inputs import plan_record
@@ -155,6 +155,8 @@ def _look_up(*, sized: bool) -> LookUp:
     metavar="FILE",
     help="Save a table as CSV.",
 )
+@measured.log_option
+@measured.bandwidth_option
 @options.json_option
 def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes them by name
     paths: Sequence[str],
@@ -166,6 +168,8 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     question: str | None,
     explain: bool,
     csv_path: Path | None,
+    log_path: str | None,
+    bandwidths: Sequence[tuple[str, int]],
     as_json: bool,
     **settings: Any,
 ) -> int:
@@ -184,6 +188,7 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
       gguf-explorer plan model.gguf --gpu "M3 Max 64GB" --solve context
       gguf-explorer plan *.gguf --context 16k --parallel 4 --csv plans.csv
       gguf-explorer plan ollama:llama3 --context 8k --profile all --json
+      gguf-explorer plan model.gguf --log server.log
     """
     profiles = list(PROFILES) if profile == _ALL else [profile]
     if question is not None and GRAPH_SIZE.name not in profiles:
@@ -193,16 +198,20 @@ def plan_command(  # noqa: PLR0913, PLR0917 - one for each option; click passes 
     except PlanError as error:  # a number that no computer has
         raise click.UsageError(str(error)) from error
     devices, host, notes = find_machine(gpus, memory)
+    log_file, given = measured.read_log_option(log_path), dict(bandwidths)
+    base = _llama_cpp_settings(chosen, len(devices))
     found: list[PlannedModel] = []
     for path in paths:  # a model that cannot be planned does not stop the others
         try:
             h, projector_bytes = _read(path, root, projector)
+            compared = None if log_file is None else _compared(path, root, log_file, base, given)
         except ExplorerError as error:
             found += [PlannedModel(path, name, failure=str(error)) for name in profiles]
         else:
             asked = replace(chosen, projector_bytes=projector_bytes)
             request = PlanRequest(h, asked, devices, host, os.environ)
-            found += [_planned(path, name, request, question, notes) for name in profiles]
+            plans_made = [_planned(path, name, request, question, notes) for name in profiles]
+            found += [replace(one, compared=compared) for one in plans_made]
     output.save_csv(csv_path, CSV_HEADER, map(csv_row, found))
     _print(found, as_json=as_json, explain=explain)
     for failure in dict.fromkeys(one.failure for one in found if one.failure):
@@ -219,7 +228,9 @@ def _print(found: Sequence[PlannedModel], *, as_json: bool, explain: bool) -> No
     elif one.plan is not None and as_json:
         output.write_json(_record(one))
     elif one.plan is not None:
-        output.write(plan_text(one, one.plan) + (terms_text(one.plan.terms) if explain else ""))
+        more = "" if one.compared is None else one.compared.text()
+        explained = terms_text(one.plan.terms) if explain else ""
+        output.write(plan_text(one, one.plan) + explained + more)
 
 
 def _record(found: PlannedModel) -> dict[str, Any]:
@@ -229,6 +240,8 @@ def _record(found: PlannedModel) -> dict[str, Any]:
         return {"path": found.path, "profile": found.profile, "error": failure}
     record = plan_record(found.plan, found.advice)
     record["notes"] = [*record["notes"], *found.notes]
+    if found.compared is not None:
+        record["measured"] = found.compared.record()
     return record
 
 
@@ -262,6 +275,25 @@ def _read(path: str, root: str | None, projector: str | None) -> tuple[Hyperpara
         return h, 0
     with open_model(projector_path) as separate:
         return h, separate.nbytes
+
+
+def _llama_cpp_settings(chosen: Settings, devices: int) -> llama_cpp.Settings:
+    """Return what a log that does not tell it is taken to mean."""
+    asked = {"context": chosen.context, "parallel": chosen.parallel, "ubatch": chosen.batch}
+    told: dict[str, Any] = {name: value for name, value in asked.items() if value}
+    return replace(llama_cpp.Settings(devices=devices), **told)
+
+
+def _compared(
+    path: str,
+    root: str | None,
+    log_file: measured.LogFile,
+    base: llama_cpp.Settings,
+    given: Mapping[str, int],
+) -> measured.Compared:
+    """Return a log beside the plan of a model with its settings."""
+    with open_model(options.model_path(path, root)) as model:
+        return measured.compare_log(model, log_file, base, given)
 
 
 def _planned(
@@ -311,6 +343,7 @@ class PlannedModel:
     failure: str = ""  # why there is no plan
     reason: str | None = None  # "requires full" or "system memory" where Ollama would refuse
     notes: tuple[str, ...] = ()  # notes on the machine
+    compared: measured.Compared | None = None  # the log of --log beside the plan
 
 
 # A block character, one for terminals without them, and a colour of `click.style`: parts differ by

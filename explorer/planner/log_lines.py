@@ -258,8 +258,8 @@ _BARE_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
 }
 
 
-class LogParser:
-    """Reads lines and keeps the loads that they tell of."""
+class _Loads:
+    """The loads that a log tells of, and where one ends and the next begins."""
 
     def __init__(self) -> None:
         self._now = _Load()
@@ -275,36 +275,6 @@ class LogParser:
         self._end()
         return Log(tuple(self._kept), self._starts, cut, self._verbosity)
 
-    def line(self, text: str) -> None:
-        """Read one line, without its end."""
-        self.lines += 1
-        if text.startswith("{"):
-            for part in self._of_json(text):
-                self._plain(part)
-            return
-        self._plain(_without_codes(text))
-
-    def _of_json(self, text: str) -> Iterator[str]:
-        """Yield the lines in a record of `--log-jsonl`; the record itself if it is none."""
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError):
-            yield text
-            return
-        if not isinstance(record, dict):
-            return
-        data, message = record.get("data"), record.get("msg")
-        if record.get("type") == "fit_memory_breakdown" and isinstance(data, dict):
-            self._breakdown_records(data.get("rows"))
-        elif isinstance(message, str):
-            yield from _without_codes(message).split("\n")
-
-    def _plain(self, text: str) -> None:
-        for word, read in _READERS:
-            if word in text:
-                read(self, text)
-                return
-
     def _end(self) -> None:
         """Keep the load that was read, if it said anything, and begin another."""
         now = self._now
@@ -315,8 +285,6 @@ class LogParser:
             self._kept.append(now.finished())
             self._starts += 1
         self._now = _Load()
-
-    # Beginnings
 
     def _start(self, text: str) -> None:
         """A program starts."""
@@ -362,6 +330,40 @@ class LogParser:
         match = re.search(r"verbosity = ([0-9]{1,3})", text)
         if match is not None:
             self._verbosity = int(match[1])
+
+
+class LogParser(_Loads):
+    """Reads lines and keeps the loads that they tell of."""
+
+    def line(self, text: str) -> None:
+        """Read one line, without its end."""
+        self.lines += 1
+        if text.startswith("{"):
+            for part in self._of_json(text):
+                self._plain(part)
+            return
+        self._plain(_without_codes(text))
+
+    def _of_json(self, text: str) -> Iterator[str]:
+        """Yield the lines in a record of `--log-jsonl`; the record itself if it is none."""
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            yield text
+            return
+        if not isinstance(record, dict):
+            return
+        data, message = record.get("data"), record.get("msg")
+        if record.get("type") == "fit_memory_breakdown" and isinstance(data, dict):
+            self._breakdown_records(data.get("rows"))
+        elif isinstance(message, str):
+            yield from _without_codes(message).split("\n")
+
+    def _plain(self, text: str) -> None:
+        for word, read in _READERS:
+            if word in text:
+                read(self, text)
+                return
 
     # llama.cpp
 

@@ -72,6 +72,7 @@ class Rest:
     name: str  # what people call the GPU; empty where the log does not tell
     nbytes: int | None  # None where the log does not tell
     others: bool = False  # whether it may include other programs' memory
+    blind: bool = False  # whether the device reports as much free memory with the model as without
 
     @property
     def reserve(self) -> int | None:
@@ -349,12 +350,17 @@ def _rests(
         known = None if None in planned else sum(one or 0 for one in planned)
         measured = sum(one.measured for one in terms)
         rest, others = None, False
+        blind = device.free_after is not None and device.free == device.free_after
         if known is not None:
-            if device.free and device.free_after is not None and device.free > device.free_after:
+            if (
+                device.free is not None
+                and device.free_after is not None
+                and device.free > device.free_after
+            ):
                 rest = device.free - device.free_after - known
             elif device.unaccounted is not None and device.unaccounted >= 0:
                 rest, others = device.unaccounted + measured - known, True
-        yield Rest(f"GPU{number}", device.description or device.name, rest, others)
+        yield Rest(f"GPU{number}", device.description or device.name, rest, others, blind)
 
 
 def measured_record(comparison: Comparison, file: str) -> dict[str, Any]:

@@ -149,6 +149,8 @@ def rest_sentence(rest: Rest) -> str:
     """Return what a GPU holds beyond the plan, and what to do about it."""
     name = plain_text(rest.name or rest.device)
     place = f"{place_name(rest.device)} ({name})"
+    if rest.nbytes is None and rest.blind:
+        return f"{place}: it reports the same free memory with the model as without, so no rest"
     if rest.nbytes is None:
         return (
             f"{place}: the log does not tell what is used beyond the buffers; llama-server prints "
@@ -177,8 +179,8 @@ def speed_sentence(bound: SpeedBound, empty: SpeedBound) -> str:
     most, least = empty.tokens_per_second, bound.tokens_per_second
     if most is None or least is None:
         unknown = [one for one in bound.bandwidths if not one.bytes_per_second]
-        names = _listed([place_name(one.device) for one in unknown] or ["no device"])
-        return f"no bound of speed: the bandwidth of {names} is not known"
+        which = _listed([place_name(one.device) for one in unknown] or ["no device"])
+        return f"no bound of speed: the bandwidth of {which} is not known"
     rates = [_rate(one.bytes_per_second or 0) for one in bound.bandwidths]
     if len(rates) > 1:
         names = [place_name(one.device) for one in bound.bandwidths]
@@ -199,10 +201,10 @@ def speed_details(bound: SpeedBound) -> list[str]:
     return [*lines, "real programs reach 0.4 to 0.8 of the bound"]
 
 
-def share_sentence(measured: float, bound: float | None) -> str:
-    """Return a measured speed beside the bound."""
-    text = f"measured: {float_text(measured, 3)} tokens/s"
-    return text if not bound else f"{text}, {measured / bound:.2f} of the bound"
+def share_sentence(measured: float, share: float | None) -> str:
+    """Return a measured speed, and its share of the bound where that is known."""
+    text = f"measured: {float_text(measured, 4)} tokens/s"
+    return text if share is None else f"{text}, {share:.2f} of the bound"
 
 
 def _speed(tokens: float) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -470,3 +472,57 @@ def test_an_example() -> None:
     assert bar_lengths([50, 30, 20], 10) == [5, 3, 2]
     assert bar_lengths([1000, 1, 0], 10) == [9, 1, 0]
     assert bar_lengths([1, 1, 1], 2) == [1, 1, 0]
+
+
+LOG = """\
+load_tensors: offloaded 5/5 layers to GPU
+load_tensors:        CUDA0 model buffer size =    16.00 MiB
+llama_context: n_seq_max             = 1
+llama_context: n_ctx                 = 4096
+llama_context: n_ubatch              = 512
+llama_kv_cache:      CUDA0 KV buffer size =     8.00 MiB
+sched_reserve:      CUDA0 compute buffer size =    10.00 MiB
+       eval time =     165.10 ms /     4 tokens (   55.03 ms per token,    18.17 tokens per second)
+"""
+
+
+def test_a_log_is_shown_beside_the_plan(tmp_path: Path, capsys: Capture) -> None:
+    model, log = write_model(tmp_path / "m.gguf"), tmp_path / "server.log"
+    log.write_text(LOG, encoding="utf-8")
+    assert main(["plan", str(model), "--log", str(log)]) == 0
+    text = capsys.readouterr().out
+    assert "Measured beside planned" in text
+    assert re.search(r"GPU 0: KV cache and state +8.00 MiB +8.00 MiB +none", text)
+    assert "Measured: 18.17 tokens/s" in text
+
+
+def test_a_log_on_standard_input_as_json(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_model(tmp_path / "m.gguf")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LOG.encode())))
+    assert main(["plan", str(model), "--log", "-", "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)["measured"]
+    assert measured["file"] == "-"
+    assert measured["tokens_per_second"] == 18.17
+    assert measured["buffers"]["GPU0"] == {
+        "weights": 16 * MIB,
+        "cache": 8 * MIB,
+        "compute": 10 * MIB,
+    }
+    cache = next(one for one in measured["residuals"] if one["what"] == "GPU0 cache")
+    assert cache == {"what": "GPU0 cache", "planned": 8 * MIB, "measured": 8 * MIB, "difference": 0}
+
+
+def test_a_log_without_memory_says_which_option_to_add(tmp_path: Path, capsys: Capture) -> None:
+    model, log = write_model(tmp_path / "m.gguf"), tmp_path / "server.log"
+    log.write_text("verbosity = 3 (adjust with the `-lv N` CLI arg)", encoding="utf-8")
+    assert main(["plan", str(model), "--log", str(log)]) == 1
+    assert "-lv 4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["GPU0", "GPU0=", "GPUX=5GB", "GPU0=0", "RAM=5GB", "GPU0=fast"])
+def test_a_bandwidth_names_a_device_and_a_rate(value: str, tmp_path: Path, capsys: Capture) -> None:
+    model = write_model(tmp_path / "m.gguf")
+    assert main(["plan", str(model), "--bandwidth", value]) == 2
+    assert "--bandwidth" in capsys.readouterr().err

@@ -1,0 +1,283 @@
+"""Logs: every format, real files, and texts that are hostile."""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from explorer.errors import SourceError
+from explorer.planner import logs
+from explorer.planner.log_lines import (
+    CACHE,
+    COMPUTE,
+    OUTPUT,
+    PROJECTOR,
+    WEIGHTS,
+    LogError,
+    Measured,
+)
+from explorer.planner.logs import parse_log, read_log
+from tests.planner import log_samples as samples
+
+MIB = 1 << 20
+
+
+def one(text: str | bytes, architecture: str = "llama") -> Measured:
+    pieces = [text.encode() if isinstance(text, str) else text]
+    return parse_log(pieces).load_of(architecture)
+
+
+def held(measured: Measured) -> dict[tuple[str, str], float]:
+    """Return MiB by device and kind."""
+    return {(one.device, one.kind): round(one.nbytes / MIB, 2) for one in measured.buffers}
+
+
+def test_an_older_llama_cpp() -> None:
+    found = one(samples.OLD)
+    assert held(found) == {
+        ("CPU", WEIGHTS): 1740.62,  # a line for each file
+        ("CUDA0", WEIGHTS): 5434.38,
+        ("CUDA1", WEIGHTS): 13989.53,
+        ("CUDA0", CACHE): 1536.0,  # a comma, as some countries write it
+        ("CUDA1", CACHE): 3584.0,
+        ("CUDA_Host", OUTPUT): 1.95,
+        ("CUDA0", COMPUTE): 672.01,
+        ("CUDA1", COMPUTE): 500.0,
+    }
+    assert dict(found.settings) == {
+        **{"context": 4096, "batch": 2048, "ubatch": 512, "gpu_layers": 41},
+        **{"flash_attention": False, "type_k": "q8_0", "type_v": "f16"},
+    }
+    assert (found.architecture, found.name, found.blocks) == ("llama", "Small", 40)
+    assert [device.free for device in found.devices] == [15035 * MIB, 11035 * MIB]
+    assert found.tokens_per_second == 80.02
+
+
+def test_ollama_s_own_engine() -> None:
+    found = one(samples.OLLAMA_ENGINE, "glm4moelite")
+    assert found.source == "Ollama's own engine"
+    assert held(found)["CUDA0", CACHE] == pytest.approx(5.2 * 1024)
+    assert held(found)["CUDA0", COMPUTE] == 98
+    weights = next(buffer for buffer in found.buffers if buffer.kind == WEIGHTS)
+    assert abs(weights.within - 0.05 * (1 << 30)) < 2, "two digits only"
+    assert found.settings["context"] == 16384
+    assert found.settings["parallel"] == 2
+    assert found.settings["gpu_layers"] == 48
+    assert found.devices[0].description == "NVIDIA GeForce RTX 3090"
+
+
+def test_ollama_that_starts_llama_server() -> None:
+    found = one(samples.OLLAMA_SERVER)
+    assert held(found) == {
+        ("CUDA0", WEIGHTS): 199.34,
+        ("CUDA0", CACHE): 18.0,  # with the recurrent state
+        ("CUDA0", COMPUTE): 42.0,  # the last one
+        ("CUDA0", PROJECTOR): 101.57,
+    }
+    wanted = {"ubatch": 1024, "type_k": "q8_0", "tensor_split": (3.0, 1.0), "cpu_moe_layers": 4}
+    assert wanted.items() <= dict(found.settings).items()
+
+
+def test_ollama_ps() -> None:
+    log = parse_log([samples.OLLAMA_PS.encode()])
+    whole, divided = log.loads
+    assert (whole.name, whole.total, whole.on_gpus) == ("llama3.2:latest", 4 * 10**9, 4 * 10**9)
+    assert divided.on_gpus == 12 * 10**9 * 52 // 100
+    assert divided.settings["context"] == 8192
+    assert log.load_of("llama", "llama3.2:latest") is whole
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le"])
+def test_lm_studio_and_what_powershell_writes(encoding: str) -> None:
+    found = one(samples.LM_STUDIO.encode(encoding))
+    assert held(found) == {
+        **{("CPU_Mapped", WEIGHTS): 11536.18, ("CPU", OUTPUT): 0.77, ("CPU", CACHE): 36.0}
+    }
+    assert found.mapped
+    assert found.settings["swa_full"] is True
+    assert found.settings["gpu_layers"] == 0
+
+
+@pytest.mark.parametrize(
+    "decorate",
+    [
+        lambda line: f"0.01.135.827 I {line}",
+        lambda line: f"\x1b[34m0.01.135.827 \x1b[0m\x1b[32mI {line}\x1b[0m",
+        lambda line: f"Sep 11 01:16:15 lena ollama[1884]: {line}\r",
+        lambda line: f"llama-1  | {line}",
+        lambda line: json.dumps({"type": "log", "time": 4, "level": "info", "msg": line + "\n"}),
+    ],
+)
+def test_any_prefix_means_the_same(decorate: object) -> None:
+    assert callable(decorate)
+    lines = samples.OLD.strip().splitlines()
+    found = one("\n".join(map(decorate, lines)))
+    assert held(found) == held(one(samples.OLD))
+    assert found.settings == one(samples.OLD).settings
+    assert found.tokens_per_second == 80.02
+
+
+def test_the_last_start_counts_and_of_several_models_the_asked_one() -> None:
+    again = samples.OLD.replace("672.01", "999.00").replace("= llama", "= gemma3")
+    log = parse_log([(samples.OLD + again).encode()])
+    assert log.starts == 2
+    assert held(log.load_of("gemma3"))["CUDA0", COMPUTE] == 999.0
+    assert held(log.load_of("llama"))["CUDA0", COMPUTE] == 672.01
+
+
+def test_a_second_context_replaces_the_first() -> None:
+    context = samples.LM_STUDIO[samples.LM_STUDIO.index(" llama_context: constructing") :]
+    found = one(samples.LM_STUDIO + context.replace("36.00", "72.00"))
+    assert held(found)["CPU", CACHE] == 72.0
+
+
+def test_the_table_at_the_end_is_enough() -> None:
+    found = one(samples.BREAKDOWN)
+    assert held(found)["CUDA0", WEIGHTS] == 3500
+    assert held(found)["Host", COMPUTE] == 32
+    assert found.devices[0].unaccounted is None, "without buffers it may be the table of --fit"
+
+
+def test_the_table_at_the_end_tells_what_is_unaccounted_for() -> None:
+    found = one(samples.OLD + samples.BREAKDOWN)
+    device = found.devices[0]
+    assert (device.free_after, device.unaccounted) == (20012 * MIB, 293 * MIB)
+    assert held(found)["CUDA0", WEIGHTS] == 5434.38, "lines of buffers are exacter"
+
+
+def test_speed_and_depth() -> None:
+    text = samples.OLD + (
+        "slot print_timing: id 1 | task 0 | prompt eval time = 65.98 ms / 2 tokens (32.99 ms per "
+        "token, 30.31 tokens per second)\n"
+        "slot print_timing: id 1 | task 0 |        eval time =     165.10 ms /    40 tokens "
+        "(   55.03 ms per token,    18.17 tokens per second)\n"
+        "slot      release: id  1 | task 0 | stop processing: n_tokens = 50, truncated = 0\n"
+    )
+    assert (one(text).tokens_per_second, one(text).depth) == (18.17, 30)
+    assert (
+        one(samples.OLD + "[ Prompt: 93.1 t/s | Generation: 20.5 t/s ]").tokens_per_second == 20.5
+    )
+    rates = "prompt eval rate: 100.00 tokens/s\neval rate:            38.12 tokens/s\n"
+    assert one(samples.OLD + rates).tokens_per_second == 38.12
+
+
+def test_a_log_that_says_nothing_says_what_to_do() -> None:
+    with pytest.raises(LogError, match="-lv 4"):
+        one("common_params_print_info: verbosity = 3 (adjust with the `-lv N` CLI arg)\n")
+    with pytest.raises(LogError, match="ollama ps"):
+        one("nothing\n")
+
+
+def test_real_logs(shared_data: Path) -> None:
+    folder = shared_data / "llama_cpp_logs"
+    text = read_log(folder / "server_gemma_rpc2_lv4.log").load_of("gemma3")
+    lines = read_log(folder / "server_gemma_rpc2_jsonl.log").load_of("gemma3")
+    assert text.buffers == lines.buffers
+    assert text.settings == lines.settings
+    assert held(text)["RPC0[127.0.0.1:50062]", COMPUTE] == 41.57
+    assert text.settings["context"] == 8192
+    assert text.blocks == 18
+    alone = read_log(folder / "server_gemma_cpu_lv4.log")
+    assert alone.starts == 1, "what --fit tries is no load"
+    assert held(alone.load_of("gemma3"))["CPU", CACHE] == 49.5
+    with pytest.raises(LogError, match="verbosity 3"):
+        read_log(folder / "server_gemma_rpc2.log").load_of("gemma3")
+
+
+# Hostile
+
+
+@given(st.binary(max_size=3000), st.integers(1, 200))
+def test_no_bytes_break_it(junk: bytes, piece: int) -> None:
+    pieces = [junk[i : i + piece] for i in range(0, len(junk), piece)]
+    parse_log(pieces)
+
+
+_WORDS = st.sampled_from([
+    *("llama_context: n_ctx = ", "load_tensors: CUDA0 model buffer size = ", "{", '{"msg":"'),
+    *(" KV buffer size = ", "compute buffer size = ", "9" * 400, "-1", "1e99", " MiB", "\x1b["),
+    *("common_memory_breakdown_print: |   - X | ", " = ( ", "NAME PROCESSOR\n", " 12 GB 99% GPU "),
+    *("msg=load request=", "KvSize:", "GPULayers:", 'msg="kv cache" device=', 'size="', "\n", "\0"),
+    *("using device A (B) - ", " MiB free", "loaded meta data", "tokens per second", "K (", ")"),
+    *('"type":"fit_memory_breakdown","data":{"rows":[{"name":"a","model":', "]}}", "[[[[[[", "1"),
+    *("|", "%", " "),
+])  # fmt: skip
+
+
+@given(st.lists(_WORDS, max_size=80).map("".join))
+def test_no_mixture_of_its_words_breaks_it(text: str) -> None:
+    for measured in parse_log([text.encode()]).loads:
+        assert all(0 <= buffer.nbytes < 1 << 63 for buffer in measured.buffers)
+        assert len(measured.buffers) <= 256
+        assert all(len(buffer.device) <= 80 for buffer in measured.buffers)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=60))
+def test_any_division_into_pieces_means_the_same(lengths: list[int]) -> None:
+    data, pieces, place = samples.OLLAMA_SERVER.encode(), [], 0
+    for length in lengths:
+        pieces.append(data[place : place + length])
+        place += length
+    assert parse_log([*pieces, data[place:]]).loads == parse_log([data]).loads
+
+
+def _many(line: bytes, total: int) -> Iterator[bytes]:
+    block = line * (MIB // len(line) + 1)
+    for _ in range(total // len(block)):
+        yield block
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"x",  # a line without an end
+        b"load_tensors: CUDA0 model buffer size = ",
+        b"\x1b[0000;" * 20,
+        b'{"msg":"',
+        b"\0\n",
+        b"llama_context: n_ctx = 4096\n",
+        b"load_tensors: CUDA0 model buffer size = 99999999999.99 GiB\n",
+        b"- kv 1: general.name str = " + b"a " * 4000,
+        b"size=" * 1000 + b" % GPU PROCESSOR\n",
+        b'msg="kv cache" ' + b"a=" * 4000,
+    ],
+)
+def test_hostile_logs_take_bounded_memory_and_time(line: bytes) -> None:
+    begin = time.perf_counter()
+    log = parse_log(_many(line, 2 * MIB))
+    seconds = time.perf_counter() - begin
+    assert seconds < 5, "no line takes more than its length"
+    assert len(log.loads) <= 16
+    tracemalloc.start()
+    parse_log(_many(line, 2 * MIB))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 30 * MIB
+
+
+def test_so_many_lines_are_read_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_MOST_LINES", 100)
+    log = parse_log([b"llama_context: n_ctx = 4096\n" * 200])
+    assert log.cut
+
+
+def test_only_so_much_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = b"\n" * MIB
+    monkeypatch.setattr(logs, "LONGEST_LOG", 3 * MIB)
+    assert not parse_log([block] * 3).cut
+    assert parse_log([block] * 4).cut
+
+
+def test_a_missing_log_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(SourceError):
+        read_log(tmp_path / "none.log")
+    with pytest.raises(SourceError):
+        read_log(tmp_path)

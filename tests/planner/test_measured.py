@@ -1,0 +1,157 @@
+"""A log beside the plan: no difference where there is none; what remains goes to the reserve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explorer.errors import PlanError
+from explorer.formats import open_model
+from explorer.planner.llama_cpp import Settings, allocate
+from explorer.planner.logs import parse_log, read_log
+from explorer.planner.measured import Comparison, Residual, compare, measured_record
+from explorer.present import measured as words
+from tests.planner import log_samples as samples
+
+GIB, MIB = 1 << 30, 1 << 20
+
+
+def compared(text: str, base: Settings | None = None, experts: int = 0) -> Comparison:
+    measured = parse_log([text.encode()]).load_of("llama")
+    return compare(samples.tiny_model(experts), measured, base or Settings())
+
+
+@given(
+    parallel=st.integers(1, 4),
+    context=st.integers(1, 60).map(lambda n: n * 256),
+    gpu_layers=st.integers(0, 12),
+    flash_attention=st.booleans(),
+    kv_unified=st.booleans(),
+    type_k=st.sampled_from(["f16", "q8_0", "q4_0"]),
+    devices=st.integers(0, 2),
+)
+def test_a_log_of_what_was_planned_has_no_difference(**asked: object) -> None:
+    settings = replace(Settings(), **asked)  # type: ignore[arg-type]
+    model = samples.tiny_model()
+    text = samples.server_log(allocate(model, settings), settings, prefix="0.01.135.827 I ")
+    found = compared(text)
+    assert found.settings.context == allocate(model, settings).n_ctx
+    assert all(one.agrees for one in found.residuals if one.planned is not None)
+    assert {one.kind for one in found.residuals} >= {"weights", "cache"}
+
+
+def test_experts_on_the_cpu_and_a_split_are_read_off_the_weights() -> None:
+    settings = Settings(devices=2, tensor_split=(3.0, 1.0), cpu_moe_layers=5)
+    model = samples.tiny_model(experts=8)
+    text = samples.server_log(allocate(model, settings), settings)
+    found = compared(text, experts=8)
+    assert found.settings.cpu_moe_layers == 5
+    assert set(found.inferred) >= {"cpu_moe_layers"}
+    weights = [one for one in found.residuals if one.kind == "weights"]
+    assert all(one.agrees for one in weights)
+
+
+def test_what_the_log_tells_is_not_read_off_the_weights() -> None:
+    settings = Settings(devices=2)
+    text = samples.server_log(allocate(samples.tiny_model(), settings), settings)
+    assert compared(text).inferred == ()
+
+
+def test_a_log_of_another_model_is_refused() -> None:
+    settings = Settings()
+    allocation = allocate(samples.tiny_model(), settings)
+    text = samples.server_log(allocation, settings, blocks=9)
+    with pytest.raises(PlanError, match="9 blocks"):
+        compared(text)
+    with pytest.raises(PlanError, match="gemma3"):
+        compared(samples.server_log(allocation, settings).replace("= llama", "= gemma3"))
+
+
+_ROW = (
+    "common_memory_breakdown_print: |   - CUDA0 (Card 0) "
+    "| 12000 = {free} + ( 4 = 3 + 1 + 0) + 700 |"
+)
+
+
+def _with_free(free: int) -> Comparison:
+    settings = Settings()
+    allocation = allocate(samples.tiny_model(), settings)
+    text = samples.server_log(allocation, settings, extra=_ROW.format(free=free))
+    return compared(text)
+
+
+def test_what_a_gpu_holds_beyond_the_plan_is_its_rest() -> None:
+    found = _with_free(free=8400)  # of 9000 before
+    (rest,) = found.rests
+    planned = [one.planned or 0 for one in found.residuals if one.device == "GPU0"]
+    assert all(planned)
+    assert rest.nbytes == rest.reserve == 600 * MIB - sum(planned)
+    assert not rest.others
+    assert "are used beyond the plan" in words.rest_sentence(rest)
+    assert "--reserve" in words.reserve_sentence(found.rests)
+
+
+def test_unaccounted_memory_may_be_other_programs() -> None:
+    (rest,) = _with_free(free=9500).rests
+    assert rest.others
+    assert rest.nbytes == pytest.approx(700 * MIB, rel=1e-3)
+    assert "other programs" in words.rest_sentence(rest)
+
+
+def test_a_device_that_reports_the_same_free_memory_tells_no_rest() -> None:
+    text = _ROW.replace("700 |", "-4 |")
+    settings = Settings()
+    allocation = allocate(samples.tiny_model(), settings)
+    log = samples.server_log(allocation, settings, extra=text.format(free=9000))
+    (rest,) = compared(log).rests
+    assert rest.nbytes is None
+    assert rest.blind
+    assert words.reserve_sentence([rest]) == ""
+
+
+def test_the_end_of_a_band_and_its_inside() -> None:
+    band = Residual("GPU0", "compute", 200, 150, 0, planned_low=100)
+    assert (band.difference, band.agrees) == (0, True)
+    assert replace(band, measured=260).difference == 60
+    assert replace(band, measured=90).difference == -110
+    assert Residual("GPU0", "compute", None, 5, 0).difference is None
+
+
+def test_ollama_ps_is_compared_by_sums() -> None:
+    found = compared(samples.OLLAMA_PS, Settings(parallel=1))
+    assert [(one.device, one.kind) for one in found.residuals] == [
+        ("GPUs", "total"),
+        ("all", "total"),
+    ]
+    assert found.settings.context == 8192
+
+
+def test_the_record_is_that_of_the_interface() -> None:
+    settings = Settings()
+    text = samples.server_log(allocate(samples.tiny_model(), settings), settings)
+    record = measured_record(compared(text), "server.log")
+    assert list(record)[:4] == ["file", "buffers", "residuals", "tokens_per_second"]
+    assert set(record["residuals"][0]) == {"what", "planned", "measured", "difference"}
+    assert record["buffers"]["GPU0"]["weights"] == record["residuals"][0]["measured"]
+
+
+@pytest.mark.parametrize("name", ["server_gemma_rpc2_lv4.log", "server_gemma_cpu_lv4.log"])
+def test_the_real_model_and_its_real_logs(name: str, shared_data: Path, real_model: Path) -> None:
+    log = read_log(shared_data / "llama_cpp_logs" / name)
+    with open_model(real_model) as model:
+        found = compare(model, log.load_of("gemma3"), Settings())
+    for one in found.residuals:
+        if one.planned is None:
+            continue
+        difference = one.difference
+        assert difference is not None
+        if one.kind == "weights" and one.device != "host":
+            # an RPC server does not pad rows to 512 weights, as CUDA does
+            assert 0 <= -difference < 32 * 1024
+        elif one.kind != "compute":
+            assert one.agrees, one
+    assert len(found.residuals) >= 4

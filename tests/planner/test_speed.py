@@ -1,0 +1,123 @@
+"""The bound of speed: what a token reads, and how long that takes at least."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from explorer.hardware.catalogue import MAIN_MEMORY_BANDWIDTH, find_bandwidths, load_catalogue
+from explorer.planner import Device
+from explorer.planner.llama_cpp import Settings
+from explorer.planner.speed import (
+    CPU,
+    Bandwidth,
+    SpeedBound,
+    read_header,
+    speed_bound,
+    speed_record,
+)
+from explorer.present import measured as words
+from tests.planner.log_samples import header_model, tiny_model
+
+RATES = {
+    "GPU0": Bandwidth("GPU0", 500 * 10**9, "test"),
+    "GPU1": Bandwidth("GPU1", 250 * 10**9, "test"),
+    CPU: Bandwidth(CPU, 50 * 10**9, "test"),
+}
+Q4_K, Q6_K, F32 = 144 / 256, 210 / 256, 4
+
+
+def bound(settings: Settings, depth: int = 0, experts: int = 0) -> SpeedBound:
+    return speed_bound(read_header(tiny_model(experts)), settings, RATES, depth)
+
+
+def test_a_token_reads_all_weights_but_the_input() -> None:
+    blocks = 8 * (512 * 512 + 512 * 1024) * Q4_K
+    assert bound(Settings()).reads == {"GPU0": blocks + 512 * 1000 * Q6_K + 512 * F32}
+
+
+def test_of_experts_it_reads_those_that_are_used() -> None:
+    every = bound(Settings(), experts=2).bytes_per_token
+    assert bound(Settings(), experts=16).bytes_per_token == every
+
+
+def test_a_tied_input_is_read_once_as_the_output() -> None:
+    metadata = {"general.architecture": "llama", "llama.block_count": 0}
+    model = header_model(metadata, [("token_embd.weight", "F16", [512, 1000])])
+    for layers, device in ((999, "GPU0"), (0, CPU)):
+        found = speed_bound(read_header(model), Settings(gpu_layers=layers), RATES, 0)
+        assert found.reads == {device: 512 * 1000 * 2}
+
+
+def test_times_of_devices_add_up() -> None:
+    whole = bound(Settings())
+    parts = bound(Settings(devices=2, gpu_layers=6))
+    assert set(parts.reads) == {"GPU0", "GPU1", CPU}
+    assert parts.bytes_per_token == whole.bytes_per_token
+    seconds = sum(parts.reads[name] / (RATES[name].bytes_per_second or 1) for name in parts.reads)
+    assert parts.tokens_per_second == pytest.approx(1 / seconds)
+
+
+@given(st.integers(0, 30_000), st.integers(0, 30_000), st.integers(0, 9))
+def test_more_in_the_cache_is_never_faster(a: int, b: int, layers: int) -> None:
+    low, high = sorted((a, b))
+    first = bound(Settings(gpu_layers=layers), low).tokens_per_second
+    second = bound(Settings(gpu_layers=layers), high).tokens_per_second
+    assert first is not None
+    assert second is not None
+    assert second <= first
+
+
+def test_a_window_caps_the_cache_that_is_read() -> None:
+    metadata = {
+        "general.architecture": "gemma3",
+        "gemma3.block_count": 6,
+        "gemma3.embedding_length": 512,
+        "gemma3.attention.head_count": 4,
+        "gemma3.attention.head_count_kv": 1,
+        "gemma3.attention.key_length": 128,
+        "gemma3.attention.value_length": 128,
+        "gemma3.attention.sliding_window": 512,
+        "gemma3.context_length": 32768,
+    }
+    model = header_model(metadata, [("token_embd.weight", "F16", [512, 100])])
+    read = read_header(model)
+    near, far = (speed_bound(read, Settings(), RATES, depth) for depth in (8192, 16384))
+    assert far.bytes_per_token - near.bytes_per_token == 8192 * 2 * 128 * 2, "one block of six"
+
+
+def test_without_a_bandwidth_there_is_no_bound() -> None:
+    unknown = {"GPU0": Bandwidth("GPU0", None, "not known")}
+    found = speed_bound(read_header(tiny_model()), Settings(), unknown, 0)
+    assert found.tokens_per_second is None
+    assert "not known" in words.speed_sentence(found, found)
+    assert speed_record(found, found)["bandwidth"][0]["bytes_per_second"] is None
+
+
+def test_bandwidths_come_from_the_catalogue_or_the_user() -> None:
+    card = load_catalogue().find("RTX 4070").device()
+    unnamed = Device("1", "CUDA", 1 << 30)
+    found = find_bandwidths([card, unnamed])
+    assert found["GPU0"].bytes_per_second == 504 * 10**9
+    assert "RTX 4070" in found["GPU0"].origin
+    assert found["GPU1"].bytes_per_second is None
+    assert found[CPU].bytes_per_second == MAIN_MEMORY_BANDWIDTH
+    given_by_user = find_bandwidths([card], {"GPU0": 7, "CPU": 8, "GPU9": 1})
+    assert [one.bytes_per_second for one in given_by_user.values()] == [7, 8]
+    mac = load_catalogue().find("M3 Max 64GB").device()
+    shared = find_bandwidths([mac])
+    assert shared[CPU].bytes_per_second == shared["GPU0"].bytes_per_second
+
+
+def test_the_bound_is_worded_as_one() -> None:
+    empty, full = bound(Settings()), bound(Settings(), 30_000)
+    text = words.speed_sentence(full, empty)
+    assert text.startswith("at most ")
+    assert "(500 GB/s)" in text
+    assert "30,000 tokens are in the cache" in text
+    two = bound(replace(Settings(), gpu_layers=3))
+    assert "GPU 0 500 GB/s, CPU 50 GB/s" in words.speed_sentence(two, two)
+    assert words.speed_details(two)[-1].endswith("0.8 of the bound")
