@@ -11,7 +11,6 @@ import faulthandler
 import os
 import platform
 import re
-import sys
 import time
 import traceback
 from contextlib import suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from explorer import __version__
+from explorer.ends import mark_as_running
 from explorer.paths import cache_folder, make_private_folder
 from explorer.quantization import kernel_cache
 from explorer.text import plain_text
@@ -84,7 +84,7 @@ class CrashReports:
             # the time, since in a sandbox every process of a program has the same number
             path = self._folder / f"{_FAULT}{time.time_ns()}-{os.getpid()}.txt"
             self._fault = open(path, "w", encoding="utf-8")  # noqa: SIM115 - open until the end
-            _mark_as_running(self._fault)
+            mark_as_running(self._fault)
             faulthandler.enable(self._fault)
 
     def stop_watching(self) -> None:
@@ -116,7 +116,7 @@ class CrashReports:
 
     def _take_one(self, path: Path) -> tuple[str, Path | None] | None:
         with open(path, "r+", encoding="utf-8", errors="replace") as file:
-            if not _mark_as_running(file):
+            if not mark_as_running(file):
                 return None
             left = file.read(MOST_CHARACTERS)
             path.unlink()  # while it is marked: of two programs that start now, one takes it
@@ -153,16 +153,3 @@ def _safe(text: str) -> str:
     if len(home) > 1:
         text = text.replace(home + os.sep, "~" + os.sep)
     return plain_text(text, lines=True)
-
-
-def _mark_as_running(file: TextIO) -> bool:
-    """Lock a file for as long as it is open; return False if another process has locked it."""
-    if sys.platform == "win32":
-        return True  # an open file cannot be removed there, which shows the same
-    import fcntl  # noqa: PLC0415 - not on every system
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

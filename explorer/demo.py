@@ -14,7 +14,6 @@ import os
 import shutil
 import struct
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from explorer.ends import Temporary
 from explorer.errors import SourceError, system_reason
 from explorer.model_files import GGUF_MAGIC
 from explorer.paths import cache_folder, make_private_folder, resource
@@ -41,7 +41,6 @@ _MODEL_NAME: Final = "Demo-2.5M-v1.0-Q4_0.gguf"
 _MANIFEST: Final = Path("manifests", "registry.ollama.ai", "library", "demo", "latest")
 _MEDIA: Final = "application/vnd.ollama.image"
 _RECORD: Final = "made.json"
-_STALE_S: Final = 3600  # a temporary folder of this age was left by a program that was killed
 _TRIES: Final = 5
 
 
@@ -70,7 +69,7 @@ def make_demo(folder: Path | None = None) -> DemoPaths:
                 make_private_folder(base)
             base.mkdir(parents=True, exist_ok=True)
             _make(base, target)
-            _remove_leftovers(base, target)
+            _remove_others(base, target)
     except OSError as error:
         raise SourceError(
             f"the demo model cannot be made here: {system_reason(error)}; "
@@ -95,7 +94,8 @@ def _is_complete(target: Path) -> bool:
 
 
 def _make(base: Path, target: Path) -> None:
-    work = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=base))
+    work = Path(tempfile.mkdtemp(".tmp", _TEMPORARY, base))
+    kept = Temporary(work)
     try:
         made = work / "demo"
         made.mkdir()
@@ -116,7 +116,7 @@ def _make(base: Path, target: Path) -> None:
         if not _is_complete(target):
             raise OSError("other programs keep changing the folder")
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        kept.remove()
 
 
 def _fill(folder: Path) -> None:
@@ -187,15 +187,11 @@ def _write_blob(blobs: Path, media_type: str, content: bytes) -> dict[str, Any]:
     return layer
 
 
-def _remove_leftovers(base: Path, target: Path) -> None:
-    """Remove demos of other recipe versions, and what killed programs left half-made."""
+def _remove_others(base: Path, target: Path) -> None:
+    """Remove demos of other recipe versions."""
     for path in base.iterdir():
         if path.name.startswith(_PREFIX) and path != target:
             shutil.rmtree(path, ignore_errors=True)
-        elif path.name.startswith(_TEMPORARY):
-            with suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_S:
-                    shutil.rmtree(path, ignore_errors=True)
 
 
 # The model: a tiny llama without training, whose vocabulary has every kind of token.

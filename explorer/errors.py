@@ -6,7 +6,23 @@ nothing else, so that a caller needs one `except`.
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from typing import Final
+
+from explorer.text import plain_text
+
+DEBUG_VARIABLE: Final = "GGUF_EXPLORER_DEBUG"
+
+
+def trace(error: BaseException) -> None:
+    """Print the traceback of an error, if the user has set `GGUF_EXPLORER_DEBUG` to ask for it."""
+    if os.environ.get(DEBUG_VARIABLE, "0") in ("", "0") or sys.stderr is None:
+        return
+    from traceback import format_exception  # noqa: PLC0415 - only here
+
+    sys.stderr.write(plain_text("".join(format_exception(error)), lines=True))
 
 
 class ExplorerError(Exception):

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol, TextIO, TypeAlias
 
+from explorer.ends import Temporary
 from explorer.model_files import refuse_model_file
 from explorer.text import escaped
 
@@ -158,9 +159,11 @@ def _escape(match: re.Match[str]) -> str:
 def write_atomically(path: Path | str) -> Iterator[TextIO]:
     """Open a text file that appears under its name only when it is complete.
 
-    It is written beside its place and moved there at the end; if anything fails, what was there
-    before stays and nothing is left over. A link is followed. What is there and no regular file (a
-    pipe, ``/dev/stdout``) is written to directly, since it cannot be replaced.
+    If anything fails, what was there before stays and nothing is left over, even of a process that
+    is killed: where the system can, the file has no name until it is complete; else it is written
+    beside its place, under a name that the next start of the program removes. A link is followed.
+    What is there and no regular file (a pipe, ``/dev/stdout``) is written to directly, since it
+    cannot be replaced.
 
     Args:
         path: The file to make or replace.
@@ -179,25 +182,64 @@ def write_atomically(path: Path | str) -> Iterator[TextIO]:
             yield stream
         return
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    kept = Temporary(temporary)
     try:
-        # not `tempfile`: its files are for their owner only, whatever the umask says
-        stream = open(temporary, "x", encoding="utf-8", newline="")  # noqa: SIM115 - closed below, before the move
+        with _naming(path):
+            new = _open_new(temporary)
+        with new:
+            yield new
+            new.flush()
+            os.fsync(new.fileno())
+            with _naming(path):
+                if not temporary.exists():
+                    _give_name(new.fileno(), temporary)
+        with _naming(path):
+            if target.exists():
+                temporary.chmod(target.stat().st_mode & 0o777)
+            temporary.replace(target)
+    finally:
+        kept.remove()
+
+
+@contextmanager
+def _naming(path: Path | str) -> Iterator[None]:
+    """Let an error of the system name a path that the user knows."""
+    try:
+        yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
-    try:
-        with stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        _move(temporary, target, str(path))
-    finally:
-        temporary.unlink(missing_ok=True)  # after the move there is none
 
 
-def _move(temporary: Path, target: Path, name: str) -> None:
+def _open_new(temporary: Path) -> TextIO:
+    """Open a file that has no name yet, or the given one where the system needs a name.
+
+    Not with `tempfile`: its files are for their owner only, whatever the umask says.
+    """
+    if not _can_be_named_later(temporary):
+        return open(temporary, "x", encoding="utf-8", newline="")
+    return open(_open_unnamed(temporary.parent), "w", encoding="utf-8", newline="")
+
+
+def _can_be_named_later(name: Path) -> bool:
+    """Try it with an empty file: not every file system can, nor every sandbox."""
+    if not hasattr(os, "O_TMPFILE"):
+        return False
     try:
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o777)
-        temporary.replace(target)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, name) from error
+        descriptor = _open_unnamed(name.parent)
+        try:
+            _give_name(descriptor, name)
+            name.unlink()
+        finally:
+            os.close(descriptor)
+    except OSError:  # what is wrong with the folder itself is told when a named file is opened
+        return False
+    return True
+
+
+def _open_unnamed(folder: Path) -> int:
+    return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+
+
+def _give_name(descriptor: int, name: Path) -> None:
+    # with a folder for relative names, which this is none, `os.link` follows the link to the file
+    os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=0)

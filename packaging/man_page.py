@@ -40,11 +40,13 @@ EXIT_CODES = {
     "0": "Done.",
     "1": "The input could not be used, or check has found something wrong.",
     "2": "Wrong usage.",
-    "130": "Interrupted.",
+    "130": "Interrupted (Ctrl+C).",
+    "129, 143": "Ended by SIGHUP or SIGTERM.",
 }
 
 ENVIRONMENT = {
     "GGUF_EXPLORER_CACHE": "Folder for compiled kernels and other things that can be made again.",
+    "GGUF_EXPLORER_DEBUG": "If it is 1, the traceback of every error is printed to standard error.",
     "XDG_CACHE_HOME, XDG_CONFIG_HOME": "Where caches and settings lie, if not in ~/.cache and "
     "~/.config.",
     "NUMBA_CACHE_DIR": "Another folder for compiled kernels alone.",

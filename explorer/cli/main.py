@@ -7,6 +7,7 @@ shell completion load no NumPy.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,14 +24,15 @@ from click.shell_completion import CompletionItem, get_completion_class
 from explorer import __version__
 from explorer.cli.options import units_option
 from explorer.cli.output import output_error, write, write_error, write_warning
-from explorer.errors import ExplorerError, system_reason
+from explorer.ends import exit_code, remove_leftovers
+from explorer.errors import ExplorerError, system_reason, trace
 from explorer.text import ByteUnits, Notation, writing
 
 PROGRAM: Final = "gguf-explorer"
 COMPILE_KERNELS: Final = "compile-kernels"  # for the window, not for people
 EXIT_UNUSABLE: Final = 1
 EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
+EXIT_INTERRUPTED: Final = exit_code(signal.SIGINT)
 
 _ONLY_PATHS: Final = "explorer.only_paths"
 
@@ -113,6 +115,7 @@ Examples:
 \b
 A file whose name is that of a command: gguf-explorer ./inspect
 Exit codes: 0 done, 1 the input could not be used, 2 wrong usage, 130 interrupted.
+GGUF_EXPLORER_DEBUG=1 prints the traceback of every error.
 """,
 )
 @_fresh_option
@@ -155,6 +158,7 @@ def _watched() -> Iterator[None]:
 
     log, warnings = logging.getLogger("explorer"), Warnings(logging.WARNING)
     log.addHandler(warnings)
+    remove_leftovers()
     reports = CrashReports.of_user()
     crash = reports.take_crash()
     if crash is not None:
@@ -198,7 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     code: Any
     try:
-        code = program.main(given, prog_name=PROGRAM, standalone_mode=False)
+        with _traced():
+            code = program.main(given, prog_name=PROGRAM, standalone_mode=False)
     except click.UsageError as error:
         code = _explain_usage(error)
     except click.ClickException as error:
@@ -214,9 +219,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # click's completion, and its answer to a closed pipe
         code = stop.code
     except Exception as error:  # noqa: BLE001 - the promise is: never a traceback
-        kind = type(error).__name__
-        code = _fail(f"this is a mistake of the program, please report it: {kind}: {error}")
+        code = _fail(_own_fault(error))
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _traced() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        trace(error)
+        raise
+
+
+def _own_fault(error: Exception) -> str:
+    """Return what to say of a mistake of the program, and leave a report as the window does."""
+    from explorer.crash_reports import CrashReports, error_report  # noqa: PLC0415 - rarely needed
+
+    path = CrashReports.of_user().write(error_report(error))
+    where = "" if path is None else f"; the details are in {path}"
+    what = f"{type(error).__name__}: {error}"
+    return f"this is a mistake of the program, please report it: {what}{where}"
 
 
 def _system_fault(error: OSError) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from PySide6 import QtCore
 from PySide6.QtCore import Qt, Signal, Slot
 
-from explorer.errors import ExplorerError
+from explorer.errors import ExplorerError, trace
 from explorer.quantization import kernel_cache
 
 Result = TypeVar("Result")
@@ -110,6 +110,8 @@ class Job(QtCore.QObject):
             with keep_gui_responsive():
                 result = op(self)
         except Exception as error:  # noqa: BLE001 - shown to the user on the GUI thread
+            if not isinstance(error, Cancelled):
+                trace(error)
             self._ended.emit(None, error)
         else:
             self._ended.emit(result, None)

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from explorer import __version__
+from explorer.ends import Temporary
 from explorer.errors import system_reason
 from explorer.paths import cache_folder, make_private_folder
 
@@ -121,17 +122,12 @@ def _choose_temporary(fault: str) -> None:
     _why_temporary = f"compiled kernels are kept for this run only: {fault}"
     _log.warning(_why_temporary)
     try:
-        folder = tempfile.mkdtemp(prefix="gguf-explorer-kernels-")
+        folder = tempfile.mkdtemp(".tmp", "gguf-explorer-kernels-")
     except OSError:
         os.environ.pop(_VARIABLE, None)
         return
     os.environ[_VARIABLE] = folder
-    maker = os.getpid()  # a forked process ends earlier, and must leave it
-
-    @atexit.register
-    def remove() -> None:
-        if os.getpid() == maker:
-            shutil.rmtree(folder, ignore_errors=True)
+    atexit.register(Temporary(folder).remove)
 
 
 def kernel_folder(name: str) -> Path:

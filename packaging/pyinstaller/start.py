@@ -28,7 +28,7 @@ def main() -> int:
         restore_library_path()
     os.environ["NUMBA_CACHE_LOCATOR_CLASSES"] = KERNEL_LOCATOR
 
-    from explorer.cli.main import main as run  # noqa: PLC0415 - once the surroundings are set
+    from explorer.__main__ import main as run  # noqa: PLC0415 - once the surroundings are set
 
     return run()
 

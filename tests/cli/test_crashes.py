@@ -66,7 +66,7 @@ def test_after_a_death_in_machine_code_a_command_removes_kernels_and_says_so_onc
 def test_a_folder_that_others_may_write_is_told_of_once(run: Run, tmp_path: Path) -> None:
     path = str(make_demo(tmp_path / "demo").model)
     cache = tmp_path / "cache"
-    cache.mkdir(0o700)
+    cache.mkdir(0o700, exist_ok=True)
     cache.chmod(0o777)
     result = run("ends", "stats", path, "output_norm.weight")
     assert result.returncode == 0

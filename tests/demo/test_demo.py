@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import time
@@ -90,16 +89,6 @@ def test_another_recipe_replaces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert new != old
     assert new.model.is_file()
     assert not old.model.exists()
-
-
-def test_leftovers_of_a_killed_program_go(tmp_path: Path) -> None:
-    old, young = tmp_path / "making-old", tmp_path / "making-young"
-    old.mkdir()
-    young.mkdir()
-    os.utime(old, (1, 1))
-    make_demo(tmp_path)
-    assert not old.exists()
-    assert young.exists()
 
 
 def test_programs_that_start_at_once(tmp_path: Path) -> None:

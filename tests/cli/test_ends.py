@@ -1,0 +1,251 @@
+"""Commands that are ended from outside: quietly, with the right code, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from explorer import ends
+from explorer.cli import main as program
+from explorer.demo import make_demo
+from explorer.ends import Temporary, remove_leftovers
+from tests.helpers.patience import PATIENCE_S, PROGRAM_S
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Says when Python's own start is over: what comes before is not ours to change.
+_START = "import sys; from explorer.__main__ import main; print('.', flush=True); sys.exit(main())"
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("GGUF_EXPLORER_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    def start_one(*arguments: str, code: str = _START) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    return start_one
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return make_demo(tmp_path / "demo").model
+
+
+def interrupt(process: subprocess.Popen[str], delay_s: float, number: int = signal.SIGINT) -> str:
+    """Send a signal some time after the program's first line; return what it said of that."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == ".\n"
+    time.sleep(delay_s)
+    process.send_signal(number)
+    return process.communicate(timeout=PROGRAM_S)[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_ends_quietly_at_any_moment(start: Start, model: Path, number: int) -> None:
+    chance = random.Random(number)
+    for _ in range(4):  # as many as a fast test can; docs/security.md has the campaign
+        process = start("stats", str(model), "output_norm.weight")
+        assert interrupt(process, chance.random() * 0.6 + 0.02, number) == ""
+        # 0: it was faster; the system's own end: the program was not loaded so far
+        assert process.returncode in (
+            128 + number,
+            0,
+            *(() if number == signal.SIGINT else (-number,)),
+        )
+
+
+def test_a_command_ends_quietly_while_it_compiles(
+    start: Start, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new folder for kernels, and a hook that says when the first compilation begins."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    code = """
+import sys
+from explorer.__main__ import main
+from explorer.quantization import kernel_cache
+count = kernel_cache.count_compilation
+def told(change):
+    print('.', flush=True)
+    count(change)
+kernel_cache.count_compilation = told
+sys.exit(main())
+"""
+    process = start("stats", str(model), "output_norm.weight", code=code)
+    assert interrupt(process, 0.05) == ""
+    assert process.returncode == 130
+
+
+def test_what_is_ignored_stays_ignored(start: Start, model: Path) -> None:
+    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + _START
+    process = start("inspect", str(model), code=code)  # as under nohup
+    assert interrupt(process, 0.0, signal.SIGHUP) == ""
+    assert process.returncode == 0
+
+
+_SLOW_EXPORT = """
+import os, sys, time
+from explorer import tabular
+if sys.argv.pop(1) == "named":
+    tabular._can_be_named_later = lambda name: False
+from explorer.tabular import write_atomically
+from explorer.__main__ import main
+from explorer.cli import main as command
+def run(*_):
+    with write_atomically("table.csv") as stream:
+        stream.write("x" * (1 << 20))
+        stream.flush()
+        print(".", flush=True)
+        time.sleep(60)
+command.main = run
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["unnamed", "named"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_export_that_is_killed_leaves_nothing(
+    start: Start, tmp_path: Path, how: str, number: int
+) -> None:
+    (tmp_path / "table.csv").write_text("before")
+    process = start(how, code=_SLOW_EXPORT)
+    interrupt(process, 0.0, number)
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    if how == "named" and number == signal.SIGKILL:
+        assert list(tmp_path.glob(".table.csv.*.tmp"))
+    remove_leftovers()  # as the next start does
+    assert {path.name for path in tmp_path.iterdir()} <= {"table.csv", "cache"}
+    assert (tmp_path / "table.csv").read_text() == "before"
+    assert list((tmp_path / "cache" / "unfinished").iterdir()) == []
+
+
+def test_an_export_that_runs_keeps_its_file(start: Start, tmp_path: Path) -> None:
+    process = start("named", code=_SLOW_EXPORT)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == ".\n"
+        remove_leftovers()
+        assert list(tmp_path.glob(".table.csv.*.tmp"))
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+
+
+def test_the_next_command_removes_what_a_killed_one_left(
+    start: Start, tmp_path: Path, model: Path
+) -> None:
+    process = start("named", code=_SLOW_EXPORT)
+    interrupt(process, 0.0, signal.SIGKILL)
+    assert list(tmp_path.glob(".table.csv.*.tmp"))
+    process = start("inspect", str(model))
+    assert process.communicate(timeout=PROGRAM_S)[1] == ""
+    assert not list(tmp_path.glob(".table.csv.*.tmp"))
+
+
+def test_a_record_removes_no_file_of_another_name(tmp_path: Path, cache: Path) -> None:
+    kept = tmp_path / "model.gguf"
+    kept.write_text("weights")
+    (cache / "unfinished").mkdir(parents=True)
+    for number, content in enumerate((os.fsencode(kept), b"", b"\xff\0/x.tmp", b"relative.tmp")):
+        (cache / "unfinished" / str(number)).write_bytes(content)
+    remove_leftovers()
+    assert kept.read_text() == "weights"
+
+
+def test_a_disk_that_is_not_there_is_waited_for(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = Temporary(tmp_path / "stick" / "a.tmp")
+    assert temporary._record is not None
+    temporary._record.close()  # as when its process is killed
+    remove_leftovers()
+    (record,) = (cache / "unfinished").iterdir()
+    left = tmp_path / "stick" / "a.tmp"
+    left.parent.mkdir()
+    left.write_text("half")
+    remove_leftovers()
+    assert not left.exists()
+    assert not record.exists()
+    record.write_bytes(os.fsencode(tmp_path / "never" / "a.tmp"))
+    monkeypatch.setattr(ends, "_now", lambda: time.time() + 40 * 24 * 3600)
+    remove_leftovers()
+    assert not record.exists()
+
+
+def test_without_a_cache_folder_files_are_written_all_the_same(tmp_path: Path, cache: Path) -> None:
+    cache.write_text("where the folder would be")
+    temporary = Temporary(tmp_path / "a.tmp")
+    (tmp_path / "a.tmp").write_text("half")
+    temporary.remove()
+    assert not (tmp_path / "a.tmp").exists()
+    remove_leftovers()
+
+
+# Mistakes of the program
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(program.program, "main", fail)
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_mistake_of_the_program_leaves_a_report(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.main(["inspect", "x"]) == 1
+    (report,) = (cache / "crashes").iterdir()
+    assert capsys.readouterr().err == (
+        "error: this is a mistake of the program, please report it: ZeroDivisionError: a mistake; "
+        f"the details are in {report}\n"
+    )
+    text = report.read_text()
+    assert text.startswith("GGUF Explorer")
+    assert "in fail" in text
+
+
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize(("value", "shown"), [("1", True), ("0", False), ("", False)])
+def test_a_variable_asks_for_the_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, value: str, shown: bool
+) -> None:
+    monkeypatch.setenv("GGUF_EXPLORER_DEBUG", value)
+    assert program.main(["inspect", "x"]) == 1
+    assert ("in fail" in capsys.readouterr().err) == shown
+
+
+def test_errors_of_an_input_are_traced_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GGUF_EXPLORER_DEBUG", "1")
+    assert program.main(["inspect", str(tmp_path / "\x1b[31m.gguf")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("Traceback")
+    assert "\x1b" not in error
+    assert error.splitlines()[-1].startswith("error: ")
