@@ -97,6 +97,7 @@ class Device:
         total: All of its memory in bytes, or None if not known.
         driver_major: Major version of its driver, or None if not known.
         compute: Compute capability (major, minor), or None; a text ``"8.6"`` becomes (8, 6).
+        reserve: Bytes that it is known to need beyond what a plan counts, or None if not known.
     """
 
     id: str
@@ -107,6 +108,7 @@ class Device:
     total: int | None = None
     driver_major: int | None = None
     compute: tuple[int, int] | None = None
+    reserve: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", str(self.id))
@@ -114,6 +116,7 @@ class Device:
         whole(self.free, f"free memory of GPU {self.id}", MAX_MEMORY)
         whole_or_none(self.total, f"total memory of GPU {self.id}", MAX_MEMORY)
         whole_or_none(self.driver_major, f"driver version of GPU {self.id}")
+        whole_or_none(self.reserve, f"reserve of GPU {self.id}", MAX_MEMORY)
 
     @property
     def label(self) -> str:
@@ -205,7 +208,9 @@ LookUp: TypeAlias = Callable[[str], Device | None]
 
 _CONTEXT: Final = re.compile(r"(\d{1,9})(?:([.]\d{1,6})?([km])i?)?", re.IGNORECASE)
 _CONTEXT_UNITS: Final = {"k": 1 << 10, "m": 1 << 20}
-_KEYS: Final = ("name", "free", "total", "library", "integrated", "id", "driver", "compute")
+_KEYS: Final = (
+    *("name", "free", "total", "library", "integrated", "id", "driver", "compute", "reserve"),
+)
 _YES_NO: Final[Mapping[str, bool]] = MappingProxyType(
     {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 )
@@ -277,6 +282,7 @@ def parse_gpu(text: str, position: int = 0, look_up: LookUp | None = None) -> De
         "integrated": ("integrated", _yes_no),
         "driver": ("driver_major", _driver),
         "compute": ("compute", compute_capability),
+        "reserve": ("reserve", parse_size),
     }
     known = [(*readers[key], value) for key, value in fields.items() if key in readers]
     changes = {name: read(value) for name, read, value in known}

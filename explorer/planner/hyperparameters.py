@@ -12,16 +12,20 @@ reads the same keys to show them; it never fails and keeps ranges, which no form
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from explorer.errors import PlanError
 from explorer.formats.facts import range_text
 from explorer.formats.model import Metadata, MetadataEntry, Model, loaded_entry
 from explorer.planner.devices import MAX_BLOCKS, MAX_COUNT, MAX_MEMORY, quoted, whole, whole_or_none
 from explorer.planner.tensor_groups import TensorGroups, group_config, group_list, group_table
+from explorer.quantization import TensorType
+
+if TYPE_CHECKING:
+    from explorer.planner.llama_cpp.header import Header
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,9 @@ class Hyperparameters:
     origins: Mapping[str, str] = field(default_factory=dict)  # symbol → where its value came from
     warnings: tuple[str, ...] = ()  # what is odd about the header
     own_context: int | None = None  # the context among the model's own parameters
+    in_ollama_store: bool = False  # whether it was opened where Ollama keeps its models
+    # what llama.cpp's rules read of it, or why they cannot
+    llama_cpp: Header | str = field(default="llama.cpp reads files only", compare=False)
 
     def __post_init__(self) -> None:
         for part in fields(self):
@@ -91,8 +98,11 @@ class Hyperparameters:
         if model.format == "gguf":
             file_bytes = sum(file.source.size for file in model.files)
             tensors = group_table(model.tensors)
-            return read_metadata(model.metadata, tensors, file_bytes, str(model.path))
-        return read_config(model)
+            h = read_metadata(model.metadata, tensors, file_bytes, str(model.path))
+        else:
+            h = read_config(model)
+        kept = _is_in_ollama_store(model)
+        return replace(h, in_ollama_store=kept, llama_cpp=llama_cpp_header(model))
 
     @classmethod
     def from_parts(
@@ -177,6 +187,27 @@ class Hyperparameters:
     def weights(self) -> int:
         """Bytes of all layers' weights. The input embedding of an untied model is not in it."""
         return sum(self.layer_weights)
+
+
+def llama_cpp_header(
+    model: Model, others: Mapping[int, TensorType] = MappingProxyType({})
+) -> Header | str:
+    """Return what llama.cpp's rules read of a model, or why they cannot.
+
+    `others` are types of tensors to use instead, by row.
+    """
+    from explorer.planner.llama_cpp.header import Header  # noqa: PLC0415 - it reads keys as here
+
+    try:
+        return Header.from_model(model, others)
+    except PlanError as error:
+        return error.what
+
+
+def _is_in_ollama_store(model: Model) -> bool:
+    """Return whether a manifest was opened, or a blob of the store."""
+    is_blob = model.path.parent.name == "blobs" and model.path.name.startswith("sha256-")
+    return is_blob or "ollama.name" in model.metadata
 
 
 def _per_block(stored: tuple[int, ...], count: int) -> tuple[int, ...]:

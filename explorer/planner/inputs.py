@@ -14,7 +14,8 @@ from explorer.errors import PlanError
 from explorer.planner import Device, Host, Hyperparameters, Settings
 from explorer.planner.advice import Advice
 from explorer.planner.devices import check_devices
-from explorer.planner.layout import DeviceLayout, Layer, Layout
+from explorer.planner.layout import DeviceLayout
+from explorer.planner.llama_cpp.outcome import Held
 from explorer.planner.profiles import GRAPH_SIZE, PROFILES, profile_named
 from explorer.planner.result import Plan, PlanRequest, Term
 from explorer.planner.settings import used
@@ -158,8 +159,10 @@ def plan_record(plan: Plan, solved: Advice | None = None) -> dict[str, Any]:
 
     What a profile does not claim is null: ``ollama-0.30`` predicts no layer split.
     """
-    h, layout, effective = plan.request.h, plan.layout, plan.effective
+    h, effective = plan.request.h, plan.effective
     caches = [] if plan.sizes is None else list(plan.sizes.kv_per_layer)
+    if plan.llama_cpp is not None:
+        caches = list(plan.llama_cpp.allocation.layer_cache)
     return {
         "model": h.name,
         "architecture": h.architecture,
@@ -175,9 +178,9 @@ def plan_record(plan: Plan, solved: Advice | None = None) -> dict[str, Any]:
         "weights": plan.weights,
         "kv_cache": {"total": plan.kv_total, "per_layer": caches},
         "graph": _graph(plan),
-        "layers": [] if layout is None else [_layer(layer) for layer in layout.layers],
+        "layers": _layers(plan),
         "devices": _devices(plan),
-        "cpu": _cpu(layout),
+        "cpu": _cpu(plan),
         "gpu_layers": plan.gpu_layers,
         "total_layers": h.total_layers,
         "fully_offloaded": plan.fully_offloaded,
@@ -190,12 +193,18 @@ def plan_record(plan: Plan, solved: Advice | None = None) -> dict[str, Any]:
         "notes": list(plan.notes),
         "warnings": list(plan.warnings),
         "environment": used(plan.request.environment),
-    }
+    } | _llama_cpp(plan)
+
+
+def _llama_cpp(plan: Plan) -> dict[str, Any]:
+    return {} if plan.llama_cpp is None else {"llama_cpp": plan.llama_cpp.record()}
 
 
 def _graph(plan: Plan) -> dict[str, Any]:
     """Return the graphs; ``"none"`` is used where no GPU is charged with one."""
     layout = plan.layout
+    if plan.llama_cpp is not None:
+        return {"partial": None, "full": plan.llama_cpp.compute, "used": "full"}
     if layout is None:
         assert plan.prediction is not None  # a plan has one or the other
         return {"partial": None, "full": plan.prediction.surcharge_bytes, "used": "full"}
@@ -207,13 +216,19 @@ def _graph(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _layer(layer: Layer) -> dict[str, Any]:
-    return asdict(layer) | {"device": "cpu" if layer.device is None else layer.device}
+def _layers(plan: Plan) -> list[dict[str, Any]]:
+    return [
+        asdict(layer) | {"device": "cpu" if layer.device is None else layer.device}
+        for layer in plan.layers
+    ]
 
 
 def _devices(plan: Plan) -> list[dict[str, Any]]:
     if plan.layout is not None:
         return [_device(device) for device in plan.layout.devices]
+    if plan.llama_cpp is not None:
+        pairs = zip(plan.llama_cpp.devices, plan.llama_cpp.gpus, strict=True)
+        return [_held(device, held) for device, held in pairs]
     claimed = ("weights", "kv_cache", "graph", "reserved", "total")
     return [
         {"name": device.name or device.key, "library": device.library, "free": device.free}
@@ -241,7 +256,28 @@ def _device(held: DeviceLayout) -> dict[str, Any]:
     }
 
 
-def _cpu(layout: Layout | None) -> dict[str, Any]:
+def _held(device: Device, held: Held) -> dict[str, Any]:
+    return {
+        "id": device.id,
+        "name": device.name or device.key,
+        "library": device.library,
+        "free": device.free,
+        "layers": [held.layers[0], held.layers[-1]] if held.layers else None,
+        "weights": held.weights,
+        "kv_cache": held.cache,
+        "graph": held.compute,
+        "projector": held.projector,
+        "reserved": held.reserve,
+        "total": held.total,
+        "listed": bool(held.layers),
+    }
+
+
+def _cpu(plan: Plan) -> dict[str, Any]:
+    layout = plan.layout
+    if plan.llama_cpp is not None:
+        held = plan.llama_cpp.main
+        return {"layers": len(held.layers), "weights": held.weights, "kv_cache": held.cache}
     if layout is None:
         return {"layers": None, "weights": None, "kv_cache": None}
     return {

@@ -1,9 +1,10 @@
-"""Profiles: what different releases of Ollama make of the same model and machine."""
+"""Profiles: what llama.cpp and releases of Ollama make of the same model and machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,17 +12,25 @@ from explorer.errors import PlanError
 from explorer.formats.model import Model
 from explorer.planner import settings as env
 from explorer.planner.devices import GIB, MAX_COUNT, MIB, Device, Host, quoted, sized
-from explorer.planner.hyperparameters import Hyperparameters
+from explorer.planner.hyperparameters import Hyperparameters, llama_cpp_header
 from explorer.planner.layout import Layout, Trace, lay_out
+from explorer.planner.llama_cpp.allocation import Settings as LlamaCppSettings
+from explorer.planner.llama_cpp.allocation import allocate
+from explorer.planner.llama_cpp.fitting import DEFAULT_MARGIN, Decision, fit
+from explorer.planner.llama_cpp.header import Header
+from explorer.planner.llama_cpp.outcome import DEFAULT_RESERVE, Outcome
 from explorer.planner.result import (
     Plan,
     PlanRequest,
     Prediction,
     graphsize_notes,
     graphsize_warnings,
+    llama_cpp_notes,
+    llama_cpp_warnings,
     settings_notes,
 )
 from explorer.planner.settings import (
+    AUTOMATIC,
     Difference,
     EffectiveSettings,
     Settings,
@@ -266,16 +275,214 @@ def _notes(effective: EffectiveSettings, prediction: Prediction) -> Iterator[str
         yield f"if loading fails, it is tried again with a context of {integer_text(following)}"
 
 
+# Profiles `llama.cpp` and `ollama` (docs/planner.md, section 13): llama.cpp with the arguments that
+# a user, or Ollama, gives to its server.
+
+
+_SERVER_BATCH, _SERVER_UBATCH, _SERVER_SLOTS = 2048, 512, 4
+_EMBEDDING_BATCH: Final = 2048
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a server is asked for: its arguments, where they came from, and what it changes."""
+
+    settings: LlamaCppSettings
+    origins: Mapping[str, str]
+    differences: tuple[Difference, ...] = ()
+
+
+def _plan_llama_cpp(request: PlanRequest) -> Plan:
+    """Allocate as `llama-server` does with the settings, and its defaults."""
+    asked = request.settings
+    origins: dict[str, str] = {}
+    differences: tuple[Difference, ...] = ()
+    context, parallel, unified = asked.context or 0, asked.parallel, asked.kv_unified
+    if parallel is None:
+        parallel, origins["parallel"] = _SERVER_SLOTS, "llama-server's choice, with one cache"
+        if unified is False:
+            reason = "llama-server unifies the cache where the number of sequences is left to it"
+            differences = (Difference("kv_unified", False, True, reason),)
+        unified = True
+    if not context:
+        origins["context"] = "left to llama.cpp"
+    flash_attention = asked.flash_attention
+    if flash_attention is None:
+        flash_attention = not device_obstacle(_llama_cpp_devices(request))
+        origins["flash_attention"] = "on where all GPUs support it"
+    settings = LlamaCppSettings(
+        context=context,
+        parallel=parallel,
+        kv_unified=bool(unified),
+        batch=asked.batch or _SERVER_BATCH,
+        ubatch=asked.ubatch or _SERVER_UBATCH,
+        type_k=asked.cache_type_k or asked.kv_cache_type or "f16",
+        type_v=asked.cache_type_v or asked.kv_cache_type or "f16",
+        flash_attention=flash_attention,
+        offload_kv=asked.offload_kv is not False,
+        swa_full=bool(asked.swa_full),
+    )
+    margins = [asked.projector_bytes]  # llama-server adds the projector's device
+    return _allocated(request, LLAMA_CPP, _Request(settings, origins, differences), margins)
+
+
+def _plan_ollama(request: PlanRequest) -> Plan:
+    """Allocate as the `llama-server` does that Ollama starts. Source: llm/llama_server.go."""
+    asked, h = request.settings, request.h
+    if asked.context == 0:  # as if it were not given
+        request = replace(request, settings=replace(asked, context=None))
+    context, parallel = _context(request), _parallel(request)
+    cells = context.value * parallel.value
+    flash_attention = _flash_attention(request)
+    batch = asked.batch
+    if h.embedding_model:
+        batch = min(batch or min(_EMBEDDING_BATCH, context.value), cells)
+    elif batch is None:
+        plan = _predict(request)
+        batch = plan.effective.batch
+    kind = asked.kv_cache_type or env.text(request.environment, env.KV_CACHE_TYPE).lower() or "f16"
+    settings = LlamaCppSettings(
+        context=cells,
+        parallel=parallel.value,
+        kv_unified=False,  # Ollama states the number of sequences
+        batch=max(batch, 1),
+        ubatch=max(batch, 1),
+        type_k=asked.cache_type_k or kind,
+        type_v=asked.cache_type_v or kind,
+        flash_attention=flash_attention,
+        offload_kv=asked.offload_kv is not False,
+        swa_full=bool(asked.swa_full),
+    )
+    origins = {"context": context.origin, "parallel": parallel.origin}
+    differences = (*context.differences, *parallel.differences)
+    margins = [asked.projector_bytes] * len(request.devices)  # Ollama adds it for all of them
+    return _allocated(request, OLLAMA, _Request(settings, origins, differences), margins)
+
+
+def _llama_cpp_devices(request: PlanRequest) -> tuple[Device, ...]:
+    """Return the GPUs that llama.cpp uses: integrated ones only where there are no others."""
+    discrete = tuple(device for device in request.devices if not device.integrated)
+    devices = discrete or request.devices
+    return devices[:1] if request.settings.split_mode == "none" else devices
+
+
+def _allocated(
+    request: PlanRequest, profile: Profile, wanted: _Request, more: Sequence[int]
+) -> Plan:
+    """Return the plan of a server with these arguments; `more` is added to the GPUs' margins."""
+    asked, header = request.settings, _header(request)
+    devices = _llama_cpp_devices(request)
+    settings, decision = _placed(request, header, wanted.settings, devices, more)
+    allocation = allocate(header, settings)
+    default = DEFAULT_RESERVE if asked.reserve is None else asked.reserve
+    host = request.host
+    outcome = Outcome(
+        header=header,
+        settings=settings,
+        allocation=allocation,
+        decision=decision,
+        devices=devices,
+        reserves=tuple(default if one.reserve is None else one.reserve for one in devices),
+        host_free=None if host is None or host.macos else host.free + host.swap,
+        projector=asked.projector_bytes,
+        split_mode=asked.split_mode or "layer",
+        origins=wanted.origins,
+    )
+    types = dict.fromkeys((settings.type_k, settings.type_v))
+    effective = EffectiveSettings(
+        context=allocation.n_ctx_seq,
+        parallel=settings.parallel,
+        batch=settings.batch,
+        kv_cache_type="/".join(types),
+        flash_attention=settings.flash_attention,
+        num_gpu=AUTOMATIC if asked.num_gpu is None else asked.num_gpu,
+        projector_bytes=asked.projector_bytes,
+        requested=asked,
+        differences=wanted.differences,
+        origins=wanted.origins,
+    )
+    return Plan(
+        profile=profile.name,
+        request=request,
+        effective=effective,
+        weights=outcome.weights,
+        kv_total=outcome.cache,
+        llama_cpp=outcome,
+        notes=tuple(llama_cpp_notes(outcome, effective)),
+        warnings=tuple(llama_cpp_warnings(outcome)),
+    )
+
+
+def _header(request: PlanRequest) -> Header:
+    header = request.h.llama_cpp
+    if isinstance(header, str):
+        raise PlanError(header)
+    return header
+
+
+def _placed(
+    request: PlanRequest,
+    header: Header,
+    settings: LlamaCppSettings,
+    devices: tuple[Device, ...],
+    more: Sequence[int],
+) -> tuple[LlamaCppSettings, Decision | None]:
+    """Return the arguments with a placement, and what llama.cpp decided of it, if anything."""
+    asked, count = request.settings, len(devices)
+    layers = asked.num_gpu if asked.num_gpu is not None and asked.num_gpu >= 0 else None
+    chosen = (layers, asked.tensor_split, asked.cpu_moe_layers) != (None, None, None)
+    split = _split(devices, asked.tensor_split)
+    settings = replace(
+        settings,
+        devices=count,
+        gpu_layers=min(header.blocks + 1 if layers is None else layers, header.blocks + 1),
+        tensor_split=split if count > 1 else None,
+        cpu_moe_layers=min(asked.cpu_moe_layers or 0, header.blocks),
+    )
+    if settings.context and (chosen or not count):
+        return settings, None
+    margin = DEFAULT_MARGIN if asked.margin is None else asked.margin
+    margins = [margin + extra for extra, _ in zip_longest(more, devices, fillvalue=0)][: count or 1]
+    host = None if request.host is None else request.host.total or request.host.free
+    free = [device.free for device in devices]
+    decision = fit(header, settings, free, margins, host=host, placed=chosen, as_server=True)
+    return decision.settings, decision
+
+
+def _split(devices: Sequence[Device], shares: Sequence[float] | None) -> tuple[float, ...]:
+    """Return the share of each GPU: as asked, else by free memory."""
+    if shares is not None:
+        padded = (*shares, *[0.0] * len(devices))[: len(devices)]
+        if any(padded):
+            return padded
+    free = tuple(float(device.free) for device in devices)
+    return free if any(free) else (1.0,) * len(devices)
+
+
+def default_profile(h: Hyperparameters) -> str:
+    """Return the name of the profile of what runs a model, by where it was found.
+
+    llama.cpp reads GGUF alone; of other formats the estimate says what they would need.
+    """
+    if h.after_conversion:
+        return GRAPH_SIZE.name
+    return OLLAMA.name if h.in_ollama_store else LLAMA_CPP.name
+
+
+LLAMA_CPP: Final = Profile("llama.cpp", "llama.cpp, as of build 11434", _plan_llama_cpp)
+OLLAMA: Final = Profile(
+    "ollama", "Ollama 0.30 and later: llama.cpp as Ollama starts it", _plan_ollama
+)
 GRAPH_SIZE: Final = Profile(
-    "ollama-graphsize", "Ollama 0.12.11 to 0.13.3: estimate and layout of layers", _plan_graph_size
+    "ollama-graphsize", "Ollama up to 0.13: its own estimate and layout of layers", _plan_graph_size
 )
 PREDICTION: Final = Profile(
-    "ollama-0.30", "Ollama from 0.30 on: predicted size, no layout", _predict
+    "ollama-0.30", "Ollama from 0.30 on: its own prediction, for scheduling only", _predict
 )
 PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
-    {profile.name: profile for profile in (GRAPH_SIZE, PREDICTION)}
+    {profile.name: profile for profile in (LLAMA_CPP, OLLAMA, PREDICTION, GRAPH_SIZE)}
 )
-"""The profiles by name, the default first."""
+"""The profiles by name; which is the default: `default_profile`."""
 
 
 def profile_named(name: str) -> Profile:
@@ -327,4 +534,9 @@ def with_types(
         (kind.nbytes(columns.parameters[row]) or 0) - columns.nbytes[row]
         for row, kind in types.items()
     )
-    return replace(h, tensors=group(model.tensors, types), file_bytes=max(0, h.file_bytes + more))
+    return replace(
+        h,
+        tensors=group(model.tensors, types),
+        file_bytes=max(0, h.file_bytes + more),
+        llama_cpp=llama_cpp_header(model, types),
+    )

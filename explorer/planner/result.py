@@ -12,7 +12,17 @@ from typing import Final, TypeAlias
 from explorer.planner import settings as env
 from explorer.planner.devices import Device, Host, check_devices, quoted
 from explorer.planner.hyperparameters import Hyperparameters
-from explorer.planner.layout import DeviceLayout, Layout
+from explorer.planner.layout import DeviceLayout, Layer, Layout
+from explorer.planner.llama_cpp.allocation import cache_parts
+from explorer.planner.llama_cpp.outcome import (
+    BAND,
+    HOST_BUFFERS,
+    RESERVE_ORIGIN,
+    UNKNOWN,
+    Held,
+    Outcome,
+    compute_most,
+)
 from explorer.planner.settings import EffectiveSettings, Settings
 from explorer.planner.sizes import FALLBACK, FORMULAS, TENSOR_ORIGINS, GraphSize, recurrent_bytes
 from explorer.text import bytes_text, fixed_text, integer_text
@@ -102,7 +112,8 @@ class Prediction:
 class Plan:
     """The memory that a model needs, under one profile.
 
-    A profile that claims no layer split has a `prediction` in place of `sizes` and `layout`.
+    A profile that claims no layer split has a `prediction` in place of `sizes` and `layout`; one of
+    llama.cpp's has `llama_cpp`.
     """
 
     profile: str  # name of the profile
@@ -113,25 +124,39 @@ class Plan:
     sizes: GraphSize | None = None  # cache of each block and graph, or None
     layout: Layout | None = None  # where each layer goes, or None
     prediction: Prediction | None = None  # what newer releases predict, or None
+    llama_cpp: Outcome | None = None  # what llama.cpp allocates, or None
     notes: tuple[str, ...] = ()  # what a reader should know
     warnings: tuple[str, ...] = ()  # what makes the figures doubtful
 
     @property
     def fully_offloaded(self) -> bool:
         """Whether everything is on GPUs; without a layout, whether it is predicted to fit there."""
+        if self.llama_cpp is not None:
+            return self.llama_cpp.all_on_gpus
         if self.layout is not None:
             return self.layout.fully_offloaded
         fits = self.prediction is not None and self.prediction.fits
         return fits and bool(self.request.devices)
 
     @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Every layer with its place, the output layer last; none where no split is claimed."""
+        if self.llama_cpp is not None:
+            return tuple(_llama_cpp_layers(self.llama_cpp))
+        return () if self.layout is None else self.layout.layers
+
+    @property
     def gpu_layers(self) -> int | None:
         """Number of layers on GPUs, or None where no split is claimed."""
+        if self.llama_cpp is not None:
+            return self.llama_cpp.gpu_layers
         return None if self.layout is None else self.layout.placed
 
     @property
     def gpu_ratio(self) -> float | None:
         """Part of the layers that is on GPUs, 0 to 1, or None where no split is claimed."""
+        if self.llama_cpp is not None:
+            return self.llama_cpp.gpu_layers / self.llama_cpp.total_layers
         return None if self.layout is None else self.layout.placed / self.layout.total_layers
 
     @property
@@ -146,11 +171,15 @@ class Plan:
     @property
     def vram_total(self) -> int | None:
         """Bytes on all GPUs, or None where no split is claimed."""
+        if self.llama_cpp is not None:
+            return sum(held.total for held in self.llama_cpp.gpus)
         return None if self.layout is None else self.layout.vram_total
 
     @property
     def total(self) -> int:
         """Bytes needed in all."""
+        if self.llama_cpp is not None:
+            return self.llama_cpp.total
         if self.layout is not None:
             return self.layout.total
         assert self.prediction is not None  # a plan has one or the other
@@ -168,6 +197,8 @@ class Plan:
         The formulas are texts that Python can evaluate with their inputs; a test does so. They are
         made on first use, so that a plan stays fast.
         """
+        if self.llama_cpp is not None:
+            return tuple(_llama_cpp_terms(self.llama_cpp))
         if self.layout is not None:
             return tuple(_layout_terms(self, self.layout))
         assert self.prediction is not None  # a plan has one or the other
@@ -289,6 +320,43 @@ def _quick_estimate_note(request: PlanRequest, layout: Layout) -> Iterator[str]:
     if not 0 <= ratio <= 1:
         shown = "0 %" if ratio < 0 else "100 %"
         yield f"the quick estimate is {fixed_text(100 * ratio, 1)}%, which stands for {shown}"
+
+
+def llama_cpp_notes(outcome: Outcome, effective: EffectiveSettings) -> Iterator[str]:
+    """Yield notes on a plan by llama.cpp's rules."""
+    yield from settings_notes(effective)
+    if outcome.reserves:
+        sizes = dict.fromkeys(map(bytes_text, outcome.reserves))
+        yield f"reserve {RESERVE_ORIGIN}: {', '.join(sizes)} on each GPU; it is in no total"
+    trained = outcome.header.trained_context
+    if 0 < trained < outcome.allocation.n_ctx_seq:
+        tokens = integer_text(trained)
+        yield f"the context is longer than the {tokens} tokens that the model was trained for"
+    if outcome.projector:
+        yield (
+            f"the projector ({bytes_text(outcome.projector)}) is counted with its weights; what it "
+            "computes with is not"
+        )
+    if not outcome.all_on_gpus:
+        yield (
+            "weights that stay in main memory are mapped from the file: where other programs need "
+            "that memory, they are read again and again"
+        )
+
+
+def llama_cpp_warnings(outcome: Outcome) -> Iterator[str]:
+    """Yield what makes the figures of a plan by llama.cpp's rules doubtful."""
+    architecture = quoted(outcome.header.architecture)
+    if outcome.accuracy == UNKNOWN:
+        yield f"what {architecture} needs to compute is not known here and not counted on a GPU"
+    elif outcome.accuracy == BAND:
+        yield f"compute buffers of {architecture} are a band here; its upper end is counted"
+    for device, held in zip(outcome.devices, outcome.gpus, strict=True):
+        if held.short:
+            name, missing = quoted(device.label), bytes_text(held.short)
+            yield f"{name} is {missing} short, its reserve counted; loading may fail"
+    if outcome.decision is not None and not outcome.decision.fits:
+        yield "llama.cpp finds nothing that keeps its margin free, and loads the model all the same"
 
 
 # Every figure with its formula, the value of each symbol, and where that came from
@@ -436,6 +504,82 @@ def _prediction_terms(plan: Plan, prediction: Prediction) -> Iterator[Term]:
         kv_cache=(plan.kv_total, "kv_cache.total"),
         graph=(prediction.surcharge_bytes, "graph.full"),
     )
+
+
+def _llama_cpp_layers(outcome: Outcome) -> Iterator[Layer]:
+    allocation, last = outcome.allocation, outcome.header.blocks
+    caches = (*allocation.layer_cache, 0)
+    for i, (place, cache) in enumerate(zip(allocation.places, caches, strict=True)):
+        name = "output" if i == last else f"blk.{i}"
+        device = int(place[3:]) if place.startswith("GPU") else None
+        yield Layer(i, name, sum(allocation.layer_weights[i].values()), cache, device)
+
+
+def _llama_cpp_terms(outcome: Outcome) -> Iterator[Term]:
+    """Yield what llama.cpp allocates: each buffer, each layer's part of it, and the sums."""
+    allocation = outcome.allocation
+    for i, nbytes in enumerate(allocation.layer_cache):
+        yield _cache_term(outcome, i, nbytes)
+    yield _sum("kv_cache.total", allocation.layer_cache, "kv_cache.per_layer[*]")
+    for name, buffer in allocation.buffers.items():
+        place = f"llama_cpp.buffers.{name}"
+        parts = tuple(held.get(name, 0) for held in allocation.layer_weights)
+        origin = f"tensors of each layer and of the input that lie in {name}"
+        yield _sum(f"{place}.weights", parts, origin)
+        yield _sum(f"{place}.cache", outcome.caches_in(name), f"kv_cache.per_layer[*] in {name}")
+        compute = compute_most(buffer), outcome.compute_origin(name)
+        yield _term(f"{place}.compute", compute[0], "peak", peak=compute)
+    for gpu in outcome.gpus:
+        yield from _gpu_terms(f"llama_cpp.buffers.{gpu.name}", gpu)
+    yield from _main_terms(outcome)
+    totals = [held.total for held in (*outcome.gpus, outcome.main)]
+    yield _sum("vram_total", totals[:-1], "llama_cpp.buffers.GPU*.total")
+    yield _sum("total", totals, "vram_total and cpu.total")
+
+
+def _gpu_terms(place: str, held: Held) -> Iterator[Term]:
+    """Yield the sum of a GPU, and its reserve."""
+    parts = {"weights": held.weights, "cache": held.cache, "compute": held.compute}
+    inputs = {name: (nbytes, f"{place}.{name}") for name, nbytes in parts.items()}
+    if held.projector:
+        inputs["projector"] = held.projector, "tensors of the projector's file"
+    yield _term(f"{place}.total", held.total, " + ".join(inputs), **inputs)
+    reserve = held.reserve, RESERVE_ORIGIN
+    yield _term(f"{place}.reserve", held.reserve, "reserve", reserve=reserve)
+
+
+def _main_terms(outcome: Outcome) -> Iterator[Term]:
+    """Yield what main memory holds, in all its buffers."""
+    held, buffers = outcome.main, outcome.allocation.buffers
+    names = [name for name in HOST_BUFFERS if name in buffers]
+    where = f"llama_cpp.buffers: {', '.join(names)}"
+    yield _sum("cpu.weights", [buffers[name].weights for name in names], where)
+    yield _sum("cpu.kv_cache", [buffers[name].cache for name in names], where)
+    yield _sum("cpu.compute", [compute_most(buffers[name]) for name in names], where)
+    parts = {"weights": held.weights, "kv_cache": held.cache, "compute": held.compute}
+    inputs = {name: (nbytes, f"cpu.{name}") for name, nbytes in parts.items()}
+    if held.projector:
+        inputs["projector"] = held.projector, "tensors of the projector's file"
+    yield _term("cpu.total", held.total, " + ".join(inputs), **inputs)
+
+
+def _cache_term(outcome: Outcome, layer: int, nbytes: int) -> Term:
+    """Return the cache of a block: its tensors, each rounded up to a multiple of 128 bytes."""
+    name, settings = f"kv_cache.per_layer[{layer}]", outcome.settings
+    parts = cache_parts(outcome.header, settings, layer)
+    pieces = (f"-(-({p.what} * {p.what}_rows + {p.what}_fill) // 128) * 128" for p in parts)
+    types = {"keys": settings.type_k, "values": settings.type_v}
+    inputs: dict[str, tuple[Number, str]] = {}
+    for part in parts:
+        kind, rows = types.get(part.what, "f32"), "positions of all sequences"
+        if part.what not in types:
+            rows = "sequences"
+        elif outcome.header.windowed[layer] and not settings.swa_full:
+            rows = "positions that the sliding window needs, with a batch"
+        inputs[part.what] = part.row, f"bytes of the block's {part.what} as {kind}: one of its rows"
+        inputs[f"{part.what}_rows"] = part.rows, rows
+        inputs[f"{part.what}_fill"] = part.fill, "fills a row of quantized values up to 512"
+    return _term(name, nbytes, " + ".join(pieces) or "0", **inputs)
 
 
 def _term(name: str, value: Number, formula: str, **inputs: tuple[Number, str]) -> Term:

@@ -14,9 +14,11 @@ from explorer.errors import PlanError
 from explorer.planner.devices import (
     GIB,
     MAX_COUNT,
+    MAX_DEVICES,
     MAX_MEMORY,
     Device,
     check_devices,
+    quoted,
     whole,
     whole_or_none,
 )
@@ -115,6 +117,13 @@ _CACHE_TYPES: Final = frozenset({"f16", "q8_0", "q4_0"})
 _WHAT_IF_TYPE: Final = "f32"
 _MAX_LAYERS_ASKED: Final = 1 << 31  # people write 999 for "all"
 
+SPLIT_MODES: Final = ("layer", "none")
+"""How several GPUs share a model."""
+
+SPLIT_MODE_REASON: Final = (
+    "use layer or none; CUDA refuses row (no split buffers), and what tensor allocates is not known"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -131,6 +140,21 @@ class Settings:
         spread: Whether to use all GPUs instead of as few as possible.
         require_full: Refuse what does not fit wholly, as if another model were loaded already.
         projector_bytes: Tensor bytes of a separate projector file.
+
+    What only llama.cpp's own profiles read (docs/planner.md, section 13):
+
+    Attributes:
+        ubatch: Tokens of one computation, at most `batch`.
+        kv_unified: Whether all sequences share one cache.
+        cache_type_k: Type of keys; `kv_cache_type` holds for both.
+        cache_type_v: Type of values.
+        tensor_split: Shares of the GPUs.
+        cpu_moe_layers: Blocks whose experts stay on the CPU, from the first.
+        split_mode: ``"layer"``, or ``"none"`` for the first GPU alone.
+        offload_kv: Whether the cache lies with its layers, not on the CPU.
+        swa_full: Whether blocks with a sliding window keep the whole context.
+        reserve: Bytes on each GPU for what no dry run sees; a device may have its own.
+        margin: Bytes that llama.cpp leaves free on each GPU when it decides by itself.
     """
 
     context: int | None = None
@@ -143,6 +167,17 @@ class Settings:
     spread: bool | None = None
     require_full: bool = False
     projector_bytes: int = 0
+    ubatch: int | None = None
+    kv_unified: bool | None = None
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
+    tensor_split: tuple[float, ...] | None = None
+    cpu_moe_layers: int | None = None
+    split_mode: str | None = None
+    offload_kv: bool | None = None
+    swa_full: bool | None = None
+    reserve: int | None = None
+    margin: int | None = None
 
     def __post_init__(self) -> None:
         whole_or_none(self.context, "context", MAX_COUNT)
@@ -151,13 +186,32 @@ class Settings:
         whole_or_none(self.num_gpu, "number of GPU layers", _MAX_LAYERS_ASKED, AUTOMATIC)
         whole_or_none(self.overhead, "overhead", MAX_MEMORY)
         whole(self.projector_bytes, "projector", MAX_MEMORY)
-        if self.kv_cache_type is not None and not isinstance(self.kv_cache_type, str):
-            raise PlanError("the KV cache type is no text; use f16, q8_0 or q4_0")
+        for kind in (self.kv_cache_type, self.cache_type_k, self.cache_type_v):
+            if kind is not None and not isinstance(kind, str):
+                raise PlanError("the KV cache type is no text; use f16, q8_0 or q4_0")
+        whole_or_none(self.ubatch, "ubatch", MAX_COUNT, 1)
+        whole_or_none(self.cpu_moe_layers, "number of blocks with experts on the CPU", MAX_COUNT)
+        whole_or_none(self.reserve, "reserve", MAX_MEMORY)
+        whole_or_none(self.margin, "margin", MAX_MEMORY)
+        if self.split_mode not in (None, *SPLIT_MODES):
+            raise PlanError(f"split mode {quoted(str(self.split_mode))!r}: {SPLIT_MODE_REASON}")
+        object.__setattr__(self, "tensor_split", _shares(self.tensor_split))
 
     def record(self) -> dict[str, Any]:
         """Return what was asked for, without what was left as it is."""
         values = {part.name: (getattr(self, part.name), part.default) for part in fields(self)}
         return {name: value for name, (value, left) in values.items() if value is not left}
+
+
+def _shares(value: object) -> tuple[float, ...] | None:
+    """Return shares of GPUs; a saved file has them as a list."""
+    if value is None:
+        return None
+    parts = value if isinstance(value, (list, tuple)) and len(value) <= MAX_DEVICES else ()
+    right = all(isinstance(one, (int, float)) and 0 <= one < MAX_COUNT for one in parts)
+    if not right or not any(parts):
+        raise PlanError("shares of the GPUs are numbers, such as 3,1, and not all of them 0")
+    return tuple(map(float, parts))
 
 
 @dataclass(frozen=True, slots=True)

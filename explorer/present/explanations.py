@@ -244,7 +244,7 @@ def picture_text(name: str) -> str:
     return _PICTURE_TEXTS[name]
 
 
-_NUMBER: Final = re.compile(r"\[\d+\]")
+_NUMBER: Final = re.compile(r"\[\d+\]|(?<=buffers)\.\w+")
 _PLAN_TEXTS: Final = {
     "weights": "Bytes of all weights that are loaded.",
     "kv_cache.total": "Bytes of the KV cache of all layers: keys and values of the text.",
@@ -260,6 +260,15 @@ _PLAN_TEXTS: Final = {
     "devices[].total": "Bytes of the model on this GPU.",
     "cpu.weights": "Bytes of weights that stay in main memory.",
     "cpu.kv_cache": "Bytes of the KV cache that stays in main memory.",
+    "cpu.compute": "Bytes of the buffers in main memory that a batch is computed with.",
+    "cpu.total": "Bytes of the model in main memory.",
+    "llama_cpp.buffers[].weights": "Bytes of weights in this buffer.",
+    "llama_cpp.buffers[].cache": "Bytes of the KV cache and of recurrent state in this buffer.",
+    "llama_cpp.buffers[].compute": "Bytes of this buffer that a batch is computed with.",
+    "llama_cpp.buffers[].reserve": (
+        "Bytes for the driver and what no dry run sees; they are held back and in no total."
+    ),
+    "llama_cpp.buffers[].total": "Bytes that llama.cpp allocates on this GPU.",
     "vram_total": "Bytes of the model on all GPUs together.",
     "total": "Bytes of the model on GPUs and in main memory together.",
     "gpu_ratio": "Part of the layers that are on GPUs: 1 is all.",

@@ -15,6 +15,7 @@ from explorer.errors import PlanError
 from explorer.planner import Device, Host
 from explorer.planner.advice import Advice, solve
 from explorer.planner.layout import DeviceLayout, Layout
+from explorer.planner.llama_cpp.outcome import EXACT, Held, Outcome
 from explorer.planner.profiles import GRAPH_SIZE
 from explorer.planner.result import Plan, PlanRequest, Prediction
 from explorer.planner.sizes import BYTES_PER_ELEMENT
@@ -52,8 +53,13 @@ _LONGEST_NAME: Final = 60
 
 def plan_value(plan: Plan, name: str) -> int | None:
     """Return a figure of `PLAN`; None where the profile claims none."""
-    layout, prediction = plan.layout, plan.prediction
+    layout, prediction, outcome = plan.layout, plan.prediction, plan.llama_cpp
     known = {"weights": plan.weights, "kv_cache": plan.kv_total, "total": plan.total}
+    if outcome is not None:
+        known |= {"graph_each": max((held.compute for held in outcome.gpus), default=0)}
+        known |= {"graph_total": sum(held.compute for held in outcome.gpus)}
+        known |= {"cpu_total": outcome.main.total, "gpu_layers": outcome.gpu_layers}
+        known |= {"vram_total": sum(held.total for held in outcome.gpus)}
     if prediction is not None:
         known["graph_total"] = prediction.surcharge_bytes
     if layout is not None:
@@ -100,7 +106,11 @@ def device_name(device: Device) -> str:
 
 def device_titles(layout: Layout) -> list[str]:
     """Return the names of a layout's GPUs; numbers distinguish several."""
-    names = [device_name(held.device) for held in layout.devices]
+    return _titles([held.device for held in layout.devices])
+
+
+def _titles(devices: Sequence[Device]) -> list[str]:
+    names = [device_name(device) for device in devices]
     return names if len(names) < 2 else [f"{i + 1} · {name}" for i, name in enumerate(names)]
 
 
@@ -133,6 +143,9 @@ def context_text(tokens: int) -> str:
 def sequences_text(plan: Plan) -> str:
     """Return the context in full, times the number of sequences: ``"8,192 × 2"``."""
     effective = plan.effective
+    if plan.llama_cpp is not None and plan.llama_cpp.settings.kv_unified:
+        shared = "" if effective.parallel == 1 else f" shared by {effective.parallel}"
+        return f"{integer_text(effective.context)}{shared}"
     times = "" if effective.parallel == 1 else f" × {integer_text(effective.parallel)}"
     return f"{integer_text(effective.context)}{times}"
 
@@ -191,6 +204,8 @@ def verdict(plan: Plan | None, refusal: str = "") -> Verdict:
         return Verdict(Level.NOT, f"No plan: {plain_text(refusal)}.")
     if refusal:
         return Verdict(Level.NOT, f"Ollama would refuse to load it: {plain_text(refusal)}.")
+    if plan.llama_cpp is not None:
+        return _llama_cpp_verdict(plan.llama_cpp)
     if plan.layout is not None:
         return _layout_verdict(plan.layout)
     prediction = plan.prediction
@@ -218,6 +233,46 @@ def _layout_verdict(layout: Layout) -> Verdict:
         return Verdict(Level.NOT, f"Does not fit: all {total} layers stay on the CPU.")
     stay = "layers stays" if left == 1 else "layers stay"
     return Verdict(Level.PARTLY, f"Fits partly: {left} of {total} {stay} on the CPU.")
+
+
+def _llama_cpp_verdict(outcome: Outcome) -> Verdict:
+    total = outcome.total_layers
+    about = "" if outcome.accuracy == EXACT else "about "  # a band, of which the end is counted
+    if outcome.main.short:
+        missing = bytes_text(outcome.main.short)
+        return Verdict(Level.NOT, f"Does not fit: main memory is {about}{missing} short.")
+    if not outcome.devices:
+        size = bytes_text(outcome.main.total)
+        words = f"Runs on the CPU: there is no GPU, and the model takes {about}{size}."
+        return Verdict(Level.PARTLY, words)
+    short = [held for held in outcome.gpus if held.short]
+    if short:
+        devices = [outcome.devices[outcome.gpus.index(held)] for held in short]
+        names = _names(devices, _SHOWN_NAMES, " and ")
+        missing = bytes_text(sum(held.short for held in short))
+        verb = "is" if len(short) == 1 else "are"
+        words = f"Does not fit: {names} {verb} {about}{missing} short, the reserve counted."
+        return Verdict(Level.NOT, words)
+    if not outcome.gpu_layers:
+        return Verdict(Level.NOT, f"Does not fit: all {total} layers stay on the CPU.")
+    names = _names(outcome.devices, _SHOWN_NAMES, " and ")
+    free = about + bytes_text(sum((held.free or 0) - held.total for held in outcome.gpus))
+    if outcome.all_on_gpus:
+        return Verdict(Level.FITS, f"Fits: {total} of {total} layers on {names}; {free} free.")
+    return Verdict(Level.PARTLY, f"Fits partly: {_left_to_cpu(outcome)}; {free} of {names} free.")
+
+
+def _left_to_cpu(outcome: Outcome) -> str:
+    """Return "26 of 33 layers stay on the CPU", or what else stays there."""
+    total, experts = outcome.total_layers, len(outcome.expert_layers)
+    left = total - outcome.gpu_layers
+    parts = [f"{left} of {total} layers"] if left else []
+    if experts:
+        parts.append(f"experts of {experts} {'others' if left else f'of {total} layers'}")
+    if not outcome.settings.offload_kv:
+        parts.append("the KV cache")
+    is_one = len(parts) == 1 and not experts and left < 2
+    return f"{' and '.join(parts)} {'stays' if is_one else 'stay'} on the CPU"
 
 
 def _names(devices: Sequence[Device], most: int, between: str) -> str:
@@ -423,12 +478,42 @@ def memory_bars(plan: Plan, host: Host | None) -> tuple[Bar, ...]:
     `host` is the memory of the machine; a plan that Ollama would refuse was made without it.
     """
     layout = plan.layout
+    if plan.llama_cpp is not None:
+        return _llama_cpp_bars(plan.llama_cpp, host)
     if layout is None:
         assert plan.prediction is not None  # a plan has one or the other
         return (_predicted_bar(plan.prediction, bool(plan.request.devices)),)
     titled = zip(device_titles(layout), layout.devices, strict=True)
     bars = [_device_bar(i, title, held) for i, (title, held) in enumerate(titled)]
     return (*bars, _cpu_bar(layout, host))
+
+
+def _llama_cpp_bars(outcome: Outcome, host: Host | None) -> tuple[Bar, ...]:
+    titles = _titles(outcome.devices)
+    bars = [_gpu_bar(i, titles[i], held) for i, held in enumerate(outcome.gpus)]
+    main = outcome.main
+    parts = tuple(_held_parts(main, "cpu", "kv_cache"))
+    return (*bars, _main_bar(parts, main.layers, host))
+
+
+def _gpu_bar(number: int, title: str, held: Held) -> Bar:
+    place = f"llama_cpp.buffers.{held.name}"
+    left = max(0, (held.free or 0) - held.total)
+    reserve = min(held.reserve, left)
+    parts = (
+        *_held_parts(held, place, "cache"),
+        MemoryPart(Kind.RESERVED, reserve, f"{place}.reserve"),
+        MemoryPart(Kind.FREE, left - reserve),
+    )
+    return Bar(title, number, held.free, parts, layers_text(held.layers))
+
+
+def _held_parts(held: Held, place: str, cache: str) -> Iterator[MemoryPart]:
+    yield MemoryPart(Kind.WEIGHTS, held.weights, f"{place}.weights")
+    yield MemoryPart(Kind.KV_CACHE, held.cache, f"{place}.{cache}")
+    yield MemoryPart(Kind.GRAPH, held.compute, f"{place}.compute")
+    if held.projector:
+        yield MemoryPart(Kind.PROJECTOR, held.projector, f"{place}.total")
 
 
 def _device_bar(number: int, title: str, held: DeviceLayout) -> Bar:
@@ -448,19 +533,24 @@ def _device_bar(number: int, title: str, held: DeviceLayout) -> Bar:
 
 def _cpu_bar(layout: Layout, host: Host | None) -> Bar:
     weights, cache = layout.cpu_weights, layout.cpu_kv_cache
-    parts = [
+    parts = (
         MemoryPart(Kind.WEIGHTS, weights, "cpu.weights"),
         MemoryPart(Kind.KV_CACHE, cache, "cpu.kv_cache"),
-    ]
-    capacity = None
+    )
+    return _main_bar(parts, layout.cpu_layers, host)
+
+
+def _main_bar(parts: tuple[MemoryPart, ...], layers: Sequence[int], host: Host | None) -> Bar:
+    """Return the bar of main memory; swap space is free memory of a second kind."""
+    capacity, held = None, sum(part.nbytes for part in parts)
     if host is not None:
         capacity = host.free + host.swap
-        parts.append(MemoryPart(Kind.FREE, max(0, host.free - weights - cache)))
+        parts += (MemoryPart(Kind.FREE, max(0, host.free - held)),)
         if host.swap:
-            left = max(0, capacity - weights - cache)
-            parts.append(MemoryPart(Kind.SWAP, min(host.swap, left)))
+            left = max(0, capacity - held)
+            parts += (MemoryPart(Kind.SWAP, min(host.swap, left)),)
     mark = host.free if host is not None and host.swap else None
-    return Bar("CPU", None, capacity, tuple(parts), layers_text(layout.cpu_layers), mark)
+    return Bar("CPU", None, capacity, parts, layers_text(layers), mark)
 
 
 def _predicted_bar(prediction: Prediction, on_gpus: bool) -> Bar:
@@ -480,16 +570,20 @@ def _predicted_bar(prediction: Prediction, on_gpus: bool) -> Bar:
     )
 
 
-def boundary_of(layout: Layout) -> int:
+def boundary_of(plan: Plan) -> int:
     """Return the number of layers left of the GPUs: they take the last ones."""
-    first = [held.layers.start for held in layout.devices if held.layers is not None]
-    return min(first, default=layout.total_layers)
+    layers = plan.layers
+    on_gpus = (layer.index for layer in layers if layer.device is not None)
+    return min(on_gpus, default=len(layers))
 
 
-def layers_asked(layout: Layout, boundary: int) -> int:
+def layers_asked(plan: Plan, boundary: int) -> int:
     """Return the number of GPU layers to ask for so that the GPUs begin at a layer.
 
-    Fewer than all leave the output layer to the CPU: docs/planner.md, section 7, step 5.
+    In Ollama's estimate fewer than all leave the output layer to the CPU: docs/planner.md, section
+    7, step 5. In llama.cpp the output is the last of them.
     """
-    blocks = layout.total_layers - 1
-    return layout.total_layers if boundary <= 0 else max(0, blocks - boundary)
+    total = plan.request.h.total_layers
+    if boundary <= 0:
+        return total
+    return max(0, total - boundary - (plan.llama_cpp is None))

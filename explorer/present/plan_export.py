@@ -65,6 +65,7 @@ def device_spec(device: Device) -> str:
         "integrated": "yes" if device.integrated else "no",
         "driver": device.driver_major,
         "compute": None if device.compute is None else ".".join(map(str, device.compute)),
+        "reserve": device.reserve,
     }
     return ",".join(f"{key}={value}" for key, value in fields.items() if value is not None)
 

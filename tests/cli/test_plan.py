@@ -341,12 +341,13 @@ def test_one_bad_model_does_not_stop_the_others(
 def test_every_profile_at_once(model: Path, capsys: Capture) -> None:
     record = run_json(capsys, model, "--gpu", "1GiB", "--profile", "all")
     plans = record["plans"]
-    assert [one["profile"] for one in plans] == ["ollama-graphsize", "ollama-0.30"]
+    names = ["llama.cpp", "ollama", "ollama-0.30", "ollama-graphsize"]
+    assert [one["profile"] for one in plans] == names
     assert {one["path"] for one in plans} == {str(model)}
-    assert plans[0]["layers"]
-    assert plans[1]["layers"] == []
+    assert plans[3]["layers"]
+    assert plans[2]["layers"] == []
     newer = run_json(capsys, model, "--gpu", "1GiB", "--profile", "ollama-0.30")
-    assert newer == {key: plans[1][key] for key in KEYS}
+    assert newer == {key: plans[2][key] for key in KEYS}
     text = run(capsys, model, "--gpu", "1GiB", "--profile", "ollama-0.30")
     assert "Fits, as predicted: " in text
 

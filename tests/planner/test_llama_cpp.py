@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ def _model(metadata: Mapping[str, Any], tensors: list[tuple[str, str, list[int]]
         names=[name for name, _, _ in tensors],
         shapes=[tuple(reversed(dims)) for _, _, dims in tensors],
         types=[TENSOR_TYPES[kind] for _, kind, _ in tensors],
+        parameters=[math.prod(dims) for _, _, dims in tensors],
     )
 
     def build(row: int) -> Any:

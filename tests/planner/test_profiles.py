@@ -147,10 +147,11 @@ def test_the_cache_type_moves_nothing_and_the_plan_says_so() -> None:
     assert any("KV cache type changes nothing" in note for note in predict().notes)
 
 
-def test_both_profiles_side_by_side() -> None:
+def test_profiles_side_by_side() -> None:
     request = PlanRequest(small_model(), Settings(context=8192), (GPU,))
-    plans = [profile.plan(request) for profile in PROFILES.values()]
-    assert [p.profile for p in plans] == ["ollama-graphsize", "ollama-0.30"] == list(PROFILES)
-    assert plans[0].layout is not None
+    assert list(PROFILES) == ["llama.cpp", "ollama", "ollama-0.30", "ollama-graphsize"]
+    old = [PROFILES[name].plan(request) for name in ("ollama-graphsize", "ollama-0.30")]
+    assert [p.profile for p in old] == ["ollama-graphsize", "ollama-0.30"]
+    assert old[0].layout is not None
     with pytest.raises(PlanError, match="ollama-graphsize"):
         plan(small_model(), profile="ollama-9")

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -101,7 +101,7 @@ def allocate(model: Model | Header, settings: Settings) -> Allocation:
     header = model if isinstance(model, Header) else Header.from_model(model)
     _refuse(header, settings)
     n_ctx, n_ctx_seq = _context(header, settings)
-    ubatch = min(n_ctx, settings.batch, settings.ubatch)
+    ubatch = _ubatch(settings, n_ctx)
     places = _Places(header.blocks, settings)
     by_layer = _place_weights(header, settings, places)
     weights: Counter[str] = Counter()
@@ -109,7 +109,8 @@ def allocate(model: Model | Header, settings: Settings) -> Allocation:
         for place, nbytes in held.items():
             weights[place] += nbytes
     caches = [
-        _cache_bytes(header, settings, layer, n_ctx_seq, ubatch) for layer in range(header.blocks)
+        sum(part.nbytes for part in _cache_parts(header, settings, layer, n_ctx_seq, ubatch))
+        for layer in range(header.blocks)
     ]
     cache: Counter[str] = Counter()
     for nbytes, device in zip(caches, places.of_layer[:-1], strict=True):
@@ -235,28 +236,51 @@ def _places_of(tensor: Weights, header: Header, places: _Places) -> set[str]:
     return held
 
 
-def _cache_bytes(
+class CachePart(NamedTuple):
+    """One tensor of a block's cache."""
+
+    what: str  # "keys", "values", "convolution" or "state"
+    row: int  # bytes of a position, or of a sequence
+    rows: int  # positions, or sequences
+    fill: int  # bytes that fill a row of quantized blocks
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor as it is allocated."""
+        return padded(self.row * self.rows + self.fill, GPU_ALIGNMENT)
+
+
+def cache_parts(header: Header, settings: Settings, layer: int) -> list[CachePart]:
+    """Return the keys, values and recurrent state of a block."""
+    n_ctx, n_ctx_seq = _context(header, settings)
+    return _cache_parts(header, settings, layer, n_ctx_seq, _ubatch(settings, n_ctx))
+
+
+def _cache_parts(
     header: Header, settings: Settings, layer: int, n_ctx_seq: int, ubatch: int
-) -> int:
-    """Return the bytes of a block's keys, values and recurrent state."""
-    total = 0
+) -> list[CachePart]:
+    parts = []
     sequences = settings.parallel
     if header.recurrent[layer]:
-        for elements in (header.conv_state, header.ssm_state):
-            total += padded(4 * elements * sequences, GPU_ALIGNMENT)
+        parts.append(CachePart("convolution", 4 * header.conv_state, sequences, 0))
+        parts.append(CachePart("state", 4 * header.ssm_state, sequences, 0))
     if not header.attention[layer]:
-        return total
+        return parts
     cells = n_ctx_seq
     if header.windowed[layer]:
         cells = _window_cells(header, settings, n_ctx_seq, ubatch)
-    streams = 1 if settings.kv_unified else sequences
+    rows = cells * (1 if settings.kv_unified else sequences)
     heads = header.kv_heads[layer]
     # stored transposed without flash attention, as wide as the widest block
     value_heads = heads if settings.flash_attention else max(header.kv_heads)
-    total += _rows_bytes(settings.type_k, header.key_length * heads, cells * streams)
+    parts.append(_rows("keys", settings.type_k, header.key_length * heads, rows))
     if not header.mla:
-        total += _rows_bytes(settings.type_v, header.value_length * value_heads, cells * streams)
-    return total
+        parts.append(_rows("values", settings.type_v, header.value_length * value_heads, rows))
+    return parts
+
+
+def _ubatch(settings: Settings, n_ctx: int) -> int:
+    return min(n_ctx, settings.batch, settings.ubatch)
 
 
 def _window_cells(header: Header, settings: Settings, n_ctx_seq: int, ubatch: int) -> int:
@@ -267,12 +291,12 @@ def _window_cells(header: Header, settings: Settings, n_ctx_seq: int, ubatch: in
     return padded(min(n_ctx_seq, seen), _CONTEXT_STEP)
 
 
-def _rows_bytes(type_name: str, width: int, rows: int) -> int:
+def _rows(what: str, type_name: str, width: int, rows: int) -> CachePart:
     kind = TENSOR_TYPES[type_name.upper()]
     row = kind.nbytes(width)
     if row is None:
         raise PlanError(f"rows of {width} are no whole blocks of {type_name}")
-    return padded(row * rows + row_padding(kind, width), GPU_ALIGNMENT)
+    return CachePart(what, row, rows, row_padding(kind, width))
 
 
 _ONE_LAW: Final = frozenset((

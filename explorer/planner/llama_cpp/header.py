@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from explorer.errors import PlanError
@@ -23,6 +24,7 @@ GPU_ALIGNMENT: Final = 128
 _HOST_ALIGNMENT: Final = 32
 _ROW_WEIGHTS: Final = 512  # rows of quantized weights on a GPU are padded to a multiple
 _BLOCK: Final = re.compile(r"blk\.(\d{1,4})\.")
+_NO_OTHERS: Final[Mapping[int, TensorType]] = MappingProxyType({})
 _ANY_BLOCK: Final = re.compile(r"(?=blk\.(\d+)\.)")
 _ONE_BLOCK: Final = re.compile(r"blk\\\.(\d+)\\\.(?:[a-z_.*]|\([a-z_|]*\))*\Z")
 """A pattern that finds names of one block only: no alternative to its beginning."""
@@ -84,12 +86,18 @@ class Header:
     tensors: tuple[Weights, ...] = field(repr=False)
 
     @classmethod
-    def from_model(cls, model: Model) -> Header:
-        """Read an opened GGUF model.
+    def from_model(cls, model: Model, others: Mapping[int, TensorType] = _NO_OTHERS) -> Header:
+        """Read an opened GGUF model; `others` are types of tensors to use instead, by row.
 
         Raises:
-            PlanError: A value is of the wrong type or absurdly large, or a tensor has no size.
+            PlanError: It is no GGUF model, a value is of the wrong type or absurdly large, or a
+                tensor has no size.
         """
+        if model.format != "gguf":
+            raise PlanError(
+                "llama.cpp reads GGUF files; convert the model first, or take the profile "
+                "ollama-graphsize, which says what it would need after conversion"
+            )
         keys = HeaderKeys(model.metadata)
         blocks = keys.integer("block_count", most=MAX_BLOCKS)
         embedding = keys.integer("embedding_length")
@@ -118,7 +126,7 @@ class Header:
             or keys.integer("feed_forward_length"),
             experts_used=keys.integer("expert_used_count"),
             trained_context=keys.integer("context_length"),
-            tensors=tuple(_weights(model, blocks, keys.architecture)),
+            tensors=tuple(_weights(model, blocks, keys.architecture, others)),
         )
 
     @cached_property
@@ -197,11 +205,12 @@ def _state_sizes(keys: HeaderKeys, embedding: int) -> tuple[int, int]:
     return max(0, keys.integer("ssm.conv_kernel") - 1) * width, state * inner
 
 
-def _weights(model: Model, blocks: int, architecture: str) -> Iterator[Weights]:
+def _weights(
+    model: Model, blocks: int, architecture: str, others: Mapping[int, TensorType]
+) -> Iterator[Weights]:
     columns, rows = model.tensors.columns, model.tensors.main_rows
-    for name, kind, shape in zip(
-        columns.names[:rows], columns.types[:rows], columns.shapes[:rows], strict=True
-    ):
+    types = (others.get(row, kind) for row, kind in enumerate(columns.types[:rows]))
+    for name, kind, shape in zip(columns.names[:rows], types, columns.shapes[:rows], strict=True):
         stored = kind.nbytes(math.prod(shape))
         if stored is None:
             raise PlanError(f"the size of tensor {quoted(name)} is not known")

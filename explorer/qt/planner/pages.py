@@ -264,7 +264,7 @@ class TablesPage(PlannerPage):
         bars = memory_bars(plan, self.state.current.inputs.host)
         if kind == _BARS:
             return tables.bar_columns(bars), len(bars)
-        layers = () if plan.layout is None else plan.layout.layers
+        layers = plan.layers
         names = [bar.title for bar in bars if bar.device is not None]
         return tables.layer_columns(layers, names), len(layers)
 

@@ -596,16 +596,16 @@ class PlannerPicture(QWidget):
             hidden = max(0, len(bars) - _SHOWN_BARS)
             height = self.bars.sizeHint().height() - hidden * self.bars.row_height()
             self._scroll.setFixedHeight(height)
-        if plan is None or plan.layout is None:
+        if plan is None:
             self.strip.show_layers((), (), 0)
         else:
             names = tuple(bar.title for bar in bars if bar.device is not None)
-            self.strip.show_layers(plan.layout.layers, names, plan_texts.boundary_of(plan.layout))
+            self.strip.show_layers(plan.layers, names, plan_texts.boundary_of(plan))
 
     def _ask_layers(self, boundary: int) -> None:
         plan = self._current.plan
-        if plan is not None and plan.layout is not None:
-            self._state.set(num_gpu=plan_texts.layers_asked(plan.layout, boundary))
+        if plan is not None and plan.layers:
+            self._state.set(num_gpu=plan_texts.layers_asked(plan, boundary))
 
 
 class SavedPicture:

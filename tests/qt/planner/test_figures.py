@@ -87,13 +87,13 @@ def test_a_boundary_asks_for_the_layers_right_of_it() -> None:
         plan = plan_result(h, PlanInputs(devices=devices), {}).plan
         assert plan is not None
         assert plan.layout is not None
-        count = layers_asked(plan.layout, boundary)
+        count = layers_asked(plan, boundary)
         moved = plan_result(h, PlanInputs(Settings(num_gpu=count), devices), {}).plan
         assert moved is not None
         assert moved.layout is not None
         assert moved.layout.placed == count
         if count:
-            assert boundary_of(moved.layout) == boundary
+            assert boundary_of(moved) == boundary
 
 
 def test_a_refused_plan_is_drawn_all_the_same() -> None:
